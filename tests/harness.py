@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests with a daemon share: start and stop, requests, waiting, the runner of scenarios. Standard library only.
+"""What the tests with a daemon share: start and stop, requests, waiting, the runner of scenarios.
+Standard library only.
 
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     from harness import Daemon, until
 """
-import argparse, fcntl, http.client, json, os, re, shutil, signal, socket, struct, subprocess, tempfile, threading, time, traceback
+import argparse, fcntl, http.client, json, os, re, shutil, signal
+import socket, struct, subprocess, tempfile, threading, time, traceback
 
 class Daemon:
-    """A daemon on free ports with a folder of its own (or `data`, which stays); ends by stop() or kill()."""
+    """A daemon on free ports with a folder of its own (or `data`, which stays); ends by stop() or
+    kill()."""
     def __init__(self, hlod, worker, data=None, args=(), ready=True, env=None):
         self.hlod, self.worker = hlod, worker
         self.dir = data or tempfile.mkdtemp(prefix="hlod-test-")
@@ -18,8 +21,11 @@ class Daemon:
         if os.path.exists(port_file):
             os.remove(port_file)
         self.log = open(os.path.join(self.dir, "log"), "a")
-        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc", "--data", os.path.join(self.dir, "data"),
-                                   "--worker", worker, *(x.replace("{config}", self.config) for x in args)], stderr=self.log, env=env)
+        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file,
+                                   "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc",
+                                   "--data", os.path.join(self.dir, "data"), "--worker", worker,
+                                   *(x.replace("{config}", self.config) for x in args)],
+                                  stderr=self.log, env=env)
         end = time.monotonic() + 20
         while not os.path.exists(port_file):
             if self.p.poll() is not None or time.monotonic() > end:
@@ -50,7 +56,9 @@ class Daemon:
             c.close()
 
     def json(self, verb, path, body=None, headers={}):
-        status, _, text = self.call(verb, path, json.dumps(body) if isinstance(body, (dict, list)) else body, {"Accept": "application/json", **headers})
+        status, _, text = self.call(verb, path,
+                                    json.dumps(body) if isinstance(body, (dict, list)) else body,
+                                    {"Accept": "application/json", **headers})
         return status, json.loads(text)
 
     def stop_keep(self):
@@ -108,7 +116,8 @@ def loopback_up():
         fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
 
 class Results:
-    """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the end: sys.exit(results.code())."""
+    """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the
+    end: sys.exit(results.code())."""
     def __init__(self):
         self.bad = self.n = 0
 
@@ -118,9 +127,11 @@ class Results:
         print(f"PASS {name}" if ok else f"FAIL {name}\n{str(text)[-3000:]}", flush=True)
 
     def command(self, name, got, rc=0, out="", err=""):
-        """A finished command (subprocess.run with text=True): its status, and regular expressions found in what it printed."""
+        """A finished command (subprocess.run with text=True): its status, and regular expressions
+        found in what it printed."""
         ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
-        self(name, ok, f"status {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}")
+        self(name, ok,
+             f"status {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}")
         return got
 
     def each(self, checks, only=()):
@@ -142,14 +153,16 @@ class Results:
             self(name, False, traceback.format_exc())
 
     def scenario(self, name, d, fn, *args):
-        """Runs fn(d, *args), which fails by an exception; then the daemon is there, and ends in good order, unless fn.ends says that it has ended it. Its folder goes."""
+        """Runs fn(d, *args), which fails by an exception; then the daemon is there, and ends in
+        good order, unless fn.ends says that it has ended it. Its folder goes."""
         start = time.monotonic()
         try:
             fn(d, *args)
             if not getattr(fn, "ends", False):
                 assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
                 assert d.stop_keep() == 0, "the daemon did not end cleanly"
-            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
+            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error",
+                                 d.logs()), "a sanitizer complains"
             self(f"{name} ({time.monotonic() - start:.1f} s)", True)
         except Exception:
             self(name, False, traceback.format_exc() + "\n" + d.logs()[-2000:])
@@ -161,7 +174,8 @@ class Results:
         return 1 if self.bad or not self.n else 0
 
 def options(*paths):
-    """The command line of a test: paths that must be given (options("build", "worker")), then names of scenarios; none: all."""
+    """The command line of a test: paths that must be given (options("build", "worker")), then names
+    of scenarios; none: all."""
     a = argparse.ArgumentParser()
     for p in paths:
         a.add_argument("--" + p, required=True)
@@ -172,10 +186,13 @@ def chosen(o, scenarios):
     return [s for s in scenarios if not o.names or s.__name__ in o.names]
 
 def scenarios(title, all_of, args_of):
-    """Runs each scenario (a function of a daemon) with a fresh daemon, whose options args_of gives. A scenario may have the attributes ready = False (do not wait until it serves)
-    and ends = True (Results.scenario). Options: --hlod BIN --worker BIN [NAME...]. Gives the exit code."""
+    """Runs each scenario (a function of a daemon) with a fresh daemon, whose options args_of gives.
+    A scenario may have the attributes ready = False (do not wait until it serves) and ends = True
+    (Results.scenario). Options: --hlod BIN --worker BIN [NAME...]. Gives the exit code."""
     o, results = options("hlod", "worker"), Results()
     for s in chosen(o, all_of):
-        results.scenario(s.__name__, Daemon(o.hlod, o.worker, args=args_of(s), ready=getattr(s, "ready", True)), s)
+        results.scenario(s.__name__,
+                         Daemon(o.hlod, o.worker, args=args_of(s), ready=getattr(s, "ready", True)),
+                         s)
     print(f"{title}: {results.n} scenarios, {results.bad} failures")
     return results.code()

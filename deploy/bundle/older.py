@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes libhlod.so.0 and the libraries it loads usable from glibc 2.27 and GCC 7's libstdc++ on, though they were linked with later ones: older.py DIR, DIR being lib/hlod of the bundle.
+"""Makes libhlod.so.0 and the libraries it loads usable from glibc 2.27 and GCC 7's libstdc++ on,
+though they were linked with later ones: older.py DIR, DIR being lib/hlod of the bundle.
 
-A reference to a symbol of a later version (pthread_create@GLIBC_2.34) loses its version in place: the loader then takes the definition that the process's own C library has, under whichever
-version. The version stays in the file's list, marked weak, so a C library without it is not refused. That is right only if old and new definition are one: a reference is taken only if
- - the C library here has the same code under a version that is old enough (libpthread and libdl were merged into libc without a change), or
+A reference to a symbol of a later version (pthread_create@GLIBC_2.34) loses its version in place:
+the loader then takes the definition that the process's own C library has, under whichever version.
+The version stays in the file's list, marked weak, so a C library without it is not refused. That is
+right only if old and new definition are one: a reference is taken only if
+ - the C library here has the same code under a version that is old enough (libpthread and libdl
+   were merged into libc without a change), or
  - the two differ in nothing that matters to callers (ALIKE), or
  - older.c defines it.
 Anything else is refused by name, and so is the bundle. Prints the oldest glibc that will do."""
@@ -12,10 +16,11 @@ import os, struct, sys
 FLOOR = {"GLIBC_": (2, 27), "GLIBCXX_": (3, 4, 24), "CXXABI_": (1, 3, 11), "GCC_": (7,)}
 # Where the code differs, what a caller sees does not.
 ALIKE = {
-    **dict.fromkeys(("exp", "exp2", "log", "log2", "pow"), "since 2.29 errors set errno without SVID's matherr(), which nothing here has"),
-    "pthread_kill": "since 2.34 a thread that has ended gives 0, before ESRCH",
-}
-# Of libresolv until 2.34. What is linked here says that libc has them, and an older loader takes that at its word.
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "pow"),
+                    "since 2.29 errors set errno without SVID's matherr(), which nothing here has"),
+    "pthread_kill": "since 2.34 a thread that has ended gives 0, before ESRCH",}
+# Of libresolv until 2.34. What is linked here says that libc has them, and an older loader takes
+# that at its word.
 MOVED = {"__dn_expand", "__res_nsearch", "__res_query"}
 WEAK, HIDDEN, GLOBAL = 2, 0x8000, 1
 DT_NEEDED = 1
@@ -70,12 +75,14 @@ class Library:
         versions = {}
         for _ in range(count):
             _, _, index, _, _, aux, following = struct.unpack_from("<HHHHIII", self.raw, at)
-            versions[index] = self.text(self.strings + struct.unpack_from("<I", self.raw, at + aux)[0])
+            versions[index] = self.text(
+                self.strings + struct.unpack_from("<I", self.raw, at + aux)[0])
             at += following
         out = {}
         for name, index, value, place in self.symbols():
             if index:
-                version = struct.unpack_from("<H", self.raw, place)[0] & ~HIDDEN if place else GLOBAL
+                version = (struct.unpack_from("<H", self.raw, place)[0] & ~HIDDEN if place
+                           else GLOBAL)
                 out.setdefault(name, []).append((versions.get(version, ""), value))
         return out
 
@@ -114,7 +121,8 @@ def loosen(library, libc, own):
     """Takes the version off references to what is later; returns those that may not lose it."""
     asked, refused = library.asked(), []
     for name, index, _, place in library.symbols():
-        number = struct.unpack_from("<H", library.raw, place)[0] & ~HIDDEN if place and not index else 0
+        number = (struct.unpack_from("<H", library.raw, place)[0] & ~HIDDEN if place and not index
+                  else 0)
         version = asked.get(number, ("", 0))[0]
         if later(version) or version and name in MOVED:
             if takes(name, version, libc, own):
@@ -123,7 +131,8 @@ def loosen(library, libc, own):
                 refused.append(f"{os.path.basename(library.path)}: {name}@{version}")
     for version, flags in asked.values():
         if later(version):
-            struct.pack_into("<H", library.raw, flags, struct.unpack_from("<H", library.raw, flags)[0] | WEAK)
+            struct.pack_into("<H", library.raw, flags,
+                             struct.unpack_from("<H", library.raw, flags)[0] | WEAK)
     return refused
 
 
@@ -136,11 +145,14 @@ def main(folder):
             libc.setdefault(symbol, []).extend(definitions)
     refused = [line for x in libraries.values() for line in loosen(x, libc, own)]
     if refused:
-        raise SystemExit("not in older C libraries, and not in deploy/bundle/older.c:\n" + "\n".join(refused))
+        raise SystemExit(
+            "not in older C libraries, and not in deploy/bundle/older.c:\n" + "\n".join(refused))
     for x in libraries.values():
         with open(x.path, "r+b") as f:
             f.write(x.raw)
-    print(max((v for x in libraries.values() for v, _ in x.asked().values() if v.startswith("GLIBC_2.") and not later(v)), key=lambda v: list(map(int, v[6:].split("."))))[6:])
+    print(max((v for x in libraries.values() for v, _ in x.asked().values()
+               if v.startswith("GLIBC_2.") and not later(v)),
+              key=lambda v: list(map(int, v[6:].split("."))))[6:])
 
 
 main(sys.argv[1])

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bad models against the real worker over HTTP: each must be answered with a 4xx that says where, no worker may die, and the next request must be served.
-Models are written by hand in protobuf's wire form (fields of onnx.proto). Standard library only.  Usage: bad_models.py --hlod BIN --worker BIN"""
+"""Bad models against the real worker over HTTP: each must be answered with a 4xx that says where,
+no worker may die, and the next request must be served. Models are written by hand in protobuf's
+wire form (fields of onnx.proto). Standard library only. Usage: bad_models.py --hlod BIN --worker
+BIN"""
 import argparse, os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon
@@ -17,16 +19,22 @@ def sub(field, *parts):
     return varint(field << 3 | 2) + varint(len(body)) + body
 
 FLOAT, INT64 = 1, 7
-def node(op, ins, outs, *attrs, name="n", domain=b""): return sub(1, *[sub(1, i) for i in ins], *[sub(2, o) for o in outs], sub(3, name), sub(4, op), *attrs, domain)
-def tensor(name, dims, raw, dtype=FLOAT): return sub(5, *[num(1, d) for d in dims], num(2, dtype), sub(8, name), sub(9, raw))
-def value(field, name, dims, dtype=FLOAT): return sub(field, sub(1, name), sub(2, sub(1, num(1, dtype), sub(2, *[sub(1, num(1, d)) for d in dims]))))
+def node(op, ins, outs, *attrs, name="n", domain=b""):
+    return sub(1, *[sub(1, i) for i in ins], *[sub(2, o) for o in outs], sub(3, name), sub(4, op),
+               *attrs, domain)
+def tensor(name, dims, raw, dtype=FLOAT):
+    return sub(5, *[num(1, d) for d in dims], num(2, dtype), sub(8, name), sub(9, raw))
+def value(field, name, dims, dtype=FLOAT):
+    return sub(field, sub(1, name),
+               sub(2, sub(1, num(1, dtype), sub(2, *[sub(1, num(1, d)) for d in dims]))))
 def model(*graph, opset=16): return num(1, 8) + sub(8, num(2, opset)) + sub(7, *graph, sub(2, "g"))
 
 X, Y = value(11, "x", [2, 3]), value(12, "y", [2, 3])
 GOOD = model(node("Relu", ["x"], ["y"]), X, Y)
 
 def nest(levels):
-    """A node whose attribute holds a graph whose node ...: only tags and lengths, written from the inside out."""
+    """A node whose attribute holds a graph whose node ...: only tags and lengths, written from the
+    inside out."""
     heads, size = [], 0
     for _ in range(levels):
         for field in 6, 5, 1:
@@ -40,21 +48,32 @@ def cases():
         yield f"cut at byte {cut}", GOOD[:cut], None
     for levels in 200, 2000, 100000:
         yield f"nested {levels} deep", nest(levels), None
-    yield "unknown op", model(node("Zorble", ["x"], ["a"], name="first"), node("Blarg", ["a"], ["y"], name="second"), X, Y), ["first", "second", "Zorble", "Blarg"]
-    yield "cycle", model(node("Add", ["x", "b"], ["a"], name="p"), node("Relu", ["a"], ["b"], name="q"), node("Relu", ["b"], ["y"]), X, Y), None
+    yield "unknown op", model(node("Zorble", ["x"], ["a"], name="first"),
+                              node("Blarg", ["a"], ["y"], name="second"), X,
+                              Y), ["first", "second", "Zorble", "Blarg"]
+    yield "cycle", model(node("Add", ["x", "b"], ["a"], name="p"),
+                         node("Relu", ["a"], ["b"], name="q"), node("Relu", ["b"], ["y"]), X,
+                         Y), None
     yield "input from nowhere", model(node("Add", ["x", "ghost"], ["y"]), X, Y), ["ghost"]
-    yield "dims overflow", model(node("Add", ["x", "w"], ["y"]), tensor("w", [1 << 40, 1 << 40], b"\0" * 24), X, Y), ["w"]
-    yield "negative dim", model(node("Add", ["x", "w"], ["y"]), tensor("w", [-5], b"\0" * 24), X, Y), ["negative"]
-    yield "too little data", model(node("Add", ["x", "w"], ["y"]), tensor("w", [2, 3], b"\0" * 20), X, Y), ["w"]
-    yield "wrong rank", model(node("MatMul", ["x", "w"], ["y"]), tensor("w", [7, 5], b"\0" * 140), X, Y), None
-    yield "wrong dtype", model(node("Add", ["x", "w"], ["y"]), tensor("w", [2, 3], b"\0" * 48, INT64), X, Y), None
+    yield "dims overflow", model(node("Add", ["x", "w"], ["y"]),
+                                 tensor("w", [1 << 40, 1 << 40], b"\0" * 24), X, Y), ["w"]
+    yield "negative dim", model(node("Add", ["x", "w"], ["y"]), tensor("w", [-5], b"\0" * 24), X,
+                                Y), ["negative"]
+    yield "too little data", model(node("Add", ["x", "w"], ["y"]), tensor("w", [2, 3], b"\0" * 20),
+                                   X, Y), ["w"]
+    yield "wrong rank", model(node("MatMul", ["x", "w"], ["y"]), tensor("w", [7, 5], b"\0" * 140),
+                              X, Y), None
+    yield "wrong dtype", model(node("Add", ["x", "w"], ["y"]),
+                               tensor("w", [2, 3], b"\0" * 48, INT64), X, Y), None
     yield "2.2 GB length field", num(1, 8) + varint(7 << 3 | 2) + varint(2200 << 20) + b"abc", None
     yield "length of 2^63", num(1, 8) + varint(7 << 3 | 2) + varint(1 << 63) + b"abc", None
     yield "opset from the future", model(node("Relu", ["x"], ["y"]), X, Y, opset=9999), None
     yield "no graph", num(1, 8), None
     yield "text", b"hello, world\n" * 10, None
     yield "zeros", b"\0" * 1000, None
-    yield "HLO text cut short", b"HloModule m\n\nENTRY e {\n  a = f32[2]{0} parameter(0)\n  ROOT b = f32[2]{0} add(a, ", None
+    yield ("HLO text cut short",
+           b"HloModule m\n\nENTRY e {\n  a = f32[2]{0} parameter(0)\n  ROOT b = f32[2]{0} add(a, ",
+           None)
     yield "output nobody makes", model(node("Relu", ["x"], ["z"]), X, Y), ["y"]
 
 def main():
@@ -70,16 +89,22 @@ def main():
         bad += 1
     for name, body, words in cases():
         n += 1
-        status, r = d.json("POST", "/v1/executables", body, {} if body.startswith(b"HloModule") else head)
+        status, r = d.json("POST", "/v1/executables", body,
+                           {} if body.startswith(b"HloModule") else head)
         text = str(r.get("message")) + " ".join(r.get("details", []))
-        if not 400 <= status < 500 or not r.get("message") or any(w not in text for w in words or []):
+        if (not 400 <= status < 500 or not r.get("message")
+            or any(w not in text for w in words or [])):
             bad += 1
             print(f"{name}: {status} {str(r)[:300]}")
-    status, r = d.json("POST", "/v1/run", {"model": r0(d, GOOD, head), "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3], "data": [-1, 2, -3, 4, -5, 6]}]})
+    status, r = d.json("POST", "/v1/run",
+                       {"model": r0(d, GOOD, head),
+                        "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3],
+                                    "data": [-1, 2, -3, 4, -5, 6]}]})
     if status != 200 or r["outputs"][0]["data"] != [0, 2, 0, 4, 0, 6]:
         bad += 1
         print("the good model does not run any more:", r)
-    deaths = [l for l in d.call("GET", "/metrics")[2].decode().split("\n") if l.startswith("hlod_worker_deaths_total ")]
+    deaths = [l for l in d.call("GET", "/metrics")[2].decode().split("\n")
+              if l.startswith("hlod_worker_deaths_total ")]
     if deaths != ["hlod_worker_deaths_total 0"]:
         bad += 1
         print("workers died:", deaths)

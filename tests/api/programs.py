@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs on the real CPU worker: a loop of a thousand iterations with conditionals inside runs without a frame in between, and results whose size
-only the run knows come back in that size. Needs numpy.  Usage: programs.py BUILD"""
+"""Whole programs on the real CPU worker: a loop of a thousand iterations with conditionals inside
+runs without a frame in between, and results whose size only the run knows come back in that size.
+Needs numpy. Usage: programs.py BUILD"""
 import os, re, sys
 import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, Results
 
-# x is doubled or halved by whether it is below 1, in a conditional in the else branch of another one, which every third iteration adds a half.
+# x is doubled or halved by whether it is below 1, in a conditional in the else branch of another
+# one, which every third iteration adds a half.
 LOOP = """HloModule loop
 half { a = f32[4] parameter(0)
  h = f32[] constant(0.5)
@@ -67,10 +69,13 @@ def expected(n, x):
 
 def frame_bytes(d):
     text = d.call("GET", "/metrics")[2].decode()
-    return {w: int(re.search(rf"^hlod_frames_{w}_bytes_total (\d+)", text, re.M).group(1)) for w in ("sent", "received")}
+    return {w: int(re.search(rf"^hlod_frames_{w}_bytes_total (\d+)", text, re.M).group(1))
+            for w in ("sent", "received")}
 
 def run(d, model, n, x):
-    body = {"model": model, "inputs": [{"name": "n", "datatype": "INT32", "shape": [], "data": [n]}, {"name": "x", "datatype": "FP32", "shape": list(x.shape), "data": x.ravel().tolist()}]}
+    body = {"model": model, "inputs": [{"name": "n", "datatype": "INT32", "shape": [], "data": [n]},
+                                       {"name": "x", "datatype": "FP32", "shape": list(x.shape),
+                                        "data": x.ravel().tolist()}]}
     before = frame_bytes(d)
     status, got = d.json("POST", "/v1/run", body)
     after = frame_bytes(d)
@@ -85,18 +90,25 @@ try:
     model = d.json("POST", "/v1/executables", LOOP.encode())[1]["digest"]
     run(d, model, 1, x)
     one, bytes_one, got = run(d, model, 1, x)
-    result("one iteration", one and np.array_equal(np.array(one["data"], np.float32), expected(1, x)), got)
+    result("one iteration",
+           one and np.array_equal(np.array(one["data"], np.float32), expected(1, x)), got)
     many, bytes_many, got = run(d, model, 1000, x)
-    result("a thousand iterations", many and np.allclose(np.array(many["data"], np.float32), expected(1000, x), rtol=1e-6), got)
-    # A frame has a header of 16 bytes; what may differ is how long numbers are in text and in varints.
-    result("no frame between iterations", all(abs(bytes_many[w] - bytes_one[w]) < 100 for w in bytes_one), (bytes_one, bytes_many))
+    result("a thousand iterations",
+           many and np.allclose(np.array(many["data"], np.float32), expected(1000, x), rtol=1e-6),
+           got)
+    # A frame has a header of 16 bytes; what may differ is how long numbers are in text and in
+    # varints.
+    result("no frame between iterations",
+           all(abs(bytes_many[w] - bytes_one[w]) < 100 for w in bytes_one), (bytes_one, bytes_many))
 
     model = d.json("POST", "/v1/executables", DYNAMIC.encode())[1]["digest"]
     x = np.arange(15, dtype=np.float32).reshape(3, 5)
     for n in (2, 0, 3):
         out, _, got = run(d, model, n, x)
         want = x[:n, :n].T
-        result(f"true sizes of a result: {n}", out and out["shape"] == list(want.shape) and np.array_equal(np.array(out["data"], np.float32), want.ravel()), got)
+        result(f"true sizes of a result: {n}",
+               out and out["shape"] == list(want.shape) and np.array_equal(
+                   np.array(out["data"], np.float32), want.ravel()), got)
 finally:
     result("the daemon ends cleanly", d.stop() == 0)
 sys.exit(result.code())

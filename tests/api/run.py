@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays tests/api/*.http transcripts against a fresh daemon. Standard library only.
 
-A first line `# args --flag value ...` gives the daemon options. A transcript is a list of exchanges:
+A first line `# args --flag value ...` gives the daemon options. A transcript is a list of
+exchanges:
     ### what it shows
     POST /v1/run?x=1
-    Name: value                     headers; body after a blank line, {{name}} replaced, {{file:PATH}} = a file's text, up to `HTTP`
-                                    a body line `repeat N TEXT` is TEXT N times; the header value FIRST-LINE is the length of the body's first line
+    Name: value headers; body after a blank line, {{name}} replaced, {{file:PATH}} = a file's text,
+    up to `HTTP`
+                                    a body line `repeat N TEXT` is TEXT N times; the header value
+                                    FIRST-LINE is the length of the body's first line
     HTTP 200                        then expectations, one a line:
     header Name: REGEX
     body REGEX                      found somewhere in the body
     json a.b.0 = VALUE              JSON value at the path, of the whole body
-    line KIND                       an ndjson line with this key; `line KIND a.b = VALUE` checks inside
-    save name a.b                   keeps a JSON value for {{name}}
+    line KIND an ndjson line with this key; `line KIND a.b = VALUE` checks inside save name a.b
+    keeps a JSON value for {{name}}
 Usage: run.py --hlod BIN --worker BIN FILE...
 """
 import argparse, json, os, re, sys
@@ -62,10 +65,12 @@ def play(daemon, path, saved):
             while lines and not lines[-1]:
                 lines.pop()
             body = "\n".join(fill(l) for l in lines)
-            body = re.sub(r"^repeat (\d+) (.*)$", lambda m: m.group(2) * int(m.group(1)), body, flags=re.M)
+            body = re.sub(r"^repeat (\d+) (.*)$", lambda m: m.group(2) * int(m.group(1)), body,
+                          flags=re.M)
             if headers.get("Inference-Header-Content-Length") == "FIRST-LINE":
                 headers["Inference-Header-Content-Length"] = str(body.index("\n") + 1)
-            status, got, text = daemon.call(verb, fill(target), body.encode() if lines else None, {k: fill(v) for k, v in headers.items()})
+            status, got, text = daemon.call(verb, fill(target), body.encode() if lines else None,
+                                            {k: fill(v) for k, v in headers.items()})
             text = text.decode(errors="replace")
             for n, e in expect:
                 e = fill(e)
@@ -74,7 +79,8 @@ def play(daemon, path, saved):
                     ok, why = status == int(e[5:]), f"status {status}: {text[:300]}"
                 elif e.startswith("header "):
                     name, pattern = e[7:].split(":", 1)
-                    ok, why = re.search(pattern.strip(), got.get(name.lower(), "")) is not None, f"header is '{got.get(name.lower())}'"
+                    ok, why = (re.search(pattern.strip(), got.get(name.lower(), "")) is not None,
+                               f"header is '{got.get(name.lower())}'")
                 elif e.startswith("body "):
                     ok, why = re.search(e[5:], text) is not None, text[:400]
                 elif e.startswith("json "):
@@ -83,11 +89,13 @@ def play(daemon, path, saved):
                     ok, why = value == json.loads(want), f"value is {json.dumps(value)}"
                 elif e.startswith("line "):
                     part = e[5:].split(" ", 1)
-                    rows = [json.loads(l)[part[0]] for l in text.split("\n") if l.strip() and part[0] in json.loads(l)]
+                    rows = [json.loads(l)[part[0]] for l in text.split("\n")
+                            if l.strip() and part[0] in json.loads(l)]
                     ok, why = bool(rows), text[:600]
                     if ok and len(part) > 1:
                         where, want = part[1].split(" = ", 1)
-                        ok, why = any(at(r, where) == json.loads(want) for r in rows), json.dumps(rows)[:400]
+                        ok, why = any(at(r, where) == json.loads(want)
+                                      for r in rows), json.dumps(rows)[:400]
                 elif e.startswith("save "):
                     _, name, where = e.split(" ")
                     saved[name] = at(json.loads(text), where)

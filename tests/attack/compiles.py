@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks by small models that are long to compile. Models are written by hand in protobuf's wire form (tests/api/bad_models.py)."""
+"""Attacks by small models that are long to compile. Models are written by hand in protobuf's wire
+form (tests/api/bad_models.py)."""
 import os, struct, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
 from bad_models import FLOAT, INT64, X, Y, model, node, num, sub, tensor, value
@@ -9,33 +10,46 @@ ONNX = {"Content-Type": "application/onnx"}
 BOOL, STRING = 9, 8
 
 def nested_loops(levels, name):
-    """Loops in loops of 1000 turns each over a constant: the compile computes them until its budget ends."""
-    scalar = lambda field, name, dtype: sub(field, sub(1, name), sub(2, sub(1, num(1, dtype), sub(2))))
+    """Loops in loops of 1000 turns each over a constant: the compile computes them until its budget
+    ends."""
+    scalar = lambda field, name, dtype: sub(field, sub(1, name),
+                                            sub(2, sub(1, num(1, dtype), sub(2))))
     free = lambda field, name: sub(field, sub(1, name), sub(2, sub(1, num(1, FLOAT))))
     def body(k):
         inner = node("Cos", [f"v{k}"], [f"w{k}"]) if k == levels else loop(f"v{k}", f"w{k}", k + 1)
-        return sub(6, node("Identity", [f"c{k}"], [f"d{k}"]), inner, sub(2, "b"), scalar(11, f"i{k}", INT64), scalar(11, f"c{k}", BOOL), free(11, f"v{k}"), scalar(12, f"d{k}", BOOL), free(12, f"w{k}"))
+        return sub(6, node("Identity", [f"c{k}"], [f"d{k}"]), inner, sub(2, "b"),
+                   scalar(11, f"i{k}", INT64), scalar(11, f"c{k}", BOOL), free(11, f"v{k}"),
+                   scalar(12, f"d{k}", BOOL), free(12, f"w{k}"))
     def loop(a, b, k):
         return node("Loop", ["turns", "", a], [b], sub(5, sub(1, "body"), body(k), num(20, 5)))
-    return model(loop("k", "l", 0), node("Add", ["x", "l"], ["y"], name=name), tensor("turns", [], struct.pack("q", 1000), INT64), tensor("k", [1], struct.pack("f", .5)), X, Y, opset=18)
+    return model(loop("k", "l", 0), node("Add", ["x", "l"], ["y"], name=name),
+                 tensor("turns", [], struct.pack("q", 1000), INT64),
+                 tensor("k", [1], struct.pack("f", .5)), X, Y, opset=18)
 
 def work_made_ahead(d):
-    """Small models whose compile takes long, with a deadline that is short: what the worker makes before it is asked for belongs to no request, and others' compiles wait for none of it."""
+    """Small models whose compile takes long, with a deadline that is short: what the worker makes
+    before it is asked for belongs to no request, and others' compiles wait for none of it."""
     for k in range(4):
-        status, r = d.by("b", "POST", "/v1/executables", nested_loops(2, f"n{k}"), {**ONNX, "Hlod-Timeout-Ms": "300"})
+        status, r = d.by("b", "POST", "/v1/executables", nested_loops(2, f"n{k}"),
+                         {**ONNX, "Hlod-Timeout-Ms": "300"})
         assert status == 504, (status, r)
         t = time.monotonic()
-        status, r = d.by("a", "POST", "/v1/executables", model(node("Relu", ["x"], ["y"], name=f"n{k}"), X, Y), ONNX)
+        status, r = d.by("a", "POST", "/v1/executables",
+                         model(node("Relu", ["x"], ["y"], name=f"n{k}"), X, Y), ONNX)
         assert status == 200 and time.monotonic() - t < 2, (time.monotonic() - t, r)
 work_made_ahead.credentials = work_made_ahead.real = work_made_ahead.unsanitized = True
 
 def texts_made_by_the_compile(d):
-    """A constant text that doubles forty times: what a compile makes of texts stays small, and the run is told that there is no room."""
+    """A constant text that doubles forty times: what a compile makes of texts stays small, and the
+    run is told that there is no room."""
     field = lambda f, name: value(f, name, [1], STRING)
     text = sub(5, num(1, 1), num(2, STRING), sub(8, "a0"), sub(6, "hello world"))
-    status, r = d.by("b", "POST", "/v1/executables", model(*[node("StringConcat", [f"a{k}", f"a{k}"], [f"a{k + 1}"]) for k in range(40)], text, field(12, "a40"), opset=20), ONNX)
+    status, r = d.by("b", "POST", "/v1/executables",
+                     model(*[node("StringConcat", [f"a{k}", f"a{k}"], [f"a{k + 1}"])
+                             for k in range(40)], text, field(12, "a40"), opset=20), ONNX)
     assert status == 200, r
-    size = os.stat(os.path.join(d.dir, "data", "executables", r["executable"]["digest"][:2], r["executable"]["digest"])).st_size
+    size = os.stat(os.path.join(d.dir, "data", "executables", r["executable"]["digest"][:2],
+                                r["executable"]["digest"])).st_size
     assert size < 20 * MB, size
     status, r = d.by("b", "POST", "/v1/run", {"model": r["sourceDigest"], "inputs": []})
     assert status == 429, r

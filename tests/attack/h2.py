@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP/2 client that says what it likes: gRPC calls whose message is announced with any length and flags, and sent as far as the windows let it. Standard library only."""
+"""An HTTP/2 client that says what it likes: gRPC calls whose message is announced with any length
+and flags, and sent as far as the windows let it. Standard library only."""
 import socket, struct, threading
 
 def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+    return (struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream)
+            + payload)
 
 def literal(name, value):
     name, value = name.encode(), value.encode()
@@ -13,11 +15,15 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6
 
 class H2:
     def __init__(self, address, window=None):
-        """window: what each call may be sent before it is read; such data is kept. None: HTTP/2's 64 KiB, never raised"""
+        """window: what each call may be sent before it is read; such data is kept. None: HTTP/2's
+        64 KiB, never raised"""
         self.s = socket.create_connection(address)
         self.s.settimeout(20)
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window) if window else b"") + (frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - 65535)) if window else b""))
+        self.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                       + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window) if window else b"")
+                       + (frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - 65535)) if window
+                          else b""))
         self.data = {} if window else None
         self.window = self.initial = 65535
         self.windows, self.ended, self.over = {}, {}, False
@@ -75,18 +81,22 @@ class H2:
     def call(self, path, *headers):
         """Begins a call; gives its stream."""
         stream, self.next = self.next, self.next + 2
-        all_of = (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers"), *headers
+        all_of = ((":method", "POST"), (":scheme", "http"), (":path", path),
+                  (":authority", "localhost"), ("content-type", "application/grpc"),
+                  ("te", "trailers"), *headers)
         with self.lock:
             self.windows[stream] = self.initial
             self.s.sendall(frame(HEADERS, 4, stream, b"".join(literal(*h) for h in all_of)))
         return stream
 
     def send(self, stream, total, flag=0, length=None):
-        """The head of a message of `length`, then `total` zeros, until the stream ends; gives how many were sent."""
+        """The head of a message of `length`, then `total` zeros, until the stream ends; gives how
+        many were sent."""
         rest, sent = bytes([flag]) + struct.pack(">I", total if length is None else length), 0
         while sent < total or rest:
             with self.lock:
-                while not self.over and stream not in self.ended and min(self.window, self.windows[stream]) <= 0:
+                while (not self.over and stream not in self.ended
+                       and min(self.window, self.windows[stream]) <= 0):
                     if not self.lock.wait(5):
                         return sent
                 if self.over or stream in self.ended:
@@ -106,4 +116,5 @@ class H2:
     def whole(self, stream, message):
         """One message, and the end of the request."""
         with self.lock:
-            self.s.sendall(frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(message)) + message))
+            self.s.sendall(frame(DATA, 1, stream,
+                                 b"\0" + struct.pack(">I", len(message)) + message))

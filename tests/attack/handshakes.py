@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floods of TLS handshakes, from another address than the honest client's. By itself: handshakes.py HOST PORT NAME SECONDS sends one. Standard library only."""
+"""Floods of TLS handshakes, from another address than the honest client's. By itself: handshakes.py
+HOST PORT NAME SECONDS sends one. Standard library only."""
 import os, socket, ssl, subprocess, sys, time
 from common import MB, address
 
 def certificate(folder):
     """(certificate, key) of one's own, with an RSA key: the dearest handshakes"""
     paths = [os.path.join(folder, n) for n in ("tls.pem", "tls.key")]
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-out",
+                    paths[0], "-keyout", paths[1]], check=True, capture_output=True)
     return paths
 
 def client_hello():
@@ -19,7 +22,8 @@ def client_hello():
         return out.read()
 
 HELLO = client_hello()
-FLOODS = {"hellos": HELLO, "half_hellos": HELLO[:len(HELLO) // 2], "records": HELLO[:5] + b"\0" * 500, "silent": b""}
+FLOODS = {"hellos": HELLO, "half_hellos": HELLO[:len(HELLO) // 2],
+          "records": HELLO[:5] + b"\0" * 500, "silent": b""}
 
 def flood(host, port, name, seconds):
     """1000 connections at once that send this and no more, and go after a second, over and over"""
@@ -28,7 +32,8 @@ def flood(host, port, name, seconds):
         sockets = []
         for _ in range(1000):
             try:
-                s = socket.create_connection((host, int(port)), timeout=.2, source_address=("127.0.0.2", 0))
+                s = socket.create_connection((host, int(port)), timeout=.2,
+                                             source_address=("127.0.0.2", 0))
                 sockets.append(s)
                 s.send(FLOODS[name])
             except OSError:
@@ -41,7 +46,9 @@ def flood(host, port, name, seconds):
 
 def beside(d, where, names):
     for name in names:
-        p = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, where), name, "3"]) for _ in range(2)]
+        p = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, where), name,
+                               "3"])
+             for _ in range(2)]
         times = []
         try:
             while any(x.poll() is None for x in p):
@@ -52,20 +59,24 @@ def beside(d, where, names):
             for x in p:
                 x.wait()
         assert sorted(times)[len(times) // 2] < .5, (name, sorted(times))
-        assert d.p.poll() is None and d.memory()[1] < d.idle[1] + 256 * MB, (name, d.memory()[1] >> 20)
+        assert d.p.poll() is None and d.memory()[1] < d.idle[1] + 256 * MB, (
+            name, d.memory()[1] >> 20)
 
 def handshakes_at_once(d):
-    """TLS handshakes by the thousand at a time on the HTTP port, never finished, half begun, of wrong bytes: who comes meanwhile is served between them."""
+    """TLS handshakes by the thousand at a time on the HTTP port, never finished, half begun, of
+    wrong bytes: who comes meanwhile is served between them."""
     beside(d, d.addr, FLOODS)
     with socket.create_connection(d.addr) as s:  # half a handshake costs nothing while it lasts
         s.send(FLOODS["half_hellos"])
-        used = lambda: sum(map(int, open(f"/proc/{d.p.pid}/stat").read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        used = lambda: sum(map(int, open(f"/proc/{d.p.pid}/stat").read().rsplit(")", 1)[1].split()[
+                                   11:13])) / os.sysconf("SC_CLK_TCK")
         time.sleep(.1)
         before = used()
         time.sleep(2)
         assert used() - before < 1.2, used() - before
 handshakes_at_once.tls = True
-handshakes_at_once.p99 = .25  # the honest client connects anew for each request: it waits behind a thousand who came before it
+# the honest client connects anew for each request: it waits behind a thousand who came before it
+handshakes_at_once.p99 = .25
 
 def handshakes_at_once_grpc(d):
     """The same on the gRPC port, beside requests over HTTP."""

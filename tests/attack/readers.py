@@ -5,7 +5,8 @@ from common import MB, ask, filled
 from harness import until
 
 def deaf(d, request, n):
-    """n connections with these requests and little room for what comes back, of which nothing is read"""
+    """n connections with these requests and little room for what comes back, of which nothing is
+    read"""
     out = []
     for _ in range(n):
         s = socket.socket()
@@ -29,7 +30,8 @@ def answered(d, seconds):
     return time.monotonic() - t
 
 def readers_of_all_places(d):
-    """Clients that do not read what they asked for, a blob of their own, hold all places: others are served, and so is, to its end, who reads slowly."""
+    """Clients that do not read what they asked for, a blob of their own, hold all places: others
+    are served, and so is, to its end, who reads slowly."""
     bytes_ = os.urandom(8 * MB)
     digest = d.by("b", "PUT", "/v1/blobs", bytes_)[1]["digest"]
     slow = deaf(d, get(d, "/v1/blobs/" + digest, "b"), 1)[0]
@@ -49,15 +51,18 @@ def readers_of_all_places(d):
     assert got.endswith(bytes_)
     for s in [*sockets, slow]:
         s.close()
-readers_of_all_places.credentials, readers_of_all_places.options, readers_of_all_places.own = True, ["--max-connections", "64"], True
+readers_of_all_places.credentials, readers_of_all_places.options, readers_of_all_places.own = (
+    True, ["--max-connections", "64"], True)
 
 def unsent(d):
     """bytes that the kernel holds for the daemon's clients on its HTTP port"""
     port = ":%04X" % d.addr[1]
-    return sum(int(f[4].split(":")[0], 16) for f in (l.split() for l in open("/proc/net/tcp")) if f[1].endswith(port) and f[3] == "01")
+    return sum(int(f[4].split(":")[0], 16) for f in (l.split() for l in open("/proc/net/tcp"))
+               if f[1].endswith(port) and f[3] == "01")
 
 def readers_without_token(d):
-    """Requests behind each other, without a token, of which no answer is read: the kernel keeps little for each, the daemon nothing."""
+    """Requests behind each other, without a token, of which no answer is read: the kernel keeps
+    little for each, the daemon nothing."""
     sockets = deaf(d, get(d, "/v1/openapi.json") * 80, 100)
     time.sleep(3)
     assert unsent(d) < 100 * MB // 2, f"{unsent(d) >> 20} MiB in the kernel"
@@ -67,7 +72,8 @@ def readers_without_token(d):
 readers_without_token.own = True  # what the kernel does takes the processors
 
 def readers_of_results(d):
-    """Results that nobody reads take all the room of a tenant: those who do not read lose them, and its others are served."""
+    """Results that nobody reads take all the room of a tenant: those who do not read lose them, and
+    its others are served."""
     m = filled(d, "a", 1 << 20)
     for accept in "application/octet-stream", "application/x-ndjson", "application/json":
         sockets = [ask(d, "a", m, accept) for _ in range(12)]
@@ -80,7 +86,8 @@ readers_of_results.credentials = readers_of_results.real = readers_of_results.ow
 readers_of_results.options = ["--reply-bytes", "32M"]
 
 def blob_changed_while_sent(d):
-    """A bit of a blob flips, behind what has been sent of it, while a client reads: it never has all the bytes that were announced, and the blob is not given again."""
+    """A bit of a blob flips, behind what has been sent of it, while a client reads: it never has
+    all the bytes that were announced, and the blob is not given again."""
     data = os.urandom(16 * MB)
     digest = d.by("b", "PUT", "/v1/blobs", data)[1]["digest"]
     path = os.path.join(d.dir, "data", "blobs", digest[:2], digest)
@@ -102,13 +109,18 @@ def blob_changed_while_sent(d):
         s.close()
         assert (len(got) < len(data)) if flipped else got == data, (flipped, len(got))
     until("it is quarantined", 5, lambda: "ev=blob.quarantined" in d.logs())
-    assert "ev=blob.changed" in d.logs() and d.call("GET", "/v1/blobs/" + digest, None, {"Authorization": "Bearer " + d.tokens["b"]})[0] in (404, 500)
+    assert "ev=blob.changed" in d.logs() and d.call(
+        "GET", "/v1/blobs/" + digest, None,
+        {"Authorization": "Bearer " + d.tokens["b"]})[0] in (404, 500)
 blob_changed_while_sent.credentials = True
-blob_changed_while_sent.p99 = .25  # one request waits some 150 ms while the blob is put aside; why was not looked for
+# one request waits some 150 ms while the blob is put aside; why was not looked for
+blob_changed_while_sent.p99 = .25
 
 def handles_flood(d):
-    """Resident arrays of one byte, and tuples of them, until they are refused: others still put theirs, and the list comes at once."""
-    one = {"inputs": [{"name": f"x{k}", "dtype": "u8", "shape": [1], "data": [1]} for k in range(2000)]}
+    """Resident arrays of one byte, and tuples of them, until they are refused: others still put
+    theirs, and the list comes at once."""
+    one = {"inputs": [{"name": f"x{k}", "dtype": "u8", "shape": [1], "data": [1]}
+                      for k in range(2000)]}
     handles, times = [], 0
     while (r := d.by("b", "POST", "/v1/buffers", one))[0] == 200:
         handles += [x["handle"] for x in r[1]["buffers"]]
@@ -125,7 +137,10 @@ def handles_flood(d):
         assert times < 40, "no bound on what handles name"
     assert t[0] == 429 and t[1]["reason"] == "BUFFER_QUOTA", t
     start = time.monotonic()
-    assert d.by("b", "GET", "/v1/buffers")[0] == 200 and time.monotonic() - start < 3, time.monotonic() - start
+    assert (d.by("b", "GET", "/v1/buffers")[0] == 200
+            and time.monotonic() - start < 3), time.monotonic() - start
     assert d.by("a", "POST", "/v1/buffers", one)[0] == 200, "the others have room"
-    assert d.by("b", "DELETE", "/v1/buffers/" + r["handle"])[0] == 200 and d.by("b", "POST", "/v1/tuples", {"elements": handles[:100]})[0] == 200, "what is given back is there"
+    assert (d.by("b", "DELETE", "/v1/buffers/" + r["handle"])[0] == 200
+            and d.by("b", "POST", "/v1/tuples", {"elements": handles[:100]})[0]
+            == 200), "what is given back is there"
 handles_flood.credentials = handles_flood.real = handles_flood.own = True

@@ -7,7 +7,8 @@ from harness import until
 
 def anonymous(d):
     """bytes of the daemon's own memory: results themselves lie in a worker's"""
-    return sum(int(l.split()[1]) << 10 for l in open(f"/proc/{d.p.pid}/status") if l.startswith("RssAnon"))
+    return sum(int(l.split()[1]) << 10 for l in open(f"/proc/{d.p.pid}/status")
+               if l.startswith("RssAnon"))
 
 def quick(d, seconds=1.5):
     """The loop answers while something else goes on; the longest it took."""
@@ -33,7 +34,8 @@ def no_copies(d, before, turns, what):
     assert worst < 1, worst
 
 def packed_answers(d):
-    """Results of 64 MB over gRPC that nobody reads, six at a time: they are sent from where they lie, without a copy in the daemon, and count against --reply-bytes; who reads has them whole."""
+    """Results of 64 MB over gRPC that nobody reads, six at a time: they are sent from where they
+    lie, without a copy in the daemon, and count against --reply-bytes; who reads has them whole."""
     m = filled(d, "b", 16 << 20)
     before = anonymous(d)
     idle = [H2(address(d)) for _ in range(6)]
@@ -61,7 +63,8 @@ def packed_answers(d):
 packed_answers.credentials = packed_answers.real = packed_answers.own = True
 
 def frames_of_large_results(d):
-    """Results of 64 MB over HTTP as protobuf and as a stream of it, read slowly or not: the same."""
+    """Results of 64 MB over HTTP as protobuf and as a stream of it, read slowly or not: the
+    same."""
     m = filled(d, "b", 16 << 20)
     for accept in "application/x-protobuf", "application/x-protobuf-stream":
         before = anonymous(d)
@@ -72,10 +75,16 @@ def frames_of_large_results(d):
     n = 3_000_001
     m = filled(d, "b", n)
     for accept in "application/x-protobuf", "application/x-protobuf-stream":
-        status, headers, body = d.call("POST", "/v1/run", json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [], "data": [1.5]}]}), {**JSON, "Authorization": "Bearer " + d.tokens["b"], "Accept": accept})
-        assert status == 200 and body.count(struct.pack("<f", 1.5) * n) == 1, (accept, status, len(body))
+        status, headers, body = d.call(
+            "POST", "/v1/run",
+            json.dumps({"model": m,
+                        "inputs": [{"name": "x", "dtype": "f32", "shape": [], "data": [1.5]}]}),
+            {**JSON, "Authorization": "Bearer " + d.tokens["b"], "Accept": accept})
+        assert status == 200 and body.count(struct.pack("<f", 1.5) * n) == 1, (
+            accept, status, len(body))
         at = 0
         while accept.endswith("stream") and at < len(body):
             at += 4 + int.from_bytes(body[at:at + 4], "little")
         assert accept.endswith("protobuf") or at == len(body), (at, len(body))
-frames_of_large_results.credentials = frames_of_large_results.real = frames_of_large_results.own = True
+frames_of_large_results.credentials = frames_of_large_results.real = frames_of_large_results.own = (
+    True)

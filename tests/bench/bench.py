@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of a run beside ONNX Runtime, OpenVINO and JAX on this CPU: two threads, f32, interleaved in one session, medians.
+"""Latency of a run beside ONNX Runtime, OpenVINO and JAX on this CPU: two threads, f32, interleaved
+in one session, medians.
 
     bench.py BUILD [MODEL[@BATCH] ...] [--rounds N]
 
-Each runtime lives in a process of its own and is asked in turn for a few runs; what is compared is one run, without transport. hlod's side is hlo-run, which is
-the device without the daemon. JAX runs the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. Peers that are not installed are left out aloud
-(`deploy/setup.sh bench` installs them).
+Each runtime lives in a process of its own and is asked in turn for a few runs; what is compared is
+one run, without transport. hlod's side is hlo-run, which is the device without the daemon. JAX runs
+the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. Peers that are not
+installed are left out aloud (`deploy/setup.sh bench` installs them).
 """
 import argparse
 import os
@@ -16,7 +18,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
-MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "efficientnet_lite0", "bert_base", "vgg19@100"]  # NAME@BATCH
+# NAME@BATCH
+MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "efficientnet_lite0", "bert_base",
+          "vgg19@100"]
 
 
 def serve(run):
@@ -55,7 +59,8 @@ def worker(kind, build, spec):
     name, batch = split(spec)
     path = model(spec)
     if name == "efficientnet_lite0":
-        inputs = {"image": np.random.default_rng(1).standard_normal((batch, 3, 224, 224), dtype=np.float32)}
+        inputs = {"image": np.random.default_rng(1).standard_normal(
+                      (batch, 3, 224, 224), dtype=np.float32)}
     else:
         inputs = zoo.sample_inputs(name, batch)
     if kind == "onnxruntime":
@@ -66,7 +71,9 @@ def worker(kind, build, spec):
         serve(lambda: s.run(None, inputs))
     if kind == "openvino":
         import openvino as ov
-        m = ov.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": 2, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
+        m = ov.Core().compile_model(path, "CPU",
+                                    {"INFERENCE_NUM_THREADS": 2, "PERFORMANCE_HINT": "LATENCY",
+                                     "INFERENCE_PRECISION_HINT": "f32"})
         r = m.create_infer_request()
         serve(lambda: r.infer(inputs))
     if kind == "jax":
@@ -75,24 +82,31 @@ def worker(kind, build, spec):
         from jax._src.lib import _jax, xla_client as xc
         from jaxlib import _hlo
         import jax
-        text = subprocess.run([os.path.join(build, "hlo-opt"), "--bind", "N=%d" % batch, path], check=True, capture_output=True, text=True).stdout
+        text = subprocess.run([os.path.join(build, "hlo-opt"), "--bind", "N=%d" % batch, path],
+                              check=True, capture_output=True, text=True).stdout
         b = xla_bridge.get_backend("cpu")
-        stable = _jax.mlir.hlo_to_stablehlo(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
-        exe = b.compile_and_load(stable, _jax.DeviceList(tuple(b.local_devices()[:1])), xc.CompileOptions())
+        stable = _jax.mlir.hlo_to_stablehlo(
+            _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+        exe = b.compile_and_load(stable, _jax.DeviceList(tuple(b.local_devices()[:1])),
+                                 xc.CompileOptions())
         weights = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
         args = []
         for p in [l for l in text.split("ENTRY")[1].splitlines() if " parameter(" in l]:
             number = int(p.split(" parameter(")[1].split(")")[0])
             name = p.split("%")[1].split(" ")[0]
             args.append((number, inputs[name] if name in inputs else weights[name]))
-        bufs = [jax.device_put(np.asarray(a), b.local_devices()[0]) for _, a in sorted(args, key=lambda x: x[0])]
+        bufs = [jax.device_put(np.asarray(a), b.local_devices()[0])
+                for _, a in sorted(args, key=lambda x: x[0])]
         serve(lambda: [o.block_until_ready() for o in exe.execute(bufs)])
 
 
 class Peer:
     def __init__(self, command, threads=2):
-        env = dict(os.environ, OMP_NUM_THREADS=str(threads), JAX_PLATFORMS="cpu", JAX_ENABLE_X64="1", XLA_FLAGS="--xla_cpu_multi_thread_eigen=true", TF_CPP_MIN_LOG_LEVEL="3")
-        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), JAX_PLATFORMS="cpu",
+                   JAX_ENABLE_X64="1", XLA_FLAGS="--xla_cpu_multi_thread_eigen=true",
+                   TF_CPP_MIN_LOG_LEVEL="3")
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, env=env)
         self.times = []
 
     def ask(self, n):
@@ -116,31 +130,38 @@ def main():
     a.add_argument("build")
     a.add_argument("models", nargs="*", default=MODELS)
     a.add_argument("--rounds", type=int, default=7)
-    a.add_argument("--peers", default="onnxruntime,openvino,jax", help="which (all live at once: a large batch needs memory for each)")
+    a.add_argument("--peers", default="onnxruntime,openvino,jax",
+                   help="which (all live at once: a large batch needs memory for each)")
     a.add_argument("--worker")
     o = a.parse_args()
     if o.worker:
         return worker(o.worker, o.build, o.models[0])
     kinds = ["hlod"] + [k for k in o.peers.split(",") if k]
-    print("%-14s" % "model" + "".join("%22s" % k for k in kinds) + "    (median ms, ratio to hlod; %d rounds)" % o.rounds)
+    print("%-14s" % "model" + "".join("%22s" % k for k in kinds)
+          + "    (median ms, ratio to hlod; %d rounds)" % o.rounds)
     for name in o.models:
         path, batch = model(name), split(name)[1]
-        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path, "--loop"])}
+        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path,
+                               "--loop"])}
         for k in kinds[1:]:
-            peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker", k])
+            peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker",
+                             k])
         alive = {k: p.ask(1) for k, p in peers.items()}
         for p in peers.values():
             p.times = []
         rounds, runs = (o.rounds, 5) if batch < 16 else (min(o.rounds, 3), 1)
         for _ in range(rounds):
             for k, p in peers.items():
-                time.sleep(0.05)  # threads of the one before may still spin, waiting for work: not the next one's cost
+                # threads of the one before may still spin, waiting for work: not the next one's
+                # cost
+                time.sleep(0.05)
                 alive[k] = alive[k] and p.ask(runs)
         ours = statistics.median(peers["hlod"].times) if peers["hlod"].times else float("nan")
         row = "%-14s" % name
         for k in kinds:
             t = peers[k].times
-            row += "%22s" % ("%.2f (x%.2f)" % (statistics.median(t), statistics.median(t) / ours) if t else "not here")
+            row += "%22s" % ("%.2f (x%.2f)" % (statistics.median(t), statistics.median(t) / ours)
+                             if t else "not here")
         print(row, flush=True)
         for p in peers.values():
             p.close()

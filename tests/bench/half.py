@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in f16 and bf16 beside the same in f32, and beside ONNX Runtime in f32 and f16: one thread, interleaved in one session, the least of each.
+"""Models in f16 and bf16 beside the same in f32, and beside ONNX Runtime in f32 and f16: one
+thread, interleaved in one session, the least of each.
 
     half.py BUILD [NAME ...] [--rounds N] [--strict RATIO]
 
-NAME: resnet18, mobilenet_v2, bert_base (tests/models/zoo.py, every float tensor cast) or a network of tests/zoo; default: all that have f16. With --strict the exit
-code is 1 where a twin takes more than RATIO times the f32 model's time.
+NAME: resnet18, mobilenet_v2, bert_base (tests/models/zoo.py, every float tensor cast) or a network
+of tests/zoo; default: all that have f16. With --strict the exit code is 1 where a twin takes more
+than RATIO times the f32 model's time.
 """
 import argparse
 import math
@@ -23,7 +25,8 @@ from onnx import TensorProto, numpy_helper  # noqa: E402
 
 FOLDER = "build/models/half"
 PLAIN = ["resnet18", "mobilenet_v2", "bert_base"]
-KINDS = {"f32": (TensorProto.FLOAT, np.float32), "f16": (TensorProto.FLOAT16, np.float16), "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
+KINDS = {"f32": (TensorProto.FLOAT, np.float32), "f16": (TensorProto.FLOAT16, np.float16),
+         "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
 
 
 def cast(graph, kind):
@@ -47,7 +50,8 @@ def cast(graph, kind):
                 tensor(a.t)
             if a.HasField("g"):
                 cast(a.g, kind)
-            if (node.op_type == "Cast" and a.name == "to" or a.name == "dtype") and a.i == TensorProto.FLOAT:
+            if ((node.op_type == "Cast" and a.name == "to" or a.name == "dtype")
+                and a.i == TensorProto.FLOAT):
                 a.i = to
 
 
@@ -60,7 +64,8 @@ def plain(name, kind):
         model = onnx.load(source)
         cast(model.graph, kind)
         onnx.save(model, path)
-    return path, {n: a.astype(KINDS[kind][1]) if a.dtype == np.float32 else a for n, a in zoo.sample_inputs(name, 1).items()}
+    return path, {n: a.astype(KINDS[kind][1]) if a.dtype == np.float32 else a
+                  for n, a in zoo.sample_inputs(name, 1).items()}
 
 
 def generated(name, kind):
@@ -94,10 +99,12 @@ def peers(build, name):
         for i in onnx.load(path, load_external_data=False).graph.input:
             inputs[i.name].tofile("%s-%s.in" % (base, i.name))
             given += ["--in", "%s-%s.in" % (base, i.name)]
-        found[kind] = bench.Peer([os.path.join(build, "hlo-run"), "--bind", "N=1"] + given + [path, "--loop"], threads=1)
+        found[kind] = bench.Peer([os.path.join(build, "hlo-run"), "--bind",
+                                  "N=1"] + given + [path, "--loop"], threads=1)
         if kind != "bf16":  # ONNX Runtime has no kernels for it
             np.savez(base + ".npz", **inputs)
-            found["ort " + kind] = bench.Peer([sys.executable, os.path.abspath(__file__), build, path, base + ".npz", "--worker"], threads=1)
+            found["ort " + kind] = bench.Peer([sys.executable, os.path.abspath(__file__), build,
+                                               path, base + ".npz", "--worker"], threads=1)
     return found
 
 
@@ -127,8 +134,11 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     import networks
     names = o.names or PLAIN + [f.__name__ for f in networks.ALL if "f16" in f.kinds]
-    columns, slow, ratios = ["f32", "f16", "bf16", "ort f32", "ort f16"], [], {"f16": [], "bf16": [], "ort": []}
-    print("%-16s" % "model" + "".join("%10s" % c for c in columns) + "%10s%10s%14s    (least ms of %d runs, one thread)" % ("f16/f32", "bf16/f32", "ort f16/f16", 3 * o.rounds))
+    columns, slow, ratios = ["f32", "f16", "bf16", "ort f32",
+                             "ort f16"], [], {"f16": [], "bf16": [], "ort": []}
+    print("%-16s" % "model" + "".join("%10s" % c for c in columns)
+          + "%10s%10s%14s    (least ms of %d runs, one thread)"
+          % ("f16/f32", "bf16/f32", "ort f16/f16", 3 * o.rounds))
     for name in names:
         t = measure(o.build, name, o.rounds)
         r = {k: t[k] / t["f32"] for k in ("f16", "bf16") if k in t}
@@ -137,10 +147,14 @@ def main():
         for k, v in r.items():
             ratios[k].append(v)
         slow += ["%s %s %.2f" % (name, k, r[k]) for k in ("f16", "bf16") if r.get(k, 0) > o.strict]
-        print("%-16s" % name + "".join("%10s" % ("%.3f" % t[c] if c in t else "-") for c in columns) + "".join(
-            "%*s" % (w, "%.2f" % r[k] if k in r else "-") for k, w in (("f16", 10), ("bf16", 10), ("ort", 14))), flush=True)
-    mean = {k: math.exp(sum(map(math.log, v)) / len(v)) if v else math.nan for k, v in ratios.items()}
-    print("geometric means: f16/f32 %.3f, bf16/f32 %.3f, ONNX Runtime f16 over hlod's %.2f" % (mean["f16"], mean["bf16"], mean["ort"]))
+        print("%-16s" % name + "".join("%10s" % ("%.3f" % t[c] if c in t else "-")
+                                       for c in columns) + "".join(
+                  "%*s" % (w, "%.2f" % r[k] if k in r else "-")
+                  for k, w in (("f16", 10), ("bf16", 10), ("ort", 14))), flush=True)
+    mean = {k: math.exp(sum(map(math.log, v)) / len(v)) if v else math.nan
+            for k, v in ratios.items()}
+    print("geometric means: f16/f32 %.3f, bf16/f32 %.3f, ONNX Runtime f16 over hlod's %.2f"
+          % (mean["f16"], mean["bf16"], mean["ort"]))
     for s in slow:
         print("FAIL slower than f32: " + s)
     return 1 if slow else 0

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers and tree ensembles beside ONNX Runtime, interleaved, one line a model and the geometric mean.
+"""Recurrent layers and tree ensembles beside ONNX Runtime, interleaved, one line a model and the
+geometric mean.
 
-    recurrent.py BUILD [--threads N] [--rounds N] [NAME...]      NAME: only models whose name holds it
+    recurrent.py BUILD [--threads N] [--rounds N] [NAME...] NAME: only models whose name holds it
 
-hlod's side is hlo-run, the device without daemon. Weights and inputs are random; trees see the same rows each time, which favours branches.
+hlod's side is hlo-run, the device without daemon. Weights and inputs are random; trees see the same
+rows each time, which favours branches.
 """
 import argparse
 import math
@@ -21,10 +23,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "conform"))
 import recurrent  # noqa: E402
 import trees  # noqa: E402
 
-LAYERS = [("LSTM", 100, 1, 64, 64, "forward"), ("LSTM", 100, 1, 128, 128, "bidirectional"), ("LSTM", 200, 1, 256, 256, "forward"), ("LSTM", 50, 8, 128, 256, "forward"),
-          ("LSTM", 50, 32, 128, 256, "forward"), ("LSTM", 64, 1, 512, 512, "forward"), ("LSTM", 10, 1, 16, 16, "forward"), ("GRU", 100, 1, 64, 64, "forward"),
-          ("GRU", 200, 1, 256, 256, "forward"), ("GRU", 50, 8, 128, 256, "forward"), ("GRU", 20, 16, 64, 32, "bidirectional"), ("RNN", 100, 1, 128, 128, "forward")]
-FORESTS = [(n, depth, 30, rows) for n, depth in ((20, 12), (100, 6), (500, 8)) for rows in (1, 100, 10000)]
+LAYERS = [("LSTM", 100, 1, 64, 64, "forward"), ("LSTM", 100, 1, 128, 128, "bidirectional"),
+          ("LSTM", 200, 1, 256, 256, "forward"), ("LSTM", 50, 8, 128, 256, "forward"),
+          ("LSTM", 50, 32, 128, 256, "forward"), ("LSTM", 64, 1, 512, 512, "forward"),
+          ("LSTM", 10, 1, 16, 16, "forward"), ("GRU", 100, 1, 64, 64, "forward"),
+          ("GRU", 200, 1, 256, 256, "forward"), ("GRU", 50, 8, 128, 256, "forward"),
+          ("GRU", 20, 16, 64, 32, "bidirectional"), ("RNN", 100, 1, 128, 128, "forward")]
+FORESTS = [(n, depth, 30, rows) for n, depth in ((20, 12), (100, 6), (500, 8))
+           for rows in (1, 100, 10000)]
 
 
 def models():
@@ -33,13 +39,16 @@ def models():
         yield "%s %d steps, batch %d, %d to %d, %s" % (op, *sizes), m, inputs
     for n, depth, features, rows in FORESTS:
         x = trees.rows(rows, features)
-        yield "%d trees of depth %d, %d rows" % (n, depth, rows), trees.model(trees.regressor(*trees.forest(n, depth, features), 1), x, 3), {"x": x}
+        yield "%d trees of depth %d, %d rows" % (n, depth, rows), trees.model(
+            trees.regressor(*trees.forest(n, depth, features), 1), x, 3), {"x": x}
 
 
 class Loop:
     def __init__(self, build, path, threads):
         env = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        self.p = subprocess.Popen([os.path.join(build, "hlo-run"), "--loop", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True)
+        self.p = subprocess.Popen([os.path.join(build, "hlo-run"), "--loop", path],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, env=env, text=True)
 
     def times(self, n):
         print(n, file=self.p.stdin, flush=True)
@@ -82,8 +91,10 @@ def main():
             save(m, path)
             ours, theirs = measure(args.build, path, inputs, args.threads, args.rounds)
         logs.append(math.log(ours / theirs))
-        print("%-50s hlod %9.4f ms  ONNX Runtime %9.4f ms  %5.2f" % (name, ours, theirs, ours / theirs), flush=True)
-    print("geometric mean %.2f of ONNX Runtime's time over %d models, %d threads" % (math.exp(sum(logs) / len(logs)), len(logs), args.threads))
+        print("%-50s hlod %9.4f ms  ONNX Runtime %9.4f ms  "
+              "%5.2f" % (name, ours, theirs, ours / theirs), flush=True)
+    print("geometric mean %.2f of ONNX Runtime's time over %d models, %d threads"
+          % (math.exp(sum(logs) / len(logs)), len(logs), args.threads))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers of many makes beside ONNX Runtime: values and latency, one process each, asked in turn.
+"""Transformers of many makes beside ONNX Runtime: values and latency, one process each, asked in
+turn.
 
     transformers.py BUILD [NAME ...] [--threads N] [--rounds N] [--keep DIR]
 
-NAME: only families whose name holds it. Every family is a small network with random weights, written as the exporters write it (torch's traces, T5's and
-LLaMA's norms, decoders whose cache is an input and a result, ONNX Runtime's dynamic quantisation). A row: milliseconds of both, ratio (above 1: hlod is
-ahead), largest difference over the largest magnitude of any result. Integers with dynamic ranges differ by whole steps of quantisation.
+NAME: only families whose name holds it. Every family is a small network with random weights,
+written as the exporters write it (torch's traces, T5's and LLaMA's norms, decoders whose cache is
+an input and a result, ONNX Runtime's dynamic quantisation). A row: milliseconds of both, ratio
+(above 1: hlod is ahead), largest difference over the largest magnitude of any result. Integers with
+dynamic ranges differ by whole steps of quantisation.
 """
 import argparse
 import math
@@ -20,14 +23,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64, np.dtype(bool): TensorProto.BOOL}
+FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
+          np.dtype(bool): TensorProto.BOOL}
 
 
 class Graph:
     """Nodes, weights and inputs of one model; op() gives the name of its result."""
 
     def __init__(self, opset=17):
-        self.nodes, self.weights, self.inputs, self.outputs, self.n, self.opset = [], [], [], [], 0, opset
+        self.nodes, self.weights, self.inputs, self.outputs, self.n, self.opset = (
+            [], [], [], [], 0, opset)
         self.feeds, self.r = {}, np.random.default_rng(3)
 
     def name(self, hint="v"):
@@ -75,7 +80,8 @@ def shape(g, x, *dims):
 
 
 def norm(g, x, d):
-    return g.op("LayerNormalization", x, g.weight(d, scale=1), g.weight(d, scale=0.1), axis=-1, epsilon=1e-5)
+    return g.op("LayerNormalization", x, g.weight(d, scale=1), g.weight(d, scale=0.1), axis=-1,
+                epsilon=1e-5)
 
 
 def old_norm(g, x, d):
@@ -99,7 +105,8 @@ def gelu_erf(g, x):
 
 def gelu_tanh(g, x):
     cube = g.op("Pow", x, g.const(3.0))
-    t = g.op("Tanh", g.op("Mul", g.op("Add", x, g.op("Mul", cube, g.const(0.044715))), g.const(math.sqrt(2 / math.pi))))
+    t = g.op("Tanh", g.op("Mul", g.op("Add", x, g.op("Mul", cube, g.const(0.044715))),
+                          g.const(math.sqrt(2 / math.pi))))
     return g.op("Mul", g.op("Mul", x, g.const(0.5)), g.op("Add", t, g.const(1.0)))
 
 
@@ -158,7 +165,8 @@ def split_qkv(g, x, b, s, h, d):
 def gpt(g, b, past, s, d, h, layers, vocab):
     """A step of a decoder whose cache is an input and a result."""
     x, t = g.noise("x", b, s, d), past + s
-    m = np.triu(np.full((s, t), np.finfo(np.float32).min, np.float32), 1 + past)[None, None] if s > 1 else None
+    m = (np.triu(np.full((s, t), np.finfo(np.float32).min, np.float32), 1 + past)[None, None]
+         if s > 1 else None)
     for n in range(layers):
         q, k, v = split_qkv(g, norm(g, x, d), b, s, h, d // h)
         if past:
@@ -173,8 +181,10 @@ def gpt(g, b, past, s, d, h, layers, vocab):
 
 
 def rotate(g, x, cos, sin, d):
-    lo = g.op("Slice", x, g.const([0], np.int64), g.const([d // 2], np.int64), g.const([3], np.int64))
-    hi = g.op("Slice", x, g.const([d // 2], np.int64), g.const([d], np.int64), g.const([3], np.int64))
+    lo = g.op("Slice", x, g.const([0], np.int64), g.const([d // 2], np.int64),
+              g.const([3], np.int64))
+    hi = g.op("Slice", x, g.const([d // 2], np.int64), g.const([d], np.int64),
+              g.const([3], np.int64))
     turned = g.op("Concat", g.op("Neg", hi), lo, axis=3)
     return g.op("Add", g.op("Mul", x, cos), g.op("Mul", turned, sin))
 
@@ -238,10 +248,12 @@ def swin(g, windows, side, d, h, blocks):
     for k in range(blocks):
         q, key, v = split_qkv(g, norm(g, x, d), windows, s, h, d // h)
         bias = g.const(g.r.standard_normal((1, h, s, s)))
-        a = g.op("Add", g.op("MatMul", g.op("Mul", q, g.const((d // h) ** -0.5)), g.op("Transpose", key, perm=[0, 1, 3, 2])), bias)
+        a = g.op("Add", g.op("MatMul", g.op("Mul", q, g.const((d // h) ** -0.5)),
+                             g.op("Transpose", key, perm=[0, 1, 3, 2])), bias)
         if k % 2:
             cut = np.where(g.r.random((1, windows, 1, s, s)) < 0.2, -100, 0)
-            a = shape(g, g.op("Add", shape(g, a, 1, windows, h, s, s), g.const(cut)), windows, h, s, s)
+            a = shape(g, g.op("Add", shape(g, a, 1, windows, h, s, s), g.const(cut)), windows, h, s,
+                      s)
         a = g.op("MatMul", g.op("Softmax", a, axis=-1), v)
         x = g.op("Add", x, linear(g, merge(g, a, windows, s, d), d, d))
         x = g.op("Add", x, linear(g, gelu_erf(g, linear(g, norm(g, x, d), d, 4 * d)), 4 * d, d))
@@ -249,20 +261,28 @@ def swin(g, windows, side, d, h, blocks):
 
 
 def sizes(prefix, build, rows):
-    return {"%s %s" % (prefix, " ".join(str(v) for v in row)): (lambda g, row=row: build(g, *row)) for row in rows}
+    return {"%s %s" % (prefix, " ".join(str(v) for v in row)): (lambda g, row=row: build(g, *row))
+            for row in rows}
 
 
 FAMILIES = {
     **sizes("encoder", lambda g, b, s, d, h: encoder(g, b, s, d, h, 3),
-            [(1, 1, 384, 12), (1, 8, 384, 12), (1, 16, 384, 12), (1, 128, 384, 12), (1, 512, 384, 12), (8, 16, 384, 12), (8, 128, 384, 12), (1, 37, 128, 2),
+            [(1, 1, 384, 12), (1, 8, 384, 12), (1, 16, 384, 12), (1, 128, 384, 12),
+             (1, 512, 384, 12), (8, 16, 384, 12), (8, 128, 384, 12), (1, 37, 128, 2),
              (1, 64, 768, 12), (2, 197, 192, 3)]),
-    **sizes("encoder-old-norm", lambda g, b, s, d, h: encoder(g, b, s, d, h, 3, ln=old_norm), [(1, 16, 312, 12), (4, 64, 312, 12)]),
-    **sizes("vit", lambda g, b, s, d, h: encoder(g, b, s, d, h, 3, first=True, mask=False, act=gelu_tanh), [(1, 197, 192, 3), (1, 50, 384, 6)]),
-    **sizes("gpt", gpt, [(1, 0, 16, 256, 8, 3, 5000), (1, 64, 1, 256, 8, 3, 5000), (1, 511, 1, 512, 8, 2, 8000), (4, 100, 1, 256, 8, 3, 5000), (1, 0, 256, 256, 8, 3, 1000)]),
-    **sizes("llama", llama, [(1, 0, 32, 256, 8, 2, 3, 4000, 688), (1, 127, 1, 256, 8, 2, 3, 4000, 688), (1, 1023, 1, 512, 8, 8, 2, 4000, 1376)]),
+    **sizes("encoder-old-norm", lambda g, b, s, d, h: encoder(g, b, s, d, h, 3, ln=old_norm),
+            [(1, 16, 312, 12), (4, 64, 312, 12)]),
+    **sizes("vit",
+            lambda g, b, s, d, h: encoder(g, b, s, d, h, 3, first=True, mask=False, act=gelu_tanh),
+            [(1, 197, 192, 3), (1, 50, 384, 6)]),
+    **sizes("gpt", gpt,
+            [(1, 0, 16, 256, 8, 3, 5000), (1, 64, 1, 256, 8, 3, 5000), (1, 511, 1, 512, 8, 2, 8000),
+             (4, 100, 1, 256, 8, 3, 5000), (1, 0, 256, 256, 8, 3, 1000)]),
+    **sizes("llama", llama,
+            [(1, 0, 32, 256, 8, 2, 3, 4000, 688), (1, 127, 1, 256, 8, 2, 3, 4000, 688),
+             (1, 1023, 1, 512, 8, 8, 2, 4000, 1376)]),
     **sizes("t5", t5, [(1, 15, 32, 512, 8, 3, 8000), (4, 30, 64, 256, 4, 3, 4000)]),
-    **sizes("swin", swin, [(16, 7, 96, 3, 4), (4, 7, 192, 6, 4)]),
-}
+    **sizes("swin", swin, [(16, 7, 96, 3, 4), (4, 7, 192, 6, 4)]),}
 
 
 def quantised(src, dst, kind):
@@ -270,7 +290,8 @@ def quantised(src, dst, kind):
     from onnxruntime.quantization import QuantType, quantize_dynamic
     logging.getLogger().setLevel(logging.ERROR)
     u8 = "u8" in kind
-    quantize_dynamic(src, dst, weight_type=QuantType.QUInt8 if u8 else QuantType.QInt8, per_channel="channel" in kind, reduce_range="reduce" in kind)
+    quantize_dynamic(src, dst, weight_type=QuantType.QUInt8 if u8 else QuantType.QInt8,
+                     per_channel="channel" in kind, reduce_range="reduce" in kind)
 
 
 KINDS = ["f32", "int8 s8", "int8 s8 channel", "int8 u8", "int8 u8 channel reduce"]
@@ -281,7 +302,8 @@ class Peer:
 
     def __init__(self, command, threads):
         env = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, env=env)
         self.times = []
 
     def ask(self, n):
@@ -317,7 +339,8 @@ def compare(o, name, path, g, folder):
     for k, i in enumerate(s.get_inputs()):
         g.feeds[i.name].tofile(os.path.join(folder, "in%d" % k))
         command += ["--in", os.path.join(folder, "in%d" % k)]
-    done = subprocess.run(command + ["--out", out, path], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
+    done = subprocess.run(command + ["--out", out, path], capture_output=True, text=True,
+                          env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
     if done.returncode:
         print("%-50s refused: %s" % (name, done.stderr.strip()[-120:]), flush=True)
         return None
@@ -362,7 +385,8 @@ def main():
                     continue
                 g = Graph()
                 build(g)
-                path = os.path.join(o.keep or folder, title.replace(" ", "_").replace(",", "") + ".onnx")
+                path = os.path.join(o.keep or folder,
+                                    title.replace(" ", "_").replace(",", "") + ".onnx")
                 g.save(path)
                 if kind != "f32":
                     quantised(path, path + ".q", kind)
@@ -370,7 +394,8 @@ def main():
                 r = compare(o, title, path, g, folder)
                 ratios += [r] if r else []
     if ratios:
-        print("%d models, geometric mean x%.2f, least x%.2f" % (len(ratios), math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios)))
+        print("%d models, geometric mean x%.2f, least x%.2f"
+              % (len(ratios), math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An executable as a file: `hlo compile -o m.hlox` on one server, `hlo run m.hlox`, `hlo show`, `hlo models set` on others: one that takes executables of others runs it
-without compiling, one that does not compiles the model inside; damaged files are refused.   ahead.py BUILD"""
+"""An executable as a file: `hlo compile -o m.hlox` on one server, `hlo run m.hlox`, `hlo show`,
+`hlo models set` on others: one that takes executables of others runs it without compiling, one that
+does not compiles the model inside; damaged files are refused. ahead.py BUILD"""
 import os, re, subprocess, sys
 import numpy as np
 import onnx
@@ -20,41 +21,73 @@ def main():
     key = os.path.join(here.dir, "key")
     with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
         f.write(secret + "\n")
-    signing, taking, wary = start("--cache-key", key), start("--allow-cache-import", "--cache-key", key), start()
+    signing, taking, wary = start("--cache-key", key), start(
+        "--allow-cache-import", "--cache-key", key), start()
     def hlo(d, *words):
-        return subprocess.run([build + "/hlo", *words], env={**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}, capture_output=True, text=True, timeout=120)
+        return subprocess.run([build + "/hlo", *words],
+                              env={**os.environ, "HLOD_ADDR": "%s:%d" % d.addr},
+                              capture_output=True, text=True, timeout=120)
     try:
         path, out = os.path.join(here.dir, "m.onnx"), os.path.join(here.dir, "m.hlox")
         w = rng.standard_normal((300, 7)).astype(np.float32)
-        g = oh.make_graph([oh.make_node("MatMul", ["x in", "w"], ["y"])], "g", [oh.make_tensor_value_info("x in", T.FLOAT, ["N", 300])],
-                          [oh.make_tensor_value_info("y", T.FLOAT, ["N", 7])], [nh.from_array(w, "w")])
+        g = oh.make_graph([oh.make_node("MatMul", ["x in", "w"], ["y"])], "g",
+                          [oh.make_tensor_value_info("x in", T.FLOAT, ["N", 300])],
+                          [oh.make_tensor_value_info("y", T.FLOAT, ["N", 7])],
+                          [nh.from_array(w, "w")])
         onnx.save(oh.make_model(g, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), path)
-        p = result.command("compile to a file", hlo(signing, "compile", path, "--precision", "strict", "-o", out), 0, r"shapes +x in=1x300", r"written +\S+m\.hlox")
+        p = result.command("compile to a file",
+                           hlo(signing, "compile", path, "--precision", "strict", "-o", out), 0,
+                           r"shapes +x in=1x300", r"written +\S+m\.hlox")
         digest = p.stdout.split()[1]
         np.save(os.path.join(here.dir, "x.npy"), np.ones((1, 300), np.float32))
         give = ("-i", "x in=@" + os.path.join(here.dir, "x.npy"))
         want = hlo(signing, "run", digest, *give).stdout
-        result.command("it runs elsewhere", hlo(taking, "run", out, *give), 0, "^y f32", digest + r" \(cached\)")
-        result("with the same result, and nothing was compiled", hlo(taking, "run", out, *give).stdout == want and metric(taking, "hlod_compiles_total") == 0, want)
-        result.command("inputs made up for it", hlo(taking, "run", out), 0, r"^y f32\[1,7\]", "input x in 1x300, made up")
-        result.command("a name for it", hlo(taking, "models", "set", "ahead", out), 0, "^ahead version 1")
+        result.command("it runs elsewhere", hlo(taking, "run", out, *give), 0, "^y f32",
+                       digest + r" \(cached\)")
+        result("with the same result, and nothing was compiled",
+               hlo(taking, "run", out, *give).stdout == want and metric(
+                   taking, "hlod_compiles_total") == 0, want)
+        result.command("inputs made up for it", hlo(taking, "run", out), 0, r"^y f32\[1,7\]",
+                       "input x in 1x300, made up")
+        result.command("a name for it", hlo(taking, "models", "set", "ahead", out), 0,
+                       "^ahead version 1")
         result.command("what it is", hlo(taking, "show", out), 0, r"parameters +2100 ")
         result.command("by its name", hlo(taking, "run", "ahead", *give), 0, "^y f32")
-        p = result.command("a server that takes none compiles the model inside", hlo(wary, "run", out, *give), 0, "^y f32", r"not taken \(.*--allow-cache-import\): the model in the file is compiled")
+        p = result.command(
+            "a server that takes none compiles the model inside", hlo(wary, "run", out, *give), 0,
+            "^y f32", r"not taken \(.*--allow-cache-import\): the model in the file is compiled")
         result("for the same shapes and options", p.stdout == want, (p.stdout, want))
-        result.command("a name with a space, by its file", hlo(wary, "run", path, *give), 0, "^y f32")
-        result.command("other shapes than it was made for", hlo(wary, "run", out, "-i", "x in=2x300xf32=random"), 3, err="SHAPE_MISMATCH")
-        result.command("shapes for what is compiled", hlo(wary, "compile", out, "--shape", "x in=2x300"), 2, err="is compiled: it has its shapes")
+        result.command("a name with a space, by its file", hlo(wary, "run", path, *give), 0,
+                       "^y f32")
+        result.command("other shapes than it was made for",
+                       hlo(wary, "run", out, "-i", "x in=2x300xf32=random"), 3,
+                       err="SHAPE_MISMATCH")
+        result.command("shapes for what is compiled",
+                       hlo(wary, "compile", out, "--shape", "x in=2x300"), 2,
+                       err="is compiled: it has its shapes")
         data = open(out, "rb").read()
         at = data.index(b"}\n") + 2
-        for what, bad, says in (("cut short", data[:-5], "cut short"), ("longer", data + b"x", "longer than it says"), ("a changed executable", data[:at + 9] + b"~" + data[at + 10:], "does not have its digest"),
-                                ("no head", b"hlox 1\n" + b"x" * 50, "head cannot be read"), ("an executable that is a path", re.sub(rb'"executable":"[0-9a-f]+"', b'"executable":"../models"', data[:at]) + data[at:], "no digest"), ("head without sizes", b"hlox 1\n{}\nabc", "cut short")):
+        for what, bad, says in (("cut short", data[:-5], "cut short"),
+                                ("longer", data + b"x", "longer than it says"),
+                                ("a changed executable", data[:at + 9] + b"~" + data[at + 10:],
+                                 "does not have its digest"),
+                                ("no head", b"hlox 1\n" + b"x" * 50, "head cannot be read"),
+                                ("an executable that is a path",
+                                 re.sub(rb'"executable":"[0-9a-f]+"', b'"executable":"../models"',
+                                        data[:at]) + data[at:], "no digest"),
+                                ("head without sizes", b"hlox 1\n{}\nabc", "cut short")):
             open(os.path.join(here.dir, "bad.hlox"), "wb").write(bad)
-            result.command("damaged: " + what, hlo(taking, "run", os.path.join(here.dir, "bad.hlox"), *give), 2, err=says)
+            result.command("damaged: " + what,
+                           hlo(taking, "run", os.path.join(here.dir, "bad.hlox"), *give), 2,
+                           err=says)
         unsigned = os.path.join(here.dir, "u.hlox")
-        result.command("to a file, unsigned", hlo(here, "compile", path, "--shape", "x in=3x300", "-o", unsigned), 0)
-        result.command("is not taken where a key is asked for", hlo(taking, "run", unsigned), 0, r"^y f32\[3,7\]", r"not taken \(.*sign")
-        result.command("to where nothing can be written", hlo(here, "compile", path, "-o", "/nonexistent/m.hlox"), 2, err="No such file")
+        result.command("to a file, unsigned",
+                       hlo(here, "compile", path, "--shape", "x in=3x300", "-o", unsigned), 0)
+        result.command("is not taken where a key is asked for", hlo(taking, "run", unsigned), 0,
+                       r"^y f32\[3,7\]", r"not taken \(.*sign")
+        result.command("to where nothing can be written",
+                       hlo(here, "compile", path, "-o", "/nonexistent/m.hlox"), 2,
+                       err="No such file")
     finally:
         for d in here, signing, taking, wary:
             d.stop()

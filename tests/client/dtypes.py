@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Element types that NumPy has not, through `hlo run`, beside ml_dtypes: files and numbers in, shaped files out. Needs numpy and ml_dtypes (jax brings it).
+"""Element types that NumPy has not, through `hlo run`, beside ml_dtypes: files and numbers in,
+shaped files out. Needs numpy and ml_dtypes (jax brings it).
 Usage: dtypes.py BUILD"""
 import os
 import subprocess
@@ -15,8 +16,11 @@ from harness import Daemon, Results
 
 build = sys.argv[1]
 result = Results()
-TYPES = {"bf16": ml_dtypes.bfloat16, "f8e3m4": ml_dtypes.float8_e3m4, "f8e4m3": ml_dtypes.float8_e4m3, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
-         "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e5m2": ml_dtypes.float8_e5m2, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "s4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
+TYPES = {"bf16": ml_dtypes.bfloat16, "f8e3m4": ml_dtypes.float8_e3m4,
+         "f8e4m3": ml_dtypes.float8_e4m3, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+         "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz, "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+         "f8e5m2": ml_dtypes.float8_e5m2, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+         "s4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
 work = tempfile.mkdtemp(prefix="hlod-types-")
 d = Daemon(build + "/hlod", build + "/hlod-worker")
 env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}
@@ -26,21 +30,26 @@ rng = np.random.default_rng(3)
 def module(hlo, n):
     path = os.path.join(work, "%s-%d.hlo" % (hlo, n))
     with open(path, "w") as f:
-        f.write("HloModule m\nENTRY e {\n x = %s[2,%d] parameter(0)\n ROOT y = %s[2,%d] copy(x)\n}\n" % (hlo, n, hlo, n))
+        f.write("HloModule m\nENTRY e {\n x = %s[2,%d] parameter(0)\n ROOT y = %s[2,%d] copy(x)\n"
+                "}\n" % (hlo, n, hlo, n))
     return path
 
 
 def run(hlo, n, word):
     out = os.path.join(work, "y.npy")
-    p = subprocess.run([build + "/hlo", "run", module(hlo, n), "-i", word, "-o", out], env=env, capture_output=True, text=True, timeout=60)
+    p = subprocess.run([build + "/hlo", "run", module(hlo, n), "-i", word, "-o", out], env=env,
+                       capture_output=True, text=True, timeout=60)
     return p, np.load(out) if p.returncode == 0 else None
 
 
 def check(name, hlo, want, word):
-    """What comes back is `want` (of ml_dtypes' type) in its shape, bit for bit but for the bits that a type of four has not."""
+    """What comes back is `want` (of ml_dtypes' type) in its shape, bit for bit but for the bits
+    that a type of four has not."""
     p, got = run(hlo, want.shape[1], word)
     mask = 15 if hlo in ("s4", "u4") else 255
-    good = got is not None and got.shape == want.shape and got.dtype.kind == "V" and ((np.frombuffer(got.tobytes(), np.uint8) ^ np.frombuffer(want.tobytes(), np.uint8)) & mask == 0).all()
+    good = got is not None and got.shape == want.shape and got.dtype.kind == "V" and (
+        (np.frombuffer(got.tobytes(), np.uint8) ^ np.frombuffer(want.tobytes(), np.uint8)) & mask
+        == 0).all()
     result("%s: %s" % (hlo, name), good, p.stderr + repr(got))
 
 
@@ -48,23 +57,31 @@ try:
     for hlo, t in TYPES.items():
         integer = hlo in ("s4", "u4")
         low, high = (-8 if hlo == "s4" else 0, 8 if hlo == "s4" else 16) if integer else (-14, 14)
-        x = rng.integers(low, high, (2, 64)).astype(np.float32) if integer else (rng.uniform(low, high, (2, 64)) * 2.0 ** rng.integers(-9, 0, (2, 64))).astype(np.float32)
+        x = (rng.integers(low, high, (2, 64)).astype(np.float32) if integer
+             else (rng.uniform(low, high, (2, 64)) * 2.0 ** rng.integers(-9, 0, (2, 64))).astype(
+                 np.float32))
         if not integer:
-            step = np.float32(np.unique(np.abs(x).astype(t).astype(np.float32))[:2])  # halfway between two codes: to even
+            # halfway between two codes: to even
+            step = np.float32(np.unique(np.abs(x).astype(t).astype(np.float32))[:2])
             x[0, 0], x[0, 1] = (step[0] + step[1]) / 2, 0
         want = x.astype(t)
         np.save(work + "/f.npy", x)
         np.save(work + "/t.npy", want)
         check("a file of its own type", hlo, want, "x=%s=@%s/t.npy" % (hlo, work))
         check("a file of f32, rounded", hlo, want, "x=%s=@%s/f.npy" % (hlo, work))
-        check("numbers", hlo, want, "x=2x64x%s=%s" % (hlo, ",".join(repr(float(v)) for v in x.flatten())))
+        check("numbers", hlo, want,
+              "x=2x64x%s=%s" % (hlo, ",".join(repr(float(v)) for v in x.flatten())))
     p, got = run("bf16", 64, "x=@%s/t.npy" % work)
-    result("one byte without a name: says what to do", p.returncode != 0 and "-i x=f8e4m3fn=@FILE" in p.stderr, p.stderr)
+    result("one byte without a name: says what to do",
+           p.returncode != 0 and "-i x=f8e4m3fn=@FILE" in p.stderr, p.stderr)
     np.save(work + "/t.npy", np.ones((2, 4), ml_dtypes.bfloat16))
-    check("two bytes without a name", "bf16", np.ones((2, 4), ml_dtypes.bfloat16), "x=@%s/t.npy" % work)
-    for hlo, value in (("s4", "8"), ("u4", "-1"), ("f8e4m3fn", "500"), ("f8e4m3fn", "Infinity"), ("bf16", "1e39")):
+    check("two bytes without a name", "bf16", np.ones((2, 4), ml_dtypes.bfloat16),
+          "x=@%s/t.npy" % work)
+    for hlo, value in (("s4", "8"), ("u4", "-1"), ("f8e4m3fn", "500"), ("f8e4m3fn", "Infinity"),
+                       ("bf16", "1e39")):
         p, got = run(hlo, 1, "x=2x1x%s=0,%s" % (hlo, value))
-        result("%s: %s is refused" % (hlo, value), p.returncode != 0 and "element 1" in p.stderr, p.stderr)
+        result("%s: %s is refused" % (hlo, value), p.returncode != 0 and "element 1" in p.stderr,
+               p.stderr)
 finally:
     d.stop()
 sys.exit(result.code())

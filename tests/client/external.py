@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX external data through `hlo`: the same numbers as NumPy, whatever the layout of the data files, also inside a node; what leaves the folder is refused.
+"""ONNX external data through `hlo`: the same numbers as NumPy, whatever the layout of the data
+files, also inside a node; what leaves the folder is refused.
 Needs numpy and onnx.  Usage: external.py BUILD"""
 import os, subprocess, sys, tempfile, time
 import numpy as np
@@ -21,9 +22,12 @@ A, B, C = (rng.standard_normal(s).astype(np.float32) for s in ((64, 48), (48, 40
 
 def build_model():
     """x @ A @ B + C, where C is the value of a Constant node."""
-    nodes = [helper.make_node("MatMul", ["x", "A"], ["t"]), helper.make_node("MatMul", ["t", "B"], ["z"]),
-             helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(C, "C")), helper.make_node("Add", ["z", "c"], ["y"])]
-    graph = helper.make_graph(nodes, "external", [info("x", [3, 64])], [info("y", [3, 40])], [numpy_helper.from_array(A, "A"), numpy_helper.from_array(B, "B")])
+    nodes = [helper.make_node("MatMul", ["x", "A"], ["t"]),
+             helper.make_node("MatMul", ["t", "B"], ["z"]),
+             helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(C, "C")),
+             helper.make_node("Add", ["z", "c"], ["y"])]
+    graph = helper.make_graph(nodes, "external", [info("x", [3, 64])], [info("y", [3, 40])],
+                              [numpy_helper.from_array(A, "A"), numpy_helper.from_array(B, "B")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 def external(t, location, offset=None, length=None):
@@ -41,7 +45,8 @@ x = rng.standard_normal((3, 64)).astype(np.float32)
 np.save(work + "/x.npy", x)
 def hlo(model):
     out = work + "/y.npy"
-    p = subprocess.run([build + "/hlo", "run", work + "/" + model, "-i", f"x=@{work}/x.npy", "-o", out], env=env, capture_output=True, text=True, timeout=60)
+    p = subprocess.run([build + "/hlo", "run", work + "/" + model, "-i", f"x=@{work}/x.npy", "-o",
+                        out], env=env, capture_output=True, text=True, timeout=60)
     return p.returncode, p.stderr, np.load(out) if p.returncode == 0 else None
 want = x @ A @ B + C
 def same(name, model):
@@ -58,9 +63,11 @@ def refused(name, change, message):
 try:
     onnx.save(build_model(), work + "/inline.onnx")
     same("inline", "inline.onnx")
-    onnx.save(build_model(), work + "/one.onnx", save_as_external_data=True, all_tensors_to_one_file=True, location="one.data", size_threshold=0)
+    onnx.save(build_model(), work + "/one.onnx", save_as_external_data=True,
+              all_tensors_to_one_file=True, location="one.data", size_threshold=0)
     same("one data file, as onnx writes it", "one.onnx")
-    onnx.save(build_model(), work + "/many.onnx", save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0)
+    onnx.save(build_model(), work + "/many.onnx", save_as_external_data=True,
+              all_tensors_to_one_file=False, size_threshold=0)
     same("a file a tensor", "many.onnx")
     os.mkdir(work + "/sub")
     with open(work + "/sub/c.bin", "wb") as f:
@@ -79,19 +86,32 @@ try:
     refused("an absolute path", set_location("/etc/hostname"), "outside")
     refused("a hidden climb", set_location("sub/../../secret"), "outside")
     refused("no such file", set_location("missing.bin"), "No such file")
-    refused("beyond the end", lambda t: (t.ClearField("external_data"), external(t, "all.bin", 100000)), "beyond the end")
-    refused("a length that is not the tensor's", lambda t: (t.ClearField("external_data"), external(t, "all.bin", 0, A.nbytes - 4)), "external data of %d bytes" % (A.nbytes - 4))
-    refused("a bad offset", lambda t: (t.ClearField("external_data"), external(t, "all.bin", -4)), "unreadable")
-    status, r = d.json("POST", "/v1/executables", open(work + "/one.onnx", "rb").read(), {"Content-Type": "application/onnx"})
+    refused("beyond the end",
+            lambda t: (t.ClearField("external_data"), external(t, "all.bin", 100000)),
+            "beyond the end")
+    refused("a length that is not the tensor's",
+            lambda t: (t.ClearField("external_data"), external(t, "all.bin", 0, A.nbytes - 4)),
+            "external data of %d bytes" % (A.nbytes - 4))
+    refused("a bad offset", lambda t: (t.ClearField("external_data"), external(t, "all.bin", -4)),
+            "unreadable")
+    status, r = d.json("POST", "/v1/executables", open(work + "/one.onnx", "rb").read(),
+                       {"Content-Type": "application/onnx"})
     result("the server itself refuses it", status == 400 and "another file" in r["message"], r)
     W = rng.standard_normal((4500, 4000)).astype(np.float32)  # above what goes in one request
-    g = helper.make_graph([helper.make_node("Gather", ["W", "x"], ["y"])], "large", [info("x", [1], TensorProto.INT64)], [info("y", [1, 4000])], [numpy_helper.from_array(W, "W")])
-    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), work + "/large.onnx", save_as_external_data=True, location="large.data", size_threshold=0)
+    g = helper.make_graph([helper.make_node("Gather", ["W", "x"], ["y"])], "large",
+                          [info("x", [1], TensorProto.INT64)], [info("y", [1, 4000])],
+                          [numpy_helper.from_array(W, "W")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+              work + "/large.onnx", save_as_external_data=True, location="large.data",
+              size_threshold=0)
     def sent():
         text = d.call("GET", "/metrics")[2].decode()
-        return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("hlod_upload_bytes_total"))
+        return next(float(line.split()[1]) for line in text.splitlines()
+                    if line.startswith("hlod_upload_bytes_total"))
     def large():
-        p = subprocess.run([build + "/hlo", "run", work + "/large.onnx", "-i", "x=1xs64=17", "-o", work + "/row.npy"], env={**env, "XDG_CACHE_HOME": work + "/cache"}, capture_output=True, text=True, timeout=60)
+        p = subprocess.run([build + "/hlo", "run", work + "/large.onnx", "-i", "x=1xs64=17", "-o",
+                            work + "/row.npy"], env={**env, "XDG_CACHE_HOME": work + "/cache"},
+                           capture_output=True, text=True, timeout=60)
         return p.returncode == 0 and (np.load(work + "/row.npy")[0] == W[17]).all(), p.stderr
     time.sleep(2.1)  # a file that is younger is not remembered
     before = sent()

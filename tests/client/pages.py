@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages docs/from-*.md and docs/train-by-hand.md as written: each block that says sh, in one folder for each page, over a daemon; other blocks must say in the line above them why they are not run. A page whose Python
-packages are not installed is skipped aloud.   pages.py BUILD   (build/venv/bin/python)"""
+"""The pages docs/from-*.md and docs/train-by-hand.md as written: each block that says sh, in one
+folder for each page, over a daemon; other blocks must say in the line above them why they are not
+run. A page whose Python packages are not installed is skipped aloud. pages.py BUILD
+(build/venv/bin/python)"""
 import glob, importlib.util, os, re, subprocess, sys
 import numpy as np
 import onnx
@@ -10,17 +12,27 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import Daemon, Results
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-PAGES = [*sorted(glob.glob(os.path.join(ROOT, "docs", "from-*.md"))), os.path.join(ROOT, "docs", "train-by-hand.md")]
+PAGES = [*sorted(glob.glob(os.path.join(ROOT, "docs", "from-*.md"))),
+         os.path.join(ROOT, "docs", "train-by-hand.md")]
 NEEDS = {"jax": ["jax"], "train-by-hand": ["jax"], "triton": ["tritonclient"]}
-WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up", r"\(4, 5\) cpu:0", r"concurrency"], "jax": [r"params\['w'\] f32\[3,4\]", r"result f32\[2,4\]", "fusions, as JAX's"],
-          "triton": [r"^net version 1", r"True \[.*'image'", r"\(2, 5\)"], "train-by-hand": [r"^\d+ instructions", r"^step 199: loss 0\.\d+$", "parameters as JAX trains them", r"200 steps in one executable: loss 2\.\d+ to 0\."],
+WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up", r"\(4, 5\) cpu:0",
+                      r"concurrency"],
+          "jax": [r"params\['w'\] f32\[3,4\]", r"result f32\[2,4\]", "fusions, as JAX's"],
+          "triton": [r"^net version 1", r"True \[.*'image'", r"\(2, 5\)"],
+          "train-by-hand": [r"^\d+ instructions", r"^step 199: loss 0\.\d+$",
+                            "parameters as JAX trains them",
+                            r"200 steps in one executable: loss 2\.\d+ to 0\."],
           "tvm": [r"^executable", r"scores f32\[1,5\]", r"longest steps"]}
 result = Results()
 
 def model(path):
     w = np.random.default_rng(0).normal(size=(192, 5)).astype(np.float32)
-    nodes = [oh.make_node("Flatten", ["image"], ["flat"]), oh.make_node("MatMul", ["flat", "w"], ["logits"]), oh.make_node("Softmax", ["logits"], ["scores"])]
-    g = oh.make_graph(nodes, "g", [oh.make_tensor_value_info("image", T.FLOAT, ("N", 3, 8, 8))], [oh.make_tensor_value_info("scores", T.FLOAT, ("N", 5))], [nh.from_array(w, "w")])
+    nodes = [oh.make_node("Flatten", ["image"], ["flat"]),
+             oh.make_node("MatMul", ["flat", "w"], ["logits"]),
+             oh.make_node("Softmax", ["logits"], ["scores"])]
+    g = oh.make_graph(nodes, "g", [oh.make_tensor_value_info("image", T.FLOAT, ("N", 3, 8, 8))],
+                      [oh.make_tensor_value_info("scores", T.FLOAT, ("N", 5))],
+                      [nh.from_array(w, "w")])
     onnx.save(oh.make_model(g, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), path)
 
 def main():
@@ -29,7 +41,8 @@ def main():
         name = os.path.basename(page).removeprefix("from-")[:-3]
         text = open(page).read()
         others = re.findall(r"([^\n]*)\n```(?!sh\n)(\w+)\n", text)
-        result(f"{name}: what is not run says why", all("ot run by the tests" in before for before, _ in others), others)
+        result(f"{name}: what is not run says why",
+               all("ot run by the tests" in before for before, _ in others), others)
         lacks = [p for p in NEEDS.get(name, []) if not importlib.util.find_spec(p)]
         if lacks:
             print(f"SKIP docs/{os.path.basename(page)}: {lacks} not installed")
@@ -38,12 +51,16 @@ def main():
         work = os.path.join(d.dir, "page")
         os.mkdir(work)
         model(os.path.join(work, "model.onnx"))
-        env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr, "PATH": f"{build}:{ROOT}/build/venv/bin:" + os.environ["PATH"], "PYTHONPATH": ROOT + "/client/python", "JAX_PLATFORMS": "cpu"}
+        env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr,
+               "PATH": f"{build}:{ROOT}/build/venv/bin:" + os.environ["PATH"],
+               "PYTHONPATH": ROOT + "/client/python", "JAX_PLATFORMS": "cpu"}
         script = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S))
         try:
-            p = subprocess.run(["sh", "-e"], input=script, cwd=work, env=env, capture_output=True, text=True, timeout=300)
+            p = subprocess.run(["sh", "-e"], input=script, cwd=work, env=env, capture_output=True,
+                               text=True, timeout=300)
             lacks = [w for w in WANTED[name] if not re.search(w, p.stdout + p.stderr, re.M)]
-            result("docs/" + os.path.basename(page), p.returncode == 0 and not lacks, f"status {p.returncode}, lacks {lacks}\n{p.stdout[-2000:]}\n{p.stderr[-1500:]}")
+            result("docs/" + os.path.basename(page), p.returncode == 0 and not lacks,
+                   f"status {p.returncode}, lacks {lacks}\n{p.stdout[-2000:]}\n{p.stderr[-1500:]}")
         finally:
             d.stop()
     return result.code()

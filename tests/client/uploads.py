@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads in pieces over HTTP and gRPC: what is stored, offsets and sizes that lie, whose they are, expiry, cancel, a full disk; and hlo with a large model through a proxy that cuts.
+"""Uploads in pieces over HTTP and gRPC: what is stored, offsets and sizes that lie, whose they are,
+expiry, cancel, a full disk; and hlo with a large model through a proxy that cuts.
 Usage: uploads.py --build DIR --worker BIN [NAME...]"""
 import hashlib, os, random, socket, subprocess, sys, tempfile, time
 import grpc
@@ -12,10 +13,12 @@ from harness import Daemon, Results, chosen, in_thread, options, until
 def model(size=0):
     """A model of the scripted worker with a tail that it passes over."""
     head = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
-    return head + b"# " + random.Random(size).randbytes(max(0, size - len(head) - 2)).replace(b"\n", b".").replace(b"\0", b".")
+    return head + b"# " + random.Random(size).randbytes(
+        max(0, size - len(head) - 2)).replace(b"\n", b".").replace(b"\0", b".")
 def start(d, size, **more):
     code, r = d.json("POST", "/v1/uploads", {"size": size, **more}, d.as_a)
-    assert code == 200 and int(r.get("offset", 0)) == 0 and int(r["size"]) == size and int(r["pieceBytes"]) > 0, r
+    assert (code == 200 and int(r.get("offset", 0)) == 0 and int(r["size"]) == size
+            and int(r["pieceBytes"]) > 0), r
     return r["upload"]
 def append(d, u, offset, data, who=None):
     return d.json("PUT", f"/v1/uploads/{u}?offset={offset}", data, who or d.as_a)
@@ -24,10 +27,12 @@ def said(got, code, reason, text=""):
 def held(d, u):
     return int(d.json("GET", "/v1/uploads/" + u, None, d.as_a)[1].get("offset", 0))
 def files(d):
-    return os.listdir(os.path.join(d.dir, "data", "uploads")) + os.listdir(os.path.join(d.dir, "data", "tmp"))
+    return (os.listdir(os.path.join(d.dir, "data", "uploads"))
+            + os.listdir(os.path.join(d.dir, "data", "tmp")))
 
 def stored(d):
-    """In pieces over HTTP; what was stored compiles by its digest, and is a blob of the tenant's."""
+    """In pieces over HTTP; what was stored compiles by its digest, and is a blob of the
+    tenant's."""
     data = model(300000)
     digest = hashlib.sha256(data).hexdigest()
     u = start(d, len(data), digest=digest)
@@ -47,14 +52,18 @@ def over_grpc(d):
     data = model(200000)
     r = d.hlod.StartUpload(size=len(data))
     while r.offset < r.size:
-        r = d.hlod.AppendUpload(upload=r.upload, offset=r.offset, data=data[r.offset:r.offset + 65536])
-    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: d.hlod.AppendUpload(upload=r.upload, offset=0, data=data[:9]), "UPLOAD_OFFSET")
+        r = d.hlod.AppendUpload(upload=r.upload, offset=r.offset,
+                                data=data[r.offset:r.offset + 65536])
+    refused(grpc.StatusCode.FAILED_PRECONDITION,
+            lambda: d.hlod.AppendUpload(upload=r.upload, offset=0, data=data[:9]), "UPLOAD_OFFSET")
     done = d.hlod.FinishUpload(upload=r.upload)
     assert done.digest == hashlib.sha256(data).hexdigest() and done.bytes == len(data)
-    assert d.hlod.Compile(model=done.digest, shapes=[{"input": "x", "dims": [1, 4]}]).source_digest == done.digest
+    assert d.hlod.Compile(model=done.digest,
+                          shapes=[{"input": "x", "dims": [1, 4]}]).source_digest == done.digest
     r = d.hlod.StartUpload(size=9)
     d.hlod.CancelUpload(upload=r.upload)
-    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetUpload(upload=r.upload), "UPLOAD_NOT_FOUND")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetUpload(upload=r.upload),
+            "UPLOAD_NOT_FOUND")
 
 def hostile(d):
     """Offsets and sizes that are not so leave what is held as it was."""
@@ -71,7 +80,8 @@ def hostile(d):
     assert append(d, u, 2**63, b"b")[0] == 400
     said(d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a), 400, "UPLOAD_OFFSET")
     said(append(d, u, 600, b"b" * (2**16 + 1)), 413, "BODY_TOO_LARGE")
-    assert held(d, u) == 600 and append(d, u, 600, b"")[0] == 200 and append(d, u, 600, b"b" * 400)[0] == 200
+    assert (held(d, u) == 600 and append(d, u, 600, b"")[0] == 200
+            and append(d, u, 600, b"b" * 400)[0] == 200)
     code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
     assert code == 200 and r["digest"] == hashlib.sha256(b"a" * 600 + b"b" * 400).hexdigest(), r
     u = start(d, 4, digest="0" * 64)
@@ -84,7 +94,8 @@ def hostile(d):
 hostile.args = ("--max-model-bytes", "1M", "--max-message-bytes", "64K", "--max-json-bytes", "64K")
 
 def tenants(d):
-    """An upload is its tenant's; so many are open at a time, and those that are finished give way."""
+    """An upload is its tenant's; so many are open at a time, and those that are finished give
+    way."""
     other = {"Hlod-Tenant": "b"}
     u = start(d, 10)
     for verb, path in (("GET", ""), ("PUT", "?offset=0"), ("POST", "/finish"), ("DELETE", "")):
@@ -96,7 +107,8 @@ def tenants(d):
     append(d, u, 0, b"0123456789")
     assert d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)[0] == 200
     third = start(d, 10)
-    assert len({u, second, third}) == 3 and d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404
+    assert (len({u, second, third}) == 3
+            and d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
     said(d.json("POST", "/v1/uploads", {"size": 10}, d.as_a), 429, "UPLOADS_FULL")
 tenants.args = ("--max-uploads", "2")
 
@@ -112,7 +124,8 @@ def ends(d):
         assert append(d, u, k, b"x")[0] == 200
         time.sleep(0.6)
     assert len(files(d)) == 1
-    until("the upload to expire", 5, lambda: d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
+    until("the upload to expire", 5,
+          lambda: d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
     until("its file to go", 5, lambda: files(d) == [])
     u = start(d, 100)
     append(d, u, 0, b"x" * 10)
@@ -122,7 +135,8 @@ def ends(d):
     time.sleep(0.8)
     again = Daemon(d.hlod_path, d.worker, data=d.dir, args=d.more)
     assert "0" * 32 not in files(d)
-    until("what was left to expire", 2, lambda: again.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
+    until("what was left to expire", 2,
+          lambda: again.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
     until("its file to go", 2, lambda: files(d) == [])
     code = again.stop_keep()
     assert code == 0
@@ -130,7 +144,8 @@ ends.args = ("--upload-keep-s", "1")
 ends.ends = True
 
 def full(d):
-    """No room: 507, and the upload goes on from where it was. The disk is a limit on the size of files."""
+    """No room: 507, and the upload goes on from where it was. The disk is a limit on the size of
+    files."""
     data = random.Random(1).randbytes(3 << 20)
     u = start(d, len(data))
     assert append(d, u, 0, data[:1 << 20])[0] == 200
@@ -148,11 +163,13 @@ def left(d):
     u = start(d, len(data))
     for n in (0, 1, 100000, len(data) - 1):
         with socket.create_connection(d.addr) as s:
-            s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data[:n])
+            s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: "
+                      b"a\r\nContent-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data[:n])
     time.sleep(0.2)
     assert held(d, u) == 0
     with socket.create_connection(d.addr) as s:  # the whole, and gone before the reply
-        s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data)
+        s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\n"
+                  b"Content-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data)
     time.sleep(0.5)
     if held(d, u) == 0:
         append(d, u, 0, data)
@@ -160,8 +177,9 @@ def left(d):
     assert code == 200 and r["digest"] == hashlib.sha256(data).hexdigest(), r
 
 def restarts(d):
-    """kill -9 and ends in good order between pieces and in the middle of them: an upload goes on from what is held, is its tenant's still, counts, and is what was sent; finished ones answer as before. What
-    the disk did to one meanwhile is told, not stored."""
+    """kill -9 and ends in good order between pieces and in the middle of them: an upload goes on
+    from what is held, is its tenant's still, counts, and is what was sent; finished ones answer as
+    before. What the disk did to one meanwhile is told, not stored."""
     data, other, daemon = model(400000), {"Hlod-Tenant": "b"}, d
     digest = hashlib.sha256(data).hexdigest()
     def again(how):
@@ -174,7 +192,9 @@ def restarts(d):
         while at < len(data):
             if n % 2:  # in the middle of a piece: nothing of it is held, or all
                 s = socket.create_connection(daemon.addr)
-                s.sendall(b"PUT /v1/uploads/%s?offset=%d HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: 70000\r\n\r\n" % (u.encode(), at) + data[at:at + 70000][:69999 + n % 4 // 2])
+                s.sendall(b"PUT /v1/uploads/%s?offset=%d HTTP/1.1\r\nHost: localhost\r\n"
+                          b"Hlod-Tenant: a\r\nContent-Length: 70000\r\n\r\n" % (u.encode(), at)
+                          + data[at:at + 70000][:69999 + n % 4 // 2])
                 time.sleep(0.05)
             else:
                 code, r = append(daemon, u, at, data[at:at + 70000])
@@ -184,7 +204,8 @@ def restarts(d):
             n += 1
             code, r = daemon.json("GET", "/v1/uploads/" + u, None, d.as_a)
             got = int(r.get("offset", 0))
-            assert code == 200 and (got == at or (n % 2 == 0 and got == min(at + 70000, len(data)))), (r, at, n)
+            assert code == 200 and (
+                got == at or (n % 2 == 0 and got == min(at + 70000, len(data)))), (r, at, n)
             assert daemon.call("HEAD", "/v1/uploads/" + u, headers=d.as_a)[0] == 200
             said(daemon.json("GET", "/v1/uploads/" + u, None, other), 404, "UPLOAD_NOT_FOUND")
             at = got
@@ -216,7 +237,8 @@ restarts.args = ("--max-uploads", "3")
 restarts.ends = True
 
 class Proxy:
-    """Between hlo and the daemon; breaks every connection off when so many bytes in all have gone to the daemon, once for each of `cuts`."""
+    """Between hlo and the daemon; breaks every connection off when so many bytes in all have gone
+    to the daemon, once for each of `cuts`."""
     def __init__(self, addr, cuts):
         self.addr, self.cuts, self.sent, self.lines = addr, list(cuts), 0, []
         self.listen = socket.create_server(("127.0.0.1", 0))
@@ -264,10 +286,14 @@ class Proxy:
             s.close()  # else what hlo still sends is taken in and never refused
 
 def by_hlo(d):
-    """hlo sends a large model in pieces; three broken connections cost three pieces. A connection that always breaks is given up."""
+    """hlo sends a large model in pieces; three broken connections cost three pieces. A connection
+    that always breaks is given up."""
     MIB = 1 << 20
     def hlo(proxy, *words):
-        return subprocess.run([d.build + "/hlo", *words], env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}", "XDG_CACHE_HOME": tempfile.mkdtemp(dir=d.dir)}, capture_output=True, text=True, timeout=100)
+        return subprocess.run([d.build + "/hlo", *words],
+                              env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}",
+                                   "XDG_CACHE_HOME": tempfile.mkdtemp(dir=d.dir)},
+                              capture_output=True, text=True, timeout=100)
     data = model(80 * MIB)
     big, small = os.path.join(d.dir, "big"), os.path.join(d.dir, "small")
     open(big, "wb").write(data)
@@ -296,7 +322,10 @@ def hlo_across_restarts(d):
     big = os.path.join(d.dir, "big")
     open(big, "wb").write(data)
     with Proxy(d.addr, ()) as proxy:
-        t, out = in_thread(subprocess.run, [d.build + "/hlo", "compile", big, "--shape", "x=1x4", "--json"], env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}", "XDG_CACHE_HOME": d.dir}, capture_output=True, text=True, timeout=100)
+        t, out = in_thread(
+            subprocess.run, [d.build + "/hlo", "compile", big, "--shape", "x=1x4", "--json"],
+            env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}", "XDG_CACHE_HOME": d.dir},
+            capture_output=True, text=True, timeout=100)
         for at in 20, 50:  # MiB
             until(f"{at} MiB to be sent", 30, lambda: proxy.sent > at << 20 or out)
             assert not out, out
@@ -310,7 +339,8 @@ def hlo_across_restarts(d):
     assert daemon.stop_keep() == 0
 hlo_across_restarts.ends = True
 
-SCENARIOS = [stored, over_grpc, hostile, tenants, ends, restarts, full, left, by_hlo, hlo_across_restarts]
+SCENARIOS = [stored, over_grpc, hostile, tenants, ends, restarts, full, left, by_hlo,
+             hlo_across_restarts]
 def main():
     o, results = options("build", "worker"), Results()
     api = Api(o.build)

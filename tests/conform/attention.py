@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over large squares, which runs by blocks of rows (compiler/passes/fusion/attention.c), against ONNX Runtime: sizes that fill no block, masks of any form, scales on either side,
-other widths of values, transposed inputs, causal, groups of heads, as plain graphs and as operators.
+"""Attention over large squares, which runs by blocks of rows (compiler/passes/fusion/attention.c),
+against ONNX Runtime: sizes that fill no block, masks of any form, scales on either side, other
+widths of values, transposed inputs, causal, groups of heads, as plain graphs and as operators.
 
     attention.py BUILD [--n N] [--seed S]
 
-Each model runs with both vector lengths; its profile must say that the step was taken as one, and its memory must not hold the square.
+Each model runs with both vector lengths; its profile must say that the step was taken as one, and
+its memory must not hold the square.
 """
 import os
 import re
@@ -22,7 +24,8 @@ BOUND = 2e-5  # of the largest value of the result
 
 
 def sizes(rng):
-    """heads, rows, keys: a square of 5 to 20 MB. One head alone adds its mask in the product's call, which the pass does not take."""
+    """heads, rows, keys: a square of 5 to 20 MB. One head alone adds its mask in the product's
+    call, which the pass does not take."""
     rows = int(rng.choice([37, 127, 256, 401, 512, 1031]))
     keys = int(rng.choice([257, 384, 600, 1027]))
     return max(2, int(rng.uniform(1.4e6, 4e6) / (rows * keys))), rows, keys
@@ -37,22 +40,26 @@ def plain(rng):
         shapes = [[x[0], x[2], x[1], x[3]] for x in shapes]
     ins, inits, nodes = dict(zip("qkv", shapes)), {"scale": np.float32(d ** -0.5)}, []
     names = list("qkv")
-    for n, perm in zip("qkv", ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]) if apart else (None, [0, 1, 3, 2], None)):
+    for n, perm in zip(
+        "qkv", ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]) if apart else (None, [0, 1, 3, 2], None)):
         if perm:
             nodes.append(helper.make_node("Transpose", [n], [n + "_t"], perm=perm))
             names["qkv".index(n)] = n + "_t"
     q, k, v = names
     if rng.integers(2):
-        nodes += [helper.make_node("Mul", [q, "scale"], ["qs"]), helper.make_node("MatMul", ["qs", k], ["a"])]
+        nodes += [helper.make_node("Mul", [q, "scale"], ["qs"]),
+                  helper.make_node("MatMul", ["qs", k], ["a"])]
     else:
-        nodes += [helper.make_node("MatMul", [q, k], ["raw"]), helper.make_node("Mul", ["raw", "scale"], ["a"])]
+        nodes += [helper.make_node("MatMul", [q, k], ["raw"]),
+                  helper.make_node("Mul", ["raw", "scale"], ["a"])]
     at = "a"
     mask = rng.integers(3)
     if mask:
         ins["mask"] = [1, 1, s, t] if mask == 1 else [1, 1, 1, t]
         nodes.append(helper.make_node("Add", [at, "mask"], ["m"]))
         at = "m"
-    nodes += [helper.make_node("Softmax", [at], ["p"], axis=-1), helper.make_node("MatMul", ["p", v], ["y"])]
+    nodes += [helper.make_node("Softmax", [at], ["p"], axis=-1),
+              helper.make_node("MatMul", ["p", v], ["y"])]
     return ins, inits, nodes, {"": 17}
 
 
@@ -63,16 +70,22 @@ def operator(rng):
     kind = rng.integers(2)
     if kind:
         ins = {"q": [1, h, s, d], "k": [1, h // group, t, d], "v": [1, h // group, t, d]}
-        return ins, {}, [helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)], {"": 23}
+        return ins, {}, [helper.make_node("Attention", ["q", "k", "v"], ["y"],
+                                          is_causal=causal)], {"": 23}
     ins = {"q": [1, s, h * d], "k": [1, t, h * d], "v": [1, t, h * d]}
-    return ins, {}, [helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=h)], {"": 17, "com.microsoft": 1}
+    return ins, {}, [helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"],
+                                      domain="com.microsoft",
+                                      num_heads=h)], {"": 17, "com.microsoft": 1}
 
 
 def check(build, number, rng):
     shapes, inits, nodes, opsets = (operator if number % 3 == 2 else plain)(rng)
     declare = lambda n, s: helper.make_tensor_value_info(n, TensorProto.FLOAT, s)  # noqa: E731
-    graph = helper.make_graph(nodes, "g", [declare(n, s) for n, s in shapes.items()], [declare("y", None)], [numpy_helper.from_array(v, n) for n, v in inits.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*o) for o in opsets.items()], ir_version=10)
+    graph = helper.make_graph(nodes, "g", [declare(n, s) for n, s in shapes.items()],
+                              [declare("y", None)],
+                              [numpy_helper.from_array(v, n) for n, v in inits.items()])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(*o) for o in opsets.items()], ir_version=10)
     values = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
     said = "%d: %s %s" % (number, nodes[-1].op_type, shapes)
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +103,8 @@ def check(build, number, rng):
             if " attention:" not in p.stdout:
                 return said, "%s not taken as one step:\n%s" % (isa, p.stdout)
             peak = float(re.search(r"peak ([\d.]+) MB", p.stderr).group(1))
-            if peak > sum(v.nbytes for v in values.values()) * 2.5 / 1e6 + want.nbytes * 2 / 1e6 + 1:
+            if peak > sum(v.nbytes
+                          for v in values.values()) * 2.5 / 1e6 + want.nbytes * 2 / 1e6 + 1:
                 return said, "%s holds %.1f MB" % (isa, peak)
     return said, None
 

@@ -24,7 +24,8 @@ class Child:
         """f(*args), or a Failed."""
         if self.p is None:
             self.pipe, there = multiprocessing.get_context("spawn").Pipe()
-            self.p = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
+            self.p = multiprocessing.get_context("spawn").Process(
+                target=_serve, args=(there,), daemon=True)
             self.p.start()
             there.close()
         try:

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""HLO in and out, over the modules of XLA's own parser and evaluator tests (../shared/data/hlo), against XLA.
-For each module: parsed and verified; printed and parsed again to the same text; the same through HloModuleProto; XLA reads our text and our
-proto as the module that it reads from the source; we read XLA's proto as the module that we read from the source; evaluated on random inputs
-with the result of XLA:CPU. What we print of tests/golden, as it is and optimised, XLA reads too. XLA runs in a child process, because it aborts on some input. Prints what failed, the counts, and one PASS or FAIL
+"""HLO in and out, over the modules of XLA's own parser and evaluator tests (../shared/data/hlo),
+against XLA.
+For each module: parsed and verified; printed and parsed again to the same text; the same through
+HloModuleProto; XLA reads our text and our proto as the module that it reads from the source; we
+read XLA's proto as the module that we read from the source; evaluated on random inputs with the
+result of XLA:CPU. What we print of tests/golden, as it is and optimised, XLA reads too. XLA runs in
+a child process, because it aborts on some input. Prints what failed, the counts, and one PASS or
+FAIL
 line each. Usage: hlo_corpus.py BUILD [--quick] (quick: no evaluation)"""
 import glob
 import os
@@ -22,7 +26,8 @@ CORPUS = os.path.join("..", "shared", "data", "hlo")
 
 # Modules that XLA parses and its own verifier would refuse; what we say of them.
 REFUSED = {
-    "08ab9e17e01d80d8": r"shape \(\) given",  # an asynchronous call declares no result, its computation has one
+    # an asynchronous call declares no result, its computation has one
+    "08ab9e17e01d80d8": r"shape \(\) given",
     "5f715a6e6b9c1947": r"has 2 parameters, expected 0",
     "8250c82a9f6f68ab": r"has 2 parameters, expected 0",
     "97540784584f07ee": r"f32\[128,128,128,128\] inferred",  # a dot that contracts nothing
@@ -32,18 +37,19 @@ NO_PROTO = {"b93fef052bbeeba1": "left out of the text"}
 # Text of ours that XLA reads as another module, with the reason.
 XLA_DIFFERS = {
     "98a3d54925523ba2": "a copy that changes the type is written as a convert",
-    "84966dfb22ecc460": "a reduction that rounds its result is written as a reduction and a convert",
+    "84966dfb22ecc460": "a reduction that rounds its result is written as a reduction and a "
+                        "convert",
     "b93fef052bbeeba1": "the value of the constant is not in the text",
     "ee20e3483500e71e": "origin_recovery_table, a module of its own in quotes, has no fields here",
     "f01d96b2600a9a8b": "origin_recovery_table, a module of its own in quotes, has no fields here",
     "f92bbe15d2d10e69": "unused instructions stand in another order",
-    "7c103229419910be": "labels with unknown dimensions ('?') have no fields here",
-}
+    "7c103229419910be": "labels with unknown dimensions ('?') have no fields here",}
 
 
 def hlo_opt(build, *args, data=None):
     """(stdout or None, message)"""
-    p = subprocess.run([os.path.join(build, "hlo-opt"), *args], input=data, capture_output=True, timeout=60)
+    p = subprocess.run([os.path.join(build, "hlo-opt"), *args], input=data, capture_output=True,
+                       timeout=60)
     return (p.stdout if p.returncode == 0 else None), p.stderr.decode(errors="replace").strip()
 
 
@@ -77,11 +83,16 @@ def xla_own_proto(text):
 
 
 def plain(s):
-    """XLA's print without what the formats do not carry alike: frontend attributes (ours hold kept text), where values came from, and properties of
-    the module that its proto has no field for."""
+    """XLA's print without what the formats do not carry alike: frontend attributes (ours hold kept
+    text), where values came from, and properties of the module that its proto has no field for."""
     s = re.sub(r", origin_recovery_table=\{.*?\n\}\n", "\n", s, flags=re.S)
-    s = re.sub(r", frontend_attributes=\{(?:[^{}\"]|\"(?:[^\"\\]|\\.)*\"|\{(?:[^{}]|\{[^{}]*\})*\})*\}", "", s)
-    s = re.sub(r", (?:replica_count|num_partitions|alias_passthrough_params|allow_spmd\w*|is_scheduled)=(?:\{[^{}]*\}|[\w.]+)", "", s)
+    s = re.sub(
+        r", frontend_attributes=\{(?:[^{}\"]|\"(?:[^\"\\]|\\.)*\"|\{(?:[^{}]|\{[^{}]*\})*\})*\}",
+        "", s)
+    s = re.sub(
+        r", (?:replica_count|num_partitions|alias_passthrough_params|allow_spmd\w*|is_scheduled)"
+        r"=(?:\{[^{}]*\}|[\w.]+)",
+        "", s)
     s = re.sub(r", origin=\{(?:[^{}]|\{[^{}]*\})*\}", "", s)
     return s.strip()
 
@@ -110,18 +121,20 @@ def check_xla(xla, c, build, name, text, ours, proto):
         return
     again = xla.call(xla_text, ours.decode())
     skip = name in XLA_DIFFERS
-    c.add("XLA reads our text", skip or (isinstance(again, str) and same_module(theirs, again)), name,
-          again if not isinstance(again, str) else diff(theirs, again))
-    if proto is not None and isinstance(xla.call(xla_own_proto, text), str):  # not what XLA cannot read of its own
+    c.add("XLA reads our text", skip or (isinstance(again, str) and same_module(theirs, again)),
+          name, again if not isinstance(again, str) else diff(theirs, again))
+    # not what XLA cannot read of its own
+    if proto is not None and isinstance(xla.call(xla_own_proto, text), str):
         back = xla.call(xla_from_proto, proto)
-        c.add("XLA reads our proto", skip or (isinstance(back, str) and same_module(theirs, back)), name,
-              back if not isinstance(back, str) else diff(theirs, back))
+        c.add("XLA reads our proto", skip or (isinstance(back, str) and same_module(theirs, back)),
+              name, back if not isinstance(back, str) else diff(theirs, back))
     data = xla.call(xla_proto, text)
     if isinstance(data, bytes):
         got, why = hlo_opt(build, "-", data=data)
         back = xla.call(xla_text, got.decode()) if got is not None else why
-        c.add("we read XLA's proto", skip or (isinstance(back, str) and got is not None and same_module(theirs, back)), name,
-              diff(theirs, back) if got is not None and isinstance(back, str) else back)
+        c.add("we read XLA's proto",
+              skip or (isinstance(back, str) and got is not None and same_module(theirs, back)),
+              name, diff(theirs, back) if got is not None and isinstance(back, str) else back)
         wrapped, why = hlo_opt(build, "-", data=b"\x0a" + varint(len(data)) + data)
         c.add("we read hlo_with_config", wrapped == got, name, why)
 
@@ -147,7 +160,8 @@ def check_module(xla, c, build, path):
     text = open(path, errors="replace").read()
     ours, why = hlo_opt(build, path)
     if name in REFUSED:
-        return c.add("refused with the reason", ours is None and re.search(REFUSED[name], why), name, why)
+        return c.add("refused with the reason", ours is None and re.search(REFUSED[name], why),
+                     name, why)
     c.add("parsed and verified", ours is not None, name, why)
     if ours is None:
         return
@@ -173,8 +187,10 @@ def check_goldens(xla, c, build):
 
 
 # Names in XLA's enumeration that are not the text's with capitals for words.
-OPCODES = {"Clz": "count-leading-zeros", "Cos": "cosine", "Exp": "exponential", "Expm1": "exponential-minus-one", "Log1p": "log-plus-one",
-           "OptimizationBarrier": "opt-barrier", "PopulationCount": "popcnt", "Sin": "sine", "TopK": "topk"}
+OPCODES = {"Clz": "count-leading-zeros", "Cos": "cosine", "Exp": "exponential",
+           "Expm1": "exponential-minus-one", "Log1p": "log-plus-one",
+           "OptimizationBarrier": "opt-barrier", "PopulationCount": "popcnt", "Sin": "sine",
+           "TopK": "topk"}
 
 
 def xla_opcodes():

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates HLO modules on random inputs with the reference evaluator and with XLA:CPU, and compares.
+"""Evaluates HLO modules on random inputs with the reference evaluator and with XLA:CPU, and
+compares.
 Usage: hlo_eval_vs_xla.py [--opt build/release/hlo-opt] [-v] FILE-OR-FOLDER...
-Prints one line a module that differs or that we refuse and XLA runs, then a summary. Exit code 1 when a
-module differs.
+Prints one line a module that differs or that we refuse and XLA runs, then a summary. Exit code 1
+when a module differs.
 Modules that XLA cannot run are counted as skipped."""
 import collections
 import os
@@ -49,7 +50,8 @@ def flatten_parameters(text):
     leaves and tuple instructions, because neither side's test interface takes tuples."""
     entry = re.search(r"^\s*ENTRY\b.*?^\s*\}", text, re.S | re.M)
     found = {}
-    for m in re.finditer(r"^.*?(\bROOT )?%?([\w.-]+) = (.*?) parameter\((\d+)\).*$", entry.group(0), re.M):
+    for m in re.finditer(r"^.*?(\bROOT )?%?([\w.-]+) = (.*?) parameter\((\d+)\).*$", entry.group(0),
+                         re.M):
         found[int(m.group(4))] = m
     if not any(split_shape(m.group(3)) is not None for m in found.values()):
         return text
@@ -62,30 +64,33 @@ def flatten_parameters(text):
             count += 1
             return f"  {root}{name} = {shape} parameter({count - 1})\n"
         lines = "".join(emit(f"{name}.part{k}", p) for k, p in enumerate(parts))
-        return lines + f"  {root}{name} = {shape} tuple({', '.join(f'{name}.part{k}' for k in range(len(parts)))})\n"
+        return (lines + f"  {root}{name} = {shape} "
+                        f"tuple({', '.join(f'{name}.part{k}' for k in range(len(parts)))})\n")
 
     for number in sorted(found):
         m = found[number]
         body = body.replace(m.group(0), emit(m.group(2), m.group(3), m.group(1) or "").rstrip("\n"))
     body = re.sub(r"^(\s*ENTRY %?[\w.-]+) *\(.*?\) -> .*?\{$", r"\1 {", body, count=1, flags=re.M)
     text = text.replace(entry.group(0), body)
-    return re.sub(r", *entry_computation_layout=\{\(.*?\)->.*?\}(?=,|$| )", "", text, count=1, flags=re.M)
+    return re.sub(r", *entry_computation_layout=\{\(.*?\)->.*?\}(?=,|$| )", "", text, count=1,
+                  flags=re.M)
 
 
 # Where XLA:CPU's answer is not the definition's: skipped, with the reason.
-FREE = [
-    (r"fft_length=\{0\}", "XLA leaves the result of a transform to no points unset"),
-    (r" rng\(| rng-get-and-update-state\(", "random numbers are free"),
-    (r"bitcast\(.*\{0,1\}|\{0,1\}.*bitcast\(|\{0,1\} parameter", "StableHLO drops parameter layouts, bitcast reads them"),
-    (r"^HloModule reduce_window_scalar|ENTRY %?R4UnitWindowScalar", "initial value is not the identity"),
-]
+FREE = [(r"fft_length=\{0\}", "XLA leaves the result of a transform to no points unset"),
+        (r" rng\(| rng-get-and-update-state\(", "random numbers are free"),
+        (r"bitcast\(.*\{0,1\}|\{0,1\}.*bitcast\(|\{0,1\} parameter",
+         "StableHLO drops parameter layouts, bitcast reads them"),
+        (r"^HloModule reduce_window_scalar|ENTRY %?R4UnitWindowScalar",
+         "initial value is not the identity"),]
 
 
 def tolerance(outs):
     worst = 1e-5
     for o in outs:
         name = oracle.NAMES.get(o.dtype, "")
-        worst = max(worst, {"f16": 5e-3, "bf16": 4e-2}.get(name, 0.25 if name.startswith("f8") else 0))
+        worst = max(worst,
+                    {"f16": 5e-3, "bf16": 4e-2}.get(name, 0.25 if name.startswith("f8") else 0))
     return worst
 
 
@@ -107,13 +112,16 @@ def one(xla, opt, path):
     rng = np.random.default_rng(zlib.crc32(os.path.basename(path).encode()))
     args = [random_input(rng, *s) for s in shapes]
     want = xla.run(text, args, 15)
-    case = re.sub(r"^\s*// (IN|OUT|TOL|RTOL|ORACLE|----).*\n", "", text, flags=re.M).rstrip("\n") + "\n"
+    case = re.sub(r"^\s*// (IN|OUT|TOL|RTOL|ORACLE|----).*\n", "", text,
+                  flags=re.M).rstrip("\n") + "\n"
     case += "".join(f"// IN: {oracle.literal_text(a)}\n" for a in args)
     if not isinstance(want, str):
-        case += f"// TOL: {tolerance(want)}\n" + "".join(f"// OUT: {oracle.literal_text(o)}\n" for o in want)
-    p = subprocess.run([opt, "--eval" if not isinstance(want, str) else "--no-output", "-"], input=case.encode(),
-                       capture_output=True, timeout=30,
-                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
+        case += (f"// TOL: {tolerance(want)}\n"
+                 + "".join(f"// OUT: {oracle.literal_text(o)}\n" for o in want))
+    p = subprocess.run(
+        [opt, "--eval" if not isinstance(want, str) else "--no-output", "-"], input=case.encode(),
+        capture_output=True, timeout=30,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
     said = (p.stdout + p.stderr).decode(errors="replace").strip().split("\n")
     detail = next((s for s in said if s.startswith("case at")), said[0])
     if p.returncode < 0:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a later release of onnx says about a case on which we differ from the pinned one: its reference evaluator runs the case's own model on the case's own
-inputs. Reads "SUITE NAME FILE" lines (FILE: our results, pickled), answers one JSON line each: {"same": do we agree, "why": where not}.
+"""What a later release of onnx says about a case on which we differ from the pinned one: its
+reference evaluator runs the case's own model on the case's own inputs. Reads "SUITE NAME FILE"
+lines (FILE: our results, pickled), answers one JSON line each: {"same": do we agree, "why": where
+not}.
 
     later_side.py FOLDER        where that release lies (deploy/setup.sh: build/onnx-later)
 """
@@ -11,7 +13,9 @@ import sys
 import warnings
 
 sys.path[0] = os.path.dirname(os.path.abspath(__file__))
-PINNED = os.path.join(next(p for p in sys.path if os.path.isdir(os.path.join(p, "onnx", "backend"))), "onnx", "backend", "test", "data")
+PINNED = os.path.join(next(p for p in sys.path
+                           if os.path.isdir(os.path.join(p, "onnx", "backend"))), "onnx", "backend",
+                      "test", "data")
 sys.path.insert(0, sys.argv[1])
 import cases as K  # noqa: E402
 import numpy as np  # noqa: E402

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX operators in settings that ONNX's own cases leave out, against ONNX Runtime on the same one-node model and seeded input.
+"""ONNX operators in settings that ONNX's own cases leave out, against ONNX Runtime on the same
+one-node model and seeded input.
 
     onnx_variants.py BUILD [NAME...]      NAME: only variants whose name holds it
 
-Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, input arrays (None = left out) and the number of outputs; inputs named in
-`constant` become initializers, because they decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes), each on the result
-of the one before; further operands of a step are names of inputs.
-Outputs may be a list of names, an empty one left out. Operators of other domains are named "domain.Operator"
-(variants_contrib.py, variants_ml.py); values that are not finite are in variants_odd.py, convolutions of each channel alone in variants_depthwise.py.
+Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, input arrays (None =
+left out) and the number of outputs; inputs named in `constant` become initializers, because they
+decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes),
+each on the result of the one before; further operands of a step are names of inputs.
+Outputs may be a list of names, an empty one left out. Operators of other domains are named
+"domain.Operator" (variants_contrib.py, variants_ml.py); values that are not finite are in
+variants_odd.py, convolutions of each channel alone in variants_depthwise.py.
 """
 import os
 import subprocess
@@ -42,17 +45,20 @@ def rnn():
         for direction, n in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
             for steps, lens in ((5, True), (5, False), (40, True), (40, False)):
                 b, i, h = 3, 4, 6
-                x = [f32(steps, b, i), f32(n, gates * h, i), f32(n, gates * h, h), f32(n, 2 * gates * h)]
+                x = [f32(steps, b, i), f32(n, gates * h, i), f32(n, gates * h, h),
+                     f32(n, 2 * gates * h)]
                 x += [np.array([steps, 2, 4], np.int32) if lens else None, f32(n, b, h)]
                 attrs = {"hidden_size": h, "direction": direction}
                 if op == "LSTM":
                     x += [f32(n, b, h), f32(n, 3 * h)]
                 if op == "GRU" and lens:
                     attrs["linear_before_reset"] = 1
-                add("%s %s, %d steps%s" % (op, direction, steps, ", lengths" if lens else ""), op, x, attrs, 3 if op == "LSTM" else 2, opset=14)
+                add("%s %s, %d steps%s" % (op, direction, steps, ", lengths" if lens else ""), op,
+                    x, attrs, 3 if op == "LSTM" else 2, opset=14)
     x = [f32(6, 2, 3), f32(1, 20, 3), f32(1, 20, 5), f32(1, 40)]
-    add("LSTM clip, activations", "LSTM", x, {"hidden_size": 5, "clip": 0.4, "activations": ["HardSigmoid", "Softsign", "Elu"], "activation_alpha": [0.3, 0.7],
-                                              "activation_beta": [0.4]}, 3, opset=14)
+    add("LSTM clip, activations", "LSTM", x,
+        {"hidden_size": 5, "clip": 0.4, "activations": ["HardSigmoid", "Softsign", "Elu"],
+         "activation_alpha": [0.3, 0.7], "activation_beta": [0.4]}, 3, opset=14)
     add("LSTM input_forget", "LSTM", x, {"hidden_size": 5, "input_forget": 1}, 3, opset=14)
 
 
@@ -60,76 +66,116 @@ def image():
     x = f32(2, 3, 7, 9)
     for mode in ("nearest", "linear", "cubic"):
         for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
-            # With align_corners, sizes that are not whole are where ONNX and ONNX Runtime part ways.
-            for scale in ((1, 1, 2, 3), (1, 1, 3 / 7, 1 / 3)) if way == "align_corners" else ((1, 1, 1.7, 2.3), (1, 1, 0.6, 0.45)):
+            # With align_corners, sizes that are not whole are where ONNX and ONNX Runtime part
+            # ways.
+            for scale in (((1, 1, 2, 3), (1, 1, 3 / 7, 1 / 3)) if way == "align_corners"
+                          else ((1, 1, 1.7, 2.3), (1, 1, 0.6, 0.45))):
                 attrs = {"mode": mode, "coordinate_transformation_mode": way}
                 if mode == "nearest":
                     attrs["nearest_mode"] = "floor"
-                add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize", [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
+                add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize",
+                    [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
     for mode in ("linear", "cubic"):  # whole factors: the same taps for each element
         for way in ("half_pixel", "asymmetric", "pytorch_half_pixel"):
-            add("Resize %s %s by 2 and 4" % (mode, way), "Resize", [x, None, np.array((1, 1, 2, 4), np.float32)], {"mode": mode, "coordinate_transformation_mode": way},
-                constant=(2,), opset=18)
-        add("Resize %s by 3 and 8 from one" % mode, "Resize", [f32(2, 3, 5, 1), None, np.array((1, 1, 3, 8), np.float32)], {"mode": mode}, constant=(2,), opset=18)
-    add("Resize cubic by 16, outside excluded", "Resize", [f32(2, 3, 2, 5), None, np.array((1, 1, 16, 2), np.float32)], {"mode": "cubic", "exclude_outside": 1}, constant=(2,), opset=18)
-    add("Resize linear by 2 beside infinity", "Resize", [np.array([[[[1, 2, np.inf, 3, 4], [5, 6, 7, 8, 9]]]], np.float32), None, np.array((1, 1, 2, 2), np.float32)],
-        {"mode": "linear"}, constant=(2,), opset=18)
+            add("Resize %s %s by 2 and 4" % (mode, way), "Resize",
+                [x, None, np.array((1, 1, 2, 4), np.float32)],
+                {"mode": mode, "coordinate_transformation_mode": way}, constant=(2,), opset=18)
+        add("Resize %s by 3 and 8 from one" % mode, "Resize",
+            [f32(2, 3, 5, 1), None, np.array((1, 1, 3, 8), np.float32)], {"mode": mode},
+            constant=(2,), opset=18)
+    add("Resize cubic by 16, outside excluded", "Resize",
+        [f32(2, 3, 2, 5), None, np.array((1, 1, 16, 2), np.float32)],
+        {"mode": "cubic", "exclude_outside": 1}, constant=(2,), opset=18)
+    add("Resize linear by 2 beside infinity", "Resize",
+        [np.array([[[[1, 2, np.inf, 3, 4], [5, 6, 7, 8, 9]]]], np.float32), None,
+         np.array((1, 1, 2, 2), np.float32)], {"mode": "linear"}, constant=(2,), opset=18)
     for mode in ("linear", "cubic"):
-        add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])], {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
-    add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])], {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
-        constant=(3,), opset=18)
-    add("Resize cubic to one", "Resize", [x, None, None, np.array([2, 3, 1, 4])], {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}, constant=(3,), opset=19)
+        add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])],
+            {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
+    add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])],
+        {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, constant=(3,),
+        opset=18)
+    add("Resize cubic to one", "Resize", [x, None, None, np.array([2, 3, 1, 4])],
+        {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}, constant=(3,),
+        opset=19)
     grid = (R.random((2, 5, 4, 2)).astype(np.float32) * 2.6 - 1.3).astype(np.float32)
     for mode in ("linear", "nearest", "cubic"):
         for pad in ("zeros", "border", "reflection"):
             for corners in (0, 1):
-                add("GridSample %s %s %d" % (mode, pad, corners), "GridSample", [x, grid], {"mode": mode, "padding_mode": pad, "align_corners": corners}, opset=20)
+                add("GridSample %s %s %d" % (mode, pad, corners), "GridSample", [x, grid],
+                    {"mode": mode, "padding_mode": pad, "align_corners": corners}, opset=20)
     rois = np.array([[0, 0, 4, 4], [1.5, 2, 8, 6.5], [-1, -1, 3, 9]], np.float32)
     for mode in ("avg", "max"):
         for way in ("half_pixel", "output_half_pixel"):
-            add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])], {
-                "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
-            far = np.array([[0, 0, 30, 4], [5, 5, 5, 5], [7, 9, 3, 8], [-4, 2, 9, 60]], np.float32)  # ratio 0: samples by the region's size, none of an empty one
-            add("RoiAlign by size %s %s" % (mode, way), "RoiAlign", [x, far, np.array([0, 1, 1, 0])], {
-                "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "spatial_scale": 0.9}, opset=16)
+            add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])],
+                {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
+                 "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
+            # ratio 0: samples by the region's size, none of an empty one
+            far = np.array([[0, 0, 30, 4], [5, 5, 5, 5], [7, 9, 3, 8], [-4, 2, 9, 60]], np.float32)
+            add("RoiAlign by size %s %s" % (mode, way), "RoiAlign",
+                [x, far, np.array([0, 1, 1, 0])],
+                {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
+                 "output_width": 2, "spatial_scale": 0.9}, opset=16)
     corners = R.random((2, 8, 2)).astype(np.float32)
-    boxes, scores = np.concatenate([corners, corners + R.random((2, 8, 2)).astype(np.float32)], 2), R.random((2, 2, 8)).astype(np.float32)
+    boxes, scores = np.concatenate([corners, corners + R.random((2, 8, 2)).astype(np.float32)],
+                                   2), R.random((2, 2, 8)).astype(np.float32)
     for center, most, over, least in ((0, 3, 0.3, 0.4), (1, 10, 0.5, 0.0), (0, 0, 0.5, 0.2)):
-        add("NonMaxSuppression %d %d %g %g" % (center, most, over, least), "NonMaxSuppression", [
-            boxes, scores, np.array([most]), np.array([over], np.float32), np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4), opset=11)
-    corners = (R.random((3, 100, 2)) * 4).astype(np.float32)  # many ties, NaN and infinite scores, swapped corners, negative widths, more picked than a vector holds
+        add("NonMaxSuppression %d %d %g %g" % (center, most, over, least), "NonMaxSuppression",
+            [boxes, scores, np.array([most]), np.array([over], np.float32),
+             np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4),
+            opset=11)
+    # many ties, NaN and infinite scores, swapped corners, negative widths, more picked than a
+    # vector holds
+    corners = (R.random((3, 100, 2)) * 4).astype(np.float32)
     boxes = np.concatenate([corners, corners + R.random((3, 100, 2)).astype(np.float32) - 0.2], 2)
     scores = (np.round(R.random((3, 4, 100)) * 20) / 20).astype(np.float32)
     scores[0, 0, ::7], scores[1, 2, 5], scores[2, 1, 3] = np.nan, np.inf, -np.inf
-    for center, most, over, least in ((0, 40, 0.2, 0.3), (1, 60, 0.1, 0.0), (0, 5, 0.0, 0.9), (1, 100, 0.6, 2.0)):
-        add("NonMaxSuppression, ties %d %d %g %g" % (center, most, over, least), "NonMaxSuppression", [
-            boxes, scores, np.array([most]), np.array([over], np.float32), np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4), opset=11)
-    add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)], {"pooled_shape": [2, 3]}, opset=16)
+    for center, most, over, least in ((0, 40, 0.2, 0.3), (1, 60, 0.1, 0.0), (0, 5, 0.0, 0.9),
+                                      (1, 100, 0.6, 2.0)):
+        add("NonMaxSuppression, ties %d %d %g %g" % (center, most, over, least),
+            "NonMaxSuppression", [boxes, scores, np.array([most]), np.array([over], np.float32),
+                                  np.array([least], np.float32)], {"center_point_box": center},
+            constant=(2, 3, 4), opset=11)
+    add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)],
+        {"pooled_shape": [2, 3]}, opset=16)
 
 
 def pools():
     x = f32(2, 3, 9, 8)
-    for name, attrs in (("plain", {}), ("pads", {"pads": [1, 1, 1, 0]}), ("ceil", {"strides": [2, 3], "ceil_mode": 1}), ("dilated", {"dilations": [2, 1], "pads": [1, 1, 1, 1]}),
-                        ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), ("lower", {"auto_pad": "SAME_LOWER", "strides": [2, 2]})):
+    for name, attrs in (("plain", {}), ("pads", {"pads": [1, 1, 1, 0]}),
+                        ("ceil", {"strides": [2, 3], "ceil_mode": 1}),
+                        ("dilated", {"dilations": [2, 1], "pads": [1, 1, 1, 1]}),
+                        ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+                        ("lower", {"auto_pad": "SAME_LOWER", "strides": [2, 2]})):
         a = dict(attrs, kernel_shape=[3, 2])
         add("MaxPool with indices, " + name, "MaxPool", [x], a, 2, opset=19)
         if name != "dilated":
             for inside in (0, 1):
-                add("AveragePool %s %d" % (name, inside), "AveragePool", [x], dict(a, count_include_pad=inside), opset=19)
+                add("AveragePool %s %d" % (name, inside), "AveragePool", [x],
+                    dict(a, count_include_pad=inside), opset=19)
             add("LpPool " + name, "LpPool", [x], dict(a, p=3), opset=18)
-    for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}), ("pads", {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
-                        ("dilated", {"dilations": [2, 2]}), ("shape", {"output_shape": [19, 18], "strides": [2, 2]}), ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
+    for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
+                        ("pads",
+                         {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
+                        ("dilated", {"dilations": [2, 2]}),
+                        ("shape", {"output_shape": [19, 18], "strides": [2, 2]}),
+                        ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
         add("ConvTranspose " + name, "ConvTranspose", [x, f32(3, 4, 3, 3), f32(4)], attrs, opset=11)
-        add("ConvTranspose groups, " + name, "ConvTranspose", [x, f32(3, 2, 3, 3)], dict(attrs, group=3), opset=11)
-    add("ConvTranspose 1-D", "ConvTranspose", [f32(1, 2, 7), f32(2, 3, 4)], {"strides": [3]}, opset=11)
+        add("ConvTranspose groups, " + name, "ConvTranspose", [x, f32(3, 2, 3, 3)],
+            dict(attrs, group=3), opset=11)
+    add("ConvTranspose 1-D", "ConvTranspose", [f32(1, 2, 7), f32(2, 3, 4)], {"strides": [3]},
+        opset=11)
     add("GlobalLpPool", "GlobalLpPool", [x], {"p": 1})
     add("LRN", "LRN", [x], {"size": 3, "alpha": 0.3})
 
 
 def algebra():
-    add("Einsum trace of a product", "Einsum", [f32(3, 4), f32(4, 3)], {"equation": "ij,ji->"}, opset=12)
-    add("Einsum three operands", "Einsum", [f32(2, 3), f32(3, 4), f32(4, 5)], {"equation": "ab,bc,cd->da"}, opset=12)
-    add("Einsum ellipsis", "Einsum", [f32(2, 5, 3, 4), f32(2, 5, 4, 6)], {"equation": "...ij,...jk->...ik"}, opset=12)
+    add("Einsum trace of a product", "Einsum", [f32(3, 4), f32(4, 3)], {"equation": "ij,ji->"},
+        opset=12)
+    add("Einsum three operands", "Einsum", [f32(2, 3), f32(3, 4), f32(4, 5)],
+        {"equation": "ab,bc,cd->da"}, opset=12)
+    add("Einsum ellipsis", "Einsum", [f32(2, 5, 3, 4), f32(2, 5, 4, 6)],
+        {"equation": "...ij,...jk->...ik"}, opset=12)
     add("Einsum diagonal kept", "Einsum", [f32(4, 4, 3)], {"equation": "iik->ki"}, opset=12)
     add("Einsum implicit", "Einsum", [f32(2, 3), f32(3, 2)], {"equation": "bc,ca"}, opset=12)
     m = f32(3, 6, 6)
@@ -139,50 +185,73 @@ def algebra():
     x = f32(3, 7, 5)
     for axis in (0, 1, 2):
         for largest in (0, 1):
-            add("TopK %d %d" % (axis, largest), "TopK", [x, np.array([3])], {"axis": axis, "largest": largest}, 2, constant=(1,), opset=11)
+            add("TopK %d %d" % (axis, largest), "TopK", [x, np.array([3])],
+                {"axis": axis, "largest": largest}, 2, constant=(1,), opset=11)
     i = R.integers(-3, 3, (3, 4, 5))
-    add("GatherElements", "GatherElements", [x, R.integers(-7, 7, (3, 4, 5))], {"axis": 1}, opset=13)
+    add("GatherElements", "GatherElements", [x, R.integers(-7, 7, (3, 4, 5))], {"axis": 1},
+        opset=13)
     for how in ("none", "add", "mul", "max", "min"):
-        idx = np.stack([R.permutation(7)[:4] for _ in range(10)], -1).reshape(4, 2, 5).transpose(1, 0, 2).copy() if how == "none" else R.integers(-7, 7, (2, 4, 5))
-        add("ScatterElements " + how, "ScatterElements", [x, idx, f32(2, 4, 5)], {"axis": 1, "reduction": how}, opset=18)
+        idx = np.stack([R.permutation(7)[:4] for _ in range(10)], -1).reshape(4, 2, 5).transpose(
+            1, 0, 2).copy() if how == "none" else R.integers(-7, 7, (2, 4, 5))
+        add("ScatterElements " + how, "ScatterElements", [x, idx, f32(2, 4, 5)],
+            {"axis": 1, "reduction": how}, opset=18)
         nd = np.array([[[0, 1], [2, 6]], [[1, -1], [-1, 0]]])
         add("ScatterND " + how, "ScatterND", [x, nd, f32(2, 2, 5)], {"reduction": how}, opset=18)
-    add("GatherND batch", "GatherND", [x, R.integers(-5, 5, (3, 2, 1))], {"batch_dims": 1}, opset=13)
-    add("OneHot", "OneHot", [i, np.array(5), np.array([-1, 2], np.float32)], {"axis": 1}, constant=(1,), opset=11)
-    add("CumSum", "CumSum", [x, np.array(-2)], {"exclusive": 1, "reverse": 1}, constant=(1,), opset=14)
-    add("ReverseSequence", "ReverseSequence", [f32(5, 3, 2), np.array([2, 5, 1])], {"batch_axis": 1, "time_axis": 0}, opset=10)
-    for start, end, step in ((-100, -9, -1), (-100, -100, -2), (100, -100, -3), (-1, 0, -1), (6, 6, -1), (2**31 - 1, -2**31, -1)):
-        add("Slice %d:%d:%d" % (start, end, step), "Slice", [x, np.array([start]), np.array([end]), np.array([-2]), np.array([step])], constant=(1, 2, 3, 4), opset=13)
+    add("GatherND batch", "GatherND", [x, R.integers(-5, 5, (3, 2, 1))], {"batch_dims": 1},
+        opset=13)
+    add("OneHot", "OneHot", [i, np.array(5), np.array([-1, 2], np.float32)], {"axis": 1},
+        constant=(1,), opset=11)
+    add("CumSum", "CumSum", [x, np.array(-2)], {"exclusive": 1, "reverse": 1}, constant=(1,),
+        opset=14)
+    add("ReverseSequence", "ReverseSequence", [f32(5, 3, 2), np.array([2, 5, 1])],
+        {"batch_axis": 1, "time_axis": 0}, opset=10)
+    for start, end, step in ((-100, -9, -1), (-100, -100, -2), (100, -100, -3), (-1, 0, -1),
+                             (6, 6, -1), (2**31 - 1, -2**31, -1)):
+        add("Slice %d:%d:%d" % (start, end, step), "Slice",
+            [x, np.array([start]), np.array([end]), np.array([-2]), np.array([step])],
+            constant=(1, 2, 3, 4), opset=13)
     for mode in ("edge", "reflect", "wrap"):
-        add("Pad " + mode, "Pad", [x, np.array([1, 2, 0, 2, 3, 1])], {"mode": mode}, constant=(1,), opset=19)
-        add("Pad %s, negative" % mode, "Pad", [x, np.array([1, -2, 0, -1, 3, -1])], {"mode": mode}, constant=(1,), opset=19)
-        add("Pad %s, negative, axes" % mode, "Pad", [x, np.array([-3, -2]), None, np.array([-2])], {"mode": mode}, constant=(1, 3), opset=19)
+        add("Pad " + mode, "Pad", [x, np.array([1, 2, 0, 2, 3, 1])], {"mode": mode}, constant=(1,),
+            opset=19)
+        add("Pad %s, negative" % mode, "Pad", [x, np.array([1, -2, 0, -1, 3, -1])], {"mode": mode},
+            constant=(1,), opset=19)
+        add("Pad %s, negative, axes" % mode, "Pad", [x, np.array([-3, -2]), None, np.array([-2])],
+            {"mode": mode}, constant=(1, 3), opset=19)
     add("Mod of floats", "Mod", [f32(9), f32(9)], {"fmod": 1}, opset=13)
-    add("Mod of integers", "Mod", [np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])], opset=13)
+    add("Mod of integers", "Mod", [np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])],
+        opset=13)
 
 
 def more():
-    add("Concat of long rows, by several threads", "Concat", [f32(3, 7), f32(3, 70001), f32(3, 40003)], {"axis": 1})
+    add("Concat of long rows, by several threads", "Concat",
+        [f32(3, 7), f32(3, 70001), f32(3, 40003)], {"axis": 1})
     x = f32(4, 6)
-    for op, a in (("Acosh", np.abs(x) * 3 + 1), ("Asinh", x * 1e3), ("Atanh", np.tanh(x)), ("Sinh", x * 4), ("Cosh", x * 4), ("Asin", np.tanh(x)), ("Atan", x * 9)):
+    for op, a in (("Acosh", np.abs(x) * 3 + 1), ("Asinh", x * 1e3), ("Atanh", np.tanh(x)),
+                  ("Sinh", x * 4), ("Cosh", x * 4), ("Asin", np.tanh(x)), ("Atan", x * 9)):
         add(op, op, [a.astype(np.float32)])
     add("Trilu", "Trilu", [x, np.array(-1)], {"upper": 0}, opset=14)
     pooled, where = np.array([[[[5, 7], [13, 15]]]], np.float32), np.array([[[[5, 7], [13, 15]]]])
-    add("MaxUnpool", "MaxUnpool", [pooled, where], {"kernel_shape": [2, 2], "strides": [2, 2]}, opset=11)
+    add("MaxUnpool", "MaxUnpool", [pooled, where], {"kernel_shape": [2, 2], "strides": [2, 2]},
+        opset=11)
     words = R.integers(0, 4, (3, 12)).astype(np.int64)
     for mode in ("TF", "IDF", "TFIDF"):
-        add("TfIdfVectorizer " + mode, "TfIdfVectorizer", [words], {
-            "mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2, "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
-            "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
+        add("TfIdfVectorizer " + mode, "TfIdfVectorizer", [words],
+            {"mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2,
+             "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
+             "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
     for op in ("ReduceMean", "ReduceSum", "ReduceProd", "ReduceL2"):
-        add("%s of none" % op, op, [np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0}, constant=(1,), opset=18)
+        add("%s of none" % op, op, [np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0},
+            constant=(1,), opset=18)
 
 
 def signal():
-    add("DFT", "DFT", [f32(2, 10, 1), np.array(16)], {"axis": 1, "onesided": 1}, constant=(1,), opset=17)
+    add("DFT", "DFT", [f32(2, 10, 1), np.array(16)], {"axis": 1, "onesided": 1}, constant=(1,),
+        opset=17)
     add("DFT inverse", "DFT", [f32(2, 12, 2)], {"axis": 1, "inverse": 1}, opset=17)
     add("DFT long", "DFT", [f32(1, 2048, 2)], {"axis": 1}, opset=17)
-    add("STFT", "STFT", [f32(2, 64, 1), np.array(8), np.hanning(16).astype(np.float32), np.array(16)], constant=(1, 3), opset=17)
+    add("STFT", "STFT",
+        [f32(2, 64, 1), np.array(8), np.hanning(16).astype(np.float32), np.array(16)],
+        constant=(1, 3), opset=17)
     for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
         add(op, op, [np.array(11)], {"periodic": 0}, constant=(0,), opset=17)
 
@@ -192,72 +261,106 @@ def quantised():
     for t in (np.uint8, np.int8, np.uint16, np.int16):
         z = np.array(np.iinfo(t).max // 2, t)
         add("QuantizeLinear %s" % t.__name__, "QuantizeLinear", [x, s, z], opset=21)
-        add("DequantizeLinear %s" % t.__name__, "DequantizeLinear", [R.integers(0, 100, (3, 4, 5)).astype(t), s, z], opset=21)
-    add("QuantizeLinear axis", "QuantizeLinear", [x, f32(4) ** 2 + 0.01, np.arange(4, dtype=np.int8)], {"axis": 1}, opset=13)
-    add("QuantizeLinear blocks", "QuantizeLinear", [x, f32(3, 2, 5) ** 2 + 0.01], {"axis": 1, "block_size": 2, "output_dtype": 3}, opset=21)
-    a, b = R.integers(0, 255, (2, 3, 8)).astype(np.uint8), R.integers(0, 255, (8, 6)).astype(np.uint8)
-    add("MatMulInteger", "MatMulInteger", [a, b, np.array(120, np.uint8), np.arange(6, dtype=np.uint8)], opset=10)
-    for xt, wt, zx, zw in ((np.uint8, np.uint8, 131, 97), (np.uint8, np.uint8, 7, 128), (np.uint8, np.int8, 131, 9), (np.uint8, np.int8, 0, 0)):
+        add("DequantizeLinear %s" % t.__name__, "DequantizeLinear",
+            [R.integers(0, 100, (3, 4, 5)).astype(t), s, z], opset=21)
+    add("QuantizeLinear axis", "QuantizeLinear",
+        [x, f32(4) ** 2 + 0.01, np.arange(4, dtype=np.int8)], {"axis": 1}, opset=13)
+    add("QuantizeLinear blocks", "QuantizeLinear", [x, f32(3, 2, 5) ** 2 + 0.01],
+        {"axis": 1, "block_size": 2, "output_dtype": 3}, opset=21)
+    a, b = R.integers(0, 255, (2, 3, 8)).astype(np.uint8), R.integers(0, 255, (8, 6)).astype(
+        np.uint8)
+    add("MatMulInteger", "MatMulInteger",
+        [a, b, np.array(120, np.uint8), np.arange(6, dtype=np.uint8)], opset=10)
+    for xt, wt, zx, zw in ((np.uint8, np.uint8, 131, 97), (np.uint8, np.uint8, 7, 128),
+                           (np.uint8, np.int8, 131, 9), (np.uint8, np.int8, 0, 0)):
         for rows, k, n in ((5, 64, 33), (1, 1100, 40), (40, 300, 7)):
             high = k > 1000  # sums beyond what a float holds
-            w = R.integers(np.iinfo(wt).max - 20 if high else np.iinfo(wt).min, np.iinfo(wt).max + 1, (k, n)).astype(wt)
+            w = R.integers(np.iinfo(wt).max - 20 if high else np.iinfo(wt).min,
+                           np.iinfo(wt).max + 1, (k, n)).astype(wt)
             xs = R.integers(200 if high else 0, 256, (2, rows, k)).astype(xt)
             ends = [np.array(zx, xt), np.array(zw, wt)]
-            add("MatMulInteger %s %s, zero points %d and %d, %d of %d" % (xt.__name__, wt.__name__, zx, zw, rows, k), "MatMulInteger", [xs, w] + ends, constant=(1, 3), opset=10)
+            add("MatMulInteger %s %s, zero points %d and %d, %d of "
+                "%d" % (xt.__name__, wt.__name__, zx, zw, rows, k), "MatMulInteger", [xs, w] + ends,
+                constant=(1, 3), opset=10)
         columns = R.integers(0, 100, 7).astype(wt)
-        add("MatMulInteger %s %s, zero point a column" % (xt.__name__, wt.__name__), "MatMulInteger", [xs, w, ends[0], columns], constant=(1, 3), opset=10)
+        add("MatMulInteger %s %s, zero point a column" % (xt.__name__, wt.__name__),
+            "MatMulInteger", [xs, w, ends[0], columns], constant=(1, 3), opset=10)
         for group, c in ((1, 20), (20, 20)):
-            kernel = R.integers(np.iinfo(wt).min, np.iinfo(wt).max + 1, (20, c // group, 3, 3)).astype(wt)
+            kernel = R.integers(np.iinfo(wt).min, np.iinfo(wt).max + 1,
+                                (20, c // group, 3, 3)).astype(wt)
             xs = R.integers(0, 256, (1, c, 9, 8)).astype(xt)
-            add("ConvInteger %s %s, zero points %d and %d, %d groups" % (xt.__name__, wt.__name__, zx, zw, group), "ConvInteger", [xs, kernel] + ends,
-                {"pads": [1, 1, 0, 1], "group": group}, constant=(1, 2, 3), opset=10)
-    add("QLinearMatMul", "QLinearMatMul", [a, np.array(0.01, np.float32), np.array(127, np.uint8), b, np.array(0.02, np.float32), np.array(128, np.uint8),
-                                           np.array(0.05, np.float32), np.array(100, np.uint8)], opset=10)
-    img, w = R.integers(0, 255, (1, 2, 6, 6)).astype(np.uint8), R.integers(-90, 90, (4, 2, 3, 3)).astype(np.int8)
-    add("QLinearConv", "QLinearConv", [img, np.array(0.01, np.float32), np.array(130, np.uint8), w, np.full(4, 0.02, np.float32), np.zeros(4, np.int8),
-                                       np.array(0.08, np.float32), np.array(128, np.uint8), np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1]}, opset=10)
+            add("ConvInteger %s %s, zero points %d and %d, %d "
+                "groups" % (xt.__name__, wt.__name__, zx, zw, group), "ConvInteger",
+                [xs, kernel] + ends, {"pads": [1, 1, 0, 1], "group": group}, constant=(1, 2, 3),
+                opset=10)
+    add("QLinearMatMul", "QLinearMatMul",
+        [a, np.array(0.01, np.float32), np.array(127, np.uint8), b, np.array(0.02, np.float32),
+         np.array(128, np.uint8), np.array(0.05, np.float32), np.array(100, np.uint8)], opset=10)
+    img, w = R.integers(0, 255, (1, 2, 6, 6)).astype(
+        np.uint8), R.integers(-90, 90, (4, 2, 3, 3)).astype(np.int8)
+    add("QLinearConv", "QLinearConv",
+        [img, np.array(0.01, np.float32), np.array(130, np.uint8), w, np.full(4, 0.02, np.float32),
+         np.zeros(4, np.int8), np.array(0.08, np.float32), np.array(128, np.uint8),
+         np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1]}, opset=10)
 
 
 def later():
     """Operators of opset 24 and later."""
     x = f32(3, 4)
-    for name, axis, attrs in (("", 0, {}), (" exclusive", 1, {"exclusive": 1}), (" reverse", -1, {"reverse": 1}), (" both", 0, {"exclusive": 1, "reverse": 1})):
+    for name, axis, attrs in (("", 0, {}), (" exclusive", 1, {"exclusive": 1}),
+                              (" reverse", -1, {"reverse": 1}),
+                              (" both", 0, {"exclusive": 1, "reverse": 1})):
         add("CumProd" + name, "CumProd", [x, np.array(axis)], attrs, constant=(1,), opset=26)
     add("CumProd s64", "CumProd", [R.integers(-4, 5, (5, 3)), np.array(0)], constant=(1,), opset=26)
-    for a, to in ((x, 6), (x, 12), (x.astype(np.float16), 4), (x.astype(np.float64), 7), (R.integers(-128, 127, (5,)).astype(np.int8), 2)):
+    for a, to in ((x, 6), (x, 12), (x.astype(np.float16), 4), (x.astype(np.float64), 7),
+                  (R.integers(-128, 127, (5,)).astype(np.int8), 2)):
         add("BitCast %s to %d" % (a.dtype, to), "BitCast", [a], {"to": to}, opset=26)
     for mode, at in (("linear", [1, 5, 0]), ("circular", [6, 3, 7])):
-        add("TensorScatter " + mode, "TensorScatter", [f32(3, 2, 8, 4), f32(3, 2, 3, 4), np.array(at)], {"mode": mode}, opset=24)
-        add("TensorScatter %s, axis 1" % mode, "TensorScatter", [f32(3, 8, 4), f32(3, 3, 4), np.array(at)], {"mode": mode, "axis": 1}, opset=24)
-    add("TensorScatter, batch of 20", "TensorScatter", [f32(20, 8, 4), f32(20, 3, 4), R.integers(0, 6, 20)], opset=24)
+        add("TensorScatter " + mode, "TensorScatter",
+            [f32(3, 2, 8, 4), f32(3, 2, 3, 4), np.array(at)], {"mode": mode}, opset=24)
+        add("TensorScatter %s, axis 1" % mode, "TensorScatter",
+            [f32(3, 8, 4), f32(3, 3, 4), np.array(at)], {"mode": mode, "axis": 1}, opset=24)
+    add("TensorScatter, batch of 20", "TensorScatter",
+        [f32(20, 8, 4), f32(20, 3, 4), R.integers(0, 6, 20)], opset=24)
     add("TensorScatter at the front", "TensorScatter", [f32(2, 8, 4), f32(2, 3, 4)], opset=24)
     add("Einsum of scalars", "Einsum", [f32(), f32(3)], {"equation": ",i->i"}, opset=12)
     add("Einsum to itself", "Einsum", [f32()], {"equation": "->"}, opset=12)
-    wide = np.array([300, -1, -300.7, 7.5, 127.9, 128, -129, 255, 256, 70000.5, -70000.5], np.float32)
+    wide = np.array([300, -1, -300.7, 7.5, 127.9, 128, -129, 255, 256, 70000.5, -70000.5],
+                    np.float32)
     for a in (wide, wide[:9].astype(np.float16), wide.astype(np.float64)):
         for to in (2, 3, 4, 5):
             add("Cast %s out of range to %d" % (a.dtype, to), "Cast", [a], {"to": to})
 
 
 def chosen():
-    # Where the extreme element stands, of values that the same kernel computes: by position, so that one wrong bit in a copy of the value shows.
+    # Where the extreme element stands, of values that the same kernel computes: by position, so
+    # that one wrong bit in a copy of the value shows.
     softmax, last = ("Softmax", {"axis": -1}), {"axis": -1, "keepdims": 0}
-    norm, quantise = ("LayerNormalization", {"axis": -1}, "i1", "i2"), ("QuantizeLinear", {}, "i1", "i2")
+    norm, quantise = ("LayerNormalization", {"axis": -1}, "i1",
+                      "i2"), ("QuantizeLinear", {}, "i1", "i2")
     cast = lambda t: ("Cast", {"to": t})
-    chains = {"softmax": [softmax], "log softmax": [("LogSoftmax", {"axis": -1})], "sigmoid": [("Sigmoid", {})], "exp of softmax": [softmax, ("Exp", {})],
-              "tanh, softmax": [("Tanh", {}), softmax], "f16": [cast(TensorProto.FLOAT16), softmax], "softplus": [("Softplus", {})], "layer norm": [norm],
-              "layer norm, softmax": [norm, softmax], "quantised": [quantise, ("DequantizeLinear", {}, "i1", "i2"), softmax]}
+    chains = {"softmax": [softmax], "log softmax": [("LogSoftmax", {"axis": -1})],
+              "sigmoid": [("Sigmoid", {})], "exp of softmax": [softmax, ("Exp", {})],
+              "tanh, softmax": [("Tanh", {}), softmax], "f16": [cast(TensorProto.FLOAT16), softmax],
+              "softplus": [("Softplus", {})], "layer norm": [norm],
+              "layer norm, softmax": [norm, softmax],
+              "quantised": [quantise, ("DequantizeLinear", {}, "i1", "i2"), softmax]}
     for what, steps in chains.items():
         for dims in ((8, 10), (2, 3, 33)):
-            more = [f32(dims[-1]), f32(dims[-1])] if norm in steps else [np.array(0.03, np.float32), np.array(7, np.int8)] if quantise in steps else []
+            more = [f32(dims[-1]), f32(dims[-1])] if norm in steps else [
+                np.array(0.03, np.float32), np.array(7, np.int8)] if quantise in steps else []
             x = [f32(*dims) * 2] + more
             for op in ("ArgMax", "ArgMin"):
-                if not (op == "ArgMin" and (quantise in steps or what == "f16")):  # ties that rounding makes
+                # ties that rounding makes
+                if not (op == "ArgMin" and (quantise in steps or what == "f16")):
                     add("%s of %s %s" % (op, what, dims), steps + [(op, last)], x, opset=18)
-            add("TopK of %s %s" % (what, dims), steps + [("TopK", last_axis(), "k")], x + [np.array([3])], outputs=2, constant=(len(x),), opset=18,
+            add("TopK of %s %s" % (what, dims), steps + [("TopK", last_axis(), "k")],
+                x + [np.array([3])], outputs=2, constant=(len(x),), opset=18,
                 bound=2e-3 if what == "f16" else 1e-4)
-            add("is maximum of %s %s" % (what, dims), steps + [("ReduceMax", {"keepdims": 1}, "axes"), ("Equal", {}, "before"), cast(TensorProto.INT32)],
-                x + [np.array([-1])], constant=(len(x),), opset=18)
+            add("is maximum of %s %s" % (what, dims),
+                steps + [("ReduceMax", {"keepdims": 1}, "axes"), ("Equal", {}, "before"),
+                         cast(TensorProto.INT32)], x + [np.array([-1])], constant=(len(x),),
+                opset=18)
     x = np.array([[1, 5, 5, -3, 5, -3], [0, -0.0, 0, 0, -0.0, 0]], np.float32)
     for t in (np.float32, np.float64, np.int32, np.int64, np.uint8, np.int8):
         y = np.abs(x).astype(t) if t == np.uint8 else x.astype(t)
@@ -265,7 +368,8 @@ def chosen():
             for axis in (0, 1):
                 for at_end in (0, 1):
                     if not (at_end and t in (np.uint8, np.int8, np.int64)):  # ONNX Runtime has none
-                        add("%s %s ties %d %d" % (op, t.__name__, axis, at_end), op, [y], {"axis": axis, "select_last_index": at_end}, opset=13)
+                        add("%s %s ties %d %d" % (op, t.__name__, axis, at_end), op, [y],
+                            {"axis": axis, "select_last_index": at_end}, opset=13)
     add("Hardmax ties", "Hardmax", [x], {"axis": 1}, opset=13)
     add("Hardmax flat", "Hardmax", [f32(2, 3, 4)], {"axis": 1}, opset=11)
 
@@ -275,54 +379,87 @@ def f16(*dims, scale=1.0):
 
 
 def halves():
-    """f16, which is computed in f32 and rounded where the model can see it: overflow, whole numbers, masks and what lies below the smallest normal number among it.
-    Not here: a Cast of what overflowed to f32, which ONNX Runtime leaves finite (tests/fuzz-hlo/found/half-seen.hlo)."""
+    """f16, which is computed in f32 and rounded where the model can see it: overflow, whole
+    numbers, masks and what lies below the smallest normal number among it.
+    Not here: a Cast of what overflowed to f32, which ONNX Runtime leaves finite
+    (tests/fuzz-hlo/found/half-seen.hlo)."""
     def half(name, op, inputs, attrs=None, **more):
         add("f16 " + name, op, inputs, attrs, bound=more.pop("bound", 2e-3), **more)
-    x, image, far = f16(4, 24), f16(1, 8, 9, 9), np.array([[300, -300, 2, 6e-8, 0, -0.0, 65504, np.inf, -np.inf, np.nan]], np.float16)
+    x, image, far = f16(4, 24), f16(1, 8, 9, 9), np.array(
+        [[300, -300, 2, 6e-8, 0, -0.0, 65504, np.inf, -np.inf, np.nan]], np.float16)
     to = lambda t: ("Cast", {"to": t})  # noqa: E731
     square, sums = ("Mul", {}, "i0"), f16(3, 700)
     for k, groups in ((3, 1), (3, 8), (1, 1), (5, 2)):
         w = f16(8, 8 // groups, k, k, scale=0.2)
         same = {"pads": [k // 2] * 4, "group": groups}
-        half("Conv %d in %d groups, bias, Relu" % (k, groups), [("Conv", same, "i1", "i2"), ("Relu", {})], [image, w, f16(8)])
-        half("Conv %d in %d groups, LeakyRelu, sum" % (k, groups), [("Conv", same, "i1"), ("LeakyRelu", {"alpha": 0.1}), ("Add", {}, "i0")], [image, w])
-    half("ConvTranspose, Sigmoid", [("ConvTranspose", {"strides": [2, 2]}, "i1"), ("Sigmoid", {})], [image, f16(8, 4, 2, 2, scale=0.3)])
-    half("MaxPool of Conv", [("Conv", {}, "i1"), ("MaxPool", {"kernel_shape": [2, 2]})], [image, f16(4, 8, 1, 1)])
+        half("Conv %d in %d groups, bias, Relu" % (k, groups),
+             [("Conv", same, "i1", "i2"), ("Relu", {})], [image, w, f16(8)])
+        half("Conv %d in %d groups, LeakyRelu, sum" % (k, groups),
+             [("Conv", same, "i1"), ("LeakyRelu", {"alpha": 0.1}), ("Add", {}, "i0")], [image, w])
+    half("ConvTranspose, Sigmoid", [("ConvTranspose", {"strides": [2, 2]}, "i1"), ("Sigmoid", {})],
+         [image, f16(8, 4, 2, 2, scale=0.3)])
+    half("MaxPool of Conv", [("Conv", {}, "i1"), ("MaxPool", {"kernel_shape": [2, 2]})],
+         [image, f16(4, 8, 1, 1)])
     half("AveragePool", "AveragePool", [image], {"kernel_shape": [3, 3]})
-    half("Gemm, Gelu", [("Gemm", {"transB": 1}, "i1", "i2"), ("Gelu", {})], [x, f16(16, 24, scale=0.3), f16(16)], opset=20)
+    half("Gemm, Gelu", [("Gemm", {"transB": 1}, "i1", "i2"), ("Gelu", {})],
+         [x, f16(16, 24, scale=0.3), f16(16)], opset=20)
     half("MatMul of batches", "MatMul", [f16(2, 3, 7, 16), f16(3, 16, 5)])
-    for rows, k, n in ((1, 64, 100), (2, 301, 70), (3, 65, 33), (5, 128, 257), (17, 96, 40)):  # few rows read weights as they are
-        half("MatMul of weights, %d rows" % rows, [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Tanh", {})], [f16(rows, k), f16(k, n, scale=0.2), f16(n)], constant=(1, 2))
-    half("Gemm of weights", "Gemm", [f16(1, 200), f16(90, 200), f16(90)], {"transB": 1, "alpha": 0.5}, constant=(1, 2))
-    half("MatMul beyond the range", "MatMul", [np.full((2, 64), 200, np.float16), np.array([[100, 1], [-100, 1]] * 32, np.float16)])
-    half("MatMul to inf", "MatMul", [np.full((2, 64), 200, np.float16), np.full((64, 3), 200, np.float16)])
+    # few rows read weights as they are
+    for rows, k, n in ((1, 64, 100), (2, 301, 70), (3, 65, 33), (5, 128, 257), (17, 96, 40)):
+        half("MatMul of weights, %d rows" % rows,
+             [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Tanh", {})],
+             [f16(rows, k), f16(k, n, scale=0.2), f16(n)], constant=(1, 2))
+    half("Gemm of weights", "Gemm", [f16(1, 200), f16(90, 200), f16(90)],
+         {"transB": 1, "alpha": 0.5}, constant=(1, 2))
+    half("MatMul beyond the range", "MatMul",
+         [np.full((2, 64), 200, np.float16), np.array([[100, 1], [-100, 1]] * 32, np.float16)])
+    half("MatMul to inf", "MatMul",
+         [np.full((2, 64), 200, np.float16), np.full((64, 3), 200, np.float16)])
     for low in (-65504, -np.inf):
         mask = np.where(np.tril(np.ones((6, 6))), 0, low).astype(np.float16)
-        half("masked Softmax %g" % low, [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Softmax", {"axis": -1}), ("MatMul", {}, "i3")], [f16(2, 6, 8), f16(2, 8, 6), mask, f16(2, 6, 8)])
+        half("masked Softmax %g" % low, [("MatMul", {}, "i1"), ("Add", {}, "i2"),
+                                         ("Softmax", {"axis": -1}), ("MatMul", {}, "i3")],
+             [f16(2, 6, 8), f16(2, 8, 6), mask, f16(2, 6, 8)])
     half("LayerNormalization", "LayerNormalization", [x, f16(24), f16(24)], opset=17)
     half("square to inf", [square], [far])
-    three, wide = x * 3, (x * 3).astype(np.float32)  # ONNX Runtime casts the square of f32: where rounding it to f16 reaches the next whole number it differs from NumPy and us
-    half("square, whole", [square, to(7)], [np.where(np.trunc(wide * wide) == np.trunc(three * three), three, np.float16(2.5))])
-    half("twice, floor, less", [("Add", {}, "i0"), ("Floor", {}), ("Sub", {}, "i0")], [np.array([0.75, 2.25, -1.5, 1000.5, 3], np.float16)])
-    half("half of the least", [("Mul", {}, "i1"), ("Mul", {}, "i2")], [far[:, :6], np.array(0.5, np.float16), np.array(2, np.float16)], bound=1e-2)
-    half("Clip", [("Mul", {}, "i1"), ("Clip", {}, "i2", "i1")], [x, np.array(4, np.float16), np.array(-1.5, np.float16)])
+    # ONNX Runtime casts the square of f32: where rounding it to f16 reaches the next whole number
+    # it differs from NumPy and us
+    three, wide = x * 3, (x * 3).astype(np.float32)
+    half("square, whole", [square, to(7)],
+         [np.where(np.trunc(wide * wide) == np.trunc(three * three), three, np.float16(2.5))])
+    half("twice, floor, less", [("Add", {}, "i0"), ("Floor", {}), ("Sub", {}, "i0")],
+         [np.array([0.75, 2.25, -1.5, 1000.5, 3], np.float16)])
+    half("half of the least", [("Mul", {}, "i1"), ("Mul", {}, "i2")],
+         [far[:, :6], np.array(0.5, np.float16), np.array(2, np.float16)], bound=1e-2)
+    half("Clip", [("Mul", {}, "i1"), ("Clip", {}, "i2", "i1")],
+         [x, np.array(4, np.float16), np.array(-1.5, np.float16)])
     for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSumExp"):
         half(op, op, [sums, np.array([1])], constant=(1,), opset=18)
-    half("ReduceMean of large", "ReduceMean", [np.full((2, 64), 60000, np.float16), np.array([1])], constant=(1,), opset=18)
-    half("ReduceSum to inf", "ReduceSum", [np.full((2, 64), 60000, np.float16), np.array([1])], constant=(1,), opset=13)
+    half("ReduceMean of large", "ReduceMean", [np.full((2, 64), 60000, np.float16), np.array([1])],
+         constant=(1,), opset=18)
+    half("ReduceSum to inf", "ReduceSum", [np.full((2, 64), 60000, np.float16), np.array([1])],
+         constant=(1,), opset=13)
     half("CumSum", "CumSum", [x, np.array(1)], constant=(1,))
-    half("Gather, Mul", [("Gather", {}, "i1"), ("Mul", {}, "i2")], [f16(50, 6), np.array([3, 49, 0]), f16(6)])
-    half("Concat with what is new", [("Mul", {}, "i1"), ("Concat", {"axis": 0}, "i2"), ("MatMul", {}, "i3")], [f16(1, 8), f16(8), f16(9, 8), f16(8, 3)])
+    half("Gather, Mul", [("Gather", {}, "i1"), ("Mul", {}, "i2")],
+         [f16(50, 6), np.array([3, 49, 0]), f16(6)])
+    half("Concat with what is new",
+         [("Mul", {}, "i1"), ("Concat", {"axis": 0}, "i2"), ("MatMul", {}, "i3")],
+         [f16(1, 8), f16(8), f16(9, 8), f16(8, 3)])
     half("Sub, PRelu", [("Sub", {}, "i1"), ("PRelu", {}, "i2")], [x, f16(24), f16(24)])
-    half("Elu of Conv", [("Conv", {}, "i1"), ("Elu", {"alpha": 0.7})], [image, f16(4, 8, 3, 3, scale=0.2)])
+    half("Elu of Conv", [("Conv", {}, "i1"), ("Elu", {"alpha": 0.7})],
+         [image, f16(4, 8, 3, 3, scale=0.2)])
     half("Pow", "Pow", [np.abs(x), np.array(2.5, np.float16)])
-    half("Greater", [("Mul", {}, "i1"), ("Greater", {}, "i2"), to(6)], [x, np.array(3, np.float16), np.array(0.5, np.float16)])
+    half("Greater", [("Mul", {}, "i1"), ("Greater", {}, "i2"), to(6)],
+         [x, np.array(3, np.float16), np.array(0.5, np.float16)])
     half("InstanceNormalization", "InstanceNormalization", [image, f16(8), f16(8)])
-    half("Resize", "Resize", [image, None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}, constant=(2,), opset=18)
+    half("Resize", "Resize", [image, None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"},
+         constant=(2,), opset=18)
     for op, gates in (("GRU", 3), ("LSTM", 4)):
-        half(op, op, [f16(9, 2, 4), f16(1, gates * 6, 4), f16(1, gates * 6, 6), f16(1, 12 * gates)], {"hidden_size": 6}, outputs=2, opset=14)
-        half(op + " of weights", op, [f16(9, 1, 40), f16(1, gates * 64, 40, scale=0.2), f16(1, gates * 64, 64, scale=0.2)], {"hidden_size": 64}, outputs=2, opset=14, constant=(1, 2))
+        half(op, op, [f16(9, 2, 4), f16(1, gates * 6, 4), f16(1, gates * 6, 6), f16(1, 12 * gates)],
+             {"hidden_size": 6}, outputs=2, opset=14)
+        half(op + " of weights", op,
+             [f16(9, 1, 40), f16(1, gates * 64, 40, scale=0.2), f16(1, gates * 64, 64, scale=0.2)],
+             {"hidden_size": 64}, outputs=2, opset=14, constant=(1, 2))
 
 
 def last_axis():
@@ -330,7 +467,8 @@ def last_axis():
 
 
 def nodes_of(op, names, out, attrs):
-    """The nodes of one operator, or of a chain; "k" and "axes" are the last input, "before" what the step before the last one took."""
+    """The nodes of one operator, or of a chain; "k" and "axes" are the last input, "before" what
+    the step before the last one took."""
     if isinstance(op, str):
         domain, _, short = op.rpartition(".")
         return [helper.make_node(short, names, out, domain=domain, **attrs)]
@@ -347,21 +485,27 @@ def run(build, variant, folder):
     name, op, arrays, attrs, outputs, constant, opset, bound, near = variant
     names = ["" if a is None else "i%d" % k for k, a in enumerate(arrays)]
     out = ["o%d" % k for k in range(outputs)] if isinstance(outputs, int) else list(outputs)
-    free = [(n, a) for k, (n, a) in enumerate(zip(names, arrays)) if a is not None and k not in constant]
-    values = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in free]
+    free = [(n, a) for k, (n, a) in enumerate(zip(names, arrays))
+            if a is not None and k not in constant]
+    values = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+              for n, a in free]
     inits = [numpy_helper.from_array(arrays[k], names[k]) for k in constant]
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
-    results = [onnx.ValueInfoProto(name=o) for o in out if o]  # of the types that ONNX Runtime finds
+    # of the types that ONNX Runtime finds
+    results = [onnx.ValueInfoProto(name=o) for o in out if o]
     graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
-    sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 3 if domain == "ai.onnx.ml" else 1)] * bool(domain)
+    sets = ([helper.make_opsetid("", opset)]
+            + [helper.make_opsetid(domain, 3 if domain == "ai.onnx.ml" else 1)] * bool(domain))
     model = helper.make_model(graph, opset_imports=sets, ir_version=10)
     path = os.path.join(folder, "m.onnx")
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
     want = session.run(None, dict(free))
     for o, w in zip(model.graph.output, want):
-        o.CopyFrom(helper.make_tensor_value_info(o.name, helper.np_dtype_to_tensor_dtype(w.dtype), None))
+        o.CopyFrom(helper.make_tensor_value_info(o.name, helper.np_dtype_to_tensor_dtype(w.dtype),
+                                                 None))
     onnx.save(model, path)
     cmd = [os.path.join(build, "hlo-run"), path, "--out", os.path.join(folder, "out")]
     for k, (_, a) in enumerate(free):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime on the same cases, by direct InferenceSession, in a child process: reads "SUITE NAME" lines, answers one JSON line each.
+"""ONNX Runtime on the same cases, by direct InferenceSession, in a child process: reads "SUITE
+NAME" lines, answers one JSON line each.
 
-The parent (onnx.py) starts another child where this one dies, and counts the case as failed. Graph inputs and outputs of element types that ONNX Runtime's
-Python does not pass as arrays (bf16, f8, 4-bit) are wrapped in Cast nodes to and from f32, which holds every value of them.
+The parent (onnx.py) starts another child where this one dies, and counts the case as failed. Graph
+inputs and outputs of element types that ONNX Runtime's Python does not pass as arrays (bf16, f8,
+4-bit) are wrapped in Cast nodes to and from f32, which holds every value of them.
 """
 import json
 import os
@@ -26,14 +28,17 @@ def wrap(model):
     g, before, after = m.graph, [], []
     for v in g.input:
         t = v.type.tensor_type
-        if v.type.WhichOneof("value") == "tensor_type" and K.TYPES.get(t.elem_type, ("",))[0] in WRAPPED:
+        if (v.type.WhichOneof("value") == "tensor_type"
+            and K.TYPES.get(t.elem_type, ("",))[0] in WRAPPED):
             before.append(helper.make_node("Cast", [v.name + "__f32"], [v.name], to=t.elem_type))
             v.name += "__f32"
             t.elem_type = TensorProto.FLOAT
     for v in g.output:
         t = v.type.tensor_type
-        if v.type.WhichOneof("value") == "tensor_type" and K.TYPES.get(t.elem_type, ("",))[0] in WRAPPED:
-            after.append(helper.make_node("Cast", [v.name], [v.name + "__f32"], to=TensorProto.FLOAT))
+        if (v.type.WhichOneof("value") == "tensor_type"
+            and K.TYPES.get(t.elem_type, ("",))[0] in WRAPPED):
+            after.append(helper.make_node("Cast", [v.name], [v.name + "__f32"],
+                                          to=TensorProto.FLOAT))
             v.name += "__f32"
             t.elem_type = TensorProto.FLOAT
     nodes = before + list(g.node) + after
@@ -56,13 +61,16 @@ def from_numpy(x, want):
     if x is None:
         return None
     if isinstance(x, list):
-        return [from_numpy(y, want[k] if isinstance(want, list) and k < len(want) else None) for k, y in enumerate(x)]
+        return [from_numpy(y, want[k] if isinstance(want, list) and k < len(want) else None)
+                for k, y in enumerate(x)]
     x = np.asarray(x)
     if x.dtype.kind in "US":
         x = x.astype(object)
-    if isinstance(want, K.Tensor) and want.dtype in K.EXOTIC and x.dtype == np.float32:  # every value of the type is one of f32
+    # every value of the type is one of f32
+    if isinstance(want, K.Tensor) and want.dtype in K.EXOTIC and x.dtype == np.float32:
         import ml_dtypes
-        return K.Tensor(want.dtype, x.astype(getattr(ml_dtypes, K.EXOTIC[want.dtype])).view(want.array.dtype))
+        return K.Tensor(want.dtype,
+                        x.astype(getattr(ml_dtypes, K.EXOTIC[want.dtype])).view(want.array.dtype))
     if isinstance(want, K.Tensor) and want.dtype in WRAPPED and x.dtype == np.float32:
         return K.Tensor(want.dtype, x.astype(want.array.dtype))
     return K.Tensor(K.NUMPY[str(x.dtype)], x.astype(np.uint8) if x.dtype == bool else x)
@@ -75,7 +83,8 @@ def run(case):
     o = ort.SessionOptions()
     o.log_severity_level = 4
     o.intra_op_num_threads = 1
-    s = ort.InferenceSession(model.SerializeToString() if wrapped else case.path, o, providers=["CPUExecutionProvider"])
+    s = ort.InferenceSession(model.SerializeToString() if wrapped else case.path, o,
+                             providers=["CPUExecutionProvider"])
     for ins, want in case.sets():
         feed = {}
         for i in s.get_inputs():

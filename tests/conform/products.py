@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of 32 and 64 bits; f32 filters of many taps) against XLA:CPU.
+"""Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of
+32 and 64 bits; f32 filters of many taps) against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
-Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign, groups; sizes around those of tiles and blocks. Each module runs as hlod
-chooses, on `--impl gemm` and there without AVX-512.
+Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign,
+groups; sizes around those of tiles and blocks. Each module runs as hlod chooses, on `--impl gemm`
+and there without AVX-512.
 """
 import os
 import sys
@@ -18,7 +20,8 @@ import jax  # noqa: E402
 from jax import lax  # noqa: E402
 from random_modules import main, run_text  # noqa: E402
 
-TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0, np.int64: 0, np.float32: 2e-5}
+TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0,
+         np.int64: 0, np.float32: 2e-5}
 SIZES = [1, 2, 3, 5, 8, 13, 17, 24, 31, 49, 97, 130]
 
 
@@ -32,13 +35,17 @@ def values(rng, t, shape):
 def dot(rng, t):
     nb, nc, fx, fy = rng.integers(0, 3), rng.integers(1, 3), rng.integers(0, 3), rng.integers(0, 3)
     size = lambda most: int(rng.choice([s for s in SIZES if s <= most]))  # noqa: E731
-    batch, contract = [size(3) for _ in range(nb)], [size(300 if nc == 1 else 17) for _ in range(nc)]
+    batch, contract = [size(3)
+                       for _ in range(nb)], [size(300 if nc == 1 else 17) for _ in range(nc)]
     sides = []
     for n in (fx, fy):
-        dims = [("b", k, s) for k, s in enumerate(batch)] + [("c", k, s) for k, s in enumerate(contract)] + [("f", k, size(130 if n == 1 else 8)) for k in range(n)]
+        dims = ([("b", k, s) for k, s in enumerate(batch)]
+                + [("c", k, s) for k, s in enumerate(contract)]
+                + [("f", k, size(130 if n == 1 else 8)) for k in range(n)])
         order = rng.permutation(len(dims))
         sides.append([dims[k] for k in order])
-    where = [[[k for k, d in enumerate(side) if d[:2] == (kind, j)][0] for j in range(len(group))] for kind, group in (("c", contract), ("b", batch)) for side in sides]
+    where = [[[k for k, d in enumerate(side) if d[:2] == (kind, j)][0] for j in range(len(group))]
+             for kind, group in (("c", contract), ("b", batch)) for side in sides]
     x, y = (values(rng, t, [d[2] for d in side]) for side in sides)
     return lambda x, y: lax.dot_general(x, y, ((where[0], where[1]), (where[2], where[3]))), x, y
 
@@ -51,24 +58,28 @@ def conv(rng, t):
     i, o = (int(rng.choice([1, 3, 8, 17])) for _ in range(2))
     strides, base, dilate = ([int(rng.choice([1, 1, 2, 3])) for _ in range(n)] for _ in range(3))
     pads = [(int(rng.integers(0, 4)), int(rng.integers(0, 3))) for _ in range(n)]
-    pads = [(a if (s - 1) * b + 1 + a + c >= (k - 1) * d + 1 else (k - 1) * d, c) for (a, c), s, b, k, d in zip(pads, spatial, base, kernel, dilate)]
+    pads = [(a if (s - 1) * b + 1 + a + c >= (k - 1) * d + 1 else (k - 1) * d, c)
+            for (a, c), s, b, k, d in zip(pads, spatial, base, kernel, dilate)]
     letters = "DHW"[:n]
     labels = [["N", "C", *letters], ["O", "I", *letters], ["N", "C", *letters]]
     labels = ["".join(np.array(q)[rng.permutation(n + 2)]) for q in labels]
     size = {"N": int(rng.integers(1, 4)), "C": i * groups, "O": o * groups, "I": i}
     x = values(rng, t, [size[c] if c in size else spatial[letters.index(c)] for c in labels[0]])
     w = values(rng, t, [size[c] if c in size else kernel[letters.index(c)] for c in labels[1]])
-    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels), groups), x, w
+    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels),
+                                                 groups), x, w
 
 
 def taps(rng, t):
     n = int(rng.integers(1, 3))
-    kernel = [int(rng.integers(130, 400))] if n == 1 else [int(rng.integers(12, 20)) for _ in range(2)]
+    kernel = ([int(rng.integers(130, 400))] if n == 1
+              else [int(rng.integers(12, 20)) for _ in range(2)])
     spatial = [int(rng.integers(k, k + (3000 if n == 1 else 40))) for k in kernel]
     strides = [int(rng.choice([1, 1, 3])) for _ in range(n)]
     pads = [(int(rng.integers(0, k)), int(rng.integers(0, k))) for k in kernel]
     i, o, batch = (int(rng.integers(1, 3)) for _ in range(3))
-    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads), values(rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
+    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads), values(
+        rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
 
 
 def check(build, number, rng):
@@ -82,7 +93,8 @@ def check(build, number, rng):
             if p.returncode:
                 return text, "%s: %s" % (impl, p.stderr)
             got = np.frombuffer(raw, want.dtype).reshape(want.shape)
-            error = np.abs(got.astype(np.complex128) - want).max(initial=0) / max(np.abs(want.astype(np.complex128)).max(initial=0), 1e-30)
+            error = (np.abs(got.astype(np.complex128) - want).max(initial=0)
+                     / max(np.abs(want.astype(np.complex128)).max(initial=0), 1e-30))
             if not error <= TYPES[t]:
                 return text, "%s %s: error %.2g, shape %s" % (impl, isa, error, want.shape)
     return text, None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of random modules share (attention, products, sorts, transforms): hlo-run on files of inputs, and the command `NAME.py BUILD [--n N] [--seed S]`."""
+"""What the tests of random modules share (attention, products, sorts, transforms): hlo-run on files
+of inputs, and the command `NAME.py BUILD [--n N] [--seed S]`."""
 import argparse
 import os
 import subprocess
@@ -8,14 +9,17 @@ import numpy as np
 
 
 def run(build, folder, inputs, isa="", options=(), module="m.hlo"):
-    """The finished process of hlo-run on `module` in `folder`, and what it wrote: bytes of all results. `isa`: HLOD_CPU_ISA."""
+    """The finished process of hlo-run on `module` in `folder`, and what it wrote: bytes of all
+    results. `isa`: HLOD_CPU_ISA."""
     files = []
     for k, x in enumerate(inputs):
         path = os.path.join(folder, "in%d" % k)
         np.ascontiguousarray(x).tofile(path)
         files += ["--in", path]
     out = os.path.join(folder, "out")
-    p = subprocess.run([os.path.join(build, "hlo-run"), *options, *files, "--out", out, os.path.join(folder, module)], capture_output=True, text=True, env=dict(os.environ, HLOD_CPU_ISA=isa))
+    p = subprocess.run([os.path.join(build, "hlo-run"), *options, *files, "--out", out,
+                        os.path.join(folder, module)], capture_output=True, text=True,
+                       env=dict(os.environ, HLOD_CPU_ISA=isa))
     if p.returncode:
         return p, b""
     with open(out, "rb") as file:
@@ -30,7 +34,8 @@ def run_text(build, folder, text, *rest):
 
 
 def main(name, check, count):
-    """Exit code of the command. `check(build, number, rng)`: what was tried, and what is wrong with it or None; modules are the same for one seed and number."""
+    """Exit code of the command. `check(build, number, rng)`: what was tried, and what is wrong with
+    it or None; modules are the same for one seed and number."""
     p = argparse.ArgumentParser()
     p.add_argument("build")
     p.add_argument("--n", type=int, default=count)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random sorts, argsorts and top-k against XLA:CPU, bit for bit: all types, one key or several, any dimension, NaN of both signs, both zeros, ties.
+"""Random sorts, argsorts and top-k against XLA:CPU, bit for bit: all types, one key or several, any
+dimension, NaN of both signs, both zeros, ties.
 
     sorts.py BUILD [--n N] [--seed S]
 """
@@ -15,14 +16,16 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 from random_modules import main, run_text  # noqa: E402
 
-TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
+TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int16, np.int32,
+         np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
 LENGTHS = [1, 2, 3, 20, 48, 49, 200, 1500, 5000, 70000]
 
 
 def values(rng, t, shape):
     kind = np.dtype(t).kind
     if kind in "iub":
-        most = {"b": 2, "i": 100, "u": 200}[kind] if rng.integers(2) else {"b": 2}.get(kind, 2 ** (8 * np.dtype(t).itemsize - 1) - 1)
+        most = ({"b": 2, "i": 100, "u": 200}[kind] if rng.integers(2)
+                else {"b": 2}.get(kind, 2 ** (8 * np.dtype(t).itemsize - 1) - 1))
         x = rng.integers(0, most, shape)
         return (x - most // 2 if kind == "i" else x).astype(t)
     x = rng.standard_normal(shape).astype(np.float32)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants (onnx_variants.py) whose inputs hold infinities and NaN: activations behind products and convolutions, labels of scores that are no numbers; and tensors without elements."""
+"""Variants (onnx_variants.py) whose inputs hold infinities and NaN: activations behind products and
+convolutions, labels of scores that are no numbers; and tensors without elements."""
 import numpy as np
 
 R = np.random.default_rng(17)
-ODD = np.array([[1, 2, 3, np.inf], [1, 2, -np.inf, 1], [1, 2, 3, 4], [np.nan, 1, 1, 1], [1e30, 1, -1, 1]], np.float32)
+ODD = np.array([[1, 2, 3, np.inf], [1, 2, -np.inf, 1], [1, 2, 3, 4], [np.nan, 1, 1, 1],
+                [1e30, 1, -1, 1]], np.float32)
 
 
 def f32(*dims):
@@ -12,13 +14,15 @@ def f32(*dims):
 
 def behind_products(add):
     low, high = np.array(-1, np.float32), np.array(2, np.float32)
-    steps = {"Sigmoid": [("Sigmoid", {})], "Tanh": [("Tanh", {})], "Clip": [("Clip", {}, "i2", "i3")], "HardSwish": [("HardSwish", {})], "Exp": [("Exp", {})],
-             "LeakyRelu": [("LeakyRelu", {"alpha": 0.1})]}
+    steps = {"Sigmoid": [("Sigmoid", {})], "Tanh": [("Tanh", {})],
+             "Clip": [("Clip", {}, "i2", "i3")], "HardSwish": [("HardSwish", {})],
+             "Exp": [("Exp", {})], "LeakyRelu": [("LeakyRelu", {"alpha": 0.1})]}
     for name, after in steps.items():
         for rows in (1, 4, 5):
             for cols in (1, 3, 40):
                 bounds = [low, high] if name == "Clip" else []
-                add("odd %s of %dx4 by 4x%d" % (name, rows, cols), [("MatMul", {}, "i1")] + after, [ODD[:rows], f32(4, cols)] + bounds, constant=(1, 2, 3)[:1 + len(bounds)])
+                add("odd %s of %dx4 by 4x%d" % (name, rows, cols), [("MatMul", {}, "i1")] + after,
+                    [ODD[:rows], f32(4, cols)] + bounds, constant=(1, 2, 3)[:1 + len(bounds)])
 
 
 def odd_image(*dims):
@@ -33,31 +37,42 @@ def odd_image(*dims):
 def behind_convolutions(add):
     """What the library's Relu and Clip lose, in each of its forms, and steps behind them."""
     low, high, one = np.array(-0.5, np.float32), np.array(1.5, np.float32), np.array(1, np.float32)
-    for name, dims, channels, kernel in (("blocks", (3, 32, 9, 9), 32, (3, 3)), ("filled blocks", (3, 16, 9, 9), 20, (3, 3)), ("rows", (3, 3, 12, 12), 16, (3, 3)),
-                                         ("1x1", (3, 24, 7, 7), 40, (1, 1)), ("line", (3, 16, 40), 32, (5,)), ("depthwise", (3, 32, 9, 9), 32, (3, 3))):
+    for name, dims, channels, kernel in (
+        ("blocks", (3, 32, 9, 9), 32, (3, 3)), ("filled blocks", (3, 16, 9, 9), 20, (3, 3)),
+        ("rows", (3, 3, 12, 12), 16, (3, 3)), ("1x1", (3, 24, 7, 7), 40, (1, 1)),
+        ("line", (3, 16, 40), 32, (5,)), ("depthwise", (3, 32, 9, 9), 32, (3, 3))):
         group = 32 if name == "depthwise" else 1
         w, b, x = f32(channels, dims[1] // group, *kernel) * 0.2, f32(channels), odd_image(*dims)
         conv = ("Conv", {"group": group, "pads": [k // 2 for k in kernel] * 2}, "i1", "i2")
         y = f32(3, channels, *dims[2:])
         add("odd Conv, Relu, %s" % name, [conv, ("Relu", {})], [x, w, b], constant=(1, 2))
-        add("odd Conv, Clip, %s" % name, [conv, ("Clip", {}, "i3", "i4")], [x, w, b, low, high], constant=(1, 2, 3, 4))
-        add("odd Conv, Relu, Add, Sigmoid, %s" % name, [conv, ("Relu", {}), ("Add", {}, "i3"), ("Sigmoid", {})], [x, w, b, y], constant=(1, 2))
+        add("odd Conv, Clip, %s" % name, [conv, ("Clip", {}, "i3", "i4")], [x, w, b, low, high],
+            constant=(1, 2, 3, 4))
+        add("odd Conv, Relu, Add, Sigmoid, %s" % name,
+            [conv, ("Relu", {}), ("Add", {}, "i3"), ("Sigmoid", {})], [x, w, b, y], constant=(1, 2))
         y[2, 1] = np.nan
-        add("odd Conv, Add, Relu, %s" % name, [conv, ("Add", {}, "i3"), ("Relu", {})], [x, w, b, y], constant=(1, 2))
-        add("odd Div, Conv, Relu, Relu6, %s" % name, [("Div", {}, "i3"), conv, ("Relu", {}), ("Add", {}, "i4"), conv[:1] + ({"group": group, "pads": [k // 2 for k in kernel] * 2}, "i5"),
-                                                       ("Clip", {}, "i6", "i7")],
-            [np.abs(f32(*dims)), w, b, np.where(f32(*dims) > 2.5, 0, 1).astype(np.float32), one, f32(8, channels // group, *kernel) if group == 1 else w, low, high],
+        add("odd Conv, Add, Relu, %s" % name, [conv, ("Add", {}, "i3"), ("Relu", {})], [x, w, b, y],
+            constant=(1, 2))
+        add("odd Div, Conv, Relu, Relu6, %s" % name,
+            [("Div", {}, "i3"), conv, ("Relu", {}), ("Add", {}, "i4"),
+             conv[:1] + ({"group": group, "pads": [k // 2 for k in kernel] * 2}, "i5"),
+             ("Clip", {}, "i6", "i7")],
+            [np.abs(f32(*dims)), w, b, np.where(f32(*dims) > 2.5, 0, 1).astype(np.float32), one,
+             f32(8, channels // group, *kernel) if group == 1 else w, low, high],
             constant=(1, 2, 4, 5, 6, 7))
     x, w = odd_image(40, 48), f32(48, 64)
-    add("odd MatMul, Add, Relu of 40 rows", [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Relu", {})], [x, w, f32(64)], constant=(1, 2))
-    add("odd MatMul of two inputs, Clip", [("MatMul", {}, "i1"), ("Clip", {}, "i2", "i3")], [f32(40, 48), odd_image(48, 64), low, high], constant=(2, 3))
+    add("odd MatMul, Add, Relu of 40 rows", [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Relu", {})],
+        [x, w, f32(64)], constant=(1, 2))
+    add("odd MatMul of two inputs, Clip", [("MatMul", {}, "i1"), ("Clip", {}, "i2", "i3")],
+        [f32(40, 48), odd_image(48, 64), low, high], constant=(2, 3))
 
 
 def labels(add):
     for k in (2, 3, 4):
         for post in ("NONE", "LOGISTIC"):
-            add("odd LinearClassifier %d %s" % (k, post), "ai.onnx.ml.LinearClassifier", [ODD], dict(
-                coefficients=f32(4 * k).tolist(), intercepts=f32(k).tolist(), classlabels_ints=list(range(5, 5 + k)), post_transform=post), 2)
+            add("odd LinearClassifier %d %s" % (k, post), "ai.onnx.ml.LinearClassifier", [ODD],
+                dict(coefficients=f32(4 * k).tolist(), intercepts=f32(k).tolist(),
+                     classlabels_ints=list(range(5, 5 + k)), post_transform=post), 2)
 
 
 def empty(add):
@@ -65,7 +80,8 @@ def empty(add):
     add("odd Gather of nothing", "Gather", [none, np.zeros((0, 2), np.int64)])
     add("odd GatherElements of nothing", "GatherElements", [none, np.zeros((0, 5), np.int64)])
     add("odd GatherND of nothing", "GatherND", [none, np.zeros((0, 1), np.int64)])
-    add("odd Resize of nothing", "Resize", [x, None, None, np.array([0, 3, 7, 6])], {"mode": "linear"}, constant=(3,), opset=18)
+    add("odd Resize of nothing", "Resize", [x, None, None, np.array([0, 3, 7, 6])],
+        {"mode": "linear"}, constant=(3,), opset=18)
 
 
 def families(add):

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Differential fuzzing: N random modules (hlo_gen.py) through XLA:CPU and through hlo-diff (every implementation, every pass off in turn).
-Usage: fuzz_hlo.py --diff build/release/tests/hlo-diff [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-hlo] [--no-xla] [--show INDEX] [--theme NAME]
-Prints each mismatch with the reduced module's file, then a summary; exit code 1 when something differs. XLA runs in a child process that
-may die; hlo-diff is started again after a crash, behind the module that caused it."""
+"""Differential fuzzing: N random modules (hlo_gen.py) through XLA:CPU and through hlo-diff (every
+implementation, every pass off in turn).
+Usage: fuzz_hlo.py --diff build/release/tests/hlo-diff [--n 1000] [--seed 1|clock] [--first 0]
+[--out build/fuzz-hlo] [--no-xla] [--show INDEX] [--theme NAME] Prints each mismatch with the
+reduced module's file, then a summary; exit code 1 when something differs. XLA runs in a child
+process that may die; hlo-diff is started again after a crash, behind the module that caused it."""
 import argparse
 import collections
 import importlib.util
@@ -39,7 +41,8 @@ def write_batch(path, cases):
     with open(path, "wb") as f:
         for c in cases:
             text, outs = c["text"].encode(), c.get("want")
-            f.write(f"CASE {c['name']} {int(outs is not None)} {len(text)} {len(c['inputs'])} {len(c['atol'])}\n".encode() + text)
+            f.write(f"CASE {c['name']} {int(outs is not None)} {len(text)} {len(c['inputs'])} "
+                    f"{len(c['atol'])}\n".encode() + text)
             for v, _ in c["inputs"]:
                 b = raw(v)
                 f.write(struct.pack("<Q", len(b)) + b)
@@ -49,20 +52,23 @@ def write_batch(path, cases):
 
 
 class Diff:
-    """Runs hlo-diff over batches. run() gives {name: [complaint...]} of those that complain, and counts."""
+    """Runs hlo-diff over batches. run() gives {name: [complaint...]} of those that complain, and
+    counts."""
 
     def __init__(self, program, jobs=2):
         self.program, self.env = program, dict(os.environ, OMP_NUM_THREADS=str(jobs))
         shadow = "address" in program or "thread" in program  # a sanitizer reserves address space
-        self.bound = None if shadow else lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        self.bound = (None if shadow
+                      else lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
 
     def run(self, cases, totals=None, only_eval=False):
         found, skip = collections.defaultdict(list), 0
         with tempfile.NamedTemporaryFile(suffix=".batch") as f:
             write_batch(f.name, cases)
             while skip < len(cases):
-                p = subprocess.run([self.program, f.name, str(skip)] + (["--eval"] if only_eval else []), capture_output=True, env=self.env,
-                                   preexec_fn=self.bound)
+                p = subprocess.run([self.program, f.name,
+                                    str(skip)] + (["--eval"] if only_eval else []),
+                                   capture_output=True, env=self.env, preexec_fn=self.bound)
                 running = None
                 for line in p.stdout.decode(errors="replace").split("\n"):
                     word, _, rest = line.partition(" ")
@@ -85,9 +91,11 @@ class Diff:
                 if running is None and p.returncode == 0:
                     break
                 if running is None:
-                    raise RuntimeError(f"hlo-diff: exit code {p.returncode}: {p.stderr.decode(errors='replace')[-300:]}")
-                found[running].append(f"CRASHED signal {-p.returncode}" + (" (takes too long)" if p.returncode == -14 else "") + ": " +
-                                      p.stderr.decode(errors="replace").strip()[-200:])
+                    raise RuntimeError(f"hlo-diff: exit code {p.returncode}: "
+                                       f"{p.stderr.decode(errors='replace')[-300:]}")
+                found[running].append(f"CRASHED signal {-p.returncode}"
+                                      + (" (takes too long)" if p.returncode == -14 else "") + ": "
+                                      + p.stderr.decode(errors="replace").strip()[-200:])
                 skip += 1
         return found
 
@@ -127,7 +135,8 @@ def make_chunks(args, xla, totals, out):
 
 def report(args, xla, diff, case, why):
     path = os.path.join(args.out, case["name"] + ".hlo")
-    print(f"{case['name']}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else ""), flush=True)
+    print(f"{case['name']}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else ""),
+          flush=True)
     with open(os.path.join(args.out, case["name"] + ".full.hlo"), "w") as f:
         f.write(case["text"])
     text, what = reduce_case(xla, diff, case, why)
@@ -153,7 +162,8 @@ def main():
         print(hlo_gen.generate(args.seed, args.show, args.theme)["text"])
         return 0
     if not args.no_xla and not importlib.util.find_spec("jax"):
-        print("without XLA:CPU: jax is not installed (sh deploy/setup.sh bench); the evaluator is the measure")
+        print("without XLA:CPU: jax is not installed (sh deploy/setup.sh bench); the evaluator is "
+              "the measure")
         args.no_xla = True
     os.makedirs(args.out, exist_ok=True)
     xla, diff = oracle.Xla(), Diff(args.diff)
@@ -176,8 +186,10 @@ def main():
     for case, why in bad[:args.reduce]:
         report(args, xla, diff, case, why)
     xla.close()
-    print(f"seed {args.seed}: {args.n} modules, {totals['with XLA']} with XLA:CPU's values, {totals['ways']} runs, steps: {totals['kernel']} kernels, "
-          f"{totals['reference']} evaluator; {len(bad)} modules differ; {time.time() - start:.0f} s")
+    print(f"seed {args.seed}: {args.n} modules, {totals['with XLA']} with XLA:CPU's values, "
+          f"{totals['ways']} runs, steps: {totals['kernel']} kernels, "
+          f"{totals['reference']} evaluator; {len(bad)} modules differ; {time.time() - start:.0f} "
+          "s")
     for k, v in totals.most_common():
         if k.startswith(("XLA: ", "REFUSED ")):
             print(f"  {v:5} {k}")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random valid HLO modules with inputs, and with the absolute error that each result may have.
 
-Every value carries an interval, the number of fractional bits when all its elements are such dyadic numbers (so that sums and
-products of them are exact in any order), and a bound on its absolute error against exact arithmetic on the same inputs.
-Discontinuous operations (floor, compare, sort, convert to integers...) are only applied to values with error 0: what is left is a
-module whose results every correct implementation gives within the bound. Values that may hold NaN or infinity are marked
-`special` and kept away from operations that may reorder them into something else.
+Every value carries an interval, the number of fractional bits when all its elements are such dyadic
+numbers (so that sums and products of them are exact in any order), and a bound on its absolute
+error against exact arithmetic on the same inputs. Discontinuous operations (floor, compare, sort,
+convert to integers...) are only applied to values with error 0: what is left is a module whose
+results every correct implementation gives within the bound. Values that may hold NaN or infinity
+are marked `special` and kept away from operations that may reorder them into something else.
 
 generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py,
 hlo_edges.py and hlo_chosen.py."""
@@ -19,10 +20,13 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ops"))
 from oracle import DTYPES, literal_text
 
-PREC = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "f8e5m2": 3, "f8e4m3fn": 4, "c64": 24, "c128": 53}
-LIMIT = {"f64": 1e30, "f32": 1e10, "f16": 2e4, "bf16": 1e10, "f8e5m2": 2e4, "f8e4m3fn": 200, "c64": 1e10, "c128": 1e30}
+PREC = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "f8e5m2": 3, "f8e4m3fn": 4, "c64": 24,
+        "c128": 53}
+LIMIT = {"f64": 1e30, "f32": 1e10, "f16": 2e4, "bf16": 1e10, "f8e5m2": 2e4, "f8e4m3fn": 200,
+         "c64": 1e10, "c128": 1e30}
 MINQ = {"f16": 24, "f8e5m2": 16, "f8e4m3fn": 9}  # fractional bits of the smallest number
-TINY = {"f64": 1e-300, "f32": 1e-37, "c64": 1e-37, "c128": 1e-300, "bf16": 1e-37, "f16": 2.0**-24, "f8e5m2": 2.0**-16, "f8e4m3fn": 2.0**-9}
+TINY = {"f64": 1e-300, "f32": 1e-37, "c64": 1e-37, "c128": 1e-300, "bf16": 1e-37, "f16": 2.0**-24,
+        "f8e5m2": 2.0**-16, "f8e4m3fn": 2.0**-9}
 FLOATS = ["f32", "f64", "f16", "bf16"]
 SMALL_FLOATS = ["f8e5m2", "f8e4m3fn"]
 INTS = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"]
@@ -51,7 +55,8 @@ def bits(t):
 
 def int_range(t):
     n = bits(t)
-    return (0, 1) if t == "pred" else (-(1 << n - 1), (1 << n - 1) - 1) if t[0] == "s" else (0, (1 << n) - 1)
+    return ((0, 1) if t == "pred" else (-(1 << n - 1), (1 << n - 1) - 1) if t[0] == "s"
+            else (0, (1 << n) - 1))
 
 
 def size(dims):
@@ -66,7 +71,8 @@ class Val:
     __slots__ = ("name", "t", "dims", "lo", "hi", "q", "err", "special", "used", "elems")
 
     def __init__(self, name, t, dims, lo, hi, q=None, err=0.0, special=False):
-        self.name, self.t, self.dims, self.lo, self.hi, self.q, self.err, self.special = name, t, tuple(dims), lo, hi, q, err, special
+        self.name, self.t, self.dims, self.lo, self.hi, self.q, self.err, self.special = (
+            name, t, tuple(dims), lo, hi, q, err, special)
         self.used, self.elems = 0, None
 
     @property
@@ -79,7 +85,8 @@ class Val:
 
 
 class Module:
-    """What the computations of one module share: names, parameters with their data, the random source."""
+    """What the computations of one module share: names, parameters with their data, the random
+    source."""
 
     def __init__(self, seed, index):
         self.r = random.Random(f"{seed}/{index}")
@@ -93,7 +100,8 @@ class Module:
 
 
 class Builder:
-    """One computation. `params` are the values it starts with (none for the entry, which makes its own)."""
+    """One computation. `params` are the values it starts with (none for the entry, which makes its
+    own)."""
 
     def __init__(self, module, entry=False, depth=0):
         self.m, self.r, self.entry, self.depth = module, module.r, entry, depth
@@ -107,7 +115,8 @@ class Builder:
         return name
 
     def bound(self, t, lo, hi, q, err, special=False, rounds=True):
-        """(lo, hi, q, err) of a float result after rounding to t; Reject when it may overflow or means little."""
+        """(lo, hi, q, err) of a float result after rounding to t; Reject when it may overflow or
+        means little."""
         m = max(abs(lo), abs(hi))
         if not m <= LIMIT[t]:
             raise Reject
@@ -137,8 +146,8 @@ class Builder:
         """Elements of x, moved."""
         if size(dims if dims is not None else x.dims) > 4 * self.m.cap:
             raise Reject
-        v = Val(self.put(shape_text(t or x.t, x.dims if dims is None else dims), rest), t or x.t, x.dims if dims is None else dims,
-                x.lo, x.hi, x.q, x.err, x.special)
+        v = Val(self.put(shape_text(t or x.t, x.dims if dims is None else dims), rest), t or x.t,
+                x.dims if dims is None else dims, x.lo, x.hi, x.q, x.err, x.special)
         self.pool.append(v)
         return v
 
@@ -151,13 +160,15 @@ class Builder:
             a, b = int_range(t)
             wide = r.random() < 0.2
             lo, hi = (a, b) if wide or bits(t) == 4 else (max(a, -9), min(b, 9))
-            v = g.integers(lo, hi, n, dtype=np.uint64 if t[0] == "u" else np.int64, endpoint=True).astype(DTYPES[t])
+            v = g.integers(lo, hi, n, dtype=np.uint64 if t[0] == "u" else np.int64,
+                           endpoint=True).astype(DTYPES[t])
             if wide and v.size:  # the ends themselves
                 flat = v.reshape(-1)
                 for e in (a, b, 0):
                     flat[r.randrange(flat.size)] = e
             return v, lo, hi, 0, False
-        kind = kind or r.choices(["dyadic", "real", "positive", "special"], [6, 2, 1.5, 0.7 if self.entry else 0])[0]
+        kind = kind or r.choices(["dyadic", "real", "positive", "special"],
+                                 [6, 2, 1.5, 0.7 if self.entry else 0])[0]
         if is_complex(t):
             v = (g.integers(-16, 17, n) + 1j * g.integers(-16, 17, n)) / 8.0
             return v.astype(DTYPES[t]), -2.0, 2.0, 3, False
@@ -186,8 +197,9 @@ class Builder:
         n = len(self.m.inputs)
         weight = self.weights and self.r.random() < 0.6
         count = sum(w for _, w in self.m.inputs)
-        name = self.put(shape_text(t, dims), f"parameter({n})" + (f', frontend_attributes={{hlod_param="weight:{count}"}}' if weight else ""),
-                        self.m.name("p"))
+        name = self.put(shape_text(t, dims), f"parameter({n})" + (
+                            f', frontend_attributes={{hlod_param="weight:{count}"}}' if weight
+                            else ""), self.m.name("p"))
         self.m.inputs.append((v, weight))
         x = Val(name, t, dims, lo, hi, q, 0.0, special)
         self.pool.append(x)
@@ -195,7 +207,8 @@ class Builder:
 
     def const(self, t, dims, given=None):
         v, lo, hi, q, special = given or self.data(t, dims, "dyadic" if is_float(t) else None)
-        x = Val(self.put(shape_text(t, dims), f"constant({literal_text(v)})"), t, dims, lo, hi, q, 0.0, special)
+        x = Val(self.put(shape_text(t, dims), f"constant({literal_text(v)})"), t, dims, lo, hi, q,
+                0.0, special)
         self.pool.append(x)
         return x
 
@@ -208,7 +221,8 @@ class Builder:
             q = next((k for k in range(20) if value * 2**k == int(value * 2**k)), None)
         a = abs(value) if is_complex(t) else value
         finite = is_complex(t) or math.isfinite(value)
-        x = Val(self.put(f"{t}[]", f"constant({literal_text(v)})"), t, (), (-a if is_complex(t) else a) if finite else 0.0, a if finite else 0.0,
+        x = Val(self.put(f"{t}[]", f"constant({literal_text(v)})"), t, (),
+                (-a if is_complex(t) else a) if finite else 0.0, a if finite else 0.0,
                 q if t in PREC else 0, 0.0, not finite)
         self.pool.append(x)
         return x
@@ -223,12 +237,16 @@ class Builder:
                 return self.param(t, dims, kind)
         if p < 0.75 and 0 < size(dims) <= 64:
             return self.const(t, dims)
-        if p < 0.8 and len(dims) and t != "pred" and not is_complex(t) and t not in SMALL_FLOATS and t != "s4" and t != "u4":
+        if (p < 0.8 and len(dims) and t != "pred" and not is_complex(t) and t not in SMALL_FLOATS
+            and t != "s4" and t != "u4"):
             d = self.r.randrange(len(dims))
             return self.emit(t, dims, f"iota(), iota_dimension={d}", 0, max(dims[d] - 1, 0), 0)
         if t == "pred":
             return self.splat(self.scalar(t, self.r.randrange(2)), dims)
-        return self.splat(self.scalar(t, self.r.choice([0, 1, 1, 2, 3] + ([0.5, -1, -0.0, 0.25] if t in PREC and not is_complex(t) else []))), dims)
+        return self.splat(
+            self.scalar(t, self.r.choice([0, 1, 1, 2, 3]
+                                         + ([0.5, -1, -0.0, 0.25] if t in PREC and not is_complex(t)
+                                            else []))), dims)
 
     # ---- choosing
 
@@ -238,22 +256,26 @@ class Builder:
         d = []
         for _ in range(rank):
             room = cap // max(size(d), 1)
-            choices = [n for n in (1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 64, 127) if least <= n <= max(room, 1)] or [1]
+            choices = [n for n in (1, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 64, 127)
+                       if least <= n <= max(room, 1)] or [1]
             d.append(0 if least == 0 and self.r.random() < 0.012 else self.r.choice(choices))
         return tuple(d)
 
     def dtype(self):
         r = self.r
-        return r.choices([["f32"], FLOATS, INTS, ["pred"], COMPLEX, SMALL_FLOATS, ["s4", "u4"]], [7, 3, 4, 1, 0.7, 0.3, 0.2])[0]
+        return r.choices([["f32"], FLOATS, INTS, ["pred"], COMPLEX, SMALL_FLOATS, ["s4", "u4"]],
+                         [7, 3, 4, 1, 0.7, 0.3, 0.2])[0]
 
     def real(self, t):
         return self.m.half if self.m.half and t == "f32" else t
 
     def new(self, t=None, dims=None, kind=None):
-        return self.fresh(self.real(t or self.r.choice(self.dtype())), self.dims() if dims is None else dims, kind)
+        return self.fresh(self.real(t or self.r.choice(self.dtype())),
+                          self.dims() if dims is None else dims, kind)
 
     def pick(self, ok=lambda v: True, make=None, old=0.85):
-        if self.chain and self.pool and ok(self.pool[-1]) and self.r.random() < 0.75:  # op on op on op: what rewrite rules look for
+        # op on op on op: what rewrite rules look for
+        if self.chain and self.pool and ok(self.pool[-1]) and self.r.random() < 0.75:
             self.pool[-1].used += 1
             return self.pool[-1]
         c = [v for v in self.pool[-24:] if v.elems is None and ok(v)]
@@ -277,15 +299,19 @@ class Builder:
             if self.r.random() < 0.2 and is_float(x.t):
                 return self.splat(self.scalar(x.t, self.r.choice([0, 1, 2, 0.5, -1, 4])), x.dims)
             return self.fresh(x.t, x.dims)
-        return self.pick(lambda v: v.t == x.t and v.dims == x.dims and v is not x and ok(v), make, 0.6)
+        return self.pick(lambda v: v.t == x.t and v.dims == x.dims and v is not x and ok(v), make,
+                         0.6)
 
     def float_val(self, exact=False, special=False, least_rank=0, t=None, small=False):
         types, t = FLOATS + (SMALL_FLOATS if small else []), self.real(t)
 
         def ok(v):
-            return (v.t in types if t is None else v.t == t) and (not exact or v.err == 0) and (special or not v.special) and len(v.dims) >= least_rank
-        return self.pick(ok, lambda: self.new(t or self.r.choice(["f32", "f32", "f32"] + FLOATS), None if least_rank == 0 else self.dims(self.r.randint(least_rank, 4)),
-                                              None if special else self.r.choice(["dyadic", "real", "positive"])))
+            return ((v.t in types if t is None else v.t == t) and (not exact or v.err == 0)
+                    and (special or not v.special) and len(v.dims) >= least_rank)
+        return self.pick(ok, lambda: self.new(
+                             t or self.r.choice(["f32", "f32", "f32"] + FLOATS),
+                             None if least_rank == 0 else self.dims(self.r.randint(least_rank, 4)),
+                             None if special else self.r.choice(["dyadic", "real", "positive"])))
 
     # ---- computations
 
@@ -302,7 +328,8 @@ class Builder:
         b = Builder(self.m, False, self.depth + 1)
         vals = []
         for k, p in enumerate(params):
-            v = Val(b.put(p.text, f"parameter({k})"), p.t, p.dims, p.lo, p.hi, p.q, p.err, p.special)
+            v = Val(b.put(p.text, f"parameter({k})"), p.t, p.dims, p.lo, p.hi, p.q, p.err,
+                    p.special)
             b.pool.append(v)
             vals.append(v)
         return b, vals
@@ -330,11 +357,13 @@ class Builder:
 
 
 def generate(seed, index, only=None):
-    """{name, text, inputs [(array, is weight)], atol [per result leaf]}; only: the theme that every module has"""
+    """{name, text, inputs [(array, is weight)], atol [per result leaf]}; only: the theme that every
+    module has"""
     import hlo_chosen
     import hlo_edges
     import hlo_families
-    hlo_families.THEMES["edges"], hlo_families.THEMES["chosen"] = hlo_edges.FAMILIES, hlo_chosen.FAMILIES
+    hlo_families.THEMES["edges"], hlo_families.THEMES[
+        "chosen"] = hlo_edges.FAMILIES, hlo_chosen.FAMILIES
     m = Module(seed, index)
     m.cap = m.r.choices([60, 500, 6000, 30000], [10, 8, 2, 0.6])[0]
     b = Builder(m, entry=True)
@@ -342,7 +371,8 @@ def generate(seed, index, only=None):
     theme = hlo_families.THEMES[only] if only else hlo_families.theme(m.r)
     if theme is hlo_families.THEMES["halves"]:
         m.half = m.r.choice(["f16", "bf16"])
-    for _ in range(2 if theme is hlo_families.THEMES["net"] else m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
+    for _ in range(2 if theme is hlo_families.THEMES["net"]
+                   else m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
         b.step(theme)
     while not any(v.elems is None for v in b.pool):
         b.new()
@@ -362,5 +392,5 @@ def generate(seed, index, only=None):
         out += [f"{n} {{", *lines, "}", ""]
     out += [f"ENTRY {name} {{", *body, "}", ""]
     tolerance = lambda v: 4 * v.err if v.t in PREC else 0.0  # noqa: E731
-    return {"name": f"s{seed}-{index}", "text": "\n".join(out), "inputs": m.inputs, "atol": [tolerance(v) for v in outs],
-            "atols": {v.name: tolerance(v) for v in b.pool}}
+    return {"name": f"s{seed}-{index}", "text": "\n".join(out), "inputs": m.inputs,
+            "atol": [tolerance(v) for v in outs], "atols": {v.name: tolerance(v) for v in b.pool}}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a module that fails smaller. First the earliest instruction that already fails as the root is found; then instructions before it
-are replaced, one by one, by parameters that hold XLA's value of them, as long as the failure stays. The result has the form of tests/ops."""
+"""Makes a module that fails smaller. First the earliest instruction that already fails as the root
+is found; then instructions before it are replaced, one by one, by parameters that hold XLA's value
+of them, as long as the failure stays. The result has the form of tests/ops."""
 import re
 
 import numpy as np
@@ -24,12 +25,14 @@ def parse(text):
     for line in comps.pop(entry):
         m = re.match(r"  (?:ROOT )?([\w.]+) = (\(.*?\)|\S+) ([a-z0-9-]+\(.*)$", line)
         instrs.append([m.group(1), m.group(2), m.group(3)])
-    root = next(re.match(r"  ROOT ([\w.]+)", x).group(1) for x in text[text.index("ENTRY"):].split("\n") if x.startswith("  ROOT "))
+    root = next(re.match(r"  ROOT ([\w.]+)", x).group(1)
+                for x in text[text.index("ENTRY"):].split("\n") if x.startswith("  ROOT "))
     return comps, instrs, root
 
 
 def build(comps, instrs, inputs, root, replaced):
-    """Text and inputs of the module whose root is `root`; `replaced`: {name: value}. Dead code goes."""
+    """Text and inputs of the module whose root is `root`; `replaced`: {name: value}. Dead code
+    goes."""
     by = {i[0]: i for i in instrs}
     names = re.compile(r"[\w.]+\.\d+")
     need, todo = set(), [root]
@@ -70,7 +73,8 @@ def build(comps, instrs, inputs, root, replaced):
 
 def case_of(name, comps, instrs, case, root, replaced, atol):
     text, args = build(comps, instrs, case["inputs"], root, replaced)
-    return {"name": name, "text": text, "inputs": args, "atol": atol, "instructions": text.count(" = ")}
+    return {"name": name, "text": text, "inputs": args, "atol": atol,
+            "instructions": text.count(" = ")}
 
 
 def with_oracle(xla, c):
@@ -84,7 +88,8 @@ def as_test(c):
     """The text of a case in the form of tests/ops."""
     lines = [f"// IN: {oracle.literal_text(v)}" for v, _ in c["inputs"]]
     for k, v in enumerate(c.get("want") or []):
-        scale = np.nanmax(np.abs(np.where(np.isfinite(v.astype(np.complex128)), v, 0)), initial=0) if c["atol"][k] else 0
+        scale = (np.nanmax(np.abs(np.where(np.isfinite(v.astype(np.complex128)), v, 0)), initial=0)
+                 if c["atol"][k] else 0)
         if c["atol"][k] and scale:
             lines.append(f"// TOL: {c['atol'][k] / float(scale):.3g}")
         lines.append(f"// OUT: {oracle.literal_text(v)}")
@@ -108,7 +113,8 @@ def reduce_case(xla, diff, case, why):
     for name, shape, rest in instrs:  # the earliest instruction that fails
         if rest.startswith("parameter("):
             continue
-        c = case_of("r", comps, instrs, case, name, {}, [case["atols"].get(name, 0.0)] * leaves(shape))
+        c = case_of("r", comps, instrs, case, name, {},
+                    [case["atols"].get(name, 0.0)] * leaves(shape))
         f = failing(c)
         if f:
             best, complaint, root = c, f, name
@@ -117,9 +123,11 @@ def reduce_case(xla, diff, case, why):
         return as_test(best), complaint
     replaced, shapes = {}, dict((i[0], i[1]) for i in instrs)
     for name, shape, rest in reversed(instrs):  # from the root upwards: the last ones cut most away
-        if name == root or rest.startswith(("parameter(", "constant(")) or f" {name} = " not in best["text"] or shape.startswith("("):
+        if (name == root or rest.startswith(("parameter(", "constant("))
+            or f" {name} = " not in best["text"] or shape.startswith("(")):
             continue
-        v = xla.run(*(lambda t: (t["text"], [x for x, _ in t["inputs"]]))(case_of("v", comps, instrs, case, name, replaced, [0.0])))
+        v = xla.run(*(lambda t: (t["text"], [x for x, _ in t["inputs"]]))(
+                        case_of("v", comps, instrs, case, name, replaced, [0.0])))
         if isinstance(v, str):
             continue
         trial = {**replaced, name: v[0]}

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make fuzz-onnx-graphs N=2000 SEED=1: random small ONNX networks through hlod's daemon and ONNX Runtime.
+"""make fuzz-onnx-graphs N=2000 SEED=1: random small ONNX networks through hlod's daemon and ONNX
+Runtime.
 
-    fuzz_onnx.py BUILD [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-onnx] [--show INDEX] [--no-reduce] [--limit SECONDS]
-    fuzz_onnx.py BUILD --again FILE.onnx      one saved finding (its inputs lie in FILE.npz)
-    fuzz_onnx.py BUILD --found                found/*.onnxtxt: what failed once, with seeded inputs; PASS or FAIL each
-    fuzz_onnx.py BUILD --text FILE.onnx       a finding as such a text
+    fuzz_onnx.py BUILD [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-onnx] [--show
+    INDEX] [--no-reduce] [--limit SECONDS] fuzz_onnx.py BUILD --again FILE.onnx one saved finding
+    (its inputs lie in FILE.npz) fuzz_onnx.py BUILD --found found/*.onnxtxt: what failed once, with
+    seeded inputs; PASS or FAIL each fuzz_onnx.py BUILD --text FILE.onnx a finding as such a text
 
-Graph k of a seed is the same everywhere; every sixth is given as ONNX Runtime's optimizer rewrites it, with operators of com.microsoft. What hlod answers must lie within the bound of its numbers (f32 1e-4 of an output's scale, f64 1e-6, f16 5e-3) of one of ONNX
-Runtime's answers, optimised or not, or no farther than these two are apart; where it does not, ONNX Runtime is asked with every float result changed in its last digits, and an output
-that this moves as far is no finding (`unstable`: a choice between near equals). Networks with 8-bit integers may differ by a step of a scale here and there.
+Graph k of a seed is the same everywhere; every sixth is given as ONNX Runtime's optimizer rewrites
+it, with operators of com.microsoft. What hlod answers must lie within the bound of its numbers (f32
+1e-4 of an output's scale, f64 1e-6, f16 5e-3) of one of ONNX Runtime's answers, optimised or not,
+or no farther than these two are apart; where it does not, ONNX Runtime is asked with every float
+result changed in its last digits, and an output that this moves as far is no finding (`unstable`: a
+choice between near equals). Networks with 8-bit integers may differ by a step of a scale here and
+there.
 
-Counts: differ, crash (worker or daemon died, INTERNAL), stuck, refused, left out (ONNX Runtime does not run it). Each finding is written to --out, reduced. Exit code 1 when
-anything differs, crashes or is stuck, or the generator makes what ONNX Runtime refuses too often.
+Counts: differ, crash (worker or daemon died, INTERNAL), stuck, refused, left out (ONNX Runtime does
+not run it). Each finding is written to --out, reduced. Exit code 1 when anything differs, crashes
+or is stuck, or the generator makes what ONNX Runtime refuses too often.
 """
 import argparse
 import collections
@@ -51,7 +57,8 @@ def generate(seed, index):
                 f(g)
             except onnx_gen.Cannot:
                 pass
-        if g.nodes and len(g.ins) and any(v.name in {o for n in g.nodes for o in n.output} for v in g.values):
+        if (g.nodes and len(g.ins)
+            and any(v.name in {o for n in g.nodes for o in n.output} for v in g.values)):
             m, data = g.model()
             if len(m.graph.output):
                 used = g.used()
@@ -78,10 +85,12 @@ def theirs(model, inputs, optimised=True):
 
 
 def rewritten(model):
-    """As ONNX Runtime's optimizer saves it, with the operators of com.microsoft that it fuses to; the model itself where it does not run."""
+    """As ONNX Runtime's optimizer saves it, with the operators of com.microsoft that it fuses to;
+    the model itself where it does not run."""
     with tempfile.TemporaryDirectory() as tmp:
         o = ort.SessionOptions()
-        o.log_severity_level, o.graph_optimization_level, o.optimized_model_filepath = 4, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, os.path.join(tmp, "m.onnx")
+        o.log_severity_level, o.graph_optimization_level, o.optimized_model_filepath = (
+            4, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, os.path.join(tmp, "m.onnx"))
         try:
             ort.InferenceSession(model.SerializeToString(), o, providers=["CPUExecutionProvider"])
             return onnx.load(o.optimized_model_filepath)
@@ -90,26 +99,38 @@ def rewritten(model):
 
 
 def found_shapes(model, inputs):
-    """name -> type and shape of results that shape inference does not tell (com.microsoft's and what comes behind), as ONNX Runtime finds them."""
-    told = {v.name for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(model.graph.output)}
+    """name -> type and shape of results that shape inference does not tell (com.microsoft's and
+    what comes behind), as ONNX Runtime finds them."""
+    told = {v.name for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(
+                model.graph.output)}
     names = [n for node in model.graph.node for n in node.output if n and n not in told]
     m = onnx.ModelProto()
     m.CopyFrom(model)
     m.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in names)
     got = theirs(m, inputs, optimised=False) if names else {}
-    return {n: onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(got[n].dtype), got[n].shape).tensor_type for n in names if isinstance(got.get(n), np.ndarray)}
+    return {n: onnx.helper.make_tensor_type_proto(
+                onnx.helper.np_dtype_to_tensor_dtype(got[n].dtype), got[n].shape).tensor_type
+            for n in names if isinstance(got.get(n), np.ndarray)}
 
 
 def shaken(model, size, seed, found):
-    """Every float result and input multiplied by numbers about one: what rounding differently might do anywhere."""
+    """Every float result and input multiplied by numbers about one: what rounding differently might
+    do anywhere."""
     r = np.random.default_rng(seed)
-    m, kinds = onnx.ModelProto(), {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.FLOAT16: np.float16, onnx.TensorProto.DOUBLE: np.float64}
+    m, kinds = onnx.ModelProto(), {onnx.TensorProto.FLOAT: np.float32,
+                                   onnx.TensorProto.FLOAT16: np.float16,
+                                   onnx.TensorProto.DOUBLE: np.float64}
     m.CopyFrom(model)
-    info = {**found, **{v.name: v.type.tensor_type for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(m.graph.input) + list(m.graph.output)}}
+    info = {**found,
+            **{v.name: v.type.tensor_type
+               for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(
+                   m.graph.input) + list(m.graph.output)}}
 
     def shake(name, to):
         t = info[name]
-        noise = np.asarray(1 + size * r.choice([-1, 1], [d.dim_value or 1 for d in t.shape.dim])).astype(kinds[t.elem_type])
+        noise = np.asarray(1 + size * r.choice([-1, 1],
+                                               [d.dim_value or 1
+                                                for d in t.shape.dim])).astype(kinds[t.elem_type])
         m.graph.initializer.append(onnx.numpy_helper.from_array(noise, to + "/noise"))
         return onnx.helper.make_node("Mul", [name, to + "/noise"], [to])
     floats = {n for n, t in info.items() if t.elem_type in kinds}
@@ -120,7 +141,9 @@ def shaken(model, size, seed, found):
             n.input[k] = rename.get(name, name)
         nodes.append(n)
         for k, name in enumerate(n.output):
-            if name in floats and n.op_type not in ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "DequantizeLinear", "Cast"):
+            if name in floats and n.op_type not in ("Reshape", "Transpose", "Squeeze", "Unsqueeze",
+                                                    "Flatten", "Identity", "DequantizeLinear",
+                                                    "Cast"):
                 n.output[k] = name + "/exact"
                 info[name + "/exact"] = info[name]
                 nodes.append(shake(name + "/exact", name))
@@ -141,7 +164,10 @@ def moved(model, inputs, want, size):
         try:
             near = theirs(shaken(model, size, seed, found), inputs, optimised=False)
         except Exception:  # a shape that shape inference told wrongly: inputs alone
-            near = theirs(model, {n: (a * (1 + 10 * size * r.standard_normal(a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()})
+            near = theirs(model,
+                          {n: (a * (1 + 10 * size * r.standard_normal(a.shape))).astype(a.dtype)
+                           if a.dtype.kind == "f" else a
+                           for n, a in inputs.items()})
         for n, a in near.items():
             far[n] = max(far[n], difference(a, want[n]))
     return far
@@ -150,23 +176,30 @@ def moved(model, inputs, want, size):
 def traits(model):
     """(type of its floats, quantised) as the file says it."""
     ops = {n.op_type for n in model.graph.node}
-    types = {i.data_type for i in model.graph.initializer} | {i.type.tensor_type.elem_type for i in list(model.graph.input) + list(model.graph.output)}
-    kind = "float16" if onnx.TensorProto.FLOAT16 in types else "float32" if onnx.TensorProto.FLOAT in types else "float64"
-    if any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT16 for n in model.graph.node):
+    types = {i.data_type for i in model.graph.initializer} | {
+        i.type.tensor_type.elem_type for i in list(model.graph.input) + list(model.graph.output)}
+    kind = ("float16" if onnx.TensorProto.FLOAT16 in types else "float32"
+            if onnx.TensorProto.FLOAT in types else "float64")
+    if any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT16
+           for n in model.graph.node):
         kind = "float16"
-    if kind == "float64" and any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT for n in model.graph.node):
+    if kind == "float64" and any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT
+                                 for n in model.graph.node):
         kind = "float32"
-    return kind, bool(ops & {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"})
+    return kind, bool(ops & {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
+                             "QLinearMatMul", "ConvInteger", "MatMulInteger"})
 
 
 def close(a, b, kind, quantised):
-    """Within the bound; with 8-bit integers a rounding may go the other way in a few places, by a step."""
+    """Within the bound; with 8-bit integers a rounding may go the other way in a few places, by a
+    step."""
     d = difference(a, b)
     if d <= BOUND[kind]:
         return True
     if not quantised or not np.isfinite(d) or b.dtype.kind not in "fiu":
         return False
-    e = np.abs(a.astype(np.float64) - b.astype(np.float64)) / (np.abs(b.astype(np.float64)).max() or 1)
+    e = (np.abs(a.astype(np.float64) - b.astype(np.float64))
+         / (np.abs(b.astype(np.float64)).max() or 1))
     return bool(e.max() < 5e-2 and e.mean() < 3e-3)
 
 
@@ -178,7 +211,10 @@ def judge(model, inputs, got, want):
         return None
     try:
         plain = theirs(model, inputs, optimised=False)
-        bad = [n for n in bad if n not in got or not (close(got[n], plain[n], kind, quantised) or difference(got[n], want[n]) <= difference(plain[n], want[n]) < np.inf)]
+        bad = [n for n in bad
+               if n not in got
+               or not (close(got[n], plain[n], kind, quantised)
+                       or difference(got[n], want[n]) <= difference(plain[n], want[n]) < np.inf)]
     except Exception:
         pass
     if not bad:
@@ -186,8 +222,10 @@ def judge(model, inputs, got, want):
     worst = max(difference(got[n], want[n]) if n in got else np.inf for n in bad)
     text = "%s: %.3g of scale" % (bad[0], worst)
     if not all(n in got and got[n].shape == want[n].shape for n in bad):
-        return "differ", text + " (shapes %s, %s)" % (got[bad[0]].shape if bad[0] in got else None, want[bad[0]].shape)
-    far = moved(model, inputs, want, 3e-7 if kind == "float32" else 1e-12 if kind == "float64" else 1e-3)
+        return "differ", text + " (shapes %s, %s)" % (got[bad[0]].shape if bad[0] in got else None,
+                                                      want[bad[0]].shape)
+    far = moved(model, inputs, want,
+                3e-7 if kind == "float32" else 1e-12 if kind == "float64" else 1e-3)
     if all(difference(got[n], want[n]) <= 10 * far[n] for n in bad):
         return "unstable", text
     return "differ", text
@@ -195,7 +233,9 @@ def judge(model, inputs, got, want):
 
 class Runner:
     def __init__(self, o):
-        self.o, self.h, self.counts, self.refusals, self.left = o, side.Hlod(o.build, o.limit, 2), collections.Counter(), collections.Counter(), collections.Counter()
+        self.o, self.h, self.counts, self.refusals, self.left = (
+            o, side.Hlod(o.build, o.limit, 2), collections.Counter(), collections.Counter(),
+            collections.Counter())
 
     def ours(self, model, inputs):
         """("ok", outputs) or (kind, text)"""
@@ -204,7 +244,8 @@ class Runner:
         except side.Stuck as e:
             return "stuck", str(e)
         except side.daemon.Refused as e:
-            text = "%s %s %s" % (e.code, e.body.get("message", ""), " ".join(e.body.get("details", [])))
+            text = "%s %s %s" % (e.code, e.body.get("message", ""),
+                                 " ".join(e.body.get("details", [])))
             return ("crash" if e.code in (0, 500, 503) else "refused"), text
 
     def check(self, model, inputs):
@@ -229,7 +270,8 @@ class Runner:
                 return k == kind and (reason is None or re.sub(r"\d+", "N", t)[:60] == reason)
             model, inputs = onnx_reduce.reduce(model, inputs, fails, theirs)
         onnx_reduce.save(path, model, inputs)
-        print("%s %s: %s\n%s" % (kind.upper(), path + ".onnx", text[:300], onnx_reduce.text(model)), flush=True)
+        print("%s %s: %s\n%s" % (kind.upper(), path + ".onnx", text[:300], onnx_reduce.text(model)),
+              flush=True)
 
     def one(self, index):
         model, inputs, _ = generate(self.o.seed, index)
@@ -255,13 +297,16 @@ class Runner:
             self.one(index)
         self.h.end()
         c = self.counts
-        print("%d graphs of seed %d in %.0f s: %d agree, %d differ, %d crash, %d stuck, %d refused, %d unstable, %d left out (ONNX Runtime does not run them)" % (
-            self.o.n, self.o.seed, time.monotonic() - start, c["ok"], c["differ"], c["crash"], c["stuck"], c["refused"], c["unstable"], c["left out"]))
+        print("%d graphs of seed %d in %.0f s: %d agree, %d differ, %d crash, %d stuck, %d "
+              "refused, %d unstable, %d left out (ONNX Runtime does not run them)"
+              % (self.o.n, self.o.seed, time.monotonic() - start, c["ok"], c["differ"], c["crash"],
+                 c["stuck"], c["refused"], c["unstable"], c["left out"]))
         for title, counter in (("refused", self.refusals), ("left out", self.left)):
             for text, n in counter.most_common(8):
                 print("  %s %d times: %s" % (title, n, text.replace("\n", " ")))
         bad = c["differ"] + c["crash"] + c["stuck"]
-        print("%s fuzz-onnx-graphs seed %d" % ("FAIL" if bad or c["left out"] > self.o.n / 5 else "PASS", self.o.seed))
+        print("%s fuzz-onnx-graphs seed %d"
+              % ("FAIL" if bad or c["left out"] > self.o.n / 5 else "PASS", self.o.seed))
         return 1 if bad or c["left out"] > self.o.n / 5 else 0
 
 
@@ -270,8 +315,10 @@ def seeded(model):
     r, inputs = np.random.default_rng(1), {}
     for i in model.graph.input:
         t = i.type.tensor_type
-        shape, kind = [d.dim_value for d in t.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)
-        inputs[i.name] = np.asarray(r.standard_normal(shape) if kind.kind == "f" else r.integers(0, 2, shape)).astype(kind)
+        shape, kind = [d.dim_value
+                       for d in t.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)
+        inputs[i.name] = np.asarray(r.standard_normal(shape) if kind.kind == "f"
+                                    else r.integers(0, 2, shape)).astype(kind)
     return inputs
 
 
@@ -279,10 +326,12 @@ def printable(model):
     """Constants that the text form cannot write, and large ones, become inputs."""
     for t in list(model.graph.initializer):
         if np.prod(t.dims) > 64 or t.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BOOL):
-            model.graph.input.append(onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims))
+            model.graph.input.append(
+                onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims))
             model.graph.initializer.remove(t)
         else:
-            t.CopyFrom(onnx.helper.make_tensor(t.name, t.data_type, t.dims, onnx.numpy_helper.to_array(t).ravel().tolist()))
+            t.CopyFrom(onnx.helper.make_tensor(t.name, t.data_type, t.dims,
+                                               onnx.numpy_helper.to_array(t).ravel().tolist()))
     return model
 
 
@@ -293,7 +342,8 @@ def found(runner):
             model = onnx.parser.parse_model(f.read())
         kind, text = runner.check(model, seeded(model))
         bad += kind != "ok"
-        print("%s %s%s" % ("PASS" if kind == "ok" else "FAIL", os.path.basename(path), "" if kind == "ok" else ": %s %s" % (kind, text)), flush=True)
+        print("%s %s%s" % ("PASS" if kind == "ok" else "FAIL", os.path.basename(path),
+                           "" if kind == "ok" else ": %s %s" % (kind, text)), flush=True)
     return bad
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of networks for the graph fuzzer: convolutions and what surrounds them, activations, residuals, norms, attention, pooling, recurrent cells, quantised layers.
+"""Blocks of networks for the graph fuzzer: convolutions and what surrounds them, activations,
+residuals, norms, attention, pooling, recurrent cells, quantised layers.
 
-A block is a function of a Graph; it takes values that are there (or makes inputs) and adds nodes. BLOCKS holds (weight, function, types of floats it is for).
+A block is a function of a Graph; it takes values that are there (or makes inputs) and adds nodes.
+BLOCKS holds (weight, function, types of floats it is for).
 """
 import numpy as np
 
@@ -33,7 +35,8 @@ def clip(g, x):
 
 def prelu(g, x):
     slope = g.choose((1,), (x.shape[1],) + (1,) * (x.rank - 2) if x.rank > 1 else (1,))
-    return g.node("PRelu", [x, g.const(np.abs(g.r.standard_normal(slope)).astype(g.kind) * 0.3)], x.shape)
+    return g.node("PRelu", [x, g.const(np.abs(g.r.standard_normal(slope)).astype(g.kind) * 0.3)],
+                  x.shape)
 
 
 def silu(g, x):
@@ -80,11 +83,15 @@ def inverse(g, x):
     return g.unary("Reciprocal", g.binary("Add", g.binary("Mul", x, x), g.number(0.5)))
 
 
-ACTS = [plain("Relu"), plain("Relu"), plain("Relu"), plain("LeakyRelu", alpha=0.1), plain("Sigmoid"), plain("Tanh"), plain("Elu", alpha=0.8), plain("Selu"),
-        plain("HardSigmoid", alpha=1 / 6), plain("Softplus"), plain("Softsign"), plain("ThresholdedRelu", alpha=0.3), plain("Erf"), plain("Abs"),
-        plain("Neg"), plain("Sin"), plain("Cos"), silu, silu, silu, mish, gelu, gelu, gelu_tanh, hard_swish, relu6, clip, prelu, root, logarithm, exponent, inverse,
-        plain("Celu", alpha=1.3)]  # the last not in f16
-SIMPLE = [plain("Relu"), plain("Sigmoid"), plain("Tanh"), plain("Abs"), plain("Neg"), silu, gelu_tanh, root, logarithm, exponent, inverse, hard_swish]
+# the last not in f16
+ACTS = [plain("Relu"), plain("Relu"), plain("Relu"), plain("LeakyRelu", alpha=0.1),
+        plain("Sigmoid"), plain("Tanh"), plain("Elu", alpha=0.8), plain("Selu"),
+        plain("HardSigmoid", alpha=1 / 6), plain("Softplus"), plain("Softsign"),
+        plain("ThresholdedRelu", alpha=0.3), plain("Erf"), plain("Abs"), plain("Neg"), plain("Sin"),
+        plain("Cos"), silu, silu, silu, mish, gelu, gelu, gelu_tanh, hard_swish, relu6, clip, prelu,
+        root, logarithm, exponent, inverse, plain("Celu", alpha=1.3)]
+SIMPLE = [plain("Relu"), plain("Sigmoid"), plain("Tanh"), plain("Abs"), plain("Neg"), silu,
+          gelu_tanh, root, logarithm, exponent, inverse, hard_swish]
 
 
 def act(g, x):
@@ -94,7 +101,8 @@ def act(g, x):
         return g.unary("Mish", x)
     if g.opset >= 20 and g.kind == "float32" and g.chance(0.05):
         return g.unary("Gelu", x, approximate=g.choose("none", "tanh"))
-    return g.choose(*(SIMPLE if g.kind == "float64" else ACTS[:-1] if g.kind == "float16" else ACTS))(g, x)
+    return g.choose(*(SIMPLE if g.kind == "float64" else ACTS[:-1] if g.kind == "float16"
+                      else ACTS))(g, x)
 
 
 def maybe_act(g, x, p=0.6):
@@ -115,22 +123,27 @@ def conv(g, x, cout=None, k=None, same=False, groups=None, bias=None):
         d = g.choose(1, 1, 1, 2, 3)
         s = 1 if same else g.choose(1, 1, 1, 2, 3)
         span = d * (kk - 1)
-        low, high = (span - span // 2, span // 2) if g.chance(0.3) else (span // 2, span - span // 2)
+        low, high = ((span - span // 2, span // 2) if g.chance(0.3)
+                     else (span // 2, span - span // 2))
         if not same:
             low, high = g.choose((low, high), (0, 0), (g.below(4), g.below(4)))
         if size + low + high < span + 1:
             low, high = span // 2, span - span // 2
-        ks.append(kk), strides.append(s), dilations.append(d), pads[0].append(low), pads[1].append(high)
+        ks.append(kk), strides.append(s), dilations.append(d), pads[0].append(low), pads[1].append(
+            high)
         out.append((size + low + high - span - 1) // s + 1)
-    weights = [x, g.weight(cout, cin // groups, *ks)] + ([g.weight(cout, scale=0.3)] if (g.chance(0.6) if bias is None else bias) else [])
-    return g.node("Conv", weights, (x.shape[0], cout) + tuple(out), kernel_shape=ks if g.chance(0.7) else None, strides=strides, dilations=dilations,
+    weights = ([x, g.weight(cout, cin // groups, *ks)]
+               + ([g.weight(cout, scale=0.3)] if (g.chance(0.6) if bias is None else bias) else []))
+    return g.node("Conv", weights, (x.shape[0], cout) + tuple(out),
+                  kernel_shape=ks if g.chance(0.7) else None, strides=strides, dilations=dilations,
                   pads=pads[0] + pads[1], group=groups)
 
 
 def batch_norm(g, x):
     c = x.shape[1]
-    return g.node("BatchNormalization", [x, g.weight(c, scale=0.5), g.weight(c, scale=0.3), g.weight(c, scale=0.3), g.const(g.r.uniform(0.5, 1.5, c).astype(g.kind))],
-                  x.shape, epsilon=1e-3)
+    return g.node("BatchNormalization",
+                  [x, g.weight(c, scale=0.5), g.weight(c, scale=0.3), g.weight(c, scale=0.3),
+                   g.const(g.r.uniform(0.5, 1.5, c).astype(g.kind))], x.shape, epsilon=1e-3)
 
 
 def maybe_norm(g, x):
@@ -151,7 +164,8 @@ def residual(g):
         y = maybe_act(g, maybe_norm(g, conv(g, y, cout=x.shape[1], same=True)))
     if g.chance(0.2):
         y = g.binary("Mul", y, g.weight(x.shape[1], *[1] * (x.rank - 2), scale=0.5))
-    y = g.binary(g.choose("Add", "Add", "Add", "Sub", "Mul", "Max"), *((x, y) if g.chance(0.5) else (y, x)))
+    y = g.binary(g.choose("Add", "Add", "Add", "Sub", "Mul", "Max"),
+                 *((x, y) if g.chance(0.5) else (y, x)))
     y = maybe_act(g, y)
     if g.chance(0.3):
         y = g.binary("Add", y, g.choose(x, conv(g, y, cout=x.shape[1], same=True)))
@@ -173,7 +187,8 @@ def conv_sum(g):
     """Two convolutions of the same result shape, added; a library may do this in one call."""
     x = g.image()
     c = g.channels()
-    a, b = maybe_act(g, conv(g, x, cout=c, same=True), 0.4), maybe_act(g, conv(g, x, cout=c, same=True), 0.4)
+    a, b = maybe_act(g, conv(g, x, cout=c, same=True),
+                     0.4), maybe_act(g, conv(g, x, cout=c, same=True), 0.4)
     maybe_act(g, g.binary("Add", a, b))
 
 
@@ -182,8 +197,10 @@ def excite(g):
     x = g.image()
     c, m = x.shape[1], g.between(1, 8)
     y = g.node("GlobalAveragePool", [x], x.shape[:2] + (1,) * (x.rank - 2))
-    y = conv(g, act(g, conv(g, y, cout=m, k=1, same=True, groups=1)), cout=c, k=1, same=True, groups=1)
-    g.binary("Mul", x, g.unary(g.choose("Sigmoid", "HardSigmoid") if g.kind == "float32" else "Sigmoid", y))
+    y = conv(g, act(g, conv(g, y, cout=m, k=1, same=True, groups=1)), cout=c, k=1, same=True,
+             groups=1)
+    g.binary("Mul", x,
+             g.unary(g.choose("Sigmoid", "HardSigmoid") if g.kind == "float32" else "Sigmoid", y))
 
 
 @block(1.5, F32)
@@ -201,9 +218,13 @@ def conv_transpose(g):
         if n < 1:
             low = high = 0
             n = s * (size - 1) + d * (k - 1) + 1 + e
-        ks.append(k), strides.append(s), dilations.append(d), pads[0].append(low), pads[1].append(high), extra.append(e), out.append(n)
-    ins = [x, g.weight(cin, each, *ks, scale=(cin * max(1, np.prod(ks) / np.prod(strides))) ** -0.5)] + ([g.weight(each * groups, scale=0.3)] if g.chance(0.6) else [])
-    y = g.node("ConvTranspose", ins, (x.shape[0], each * groups) + tuple(out), strides=strides, dilations=dilations, pads=pads[0] + pads[1], output_padding=extra, group=groups)
+        ks.append(k), strides.append(s), dilations.append(d), pads[0].append(
+            low), pads[1].append(high), extra.append(e), out.append(n)
+    ins = ([x,
+            g.weight(cin, each, *ks, scale=(cin * max(1, np.prod(ks) / np.prod(strides))) ** -0.5)]
+           + ([g.weight(each * groups, scale=0.3)] if g.chance(0.6) else []))
+    y = g.node("ConvTranspose", ins, (x.shape[0], each * groups) + tuple(out), strides=strides,
+               dilations=dilations, pads=pads[0] + pads[1], output_padding=extra, group=groups)
     maybe_act(g, maybe_norm(g, y))
 
 
@@ -236,7 +257,8 @@ def pool(g):
     if op == "AveragePool" and ceil:
         raise Cannot  # what a window beyond the end counts is not told alike by all versions
     more = {"count_include_pad": g.below(2)} if op == "AveragePool" else {}
-    g.node(op, [x], x.shape[:2] + tuple(out), kernel_shape=ks, strides=strides, pads=pads[0] + pads[1], ceil_mode=int(ceil), **more)
+    g.node(op, [x], x.shape[:2] + tuple(out), kernel_shape=ks, strides=strides,
+           pads=pads[0] + pads[1], ceil_mode=int(ceil), **more)
 
 
 @block(0.7, F32)
@@ -251,7 +273,8 @@ def resize(g):
     mode = g.choose("nearest", "nearest", "linear", "cubic")
     scales = [g.choose(1, 2, 2, 3, 0.5, 1.5) for _ in range(2)]
     out = x.shape[:2] + tuple(int(np.floor(s * d)) for s, d in zip(scales, x.shape[2:]))
-    way = g.choose("asymmetric", "half_pixel") if mode == "nearest" else g.choose("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+    way = (g.choose("asymmetric", "half_pixel") if mode == "nearest"
+           else g.choose("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"))
     more = {"nearest_mode": g.choose("floor", "round_prefer_floor")} if mode == "nearest" else {}
     if mode == "nearest" and more["nearest_mode"] != "floor" and any(s == 1.5 for s in scales):
         raise Cannot  # a tie
@@ -259,9 +282,11 @@ def resize(g):
     if whole or (way == "align_corners" and 0.5 in scales):
         raise Cannot  # sizes that are not whole: ONNX and ONNX Runtime part
     if g.chance(0.5):
-        g.node("Resize", [x, None, g.const(np.array([1, 1] + scales, np.float32))], out, mode=mode, coordinate_transformation_mode=way, **more)
+        g.node("Resize", [x, None, g.const(np.array([1, 1] + scales, np.float32))], out, mode=mode,
+               coordinate_transformation_mode=way, **more)
     else:
-        g.node("Resize", [x, None, None, g.ints(*out)], out, mode=mode, coordinate_transformation_mode=way, **more)
+        g.node("Resize", [x, None, None, g.ints(*out)], out, mode=mode,
+               coordinate_transformation_mode=way, **more)
 
 
 @block(0.6)
@@ -269,7 +294,8 @@ def depth_space(g):
     x = g.image()
     n, c, h, w = x.shape
     if c % 4 == 0 and g.chance(0.6):
-        g.node("DepthToSpace", [x], (n, c // 4, 2 * h, 2 * w), blocksize=2, mode=g.choose("DCR", "CRD"))
+        g.node("DepthToSpace", [x], (n, c // 4, 2 * h, 2 * w), blocksize=2,
+               mode=g.choose("DCR", "CRD"))
     elif h % 2 == 0 and w % 2 == 0:
         g.node("SpaceToDepth", [x], (n, 4 * c, h // 2, w // 2), blocksize=2)
     elif g.chance(0.5):
@@ -287,7 +313,8 @@ def shuffle(g):
 
 @block(1.5)
 def branches(g):
-    """Channels split, joined, shuffled, reversed and cut between convolutions, in numbers that fill blocks and that do not."""
+    """Channels split, joined, shuffled, reversed and cut between convolutions, in numbers that fill
+    blocks and that do not."""
     x = g.image(g.choose(1, 2, 2, 2, 3))
     some = lambda: g.choose(8, 10, 16, 20, 24, 29, 32, 48)  # noqa: E731
     parts = [conv(g, x, cout=some(), same=True) for _ in range(g.between(1, 2))]
@@ -297,14 +324,17 @@ def branches(g):
         kind = g.below(5)
         if kind == 0 and c > 1:
             cut = g.choose(c // 2, g.between(1, c - 1))
-            parts += g.node("Split", [y, g.ints(cut, c - cut)], [(n, s) + space for s in (cut, c - cut)], axis=1)
+            parts += g.node("Split", [y, g.ints(cut, c - cut)],
+                            [(n, s) + space for s in (cut, c - cut)], axis=1)
         elif kind == 1:
             k = g.choose(*[d for d in range(1, c + 1) if c % d == 0])
-            parts.append(g.reshape(g.transpose(g.reshape(y, n, k, c // k, *space), 0, 2, 1, *range(3, 3 + len(space))), n, c, *space))
+            parts.append(g.reshape(g.transpose(g.reshape(y, n, k, c // k, *space), 0, 2, 1,
+                                               *range(3, 3 + len(space))), n, c, *space))
         elif kind == 2:
             step = g.choose(-1, 2, 3)
             start, end, left = (c - 1, -c - 1, c) if step < 0 else (0, c, (c + step - 1) // step)
-            parts.append(g.node("Slice", [y, g.ints(start), g.ints(end), g.ints(1), g.ints(step)], (n, left) + space))
+            parts.append(g.node("Slice", [y, g.ints(start), g.ints(end), g.ints(1), g.ints(step)],
+                                (n, left) + space))
         else:
             few = [g.choose(*parts) for _ in range(g.between(2, 3))]
             parts.append(g.node("Concat", few, (n, sum(p.shape[1] for p in few)) + space, axis=1))
@@ -321,10 +351,14 @@ def norm(g, x, kind=None):
     c = x.shape[-1]
     kind = kind or g.choose("layer", "layer", "rms", "written")
     if kind == "layer" and g.opset >= 17:
-        return g.node("LayerNormalization", [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)][:g.choose(2, 3)], x.shape, axis=-1, epsilon=1e-3)
+        return g.node("LayerNormalization",
+                      [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)][:g.choose(2, 3)], x.shape,
+                      axis=-1, epsilon=1e-3)
     if kind == "rms":
         m = reduce(g, "ReduceMean", g.binary("Mul", x, x), -1)
-        return g.binary("Mul", g.binary("Div", x, g.unary("Sqrt", g.binary("Add", m, g.number(1e-3)))), g.weight(c, scale=0.7))
+        return g.binary("Mul",
+                        g.binary("Div", x, g.unary("Sqrt", g.binary("Add", m, g.number(1e-3)))),
+                        g.weight(c, scale=0.7))
     d = g.binary("Sub", x, reduce(g, "ReduceMean", x, -1))
     v = reduce(g, "ReduceMean", g.binary("Pow", d, g.number(2)), -1)
     y = g.binary("Div", d, g.unary("Sqrt", g.binary("Add", v, g.number(1e-3))))
@@ -350,21 +384,28 @@ def group_norm(g):
     c = x.shape[1]
     k = g.choose(*[d for d in range(1, c + 1) if c % d == 0])
     if g.opset >= 21 and g.chance(0.4):
-        y = g.node("GroupNormalization", [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)], x.shape, num_groups=k, epsilon=1e-3)
+        y = g.node("GroupNormalization", [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)],
+                   x.shape, num_groups=k, epsilon=1e-3)
     elif g.chance(0.3):
-        y = g.node("InstanceNormalization", [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)], x.shape, epsilon=1e-3)
+        y = g.node("InstanceNormalization", [x, g.weight(c, scale=0.7), g.weight(c, scale=0.3)],
+                   x.shape, epsilon=1e-3)
     else:
         n, rest = x.shape[0], x.size // x.shape[0] // k
-        y = g.node("InstanceNormalization", [g.reshape(x, n, k, rest), g.const(np.ones(k, g.kind)), g.const(np.zeros(k, g.kind))], (n, k, rest), epsilon=1e-3)
+        y = g.node("InstanceNormalization", [g.reshape(x, n, k, rest), g.const(np.ones(k, g.kind)),
+                                             g.const(np.zeros(k, g.kind))], (n, k, rest),
+                   epsilon=1e-3)
         y = g.reshape(y, *x.shape)
-        y = g.binary("Add", g.binary("Mul", y, g.weight(c, *[1] * (x.rank - 2), scale=0.7)), g.weight(c, *[1] * (x.rank - 2), scale=0.3))
+        y = g.binary("Add", g.binary("Mul", y, g.weight(c, *[1] * (x.rank - 2), scale=0.7)),
+                     g.weight(c, *[1] * (x.rank - 2), scale=0.3))
     maybe_act(g, y, 0.4)
 
 
 # ---- products
 def linear(g, x, cout, bias=True):
-    y = g.node("MatMul", [x, g.weight(x.shape[-1], cout, scale=x.shape[-1] ** -0.5)], x.shape[:-1] + (cout,))
-    return g.binary("Add", *((y, g.weight(cout, scale=0.3)) if g.chance(0.7) else (g.weight(cout, scale=0.3), y))) if bias else y
+    y = g.node("MatMul", [x, g.weight(x.shape[-1], cout, scale=x.shape[-1] ** -0.5)],
+               x.shape[:-1] + (cout,))
+    return g.binary("Add", *((y, g.weight(cout, scale=0.3)) if g.chance(0.7)
+                             else (g.weight(cout, scale=0.3), y))) if bias else y
 
 
 @block(2, ALL)
@@ -377,7 +418,8 @@ def dense(g):
         ins = [x, g.weight(*((c, k) if tb else (k, c)), scale=k ** -0.5)]
         if g.chance(0.7):
             ins.append(g.weight(*g.choose((c,), (1, c), (rows, c), (rows, 1), (1,)), scale=0.3))
-        maybe_act(g, g.node("Gemm", ins, (rows, c), transA=ta, transB=tb, alpha=g.choose(1.0, 1.0, 0.5), beta=g.choose(1.0, 1.0, 0.25)))
+        maybe_act(g, g.node("Gemm", ins, (rows, c), transA=ta, transB=tb,
+                            alpha=g.choose(1.0, 1.0, 0.5), beta=g.choose(1.0, 1.0, 0.25)))
         return
     maybe_act(g, linear(g, x, c, g.chance(0.7)))
 
@@ -437,15 +479,18 @@ def attention(g):
             source, m = other, other.shape[1]
     heads = lambda v, n: g.transpose(g.reshape(v, b, n, h, d), 0, 2, 1, 3)  # noqa: E731
     if m == t and source is y and g.chance(0.3):  # one product for all three
-        q, k, v = (heads(p, t) for p in g.node("Split", [linear(g, y, 3 * c), g.ints(c, c, c)], [(b, t, c)] * 3, axis=-1))
+        q, k, v = (heads(p, t) for p in g.node("Split", [linear(g, y, 3 * c), g.ints(c, c, c)],
+                                               [(b, t, c)] * 3, axis=-1))
     else:
-        q, k, v = heads(linear(g, y, c), t), heads(linear(g, source, c), m), heads(linear(g, source, c), m)
+        q, k, v = heads(linear(g, y, c), t), heads(linear(g, source, c),
+                                                   m), heads(linear(g, source, c), m)
     if g.chance(0.5):
         q = g.binary(g.choose("Mul", "Div"), q, g.number(d ** -0.5 if g.chance(0.5) else d ** 0.5))
     if g.chance(0.2):
         cut = d // 2
         if cut:
-            lo, hi = g.node("Split", [q, g.ints(cut, d - cut)], [(b, h, t, cut), (b, h, t, d - cut)], axis=-1)
+            lo, hi = g.node("Split", [q, g.ints(cut, d - cut)],
+                            [(b, h, t, cut), (b, h, t, d - cut)], axis=-1)
             q = g.node("Concat", [g.unary("Neg", hi), lo], (b, h, t, d), axis=-1)
     s = g.node("MatMul", [q, g.transpose(k, 0, 1, 3, 2)], (b, h, t, m))
     if g.chance(0.5):
@@ -454,7 +499,8 @@ def attention(g):
     if how == 0 and m == t:
         s = g.binary("Add", s, g.const(np.where(np.tril(np.ones((t, t))), 0, -1e4).astype(g.kind)))
     elif how == 1:
-        keep = g.input((b, 1, 1, m), "bool") if not g.parent and g.chance(0.5) else g.const(np.arange(m) >= m // 3)
+        keep = (g.input((b, 1, 1, m), "bool") if not g.parent and g.chance(0.5)
+                else g.const(np.arange(m) >= m // 3))
         s = g.node("Where", [keep, s, g.number(-1e4)], s.shape, kinds=g.kind)
     elif how == 2:
         s = g.binary("Add", s, g.weight(1, h, t, m, scale=0.5))
@@ -498,15 +544,18 @@ def recurrent(g):
     op, gates = g.choose(("LSTM", 4), ("GRU", 3), ("RNN", 1), ("LSTM", 4))
     h, way = g.choose(1, 3, 4, 8, 9, 16), g.choose("forward", "reverse", "bidirectional")
     n = 2 if way == "bidirectional" else 1
-    ins = [x, g.weight(n, gates * h, c, scale=c ** -0.5), g.weight(n, gates * h, h, scale=h ** -0.5)]
+    ins = [x, g.weight(n, gates * h, c, scale=c ** -0.5),
+           g.weight(n, gates * h, h, scale=h ** -0.5)]
     if g.chance(0.7):
         ins.append(g.weight(n, 2 * gates * h, scale=0.2))
         if g.chance(0.3):
-            ins += [g.const(g.r.integers(1, t + 1, b).astype(np.int32)) if g.chance(0.5) else None, g.weight(n, b, h, scale=0.5)]
+            ins += [g.const(g.r.integers(1, t + 1, b).astype(np.int32)) if g.chance(0.5) else None,
+                    g.weight(n, b, h, scale=0.5)]
             if op == "LSTM":
                 ins.append(g.weight(n, b, h, scale=0.5))
     shapes = [(t, n, b, h), (n, b, h)] + ([(n, b, h)] if op == "LSTM" else [])
-    y = g.node(op, ins, shapes, hidden_size=h, direction=way, linear_before_reset=g.below(2) if op == "GRU" else None)[0]
+    y = g.node(op, ins, shapes, hidden_size=h, direction=way,
+               linear_before_reset=g.below(2) if op == "GRU" else None)[0]
     if g.chance(0.7):
         y = g.reshape(g.transpose(y, 0, 2, 1, 3), t, b, n * h)
         if g.chance(0.5):

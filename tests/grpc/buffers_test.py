@@ -14,20 +14,25 @@ def f32(values):
 def tensor(values, name="x"):
     return {"name": name, "dtype": "f32", "shape": [len(values)], "raw": f32(values)}
 def source(add, n):
-    return f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n}}\n".encode()
+    return (f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  "
+            f"b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n"
+            f"}}\n".encode())
 def put_run_keep(h):
     m = h.Compile(source=source(1, 4)).source_digest
     b = h.PutBuffer(inputs=[tensor([1, 2, 3, 4])], lease_ms=60000).buffers[0]
-    assert (b.name, list(b.shape), b.bytes, b.state, b.lease_ms) == ("x", [4], 16, "ready", 60000), b
+    assert (
+        (b.name, list(b.shape), b.bytes, b.state, b.lease_ms) == ("x", [4], 16, "ready", 60000)), b
     assert h.GetBuffer(handle=b.handle).outputs[0].raw == f32([1, 2, 3, 4])
     assert h.GetBuffer(handle=b.handle, offset=4, length=8).part == f32([2, 3])
-    refused(grpc.StatusCode.OUT_OF_RANGE, lambda: h.GetBuffer(handle=b.handle, offset=12, length=8), None)
+    refused(grpc.StatusCode.OUT_OF_RANGE, lambda: h.GetBuffer(handle=b.handle, offset=12, length=8),
+            None)
     r = h.RunUnary(model=m, inputs=[{"name": "x", "handle": b.handle}])
     assert r.outputs[0].raw == f32([2, 3, 4, 5]) and not r.outputs[0].handle
     r = h.RunUnary(model=m, inputs=[{"name": "x", "handle": b.handle, "donate": True}], keep=["*"])
     kept = r.outputs[0]
     assert kept.handle and not kept.raw and list(kept.shape) == [4]
-    assert b.handle in refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: h.GetBuffer(handle=b.handle), "BUFFER_DONATED").details()
+    assert b.handle in refused(grpc.StatusCode.FAILED_PRECONDITION,
+                               lambda: h.GetBuffer(handle=b.handle), "BUFFER_DONATED").details()
     assert [x.handle for x in h.ListBuffers().buffers] == [kept.handle]
     assert h.RenewBuffer(handle=kept.handle, lease_ms=-1).left_ms == -1
     assert h.FreeBuffer(handle=kept.handle).bytes == 16
@@ -52,15 +57,19 @@ def large(h):
 def plans(h):
     m = [h.Compile(source=source(k, 4)).source_digest for k in (1, 10)]
     q = dict(inputs=[tensor([1, 2, 3, 4])], outputs=[{"step": "b", "name": "y"}],
-             steps=[{"name": "a", "model": m[0], "inputs": [{"name": "x", "input": "x"}]}, {"name": "b", "model": m[1], "inputs": [{"name": "x", "step": "a"}]}])
+             steps=[{"name": "a", "model": m[0], "inputs": [{"name": "x", "input": "x"}]},
+                    {"name": "b", "model": m[1], "inputs": [{"name": "x", "step": "a"}]}])
     r = h.RunPlanUnary(**q)
-    assert r.outputs[0].name == "y" and r.outputs[0].raw == f32([12, 13, 14, 15]) and [s.name for s in r.steps] == ["a", "b"], r
+    assert (r.outputs[0].name == "y" and r.outputs[0].raw == f32([12, 13, 14, 15])
+            and [s.name for s in r.steps] == ["a", "b"]), r
     events = list(h.RunPlan(**q, options={"profile": True}))
     assert [e.plan_step.name for e in events if e.WhichOneof("kind") == "plan_step"] == ["a", "b"]
     assert {e.step for e in events if e.WhichOneof("kind") == "compiled"} == {"a", "b"}
-    assert events[-2].result.outputs[0].raw == f32([12, 13, 14, 15]) and events[-2].result.steps[1].profile.rows and events[-1].done.code == "OK"
+    assert (events[-2].result.outputs[0].raw == f32([12, 13, 14, 15])
+            and events[-2].result.steps[1].profile.rows and events[-1].done.code == "OK")
     bad = dict(q, steps=[q["steps"][0], {**q["steps"][1], "inputs": [{"name": "x", "step": "c"}]}])
-    assert "no step 'c'" in refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.RunPlanUnary(**bad), "BAD_PLAN").details()
+    assert "no step 'c'" in refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.RunPlanUnary(**bad),
+                                    "BAD_PLAN").details()
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.RunPlan(**bad), "BAD_PLAN")
 
 def main():

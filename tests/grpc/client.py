@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stubs for grpcio from the descriptors the build embeds for reflection: no generated code. Needs grpcio and protobuf."""
+"""Stubs for grpcio from the descriptors the build embeds for reflection: no generated code. Needs
+grpcio and protobuf."""
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+           ("grpc.use_local_subchannel_pool", 1)]
 ANY = object()
 
 def refused(code, fn, reason=ANY):
-    """fn, a call or a stream, fails with this code and this reason of ours (None: without one). Gives the error."""
+    """fn, a call or a stream, fails with this code and this reason of ours (None: without one).
+    Gives the error."""
     try:
         r = fn()
         if not hasattr(r, "DESCRIPTOR"):
@@ -20,7 +23,8 @@ def refused(code, fn, reason=ANY):
 
 class Api:
     def __init__(self, build):
-        files = descriptor_pb2.FileDescriptorSet.FromString(open(build + "/gen/server/api_descriptors.bin", "rb").read())
+        files = descriptor_pb2.FileDescriptorSet.FromString(
+            open(build + "/gen/server/api_descriptors.bin", "rb").read())
         self.pool = descriptor_pool.DescriptorPool()
         for f in files.file:
             self.pool.Add(f)
@@ -28,7 +32,8 @@ class Api:
         for f in files.file:
             for s in f.service:
                 for m in s.method:
-                    self.streams[f"/{f.package}.{s.name}/{m.name}"] = (m.client_streaming, m.server_streaming, m.input_type[1:], m.output_type[1:])
+                    self.streams[f"/{f.package}.{s.name}/{m.name}"] = (
+                        m.client_streaming, m.server_streaming, m.input_type[1:], m.output_type[1:])
 
     def type(self, name):
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(name))
@@ -36,9 +41,11 @@ class Api:
     def method(self, channel, path):
         """(callable, request class)"""
         up, down, q, r = self.streams[path]
-        make = getattr(channel, ("stream" if up else "unary") + "_" + ("stream" if down else "unary"))
+        make = getattr(channel,
+                       ("stream" if up else "unary") + "_" + ("stream" if down else "unary"))
         request = self.type(q)
-        return make(path, request_serializer=request.SerializeToString, response_deserializer=self.type(r).FromString), request
+        return make(path, request_serializer=request.SerializeToString,
+                    response_deserializer=self.type(r).FromString), request
 
 class Hlod:
     """hlod.v1.Hlod: hlod.Run(model=..., ...) and hlod.Run.call(message, timeout=...)."""

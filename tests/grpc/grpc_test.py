@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC against a real daemon with scripted workers, by python grpcio: every method, streams, errors, deadlines, cancel, limits, health, reflection, load, shutdown.
-Each scenario is a function; it fails by AssertionError.  Usage: grpc_test.py --build DIR --worker BIN [NAME...]"""
+"""gRPC against a real daemon with scripted workers, by python grpcio: every method, streams,
+errors, deadlines, cancel, limits, health, reflection, load, shutdown. Each scenario is a function;
+it fails by AssertionError. Usage: grpc_test.py --build DIR --worker BIN [NAME...]"""
 import os, signal, struct, subprocess, sys, threading, time
 import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -10,11 +11,13 @@ from client import OPTIONS, Api, Hlod, refused
 from harness import Daemon, Results, chosen, metric, options
 
 def model(*lines):
-    return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
+    return (
+        "\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
 def shape(n=1):
     return [{"input": "x", "dims": [n, 4]}]
 def tensor(n=1, value=1.0):
-    return [{"name": "x", "dtype": "f32", "shape": [n, 4], "raw": struct.pack("<f", value) * (4 * n)}]
+    return [{"name": "x", "dtype": "f32", "shape": [n, 4],
+             "raw": struct.pack("<f", value) * (4 * n)}]
 def put(d, *lines):
     return d.hlod.Compile(source=model(*lines), shapes=shape()).source_digest
 def run_ok(d, digest, n=1):
@@ -23,11 +26,13 @@ def run_ok(d, digest, n=1):
 
 def unary(d):
     r = d.hlod.Compile(source=model(), shapes=shape(2))
-    assert len(r.digest) == 64 and r.executable.after.entry == 7 and r.executable.bindings == ["N=2"] and not r.cache_hit
+    assert (len(r.digest) == 64 and r.executable.after.entry == 7
+            and r.executable.bindings == ["N=2"] and not r.cache_hit)
     again = d.hlod.Compile(model=r.source_digest, shapes=shape(2))
     assert again.cache_hit and again.digest == r.digest
     run = d.hlod.RunUnary(model=r.source_digest, inputs=tensor(2, 2.5))
-    assert run.outputs[0].name == "y" and list(run.outputs[0].shape) == [2, 4] and run.outputs[0].raw == struct.pack("<f", 3.5) * 8
+    assert (run.outputs[0].name == "y" and list(run.outputs[0].shape) == [2, 4]
+            and run.outputs[0].raw == struct.pack("<f", 3.5) * 8)
     assert run.executable == r.digest and [t.name for t in run.timings][-1] == "total"
     assert d.hlod.Inspect(digest=r.digest, stage="hlo-after").text.startswith("stage hlo-after")
     assert d.hlod.GetExecutable(digest=r.digest).signature.inputs[0].name == "x"
@@ -39,17 +44,20 @@ def unary(d):
     assert d.hlod.ListDevices().devices[0].name == "cpu:0"
     assert d.hlod.Health().ready and d.hlod.Version().api == "hlod.v1"
     assert d.hlod.RemoveExecutable(digest=r.digest).digest == r.digest
-    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetExecutable(digest=r.digest), "EXECUTABLE_NOT_FOUND")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetExecutable(digest=r.digest),
+            "EXECUTABLE_NOT_FOUND")
 
 def streams(d):
     events = list(d.hlod.CompileStream(source=model(), shapes=shape()))
     kinds = [e.WhichOneof("kind") for e in events]
-    assert kinds == ["ingest", "compiling", "pass", "pass", "pass", "pass", "compiled", "compile_result", "done"], kinds
+    assert kinds == ["ingest", "compiling", "pass", "pass", "pass", "pass", "compiled",
+                     "compile_result", "done"], kinds
     digest = events[-2].compile_result.source_digest
     events = list(d.hlod.Run(model=digest, inputs=tensor()))
     kinds = [e.WhichOneof("kind") for e in events]
     assert kinds == ["ingest", "compiled", "queued", "prepared", "running", "result", "done"], kinds
-    assert events[-2].result.outputs[0].raw == struct.pack("<f", 2.0) * 4 and events[-1].done.code == "OK"
+    assert (events[-2].result.outputs[0].raw == struct.pack("<f", 2.0) * 4
+            and events[-1].done.code == "OK")
     assert all(a.t_ms <= b.t_ms for a, b in zip(events, events[1:]))
 
 def events_come_as_they_happen(d):
@@ -65,29 +73,44 @@ def events_come_as_they_happen(d):
     assert [e.WhichOneof("kind") for e in stream] == ["result", "done"]
 
 def errors(d):
-    e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.Compile(source=b"garbage"), "UNSUPPORTED_FORMAT")
-    e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.Compile(source=model("fail compile"), shapes=shape()), "UNSUPPORTED_OP")
+    e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.Compile(source=b"garbage"),
+                "UNSUPPORTED_FORMAT")
+    e = refused(grpc.StatusCode.INVALID_ARGUMENT,
+                lambda: d.hlod.Compile(source=model("fail compile"), shapes=shape()),
+                "UNSUPPORTED_OP")
     assert "op Bar" in e.details(), e.details()
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.CompileStream(source=model("fail compile"), shapes=shape()), "UNSUPPORTED_OP")
+    refused(grpc.StatusCode.INVALID_ARGUMENT,
+            lambda: d.hlod.CompileStream(source=model("fail compile"), shapes=shape()),
+            "UNSUPPORTED_OP")
     refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.RunUnary(model="0" * 64), "MODEL_NOT_FOUND")
     refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.RunUnary(model="xyz"), "MODEL_NOT_FOUND")
     digest = put(d)
     bad = tensor()
     bad[0]["raw"] += b"x"
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=bad), "BAD_TENSOR_DATA")
-    refused(grpc.StatusCode.UNAVAILABLE, lambda: d.hlod.Compile(source=model("crash compile"), shapes=shape()), "WORKER_LOST")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=bad),
+            "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.UNAVAILABLE,
+            lambda: d.hlod.Compile(source=model("crash compile"), shapes=shape()), "WORKER_LOST")
     for path in "/hlod.v1.Hlod/Nonsense", "/other.Service/Method", "/", "//":
         refused(grpc.StatusCode.UNIMPLEMENTED, lambda: d.channel.unary_unary(path)(b"", timeout=5))
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.channel.unary_unary("/hlod.v1.Hlod/RunUnary")(b"\xff\xff\xff", timeout=5), "BAD_JSON")
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.channel.stream_unary("/hlod.v1.Hlod/RunUnary")(iter(()), timeout=5))  # no message at all
-    assert d.channel.stream_unary("/hlod.v1.Hlod/Version")(iter((b"", b"", b"")), timeout=5)  # too many
+    refused(grpc.StatusCode.INVALID_ARGUMENT,
+            lambda: d.channel.unary_unary("/hlod.v1.Hlod/RunUnary")(b"\xff\xff\xff", timeout=5),
+            "BAD_JSON")
+    # no message at all
+    refused(grpc.StatusCode.INVALID_ARGUMENT,
+            lambda: d.channel.stream_unary("/hlod.v1.Hlod/RunUnary")(iter(()), timeout=5))
+    # too many
+    assert d.channel.stream_unary("/hlod.v1.Hlod/Version")(iter((b"", b"", b"")), timeout=5)
     run_ok(d, digest)
 
 def deadline(d):
     slow = put(d, "run_ms 5000")
     start = time.monotonic()
-    refused(grpc.StatusCode.DEADLINE_EXCEEDED, lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), timeout=0.2))
-    refused(grpc.StatusCode.DEADLINE_EXCEEDED, lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), options={"timeout_ms": 200}), "DEADLINE")
+    refused(grpc.StatusCode.DEADLINE_EXCEEDED,
+            lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), timeout=0.2))
+    refused(grpc.StatusCode.DEADLINE_EXCEEDED,
+            lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), options={"timeout_ms": 200}),
+            "DEADLINE")
     assert time.monotonic() - start < 2
     run_ok(d, put(d))
 
@@ -120,15 +143,19 @@ def cancel(d):
 
 def big_tensors(d):
     digest = put(d)
-    for n in 4095, 4096, 4097, 1 << 18, 1 << 20:  # 64 KiB: the border between small and large; 16 MiB
+    # 64 KiB: the border between small and large; 16 MiB
+    for n in 4095, 4096, 4097, 1 << 18, 1 << 20:
         raw = bytes(range(256)) * (n * 16 // 256 + 1)
         raw = struct.pack("<%df" % (n * 4), *range(n * 4))
         r = d.hlod.RunUnary(model=digest, inputs=[{"dtype": "f32", "shape": [n, 4], "raw": raw}])
         assert r.outputs[0].raw == struct.pack("<%df" % (n * 4), *range(1, n * 4 + 1)), n
-    two = [{"name": "x", "dtype": "f32", "shape": [8192, 4], "raw": b"\0" * 131072}, {"name": "x", "dtype": "f32", "shape": [1, 4], "raw": b"\0" * 16}]
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two), "UNKNOWN_INPUT")
+    two = [{"name": "x", "dtype": "f32", "shape": [8192, 4], "raw": b"\0" * 131072},
+           {"name": "x", "dtype": "f32", "shape": [1, 4], "raw": b"\0" * 16}]
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two),
+            "UNKNOWN_INPUT")
     two[0]["raw"] = b"\0" * 131076
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two),
+            "BAD_TENSOR_DATA")
     end = time.monotonic() + 3
     while metric(d, "hlod_receive_bytes"):
         assert time.monotonic() < end, "a reservation was not given back"
@@ -137,11 +164,14 @@ def big_tensors(d):
 def limits(d):
     digest = put(d)
     n = 1 << 18
-    refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: d.hlod.RunUnary(model=digest, inputs=tensor(n)))  # 4 MiB of 1 MiB
+    # 4 MiB of 1 MiB
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED,
+            lambda: d.hlod.RunUnary(model=digest, inputs=tensor(n)))
     run_ok(d, digest)
     for k in range(2, 5):
         d.hlod.Compile(model=digest, shapes=shape(k))
-    e = refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: d.hlod.Compile(model=digest, shapes=shape(9)), "COMPILE_RATE")
+    e = refused(grpc.StatusCode.RESOURCE_EXHAUSTED,
+                lambda: d.hlod.Compile(model=digest, shapes=shape(9)), "COMPILE_RATE")
     assert int(dict(e.trailing_metadata())["hlod-retry-after-ms"]) > 1000
 limits.args = ("--max-message-bytes", "1M", "--compile-rate", "4")
 
@@ -149,22 +179,33 @@ def typed_contents(d):
     digest = put(d)
     infer, q = d.api.method(d.channel, "/inference.GRPCInferenceService/ModelInfer")
     def ask(datatype="FP32", shape=(1, 4), raw=None, **contents):
-        m = q(model_name=digest, inputs=[{"name": "x", "datatype": datatype, "shape": shape, "contents": contents}])
+        m = q(model_name=digest,
+              inputs=[{"name": "x", "datatype": datatype, "shape": shape, "contents": contents}])
         if raw is not None:
             m.raw_input_contents.extend(raw)
         return infer(m, timeout=5)
     assert ask(fp32_contents=[1, 2, 3, 4]).raw_output_contents[0] == struct.pack("<4f", 2, 3, 4, 5)
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(fp32_contents=[1, 2, 3]), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(fp32_contents=[1, 2, 3]),
+            "BAD_TENSOR_DATA")
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(), "BAD_TENSOR_DATA")
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("FP16", fp32_contents=[1, 2, 3, 4]), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("FP16", fp32_contents=[1, 2, 3, 4]),
+            "BAD_TENSOR_DATA")
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(raw=[b"\0" * 16] * 2), "BAD_TENSOR_DATA")
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(raw=[b"\0" * 12]), "BAD_TENSOR_DATA")
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("BYTES", bytes_contents=[b"x"] * 4), "DTYPE_MISMATCH")
-    # The fake model adds one to each 32 bits as a float: the bytes that arrive are seen in what leaves.
-    for datatype, field, values, pack in (("INT32", "int_contents", [0, 0, 0, 0], "<4i"), ("UINT32", "uint_contents", [0, 0, 0, 0], "<4I")):
-        refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(datatype, **{field: values}), "DTYPE_MISMATCH")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("BYTES", bytes_contents=[b"x"] * 4),
+            "DTYPE_MISMATCH")
+    # The fake model adds one to each 32 bits as a float: the bytes that arrive are seen in what
+    # leaves.
+    for datatype, field, values, pack in (("INT32", "int_contents", [0, 0, 0, 0], "<4i"),
+                                          ("UINT32", "uint_contents", [0, 0, 0, 0], "<4I")):
+        refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(datatype, **{field: values}),
+                "DTYPE_MISMATCH")
     narrow = d.hlod.Compile(source=b"FAKE\nin x s8 8\nout y s8 8\n").source_digest
-    m = q(model_name=narrow, inputs=[{"name": "x", "datatype": "INT8", "shape": [8], "contents": {"int_contents": list(struct.pack("<2f", 1.0, 6.5)[k] - 256 * (struct.pack("<2f", 1.0, 6.5)[k] > 127) for k in range(8))}}])
+    m = q(model_name=narrow,
+          inputs=[{"name": "x", "datatype": "INT8", "shape": [8],
+                   "contents": {"int_contents": list(struct.pack("<2f", 1.0, 6.5)[k]
+                                                     - 256 * (struct.pack("<2f", 1.0, 6.5)[k] > 127)
+                                                     for k in range(8))}}])
     assert infer(m, timeout=5).raw_output_contents[0] == struct.pack("<2f", 2.0, 7.5)
 
 def health(d):
@@ -194,29 +235,37 @@ health.ends = True
 def reflection(d):
     sys.path.insert(0, HERE)
     for version in "v1", "v1alpha":
-        fn, q = d.api.method(d.channel, f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+        fn, q = d.api.method(d.channel,
+                             f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
         def ask(**kw):
             return next(fn(iter([q(**kw)]), timeout=5))
         names = [s.name for s in ask(list_services="").list_services_response.service]
-        assert {"hlod.v1.Hlod", "inference.GRPCInferenceService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} <= set(names), names
+        assert {"hlod.v1.Hlod", "inference.GRPCInferenceService", "grpc.health.v1.Health",
+                "grpc.reflection.v1.ServerReflection",
+                "grpc.reflection.v1alpha.ServerReflection"} <= set(names), names
         from google.protobuf import descriptor_pb2
         def files(r):
-            return [descriptor_pb2.FileDescriptorProto.FromString(b).name for b in r.file_descriptor_response.file_descriptor_proto]
+            return [descriptor_pb2.FileDescriptorProto.FromString(b).name
+                    for b in r.file_descriptor_response.file_descriptor_proto]
         for symbol in "hlod.v1.Hlod", "hlod.v1.Hlod.Run", "hlod.v1.Event", "hlod.v1.Reason":
             assert files(ask(file_containing_symbol=symbol)) == ["proto/hlod.proto"], symbol
-        assert files(ask(file_containing_symbol="grpc.health.v1.HealthCheckResponse.ServingStatus")) == ["proto/formats/health.proto"]
+        assert (
+            files(ask(file_containing_symbol="grpc.health.v1.HealthCheckResponse.ServingStatus"))
+            == ["proto/formats/health.proto"])
         assert files(ask(file_by_filename="proto/hlod.proto")) == ["proto/hlod.proto"]
         for symbol in "hlod.v1.Nothing", "hlod.v1", "x", "":
             assert ask(file_containing_symbol=symbol).error_response.error_code == 5, symbol
         r = list(fn(iter([q(list_services=""), q(file_by_filename="nope"), q()]), timeout=5))
-        assert [m.WhichOneof("message_response") for m in r] == ["list_services_response", "error_response", "error_response"]
+        assert [m.WhichOneof("message_response") for m in r] == [
+            "list_services_response", "error_response", "error_response"]
 
 def many_clients(d):
     digest = put(d, "run_ms 1")
     bad = []
     def work(k):
         try:
-            c = grpc.insecure_channel(d.grpc, options=OPTIONS + [("grpc.use_local_subchannel_pool", 1)])
+            c = grpc.insecure_channel(d.grpc,
+                                      options=OPTIONS + [("grpc.use_local_subchannel_pool", 1)])
             h = Hlod(d.api, c)
             for i in range(20):
                 n = 1 if i % 4 else 6000
@@ -235,16 +284,25 @@ def many_clients(d):
     assert not bad, bad[:3]
 
 def hostile(d):
-    """Bytes that are no gRPC, half a preface, a flood of pings, headers without end: the next call is served."""
+    """Bytes that are no gRPC, half a preface, a flood of pings, headers without end: the next call
+    is served."""
     import socket
     digest = put(d)
     host, port = d.grpc.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    frame = lambda kind, flags, stream, body: struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+    frame = lambda kind, flags, stream, body: struct.pack(">I", len(body))[
+        1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
     settings = frame(4, 0, 0, b"")
-    attacks = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", preface[:10], preface + b"\xff" * 4000, b"\0" * 100000, preface + settings + frame(6, 0, 0, b"\0" * 8) * 2000,
-               preface + settings + frame(1, 4, 1, b"\x82" * 20), preface + settings + frame(1, 0, 1, b"\x40" + b"\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 1500) + frame(9, 0, 1, b"\x40\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 600) * 20,
-               preface + settings + frame(0, 0, 1, b"x" * 16000) * 10, preface + settings + b"".join(frame(1, 5, 2 * k + 1, b"\x83") + frame(3, 0, 2 * k + 1, b"\0\0\0\x08") for k in range(2000))]
+    attacks = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", preface[:10], preface + b"\xff" * 4000,
+               b"\0" * 100000, preface + settings + frame(6, 0, 0, b"\0" * 8) * 2000,
+               preface + settings + frame(1, 4, 1, b"\x82" * 20),
+               preface + settings + frame(1, 0, 1,
+                                          b"\x40" + b"\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 1500) + frame(
+                   9, 0, 1, b"\x40\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 600) * 20,
+               preface + settings + frame(0, 0, 1, b"x" * 16000) * 10,
+               preface + settings
+               + b"".join(frame(1, 5, 2 * k + 1, b"\x83") + frame(3, 0, 2 * k + 1, b"\0\0\0\x08")
+                          for k in range(2000))]
     for a in attacks:
         s = socket.create_connection((host, int(port)))
         s.settimeout(2)
@@ -257,10 +315,12 @@ def hostile(d):
         run_ok(d, digest)
 
 def slow_reader(d):
-    """A client that does not read its answers: the daemon keeps them, and gives them back when the client leaves."""
+    """A client that does not read its answers: the daemon keeps them, and gives them back when the
+    client leaves."""
     digest = put(d)
     n = 1 << 20  # 16 MiB each
-    c = grpc.insecure_channel(d.grpc, options=[("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)])
+    c = grpc.insecure_channel(d.grpc, options=[("grpc.max_receive_message_length", -1),
+                                               ("grpc.use_local_subchannel_pool", 1)])
     streams = [Hlod(d.api, c).Run(model=digest, inputs=tensor(n)) for _ in range(3)]
     time.sleep(1)
     run_ok(d, digest)
@@ -297,10 +357,14 @@ def stop_now(d):
 stop_now.ends = True
 
 def taken_port(d):
-    p = subprocess.run([d.hlod_path, "--http", "127.0.0.1:0", "--grpc", d.grpc, "--data", d.dir + "/other", "--worker", d.worker], capture_output=True, text=True, timeout=20)
+    p = subprocess.run([d.hlod_path, "--http", "127.0.0.1:0", "--grpc", d.grpc, "--data",
+                        d.dir + "/other", "--worker", d.worker], capture_output=True, text=True,
+                       timeout=20)
     assert p.returncode != 0 and "gRPC cannot listen" in p.stderr, p.stderr
 
-SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
+SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors,
+             limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain,
+             stop_now, taken_port]
 
 def main():
     o, results = options("build", "worker"), Results()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health, metadata, config, infer (binary, JSON, async, stream), statistics, index,
-load with file override, unload, errors.  Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
+"""The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health,
+metadata, config, infer (binary, JSON, async, stream), statistics, index, load with file override,
+unload, errors. Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
 import gzip, json, os, queue, signal, sys, time, zlib
 import numpy as np
 import tritonclient.grpc as tg
@@ -35,9 +36,11 @@ def setup(d):
     assert status == 200 and r["version"] == 1, r
 
 def health(d, c, lib):
-    assert c.is_server_live() and c.is_server_ready() and c.is_model_ready("plus") and c.is_model_ready("plus", "1")
+    assert (c.is_server_live() and c.is_server_ready() and c.is_model_ready("plus")
+            and c.is_model_ready("plus", "1"))
     assert c.is_model_ready(d.digest)
-    for name, version in (("nothing", ""), ("plus", "7"), ("0" * 64, "")):  # false and no error, as Triton answers
+    # false and no error, as Triton answers
+    for name, version in (("nothing", ""), ("plus", "7"), ("0" * 64, "")):
         assert not c.is_model_ready(name, version), name
 
 def metadata(d, c, lib):
@@ -46,11 +49,13 @@ def metadata(d, c, lib):
     assert m["name"] == "hlod" and "binary_tensor_data" in m["extensions"], m
     m = c.get_model_metadata("plus", **kw)
     assert m["name"] == "plus" and m["versions"] == ["1"], m
-    assert m["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4] if lib is th else ["-1", "4"]}], m
+    assert m["inputs"] == [{"name": "x", "datatype": "FP32",
+                            "shape": [-1, 4] if lib is th else ["-1", "4"]}], m
     assert m["outputs"][0]["name"] == "y"
     k = c.get_model_config("plus", **kw)
     k = k if lib is th else k["config"]
-    assert k["name"] == "plus" and k["input"][0]["data_type"] == "TYPE_FP32" and k["backend"] == "hlod", k
+    assert (k["name"] == "plus" and k["input"][0]["data_type"] == "TYPE_FP32"
+            and k["backend"] == "hlod"), k
     refused("unknown model", lambda: c.get_model_metadata("nothing"))
     refused("unknown model", lambda: c.get_model_metadata("plus", "7"))
     refused("unknown model", lambda: c.get_model_config("nothing"))
@@ -60,13 +65,15 @@ def infer(d, c, lib):
         x, i = x_of(lib, n)
         r = c.infer("plus", [i])
         assert np.array_equal(r.as_numpy("y"), x + 1), n
-    r = c.infer("plus", [i], outputs=[lib.InferRequestedOutput("y")], request_id="abc", model_version="1", timeout=5000000, priority=1)
+    r = c.infer("plus", [i], outputs=[lib.InferRequestedOutput("y")], request_id="abc",
+                model_version="1", timeout=5000000, priority=1)
     assert np.array_equal(r.as_numpy("y"), x + 1)
     response = r.get_response()
     get = (lambda k: response[k]) if lib is th else (lambda k: getattr(response, k))
     assert get("id") == "abc" and get("model_name") == "plus" and get("model_version") == "1"
     r = c.infer("plus", [i], parameters={"hlod_timing": True})
-    got = r.get_response()["parameters"]["hlod_timing"] if lib is th else r.get_response().parameters["hlod_timing"].string_param
+    got = (r.get_response()["parameters"]["hlod_timing"] if lib is th
+           else r.get_response().parameters["hlod_timing"].string_param)
     assert got.startswith("queue=") and "run=" in got and "total=" in got, got
     x, i = x_of(lib, 2)
     r = c.infer(d.digest, [i])  # a digest is a name
@@ -75,14 +82,16 @@ def infer(d, c, lib):
         for binary_in in True, False:
             for binary_out in True, False:
                 x, i = x_of(lib, 3, binary_in)
-                r = c.infer("plus", [i], outputs=[th.InferRequestedOutput("y", binary_data=binary_out)])
+                r = c.infer("plus", [i],
+                            outputs=[th.InferRequestedOutput("y", binary_data=binary_out)])
                 assert np.array_equal(r.as_numpy("y"), x + 1), (binary_in, binary_out)
                 assert ("data" in r.get_output("y")) == (not binary_out), r.get_output("y")
         for how in "gzip", "deflate":
             for n in 2, 20000:
                 for binary in True, False:
                     x, i = x_of(th, n, binary)
-                    r = c.infer("plus", [i], request_compression_algorithm=how, response_compression_algorithm=how)
+                    r = c.infer("plus", [i], request_compression_algorithm=how,
+                                response_compression_algorithm=how)
                     assert np.array_equal(r.as_numpy("y"), x + 1), (how, n, binary)
 
 def coded_replies(d, c, lib):
@@ -91,17 +100,23 @@ def coded_replies(d, c, lib):
         for n in 1, 500, 30000:  # as it is; on the loop; on the pool
             x, _ = x_of(th, n)
             for binary in False, True:
-                q = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [n, 4], "data": x.ravel().tolist()}], "parameters": {"binary_data_output": binary}}
-                status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q), {"Accept-Encoding": "br, %s;q=0.5" % how})
+                q = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [n, 4],
+                                 "data": x.ravel().tolist()}],
+                     "parameters": {"binary_data_output": binary}}
+                status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q),
+                                               {"Accept-Encoding": "br, %s;q=0.5" % how})
                 assert status == 200 and ("content-encoding" in headers) == (n > 1), (n, headers)
                 if n > 1:
-                    assert headers["content-encoding"] == how and "server-timing" in headers and headers["vary"] == "Accept-Encoding", headers
+                    assert (headers["content-encoding"] == how and "server-timing" in headers
+                            and headers["vary"] == "Accept-Encoding"), headers
                     body = opener(body)
                 split = int(headers.get("inference-header-content-length", len(body)))
                 out = json.loads(body[:split])["outputs"][0]
-                y = np.frombuffer(body[split:], np.float32) if binary else np.array(out["data"], np.float32)
+                y = (np.frombuffer(body[split:], np.float32) if binary
+                     else np.array(out["data"], np.float32))
                 assert np.array_equal(y.reshape(n, 4), x + 1), (how, n, binary)
-    status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q), {"Accept-Encoding": "gzip;q=0"})
+    status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q),
+                                   {"Accept-Encoding": "gzip;q=0"})
     assert status == 200 and "content-encoding" not in headers
 
 def extensions(d, c, lib):
@@ -109,22 +124,28 @@ def extensions(d, c, lib):
     i = lib.InferInput("x", [2, 4], "FP32")
     i.set_data_from_numpy(x)
     for binary in (True, False) if lib is th else (True,):
-        o = lib.InferRequestedOutput("y", class_count=2, **({"binary_data": binary} if lib is th else {}))
+        o = lib.InferRequestedOutput("y", class_count=2,
+                                     **({"binary_data": binary} if lib is th else {}))
         got = c.infer("plus", [i], outputs=[o]).as_numpy("y")
-        assert got.shape == (2, 2) and [str(v, "ascii") if isinstance(v, bytes) else v for v in got.ravel()] == ["10:1", "5:3", "9:0", "9:1"], got
-    refused("sequences are not supported", lambda: c.infer("plus", [i], sequence_id=5, sequence_start=True))
+        assert got.shape == (2, 2) and [str(v, "ascii") if isinstance(v, bytes) else v
+                                        for v in got.ravel()] == ["10:1", "5:3", "9:0", "9:1"], got
+    refused("sequences are not supported",
+            lambda: c.infer("plus", [i], sequence_id=5, sequence_start=True))
     kw = {} if lib is th else {"as_json": True}
     extensions = c.get_server_metadata(**kw)["extensions"]
-    assert "system_shared_memory" in extensions and "cuda_shared_memory" not in extensions and "classification" in extensions, extensions
+    assert ("system_shared_memory" in extensions and "cuda_shared_memory" not in extensions
+            and "classification" in extensions), extensions
     log = c.get_log_settings(**kw)
     assert log["log_info"] if lib is th else log["settings"]["log_info"]["bool_param"], log
     log = c.update_log_settings({"log_verbose_level": 1}, **kw)
     c.update_log_settings({"log_verbose_level": 0})
     refused("standard error", lambda: c.update_log_settings({"log_file": "/tmp/x"}))
     trace = c.get_trace_settings(**kw)
-    assert (trace if lib is th else {k: v["value"] for k, v in trace["settings"].items()})["trace_level"] == ["OFF"], trace
+    assert (trace if lib is th else {k: v["value"] for k, v in trace["settings"].items()})[
+        "trace_level"] == ["OFF"], trace
     refused("profile", lambda: c.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}))
-    refused("CUDA shared memory is not offered", lambda: c.register_cuda_shared_memory("r", b"AAAA", 0, 16))
+    refused("CUDA shared memory is not offered",
+            lambda: c.register_cuda_shared_memory("r", b"AAAA", 0, 16))
     assert not c.get_cuda_shared_memory_status(**kw)
 
 def shared_memory(d, c, lib):
@@ -135,7 +156,8 @@ def shared_memory(d, c, lib):
     try:
         shm.set_shared_memory_region(region, [x], offset=16)
         refused("cannot open", lambda: c.register_system_shared_memory("none", key + "-not", 64))
-        refused("a key is the name", lambda: c.register_system_shared_memory("none", "/../../etc/passwd", 64))
+        refused("a key is the name",
+                lambda: c.register_system_shared_memory("none", "/../../etc/passwd", 64))
         refused("beyond its object", lambda: c.register_system_shared_memory("data", key, 1 << 20))
         c.register_system_shared_memory("data", key, 96)
         refused("registered already", lambda: c.register_system_shared_memory("data", key, 96))
@@ -147,19 +169,24 @@ def shared_memory(d, c, lib):
         o = lib.InferRequestedOutput("y")
         o.set_shared_memory("data", 32, offset=48)
         r = c.infer("plus", [i], outputs=[o])
-        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48), x + 1)
+        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48),
+                              x + 1)
         if lib is th:
             out = r.get_output("y")
-            assert "data" not in out and out["parameters"] == {"shared_memory_region": "data", "shared_memory_byte_size": 32, "shared_memory_offset": 48}, out
+            assert "data" not in out and out["parameters"] == {
+                "shared_memory_region": "data", "shared_memory_byte_size": 32,
+                "shared_memory_offset": 48}, out
         else:
             out = r.get_response().outputs[0]
-            assert out.parameters["shared_memory_region"].string_param == "data" and r.get_response().raw_output_contents == [b""], out
+            assert (out.parameters["shared_memory_region"].string_param == "data"
+                    and r.get_response().raw_output_contents == [b""]), out
         r = c.infer("plus", [i])  # in from there, out over the wire
         assert np.array_equal(r.as_numpy("y"), x + 1)
         direct = lib.InferInput("x", [2, 4], "FP32")
         direct.set_data_from_numpy(x * 2)
         c.infer("plus", [direct], outputs=[o])
-        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48), x * 2 + 1)
+        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48),
+                              x * 2 + 1)
         i.set_shared_memory("data", 32, offset=80)
         refused("goes beyond it", lambda: c.infer("plus", [i]))
         i.set_shared_memory("data", 16)
@@ -213,12 +240,14 @@ def stream(d, c, lib):
     result, error = done.get(timeout=10)
     assert error is None and np.array_equal(result.as_numpy("y"), x_of(lib, 1)[0] + 1)
     c.stop_stream()
-    c.start_stream(lambda result, error: done.put((result, error)), headers={"triton_grpc_error": "true"})
+    c.start_stream(lambda result, error: done.put((result, error)),
+                   headers={"triton_grpc_error": "true"})
     c.async_stream_infer("nothing", [i])
     result, error = done.get(timeout=10)
     assert "unknown model" in str(error), error
     c.stop_stream()
-    slow = d.json("POST", "/v1/executables?shape=x=1x4", MODEL + b"run_ms 5000\n")[1]["sourceDigest"]
+    slow = d.json("POST", "/v1/executables?shape=x=1x4",
+                  MODEL + b"run_ms 5000\n")[1]["sourceDigest"]
     c.start_stream(lambda result, error: done.put((result, error)))
     c.async_stream_infer(slow, [i])
     time.sleep(0.3)
@@ -250,7 +279,8 @@ def repository(d, c, lib):
     kw = {} if lib is th else {"as_json": True}
     def index():
         r = c.get_model_repository_index(**kw)
-        return {(m["name"], m["version"]): m["state"] for m in (r if lib is th else r.get("models", []))}
+        return {(m["name"], m["version"]): m["state"]
+                for m in (r if lib is th else r.get("models", []))}
     label = "http" if lib is th else "grpc"
     name = "loaded_" + label
     assert index()["plus", "1"] == "READY"
@@ -269,10 +299,17 @@ def repository(d, c, lib):
     refused("", lambda: c.load_model("bad", config="{}", files={"file:1/model.onnx": b"garbage"}))
     assert ("bad", "1") not in index()
     refused("failed to unload", lambda: c.unload_model("nothing"))
-    c.load_model("fixed", config="{}", files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"# " + label.encode()})  # compiled by the load
-    status, r = d.json("POST", "/v1/run", {"model": "fixed", "inputs": [{"dtype": "f32", "shape": [2, 4], "data": [0] * 8}], "options": {"noCompile": True}})
+    # compiled by the load
+    c.load_model("fixed", config="{}", files={
+                     "file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"# " + label.encode()})
+    status, r = d.json("POST", "/v1/run",
+                       {"model": "fixed",
+                        "inputs": [{"dtype": "f32", "shape": [2, 4], "data": [0] * 8}],
+                        "options": {"noCompile": True}})
     assert status == 200 and r.get("cacheHit"), r
-    refused("2 nodes are not supported", lambda: c.load_model("fails", config="{}", files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"fail compile\n"}))
+    refused("2 nodes are not supported", lambda: c.load_model(
+                "fails", config="{}",
+                files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"fail compile\n"}))
     assert ("fails", "1") not in index()
 
 def statistics(d, c, lib):
@@ -284,9 +321,12 @@ def statistics(d, c, lib):
     count = lambda s: int(s.get("inference_count", 0))
     c.infer("plus", [i])
     after = stats()
-    assert count(after) == count(before) + 1 and int(after["inference_stats"]["success"]["ns"]) > 0, after
-    assert int(after["inference_stats"]["compute_infer"]["count"]) >= 1 and int(after["last_inference"]) > 1.6e12
-    all_models = c.get_inference_statistics(**({} if lib is th else {"as_json": True}))["model_stats"]
+    assert (count(after) == count(before) + 1
+            and int(after["inference_stats"]["success"]["ns"]) > 0), after
+    assert (int(after["inference_stats"]["compute_infer"]["count"]) >= 1
+            and int(after["last_inference"]) > 1.6e12)
+    all_models = c.get_inference_statistics(**({} if lib is th
+                                               else {"as_json": True}))["model_stats"]
     assert "plus" in [m["name"] for m in all_models]
     refused("unknown model", lambda: c.get_inference_statistics("nothing"))
 
@@ -299,7 +339,8 @@ def restart(d, c, lib):
         c = client(again, lib)
         x, i = x_of(lib, 2)
         assert np.array_equal(c.infer("plus", [i]).as_numpy("y"), x + 1)
-        refused("--allow-model-load", lambda: c.load_model("new", config="{}", files={"file:1/model.onnx": MODEL}))
+        refused("--allow-model-load",
+                lambda: c.load_model("new", config="{}", files={"file:1/model.onnx": MODEL}))
         assert again.json("DELETE", "/v1/models/plus")[0] == 200
         refused("unknown model", lambda: c.infer("plus", [i]))
         assert again.json("DELETE", "/v1/models/plus")[0] == 404
@@ -310,16 +351,19 @@ def restart(d, c, lib):
 restart.ends = True
 
 def client(d, lib):
-    return th.InferenceServerClient("%s:%d" % d.addr, concurrency=8) if lib is th else tg.InferenceServerClient(d.grpc)
+    return (th.InferenceServerClient("%s:%d" % d.addr, concurrency=8) if lib is th
+            else tg.InferenceServerClient(d.grpc))
 
-SCENARIOS = [health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous, stream, errors, repository, statistics, restart]
+SCENARIOS = [health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous,
+             stream, errors, repository, statistics, restart]
 ONLY = {stream: tg, coded_replies: th}
 
 def main():
     o, results = options("build", "worker"), Results()
     for lib, label in (th, "http"), (tg, "grpc"):
         for s in [s for s in chosen(o, SCENARIOS) if ONLY.get(s, lib) is lib]:
-            d = Daemon(o.build + "/hlod", o.worker, args=("--allow-model-load", "--allow-shared-memory"))
+            d = Daemon(o.build + "/hlod", o.worker,
+                       args=("--allow-model-load", "--allow-shared-memory"))
             setup(d)
             c = client(d, lib)
             results.scenario(f"triton {label} {s.__name__}", d, s, c, lib)

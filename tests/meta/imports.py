@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints names that a Python file imports and never uses; what it lists in __all__ is for others.  Usage: imports.py FILE..."""
+"""Prints names that a Python file imports and never uses; what it lists in __all__ is for others.
+Usage: imports.py FILE..."""
 import ast, sys
 
 for path in sys.argv[1:]:
@@ -7,7 +8,8 @@ for path in sys.argv[1:]:
         tree = ast.parse(f.read())
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     for n in tree.body:
-        if isinstance(n, ast.Assign) and [t.id for t in n.targets if isinstance(t, ast.Name)] == ["__all__"]:
+        if (isinstance(n, ast.Assign)
+            and [t.id for t in n.targets if isinstance(t, ast.Name)] == ["__all__"]):
             used.update(ast.literal_eval(n.value))
     for n in ast.walk(tree):
         if isinstance(n, ast.ImportFrom) and n.module == "__future__":

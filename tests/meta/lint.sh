@@ -36,6 +36,7 @@ check "folders of at most 30 files, README and cases of tests apart" "$(git ls-f
 job_field='(\b(j|job|child|first|leader|parent|step)|waiters\.v\[[^]]*\])->[a-z_]+(\.[a-z_]+|\[[^]]*\])* *(=[^=]|[-+|&]=|\+\+|--)'
 check "only job.c writes struct job" "$(git ls-files 'scheduler/job/*.c' 'scheduler/op/*.c' scheduler/sched.c | grep -v '/job.c$' | xargs grep -nE "$job_field")"
 check "lines under 100 columns" "$(git ls-files '*.c' '*.h' | xargs awk 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns"}')"
+check "lines of Python under 100 columns, data apart" "$(git ls-files '*.py' | xargs python3 tests/meta/width.py)"
 # Tables and code apart. The other documents follow as they are rewrapped.
 check "prose under 100 columns" "$(git ls-files 'compiler/*.md' 'devices/*.md' 'base/*.md' 'docs/adding/*.md' 'docs/decisions/*.md' ARCHITECTURE.md CONTRIBUTING.md | xargs awk 'FNR == 1 {code = 0} /^ *(```|~~~)/ {code = !code} !code && !/^ *[|]/ && length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns"}')"
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"

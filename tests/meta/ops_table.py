@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """docs/ops.md from the tables. ops_table.py --opt build/release/hlo-opt > docs/ops.md
---check FILE: is it current? Compares every column but the last with the tables, and the ONNX operators named with onnx_ops.def.
+--check FILE: is it current? Compares every column but the last with the tables, and the ONNX
+operators named with onnx_ops.def.
 
-The ONNX column is what lowering really makes: every model of onnx's backend cases goes through hlo-opt, whose text names the operator
-that an instruction comes from. Without the onnx package the column of the existing file is kept."""
+The ONNX column is what lowering really makes: every model of onnx's backend cases goes through
+hlo-opt, whose text names the operator that an instruction comes from. Without the onnx package the
+column of the existing file is kept."""
 import argparse
 import collections
 import concurrent.futures
@@ -27,7 +29,8 @@ def ops():
     """[(enum, text, infer, eval, lower, comment of the group)]"""
     rows, group = [], ""
     for line in read("compiler/ir/ops.def").split("\n"):
-        m = re.match(r'OP\((\w+), *"([^"]+)", *(-?\d+), *([^,]+), *(\w+), *(\w+), *(\w), *(\w)\)', line)
+        m = re.match(r'OP\((\w+), *"([^"]+)", *(-?\d+), *([^,]+), *(\w+), *(\w+), *(\w), *(\w)\)',
+                     line)
         if m:
             rows.append((m.group(1), m.group(2), m.group(6), m.group(7), m.group(8), group))
         elif line.startswith("/* ") and rows or line.startswith("/* elementwise"):
@@ -36,7 +39,8 @@ def ops():
 
 
 def library():
-    """{enum: what the CPU's library does with it}, as passes/library.c reads calls and cpu_onednn.c takes them."""
+    """{enum: what the CPU's library does with it}, as passes/library.c reads calls and cpu_onednn.c
+    takes them."""
     text, out = read("compiler/passes/fusion/library.c"), {}
     hero = re.search(r"static bool is_hero\(.*?\n}", text, re.S).group(0)
     for e in re.findall(r"HLO_(\w+)", hero):
@@ -46,7 +50,9 @@ def library():
         out[e] = "in a call"
     if "lib_pool" in text:
         out["REDUCE_WINDOW"] = "max pooling"
-    if re.search(r"op == HLO_COPY", "".join(read(os.path.relpath(f, ROOT)) for f in glob.glob(os.path.join(ROOT, "devices/cpu/onednn/*.c")))):
+    if re.search(r"op == HLO_COPY",
+                 "".join(read(os.path.relpath(f, ROOT))
+                         for f in glob.glob(os.path.join(ROOT, "devices/cpu/onednn/*.c")))):
         out["COPY"] = "layouts"
     return out
 
@@ -58,7 +64,8 @@ def onnx_names():
 def reach(opt):
     """{hlo text: set of ONNX operators}"""
     found = collections.defaultdict(set)
-    data = os.path.join(importlib.util.find_spec("onnx").submodule_search_locations[0], "backend/test/data")
+    data = os.path.join(importlib.util.find_spec("onnx").submodule_search_locations[0],
+                        "backend/test/data")
     models = sorted(glob.glob(os.path.join(data, "*/*/model.onnx")))
 
     def one(path):
@@ -67,49 +74,72 @@ def reach(opt):
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for text in pool.map(one, models):
-            for op, source in re.findall(r" = \(?[a-z0-9]+\[.*? ([a-z][a-z0-9-]*)\(.*op_type=\"(\w+)\"", text):
+            for op, source in re.findall(
+                r" = \(?[a-z0-9]+\[.*? ([a-z][a-z0-9-]*)\(.*op_type=\"(\w+)\"", text):
                 found[op].add(source)
     return found
 
 
-# Operators that ONNX or ONNX Runtime's CPU provider has and onnx_ops.def lacks, by reason. A row that the table gets leaves this list by itself.
-REFUSED = (
-    ("ImageDecoder", "it decodes image files: send pixels"),
-    ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
-    ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
-     "a whole generation in one node, with a decoder inside: run the decoder step by step over resident buffers (docs/buffers.md)"),
-    ("com.microsoft.Tokenizer com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
-    ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.EngramGate com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
-     "parts of recent language models that no model seen here has; they can be written with operators that run"),
-    ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul", "weights in a packing that is not described, or sparse"),
-    ("com.microsoft.BifurcationDetector com.microsoft.DynamicTimeWarping com.microsoft.NGramRepeatBlock", "steps between the runs of a decoder, on lists of tokens: do them in the client"),
-    ("Crop DynamicSlice", "experiments that ONNX dropped in 1.5: Slice does the same"),
-    ("com.microsoft.Unique", "the forerunner of ONNX's own Unique: use that"),
-    ("com.microsoft.SampleOp", "an example in ONNX Runtime's sources: use Identity"),
-    ("com.microsoft.AttnLSTM com.microsoft.ConvTransposeWithDynamicPads com.microsoft.MaxpoolWithMask com.microsoft.QEmbedLayerNormalization com.microsoft.WordConvEmbedding",
-     "no model seen here has them; they can be written with operators that run"),
-    ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool com.microsoft.nchwc.Upsample "
-     "com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput", "ONNX Runtime's own layouts for the machine it ran on: save the optimised model at its level \"extended\", not \"all\""),
-    ("MemcpyFromHost MemcpyToHost", "copies between devices inside ONNX Runtime"),
-)
+# Operators that ONNX or ONNX Runtime's CPU provider has and onnx_ops.def lacks, by reason. A row
+# that the table gets leaves this list by itself.
+REFUSED = (("ImageDecoder", "it decodes image files: send pixels"),
+           ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
+           ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling "
+            "com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
+            "a whole generation in one node, with a decoder inside: run the decoder step by step "
+            "over resident buffers (docs/buffers.md)"),
+           ("com.microsoft.Tokenizer com.microsoft.NGramHashMapping "
+            "com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
+           ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.EngramGate "
+            "com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
+            "parts of recent language models that no model seen here has; they can be written with "
+            "operators that run"),
+           ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul",
+            "weights in a packing that is not described, or sparse"),
+           ("com.microsoft.BifurcationDetector com.microsoft.DynamicTimeWarping "
+            "com.microsoft.NGramRepeatBlock",
+            "steps between the runs of a decoder, on lists of tokens: do them in the client"),
+           ("Crop DynamicSlice", "experiments that ONNX dropped in 1.5: Slice does the same"),
+           ("com.microsoft.Unique", "the forerunner of ONNX's own Unique: use that"),
+           ("com.microsoft.SampleOp", "an example in ONNX Runtime's sources: use Identity"),
+           ("com.microsoft.AttnLSTM com.microsoft.ConvTransposeWithDynamicPads "
+            "com.microsoft.MaxpoolWithMask com.microsoft.QEmbedLayerNormalization "
+            "com.microsoft.WordConvEmbedding",
+            "no model seen here has them; they can be written with operators that run"),
+           ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool "
+            "com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool "
+            "com.microsoft.nchwc.Upsample " "com.microsoft.nchwc.ReorderInput "
+                                            "com.microsoft.nchwc.ReorderOutput",
+            "ONNX Runtime's own layouts for the machine it ran on: save the optimised model at its "
+            "level \"extended\", not \"all\""),
+           ("MemcpyFromHost MemcpyToHost", "copies between devices inside ONNX Runtime"),)
 
 
 # Graphs of operators that run, which are refused all the same: what, why, instead.
 GRAPHS = (
-    ("A size computed from values inside the body of a `Scan`, or of a `Loop` of more than 1024 turns; a `Loop` whose body changes shapes and whose condition depends on data for more than 63 turns",
-     "a program whose sizes a run finds is cut between nodes of the main graph and of graphs opened for it, at most 63 times (docs/decisions/0022)", "a `Loop` that keeps its shapes: a buffer of the largest size"),
-    ("`Loop` of no turns whose stacked results have rows that neither the body nor a declaration tells the shape of", "the shape of a row that is never made", "declare the body's results"),
-)
+    ("A size computed from values inside the body of a `Scan`, or of a `Loop` of more than 1024 "
+     "turns; a `Loop` whose body changes shapes and whose condition depends on data for more than "
+     "63 turns", "a program whose sizes a run finds is cut between nodes of the main graph and of "
+                 "graphs opened for it, at most 63 times (docs/decisions/0022)",
+     "a `Loop` that keeps its shapes: a buffer of the largest size"),
+    ("`Loop` of no turns whose stacked results have rows that neither the body nor a declaration "
+     "tells the shape of", "the shape of a row that is never made", "declare the body's results"),)
 
 
 def graphs():
-    return ["", "## ONNX graphs that are refused", "", "The error names the node and the dimension or the branch.", "", "| graph | why | instead |", "|---|---|---|"] + ["| %s | %s | %s |" % row for row in GRAPHS]
+    return ["", "## ONNX graphs that are refused", "",
+            "The error names the node and the dimension or the branch.", "",
+            "| graph | why | instead |",
+            "|---|---|---|"] + ["| %s | %s | %s |" % row for row in GRAPHS]
 
 
 def refused():
     have = set(re.findall(r'ONNX_OP\("([^"]+)"', read("compiler/frontend/onnx/onnx_ops.def")))
-    rows = ["| %s | %s |" % (", ".join("`%s`" % n for n in names.split() if n not in have), why) for names, why in REFUSED if set(names.split()) - have]
-    return ["", "## ONNX operators that are refused", "", "Operators of ONNX and of ONNX Runtime's CPU provider without a row in compiler/frontend/onnx/onnx_ops.def; the error of such a model names the node.", "",
+    rows = ["| %s | %s |" % (", ".join("`%s`" % n for n in names.split() if n not in have), why)
+            for names, why in REFUSED if set(names.split()) - have]
+    return ["", "## ONNX operators that are refused", "",
+            "Operators of ONNX and of ONNX Runtime's CPU provider without a row in "
+            "compiler/frontend/onnx/onnx_ops.def; the error of such a model names the node.", "",
             "| operators | why |", "|---|---|"] + rows
 
 
@@ -129,20 +159,32 @@ def table(found):
     for enum, text, infer, evals, lowers, g in rows:
         if g != group:
             group = g
-            out += ["", f"## {g[:1].upper() + g[1:]}", "", "| op | parse | verify | eval | kir | oneDNN | ONNX operators that reach it |", "|---|---|---|---|---|---|---|"]
+            out += ["", f"## {g[:1].upper() + g[1:]}", "",
+                    "| op | parse | verify | eval | kir | oneDNN | ONNX operators that reach it |",
+                    "|---|---|---|---|---|---|---|"]
         e = "argument" if enum == "PARAMETER" else "yes" if evals in "YE" else "refused"
         v = "declared" if infer == "declared" else "yes"
-        out.append(f"| `{text}` | yes | {v} | {e} | {'yes' if lowers in 'YEW' else '–'} | {lib.get(enum, '–')} | {', '.join(sorted(found.get(text, ()))) or '–'} |")
+        out.append(f"| `{text}` | yes | {v} | {e} | {'yes' if lowers in 'YEW' else '–'} | "
+                   f"{lib.get(enum, '–')} | {', '.join(sorted(found.get(text, ()))) or '–'} |")
     named = set().union(*found.values()) if found else set()
     rest = sorted(set(onnx_names()) - named)
-    head = ["# Operations", "", "Generated by `make docs` from compiler/ir/ops.def, compiler/passes/fusion/library.c and compiler/frontend/onnx/onnx_ops.def (tests/meta/ops_table.py).", "",
-            f"{len(rows)} opcodes, {sum(r[3] in 'YE' for r in rows)} with an evaluation rule, {sum(r[4] in 'YEW' for r in rows)} with a lowering to kernels.", "",
-            "- verify: `yes` = the result shape is inferred and the declared one compared; `declared` = operands and attributes are checked, the shape is what the module says.",
-            "- eval: the reference evaluator, which is also the last implementation of the CPU device. `refused` = UNIMPLEMENTED with the reason, before anything runs.",
-            "- kir: generated kernels. Control flow runs as steps of the plan and needs none; set-dimension-size and dynamic-reshape are gone after the pass dynamic-padder.",
+    head = ["# Operations", "",
+            "Generated by `make docs` from compiler/ir/ops.def, compiler/passes/fusion/library.c "
+            "and compiler/frontend/onnx/onnx_ops.def (tests/meta/ops_table.py).", "",
+            f"{len(rows)} opcodes, {sum(r[3] in 'YE' for r in rows)} with an evaluation rule, "
+            f"{sum(r[4] in 'YEW' for r in rows)} with a lowering to kernels.", "",
+            "- verify: `yes` = the result shape is inferred and the declared one compared; "
+            "`declared` = operands and attributes are checked, the shape is what the module says.",
+            "- eval: the reference evaluator, which is also the last implementation of the CPU "
+            "device. `refused` = UNIMPLEMENTED with the reason, before anything runs.",
+            "- kir: generated kernels. Control flow runs as steps of the plan and needs none; "
+            "set-dimension-size and dynamic-reshape are gone after the pass dynamic-padder.",
             "- oneDNN: `call` = a primitive of its own, `in a call` = fused behind one.",
-            "- ONNX: by lowering every model of onnx's backend cases and reading which operator each instruction comes from."]
-    tail = ["", "## ONNX operators that leave no instruction of their own", "", "Evaluated while the graph is lowered, in need of input values, or not in the backend cases: " + (", ".join(rest) or "none") + "."]
+            "- ONNX: by lowering every model of onnx's backend cases and reading which operator "
+            "each instruction comes from."]
+    tail = ["", "## ONNX operators that leave no instruction of their own", "",
+            "Evaluated while the graph is lowered, in need of input values, or not in the backend "
+            "cases: " + (", ".join(rest) or "none") + "."]
     return "\n".join(head + out + tail + refused() + graphs()) + "\n"
 
 

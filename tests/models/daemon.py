@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon for tests: started on a free port with a data folder of its own, stopped by its pid. Standard library and NumPy."""
+"""A daemon for tests: started on a free port with a data folder of its own, stopped by its pid.
+Standard library and NumPy."""
 import json
 import os
 import sys
@@ -9,8 +10,9 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import harness
 
-NAMES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int16": "INT16", "int8": "INT8",
-         "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL", "object": "BYTES"}
+NAMES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64",
+         "int32": "INT32", "int16": "INT16", "int8": "INT8", "uint8": "UINT8", "uint16": "UINT16",
+         "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL", "object": "BYTES"}
 DTYPES = {v: np.dtype(k) for k, v in NAMES.items()}
 
 
@@ -47,7 +49,8 @@ class Daemon(harness.Daemon):
 
     def __init__(self, build, data=None, args=(), env=None, ready=True):
         more = ["--data", data] if data else []
-        super().__init__(os.path.join(build, "hlod"), os.path.join(build, "hlod-worker"), args=[*args, *more], ready=ready, env=env)
+        super().__init__(os.path.join(build, "hlod"), os.path.join(build, "hlod-worker"),
+                         args=[*args, *more], ready=ready, env=env)
         self.data = data or os.path.join(self.dir, "data")
 
     def __enter__(self):
@@ -77,7 +80,8 @@ class Daemon(harness.Daemon):
 
     def compile(self, model, shapes, **query):
         """model: path or bytes."""
-        q = ["shape=%s=%s" % (n, "x".join(map(str, s))) for n, s in shapes.items()] + ["%s=%s" % kv for kv in query.items()]
+        q = ["shape=%s=%s" % (n, "x".join(map(str, s)))
+             for n, s in shapes.items()] + ["%s=%s" % kv for kv in query.items()]
         body = open(model, "rb") if isinstance(model, str) else model
         headers = {"Content-Type": "application/onnx"}
         if isinstance(model, str):
@@ -91,10 +95,16 @@ class Daemon(harness.Daemon):
     def run(self, model, inputs, **options):
         """inputs: name -> array. Gives (name -> array, reply)."""
         arrays = {n: np.asarray(a, order="C") for n, a in inputs.items()}
-        head = json.dumps({"model": model, "options": options, "inputs": [
-            {"name": n, "datatype": NAMES[str(a.dtype)], "shape": list(a.shape), "parameters": {"binary_data_size": len(to_wire(a))}} for n, a in arrays.items()]}).encode()
+        head = json.dumps({"model": model, "options": options,
+                           "inputs": [{"name": n, "datatype": NAMES[str(a.dtype)],
+                                       "shape": list(a.shape),
+                                       "parameters": {"binary_data_size": len(to_wire(a))}}
+                                      for n, a in arrays.items()]}).encode()
         body = head + b"".join(to_wire(a) for a in arrays.values())
-        code, h, reply = self.raw("POST", "/v1/run", body, {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream", "Accept": "application/octet-stream"})
+        code, h, reply = self.raw("POST", "/v1/run", body,
+                                  {"Inference-Header-Content-Length": str(len(head)),
+                                   "Content-Type": "application/octet-stream",
+                                   "Accept": "application/octet-stream"})
         if code >= 300:
             raise Refused(code, json.loads(reply))
         n = int(h["inference-header-content-length"])

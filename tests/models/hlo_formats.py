@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HLO through the running daemon: text, HloModuleProto and HloProto of one module are one executable, found by their bytes alone; XLA's own proto
-too; results are right; damaged and unsupported modules are refused in words and the next request is served. Usage: hlo_formats.py BUILD"""
+"""HLO through the running daemon: text, HloModuleProto and HloProto of one module are one
+executable, found by their bytes alone; XLA's own proto too; results are right; damaged and
+unsupported modules are refused in words and the next request is served. Usage: hlo_formats.py
+BUILD"""
 import os
 import subprocess
 import sys
@@ -33,13 +35,19 @@ ENTRY main {
   ROOT r = f32[4,8] divide(e, sb)
 }
 """
-BAD = [
-    ("custom call", b'HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT c = f32[2] custom-call(p), custom_call_target="cudnn$conv" }', "cudnn$conv", "UNSUPPORTED_OP"),
-    ("infeed", b"HloModule m\nENTRY e { t = token[] after-all()\n ROOT i = (f32[2], token[]) infeed(t) }", "infeed", "UNSUPPORTED_OP"),
-    ("dimension without a bound", b"HloModule m\nENTRY e { ROOT p = f32[?] parameter(0) }", "no bound", "MALFORMED_MODEL"),
-    ("elided constant", b"HloModule m\nENTRY e { ROOT p = f32[100] constant({...}) }", "left out", "MALFORMED_MODEL"),
-    ("wrong shape", b"HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT n = f32[3] negate(p) }", "f32[3]", "MALFORMED_MODEL"),
-]
+BAD = [("custom call", b'HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT c = f32[2] '
+                       b'custom-call(p), custom_call_target="cudnn$conv" }', "cudnn$conv",
+        "UNSUPPORTED_OP"),
+       ("infeed",
+        b"HloModule m\nENTRY e { t = token[] after-all()\n ROOT i = (f32[2], token[]) infeed(t) }",
+        "infeed", "UNSUPPORTED_OP"),
+       ("dimension without a bound", b"HloModule m\nENTRY e { ROOT p = f32[?] parameter(0) }",
+        "no bound", "MALFORMED_MODEL"),
+       ("elided constant", b"HloModule m\nENTRY e { ROOT p = f32[100] constant({...}) }",
+        "left out", "MALFORMED_MODEL"),
+       ("wrong shape",
+        b"HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT n = f32[3] negate(p) }", "f32[3]",
+        "MALFORMED_MODEL"),]
 
 
 def xla_proto(text):
@@ -56,7 +64,8 @@ def varint(n):
 
 
 def say(ok, name, why=""):
-    print(f"{'PASS' if ok else 'FAIL'} hlo over http: {name}" + ("" if ok else f": {why}"), flush=True)
+    print(f"{'PASS' if ok else 'FAIL'} hlo over http: {name}" + ("" if ok else f": {why}"),
+          flush=True)
 
 
 def post(d, body):
@@ -73,11 +82,13 @@ def refused(d, name, body, want, reason):
 
 
 def main(build):
-    proto = subprocess.run([os.path.join(build, "hlo-opt"), "--to=proto", "-"], input=TEXT, capture_output=True, check=True).stdout
+    proto = subprocess.run([os.path.join(build, "hlo-opt"), "--to=proto", "-"], input=TEXT,
+                           capture_output=True, check=True).stdout
     xla = child.Child()
     theirs = xla.call(xla_proto, TEXT.decode())
     xla.close()
-    forms = {"text": TEXT, "HloModuleProto": proto, "HloProto": b"\x0a" + varint(len(proto)) + proto, "XLA's HloModuleProto": theirs,
+    forms = {"text": TEXT, "HloModuleProto": proto,
+             "HloProto": b"\x0a" + varint(len(proto)) + proto, "XLA's HloModuleProto": theirs,
              "XLA's HloProto": b"\x0a" + varint(len(theirs)) + theirs}
     x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
     want = np.exp(x - x.max(1, keepdims=True))
@@ -96,8 +107,10 @@ def main(build):
         say(len(digests) == 1, "one executable for all forms", digests)
         for case in BAD:
             refused(d, *case)
-        for cut in range(1, len(proto), max(1, len(proto) // 40)):  # a cut proto is refused, or is a module that fails to verify
-            code, _, text = d.raw("POST", "/v1/executables", proto[:cut], {"Content-Type": "application/octet-stream"})
+        # a cut proto is refused, or is a module that fails to verify
+        for cut in range(1, len(proto), max(1, len(proto) // 40)):
+            code, _, text = d.raw("POST", "/v1/executables", proto[:cut],
+                                  {"Content-Type": "application/octet-stream"})
             if not 400 <= code < 500:
                 say(False, f"cut at {cut}", f"{code} {text[:200]}")
                 break
@@ -110,7 +123,8 @@ def main(build):
                 break
         instr = b"\x0a\x01p\x12\x09parameter\x1a" + varint(len(nested)) + nested
         comp = b"\x0a\x01e\x12" + varint(len(instr)) + instr
-        refused(d, "nested shapes", b"\x0a\x04deep\x1a" + varint(len(comp)) + comp, "deeper", "MALFORMED_MODEL")
+        refused(d, "nested shapes", b"\x0a\x04deep\x1a" + varint(len(comp)) + comp, "deeper",
+                "MALFORMED_MODEL")
         say(bool(post(d, TEXT)["digest"]), "still served")
 
 

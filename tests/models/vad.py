@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Silero VAD (25 nested If, LSTM, the condition on the sampling rate decided by the request) on recorded speech, through the daemon, frame by frame with its state,
-beside ONNX Runtime.
+"""Silero VAD (25 nested If, LSTM, the condition on the sampling rate decided by the request) on
+recorded speech, through the daemon, frame by frame with its state, beside ONNX Runtime.
 
-    vad.py BUILD [--quick]      prints PASS or FAIL; without --quick the probabilities as a picture (make demo-audio)
+    vad.py BUILD [--quick] prints PASS or FAIL; without --quick the probabilities as a picture (make
+    demo-audio)
 
-The recording is Front_Center.wav of alsa-utils (deploy/setup.sh unpacks it into build/audio): 48 kHz, taken down to 16 kHz here.
+The recording is Front_Center.wav of alsa-utils (deploy/setup.sh unpacks it into build/audio): 48
+kHz, taken down to 16 kHz here.
 """
 import hashlib
 import os
@@ -69,8 +71,11 @@ def main():
         c = d.compile(path, {"input": (1, CONTEXT + FRAME), "state": (2, 1, 128), "sr": ()})
         if not quick:
             e = c["executable"]
-            print("silero_vad.onnx, %d bytes of weights: %s -> %s entry instructions (%s -> %s in all computations), compiled in %.0f ms, %.2f s with the upload"
-                  % (int(e["weightsBytes"]), e["before"]["entry"], e["after"]["entry"], e["before"]["total"], e["after"]["total"], e["compileMs"], time.monotonic() - start))
+            print("silero_vad.onnx, %d bytes of weights: %s -> %s entry instructions (%s -> %s in "
+                  "all computations), compiled in %.0f ms, %.2f s with the upload"
+                  % (int(e["weightsBytes"]), e["before"]["entry"], e["after"]["entry"],
+                     e["before"]["total"], e["after"]["total"], e["compileMs"],
+                     time.monotonic() - start))
         with open(path, "rb") as f:
             digest = hashlib.sha256(f.read()).hexdigest()
 
@@ -83,22 +88,28 @@ def main():
 
         cases = [(RATE, frames(x))]
         if not quick:
-            cases.append((8000, [p[:, ::2].copy() for p in frames(x)]))  # the other branch, on every second sample
+            # the other branch, on every second sample
+            cases.append((8000, [p[:, ::2].copy() for p in frames(x)]))
         for rate, parts in cases:
             start = time.monotonic()
             got, state = drive(ours, parts, rate)
             took = (time.monotonic() - start) / len(parts)
             want, want_state = drive(lambda ins: session.run(None, ins), parts, rate)
-            worst = max(worst, float(np.abs(got - want).max()), float(np.abs(state - want_state).max()))
+            worst = max(worst, float(np.abs(got - want).max()),
+                        float(np.abs(state - want_state).max()))
             if not quick:
-                print("%5d Hz: %2d of %d frames are speech, ONNX Runtime says %d; largest difference %.2g; a frame takes %.3f ms on the device, %.2f over HTTP"
-                      % (rate, (got > 0.5).sum(), len(parts), (want > 0.5).sum(), np.abs(got - want).max(), float(np.median(device_ms)), took * 1e3))
+                print("%5d Hz: %2d of %d frames are speech, ONNX Runtime says %d; largest "
+                      "difference %.2g; a frame takes %.3f ms on the device, %.2f over HTTP"
+                      % (rate, (got > 0.5).sum(), len(parts), (want > 0.5).sum(),
+                         np.abs(got - want).max(), float(np.median(device_ms)), took * 1e3))
                 print("          |%s|" % picture(got))
             speech = int((got > 0.5).sum())
             if speech != int((want > 0.5).sum()) or (rate == RATE and not 10 < speech < len(parts)):
-                print("FAIL vad at %d Hz: %d frames of speech, ONNX Runtime %d" % (rate, speech, (want > 0.5).sum()))
+                print("FAIL vad at %d Hz: %d frames of speech, ONNX Runtime %d"
+                      % (rate, speech, (want > 0.5).sum()))
                 return 1
-    print("%s vad: largest difference from ONNX Runtime %.2g (bound %g) over probabilities and state" % ("PASS" if worst <= BOUND else "FAIL", worst, BOUND))
+    print("%s vad: largest difference from ONNX Runtime %.2g (bound %g) over probabilities and "
+          "state" % ("PASS" if worst <= BOUND else "FAIL", worst, BOUND))
     return 0 if worst <= BOUND else 1
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The architectures the tests and benchmarks use, as ONNX files with seeded random weights; no torch, no download.
+"""The architectures the tests and benchmarks use, as ONNX files with seeded random weights; no
+torch, no download.
 
     python tests/models/zoo.py OUTDIR [NAME ...] [--batch N]
 
-Each model is deterministic: the same NumPy bit generator and seed give the same bytes. Weights follow He's scaling and batch-norm
-statistics stay near (0, 1), so that activations keep the size they have in trained networks and a relative error means something.
+Each model is deterministic: the same NumPy bit generator and seed give the same bytes. Weights
+follow He's scaling and batch-norm statistics stay near (0, 1), so that activations keep the size
+they have in trained networks and a relative error means something.
 """
 import argparse
 import os
@@ -32,8 +34,10 @@ class Net:
 
     def op(self, kind, inputs, n_out=1, **attrs):
         self.count += 1
-        outs = ["%s_%d%s" % (kind.lower(), self.count, "_%d" % k if k else "") for k in range(n_out)]
-        self.nodes.append(helper.make_node(kind, inputs, outs, name="%s_%d" % (kind, self.count), **attrs))
+        outs = ["%s_%d%s" % (kind.lower(), self.count, "_%d" % k if k else "")
+                for k in range(n_out)]
+        self.nodes.append(helper.make_node(kind, inputs, outs, name="%s_%d" % (kind, self.count),
+                                           **attrs))
         return outs[0] if n_out == 1 else outs
 
     def normal(self, shape, scale):
@@ -45,7 +49,8 @@ class Net:
         if bias:
             ins.append(self.weight(self.normal((cout,), 0.05)))
         p = (k - 1) // 2 if pad is None else pad
-        return self.op("Conv", ins, kernel_shape=[k, k], strides=[stride] * 2, pads=[p] * 4, group=groups)
+        return self.op("Conv", ins, kernel_shape=[k, k], strides=[stride] * 2, pads=[p] * 4,
+                       group=groups)
 
     def bn(self, x, c):
         r = self.rng
@@ -55,11 +60,13 @@ class Net:
 
     def linear(self, x, cin, cout, scale=None):
         w = self.normal((cout, cin), scale or (2.0 / cin) ** 0.5)
-        return self.op("Gemm", [x, self.weight(w), self.weight(self.normal((cout,), 0.05))], transB=1)
+        return self.op("Gemm", [x, self.weight(w), self.weight(self.normal((cout,), 0.05))],
+                       transB=1)
 
     def save(self, path, inputs, outputs):
         graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.inits)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
+                                  ir_version=8)
         onnx.checker.check_model(model)
         onnx.save(model, path)
 
@@ -121,7 +128,8 @@ def mobilenet_v2(path, batch):
         return n.op("Clip", [x, lo, hi])
 
     x, cin = relu6(n.bn(n.conv("image", 3, 32, 3, 2), 32)), 32
-    for expand, cout, reps, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+    for expand, cout, reps, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                       (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
         for r in range(reps):
             s, mid, y = (stride if r == 0 else 1), cin * expand, x
             if expand != 1:
@@ -159,7 +167,8 @@ def bert_base(path, batch, layers=12, hidden=768, heads=12, seq=128, vocab=30522
         return n.op("Add", [n.op("Mul", [y, g]), b])
 
     def dense(x, cin, cout):
-        w, b = n.weight(n.normal((cin, cout), (1.0 / cin) ** 0.5)), n.weight(n.normal((cout,), 0.02))
+        w, b = n.weight(n.normal((cin, cout),
+                                 (1.0 / cin) ** 0.5)), n.weight(n.normal((cout,), 0.02))
         return n.op("Add", [b, n.op("MatMul", [x, w])])
 
     split = n.weight(np.array([batch, seq, heads, dh], np.int64))
@@ -179,21 +188,26 @@ def bert_base(path, batch, layers=12, hidden=768, heads=12, seq=128, vocab=30522
         c = n.op("Reshape", [n.op("Transpose", [c], perm=[0, 2, 1, 3]), merge])
         x = norm(n.op("Add", [dense(c, hidden, hidden), x]))
         h = dense(x, hidden, 4 * hidden)
-        g = n.op("Mul", [n.op("Mul", [h, n.op("Add", [n.op("Erf", [n.op("Div", [h, root2])]), one])]), half])
+        g = n.op("Mul",
+                 [n.op("Mul", [h, n.op("Add", [n.op("Erf", [n.op("Div", [h, root2])]), one])]),
+                  half])
         x = norm(n.op("Add", [dense(g, 4 * hidden, hidden), x]))
-    n.nodes.append(helper.make_node("Identity", [x], ["last_hidden_state"], name="last_hidden_state"))
+    n.nodes.append(helper.make_node("Identity", [x], ["last_hidden_state"],
+                                    name="last_hidden_state"))
     first = n.op("Gather", [x, n.weight(np.array(0, np.int64))], axis=1)
     pooled = n.op("Tanh", [n.linear(first, hidden, hidden, (1.0 / hidden) ** 0.5)])
     n.nodes.append(helper.make_node("Identity", [pooled], ["pooler_output"], name="pooler_output"))
-    ids = [helper.make_tensor_value_info(i, TensorProto.INT64, [batch, seq]) for i in ("input_ids", "attention_mask", "token_type_ids")]
-    n.save(path, ids, [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [batch, seq, hidden]),
-                       helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, [batch, hidden])])
+    ids = [helper.make_tensor_value_info(i, TensorProto.INT64, [batch, seq])
+           for i in ("input_ids", "attention_mask", "token_type_ids")]
+    n.save(path, ids,
+           [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT,
+                                          [batch, seq, hidden]),
+            helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, [batch, hidden])])
 
 
-MODELS = {
-    "mlp": mlp, "resnet18": lambda p, b: resnet(p, b, 18), "resnet50": lambda p, b: resnet(p, b, 50),
-    "mobilenet_v2": mobilenet_v2, "vgg19": vgg19, "bert_base": bert_base,
-}
+MODELS = {"mlp": mlp, "resnet18": lambda p, b: resnet(p, b, 18),
+          "resnet50": lambda p, b: resnet(p, b, 50), "mobilenet_v2": mobilenet_v2, "vgg19": vgg19,
+          "bert_base": bert_base,}
 
 
 def sample_inputs(name, batch, seed=0):
@@ -220,7 +234,7 @@ def ensure(outdir, name, batch=1):
 
 
 if __name__ == "__main__":
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("outdir")
     p.add_argument("names", nargs="*", default=sorted(MODELS))
     p.add_argument("--batch", type=int, default=1)

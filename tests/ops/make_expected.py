@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the OUT lines of case files with what XLA:CPU computes. Usage: make_expected.py [--check] FILE...
-Cases that say `// ORACLE: hand` keep theirs (XLA:CPU cannot run them; a comment in the case says where
-the values come from). --check rewrites nothing and fails when a value differs."""
+"""Fills the OUT lines of case files with what XLA:CPU computes. Usage: make_expected.py [--check]
+FILE... Cases that say `// ORACLE: hand` keep theirs (XLA:CPU cannot run them; a comment in the case
+says where the values come from). --check rewrites nothing and fails when a value differs."""
 import os
 import re
 import sys

@@ -23,7 +23,8 @@ NAMES = {np.dtype(v): k for k, v in DTYPES.items()}
 
 def _serve(pipe):
     import resource
-    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))  # some modules ask for a whole machine
+    # some modules ask for a whole machine
+    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
     import jax
     jax.config.update("jax_enable_x64", True)
     from jax._src import xla_bridge
@@ -35,8 +36,8 @@ def _serve(pipe):
         text, args = pipe.recv()
         try:
             proto = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-            exe = backend.compile_and_load(_jax.mlir.hlo_to_stablehlo(proto), _jax.DeviceList((device,)),
-                                           xla_client.CompileOptions())
+            exe = backend.compile_and_load(_jax.mlir.hlo_to_stablehlo(proto),
+                                           _jax.DeviceList((device,)), xla_client.CompileOptions())
             outs = exe.execute([jax.device_put(np.asarray(a), device) for a in args])
             pipe.send([np.asarray(o) for o in outs])
         except Exception as e:  # the message is the result
@@ -52,7 +53,8 @@ class Xla:
     def run(self, text, args, seconds=60):
         if self.child is None:
             self.pipe, there = multiprocessing.get_context("spawn").Pipe()
-            self.child = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
+            self.child = multiprocessing.get_context("spawn").Process(
+                target=_serve, args=(there,), daemon=True)
             self.child.start()
             there.close()
         try:
@@ -125,7 +127,9 @@ def parameters(text):
         m = re.search(r"= *(.*?) parameter\((\d+)\)", line)
         if m:
             s = re.match(r"([a-z0-9]+)\[([\d,<= ]*)\]", m.group(1))
-            found[int(m.group(2))] = (s.group(1), [int(d.strip().lstrip("<=")) for d in s.group(2).split(",") if d]) if s else None
+            found[int(m.group(2))] = (s.group(1),
+                                      [int(d.strip().lstrip("<=")) for d in s.group(2).split(",")
+                                       if d]) if s else None
     return [found[k] for k in sorted(found)]
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The databases of a running daemon backed up (SIGUSR1), brought back, and what is left where both files of one are damaged. Usage: backup.py --build DIR --worker BIN"""
+"""The databases of a running daemon backed up (SIGUSR1), brought back, and what is left where both
+files of one are damaged. Usage: backup.py --build DIR --worker BIN"""
 import argparse, os, re, shutil, signal, sys, tempfile, threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
@@ -15,7 +16,9 @@ def model(d, name):
     assert status == 200, r
 
 def run(d, name):
-    return d.json("POST", "/v1/run", {"model": name, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})[0]
+    return d.json("POST", "/v1/run",
+                  {"model": name, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4],
+                                              "data": [1, 2, 3, 4]}]})[0]
 
 def backed_up(d):
     n = d.logs().count("ev=server.backup folder=")
@@ -23,13 +26,20 @@ def backed_up(d):
     until("backed up", 20, lambda: d.logs().count("ev=server.backup folder=") > n)
 
 def restored(o):
-    """Names and jobs of the moment of the backup, on another machine's folder; what came after is not there."""
+    """Names and jobs of the moment of the backup, on another machine's folder; what came after is
+    not there."""
     d, folder = Daemon(o.build + "/hlod", o.worker), tempfile.mkdtemp(prefix="hlod-backup-")
     try:
         model(d, "before")
-        status, job = d.json("POST", "/v1/jobs", {"models": [{"model": "before"}], "inputs": [{"name": "i", "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "raw": "AACAPwAAAEAAAEBAAACAQA=="}]}]})
+        status, job = d.json("POST", "/v1/jobs",
+                             {"models": [{"model": "before"}],
+                              "inputs": [{"name": "i",
+                                          "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4],
+                                                      "raw": "AACAPwAAAEAAAEBAAACAQA=="}]}]})
         assert status == 200, job
-        until("the job ended", 20, lambda: d.json("GET", f"/v1/jobs?suite={job['suite']}")[1]["jobs"][0]["state"] in ("passed", "error", "failed"))
+        until("the job ended", 20,
+              lambda: d.json("GET", f"/v1/jobs?suite={job['suite']}")[1]["jobs"][0]["state"] in (
+                  "passed", "error", "failed"))
         state = d.json("GET", f"/v1/jobs?suite={job['suite']}")[1]["jobs"][0]["state"]
         stop = threading.Event()
         def names():  # while others write
@@ -45,18 +55,23 @@ def restored(o):
         t.join()
         model(d, "after")
         data = os.path.join(d.dir, "data")
-        shutil.copytree(data, os.path.join(folder, "data"), ignore=lambda at, names: [n for n in names if at == data and (".db" in n or n in ("lock", "tmp", "backup"))])
+        shutil.copytree(data, os.path.join(folder, "data"), ignore=lambda at, names: [
+                            n for n in names
+                            if at == data and (".db" in n or n in ("lock", "tmp", "backup"))])
         for n in "journal.db", "jobs.db":
             shutil.copy(os.path.join(data, "backup", n), os.path.join(folder, "data", n))
         d.kill()
         d2 = Daemon(o.build + "/hlod", o.worker, data=folder)
-        assert run(d2, "before") == 200 and run(d2, "after") == 200  # from names.log, which is newer
+        # from names.log, which is newer
+        assert run(d2, "before") == 200 and run(d2, "after") == 200
         assert re.search(r"ev=journal\.names restored=\d+ ", d2.logs())
         got = d2.json("GET", f"/v1/jobs?suite={job['suite']}")[1]["jobs"]
         assert len(got) == 1 and got[0]["state"] == state, got
-        bad = [f for f in d2.json("POST", "/v1/cache/verify", {})[1].get("findings", []) if f["state"] != "forgotten"]
+        bad = [f for f in d2.json("POST", "/v1/cache/verify", {})[1].get("findings", [])
+               if f["state"] != "forgotten"]
         assert not bad, bad
-        assert os.path.exists(os.path.join(folder, "data", "journal.copy.db")), "the second file was not made"
+        assert os.path.exists(os.path.join(folder, "data",
+                                           "journal.copy.db")), "the second file was not made"
         assert d2.stop_keep() == 0
     finally:
         d.p.poll() is None and d.kill()
@@ -64,7 +79,8 @@ def restored(o):
         shutil.rmtree(folder, ignore_errors=True)
 
 def both_damaged(o):
-    """Both files of a database are no databases: the daemon starts, says so, has the names still, and takes models again; a backup that is put there does as well."""
+    """Both files of a database are no databases: the daemon starts, says so, has the names still,
+    and takes models again; a backup that is put there does as well."""
     d = Daemon(o.build + "/hlod", o.worker)
     try:
         model(d, "kept")

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that changes what it was given, under load: clients run models, compile, put and get blobs, upload in pieces, submit batch jobs and change names, while at random bits of files of
-the data folder flip, files change places, are cut short, removed or replaced by older versions, the disk is full, and the daemon is killed or restarted between. What must hold: no wrong
-answer with 200, no accepted job without a result, nothing but honest errors, each damage named in the log or by `cache verify` (unless what was damaged is whole again: sent again, written
-back, or bytes that held nothing), the daemon never ends by itself; and once the disk behaves and what was lost was sent again, everything is served and `cache verify` finds nothing. Each
-database lies there twice: one of the two is damaged at a time, until a look or a restart has mended it. Needs numpy and onnx.
+"""A disk that changes what it was given, under load: clients run models, compile, put and get
+blobs, upload in pieces, submit batch jobs and change names, while at random bits of files of the
+data folder flip, files change places, are cut short, removed or replaced by older versions, the
+disk is full, and the daemon is killed or restarted between. What must hold: no wrong answer with
+200, no accepted job without a result, nothing but honest errors, each damage named in the log or by
+`cache verify` (unless what was damaged is whole again: sent again, written back, or bytes that held
+nothing), the daemon never ends by itself; and once the disk behaves and what was lost was sent
+again, everything is served and `cache verify` finds nothing. Each
+database lies there twice: one of the two is damaged at a time, until a look or a restart has mended
+it. Needs numpy and onnx.
 Usage: disk.py --build DIR [--seconds N] [--seed N] [--pace S] [--kills P]"""
-import argparse, collections, hashlib, http.client, json, os, random, re, shutil, sqlite3, subprocess, sys, tempfile, threading, time, traceback
+import argparse, collections, hashlib, http.client, json, os, random, re
+import shutil, sqlite3, subprocess, sys, tempfile, threading, time, traceback
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
@@ -15,7 +21,8 @@ from harness import Daemon, until
 from jobs import floats
 from sim import program
 
-HONEST = {"DATA_LOSS", "NOT_FOUND", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "FAILED_PRECONDITION"}
+HONEST = {"DATA_LOSS", "NOT_FOUND", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED",
+          "CANCELLED", "ABORTED", "FAILED_PRECONDITION"}
 HASHED = ("blobs", "programs", "executables")
 K, N = 96, 8
 
@@ -27,7 +34,8 @@ def weights(k):
 
 def model(k):
     """ONNX with weights of its own, bound when it is loaded."""
-    return graph([("MatMul", "x w", "a", {}), ("Relu", "a", "y", {})], {"x": [1, K]}, {"y": [1, N]}, [("w", weights(k))])
+    return graph([("MatMul", "x w", "a", {}), ("Relu", "a", "y", {})], {"x": [1, K]}, {"y": [1, N]},
+                 [("w", weights(k))])
 
 def answer(k, x):
     return np.maximum(x @ weights(k), 0)
@@ -39,7 +47,8 @@ class World:
         self.data = os.path.join(self.dir, "data")
         os.mkdir(self.data)
         self.megabytes = 160
-        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m", "none", self.data], capture_output=True).returncode == 0
+        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m",
+                                       "none", self.data], capture_output=True).returncode == 0
         self.models = {k: model(k) for k in range(6)}
         self.digests = {k: hashlib.sha256(m).hexdigest() for k, m in self.models.items()}
         self.up = threading.Event()
@@ -49,7 +58,9 @@ class World:
         self.start()
 
     def start(self):
-        self.d = Daemon(self.o.build + "/hlod", self.o.build + "/hlod-worker", data=self.dir, args=("--device", "cpu*2", "--compile-rate", "0", "--cache-bytes", "8M", "--max-shapes", "8", "--upload-keep-s", "600"))
+        self.d = Daemon(self.o.build + "/hlod", self.o.build + "/hlod-worker", data=self.dir,
+                        args=("--device", "cpu*2", "--compile-rate", "0", "--cache-bytes", "8M",
+                              "--max-shapes", "8", "--upload-keep-s", "600"))
         self.up.set()
 
     def end(self, how):
@@ -58,11 +69,13 @@ class World:
         self.d.kill() if how == "kill" else self.d.stop_keep()
 
     def room(self):
-        """Five minutes of load fill any disk (uploads are kept, what is damaged is put aside): it is full when Disk.full says so, not before."""
+        """Five minutes of load fill any disk (uploads are kept, what is damaged is put aside): it
+        is full when Disk.full says so, not before."""
         s = os.statvfs(self.data)
         while self.mounted and s.f_bavail * s.f_frsize < 48 << 20 and self.megabytes < 1200:
             self.megabytes += 80
-            subprocess.run(["mount", "-o", f"remount,size={self.megabytes}m", self.data], check=True)
+            subprocess.run(["mount", "-o", f"remount,size={self.megabytes}m", self.data],
+                           check=True)
             s = os.statvfs(self.data)
 
     def sizes(self):
@@ -72,7 +85,8 @@ class World:
             top = os.path.relpath(folder, self.data).split(os.sep)[0]
             for n in names:
                 try:
-                    out["put aside" if ".damaged" in n else top if top != "." else n.split("-")[0]] += os.lstat(os.path.join(folder, n)).st_size
+                    out["put aside" if ".damaged" in n else top if top != "."
+                        else n.split("-")[0]] += os.lstat(os.path.join(folder, n)).st_size
                 except OSError:
                     pass
         return ", ".join(f"{k} {v / 1e6:.0f}" for k, v in out.most_common(8))
@@ -85,12 +99,14 @@ class World:
     def verify(self):
         """Findings as text"""
         status, r = self.d.json("POST", "/v1/cache/verify", {})
-        return [f"{f['digest']} {f['state']} {f.get('message', '')}" for f in r.get("findings", [])] if status == 200 else None
+        return [f"{f['digest']} {f['state']} {f.get('message', '')}"
+                for f in r.get("findings", [])] if status == 200 else None
 
 class Client(threading.Thread):
     def __init__(self, w, k):
         super().__init__(daemon=True)
-        self.w, self.k, self.rng, self.np = w, k, random.Random(w.o.seed * 100 + k), np.random.default_rng(w.o.seed * 100 + k)
+        self.w, self.k, self.rng, self.np = w, k, random.Random(
+            w.o.seed * 100 + k), np.random.default_rng(w.o.seed * 100 + k)
         self.seen, self.trouble, self.named = collections.Counter(), [], None
         self.sets = []  # of the name: model, answer, version
 
@@ -107,12 +123,16 @@ class Client(threading.Thread):
 
     def run_by(self, what, name, k):
         x = self.np.integers(-4, 4, (1, K)).astype(np.float32)
-        status, r = self.w.d.json("POST", "/v1/run", {"model": name, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, K], "data": x.ravel().tolist()}]})
+        status, r = self.w.d.json("POST", "/v1/run",
+                                  {"model": name,
+                                   "inputs": [{"name": "x", "dtype": "f32", "shape": [1, K],
+                                               "data": x.ravel().tolist()}]})
         if self.judge(what, status, r):
             got = np.array(r["outputs"][0]["data"], np.float32)
             if not np.array_equal(got, answer(k, x).ravel()):
                 found = [q for q in self.w.models if np.array_equal(got, answer(q, x).ravel())]
-                raise Wrong(f"{what}: wrong answer: {got}, of model {found}, for {answer(k, x)} of {k}; the last sets: {self.sets[-6:]}")
+                raise Wrong(f"{what}: wrong answer: {got}, of model {found}, for {answer(k, x)} of "
+                            f"{k}; the last sets: {self.sets[-6:]}")
             return True
         if r["code"] in ("DATA_LOSS", "NOT_FOUND"):
             self.upload(k)
@@ -132,10 +152,15 @@ class Client(threading.Thread):
 
     def compile(self):
         add = self.rng.randrange(1, 60)
-        status, r = self.w.d.json("POST", "/v1/executables", program(add), {"Content-Type": "text/x-hlo"})
+        status, r = self.w.d.json("POST", "/v1/executables", program(add),
+                                  {"Content-Type": "text/x-hlo"})
         if self.judge("compile", status, r):
-            status, r = self.w.d.json("POST", "/v1/run", {"model": r["executable"]["digest"], "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})
-            if self.judge("compiled", status, r) and r["outputs"][0]["data"] != [add, add + 1, add + 2, add + 3]:
+            status, r = self.w.d.json(
+                "POST", "/v1/run",
+                {"model": r["executable"]["digest"],
+                 "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})
+            if (self.judge("compiled", status, r)
+                and r["outputs"][0]["data"] != [add, add + 1, add + 2, add + 3]):
                 raise Wrong(f"compiled: {r['outputs']}, not + {add}")
 
     def blob(self):
@@ -154,7 +179,8 @@ class Client(threading.Thread):
     def pieces(self):
         """An upload in pieces, across restarts; its state is asked after each break."""
         data = self.rng.randbytes(200000)
-        status, r = self.w.d.json("POST", "/v1/uploads", {"size": len(data), "digest": hashlib.sha256(data).hexdigest()})
+        status, r = self.w.d.json("POST", "/v1/uploads",
+                                  {"size": len(data), "digest": hashlib.sha256(data).hexdigest()})
         if not self.judge("pieces", status, r):
             return
         path, at, tries = "/v1/uploads/" + r["upload"], 0, 0
@@ -184,7 +210,8 @@ class Client(threading.Thread):
         if self.named is None or self.rng.random() < 0.5:
             k = self.rng.randrange(len(self.w.models))
             was, self.named = self.named, None  # until it is answered it may be either
-            status, r = self.w.d.json("POST", "/v1/models", {"name": mine, "model": self.w.digests[k]})
+            status, r = self.w.d.json("POST", "/v1/models",
+                                      {"name": mine, "model": self.w.digests[k]})
             if self.judge("name", status, r):
                 self.named = k
             elif r["code"] in ("DATA_LOSS", "NOT_FOUND"):
@@ -205,7 +232,10 @@ class Client(threading.Thread):
             blobs.append(r["digest"])
         tensor = lambda n, b, shape: {"name": n, "dtype": "f32", "shape": shape, "blob": b}
         key = f"{self.k}-{self.seen.total()}"
-        body = {"models": [{"model": self.w.digests[k]}], "inputs": [{"name": "a", "inputs": [tensor("x", blobs[0], [1, K])], "expect": [tensor("y", blobs[1], [1, N])]}], "retry": {"maxAttempts": 5, "backoffMs": 50}, "idempotencyKey": key}
+        body = {"models": [{"model": self.w.digests[k]}],
+                "inputs": [{"name": "a", "inputs": [tensor("x", blobs[0], [1, K])],
+                            "expect": [tensor("y", blobs[1], [1, N])]}],
+                "retry": {"maxAttempts": 5, "backoffMs": 50}, "idempotencyKey": key}
         status, r = self.w.d.json("POST", "/v1/jobs", body)
         if self.judge("job", status, r):
             with self.w.lock:
@@ -214,7 +244,8 @@ class Client(threading.Thread):
             self.upload(k)
 
     def run(self):
-        acts = [self.run_model] * 6 + [self.compile] * 2 + [self.blob] * 2 + [self.pieces, self.name, self.name, self.submit, self.submit]
+        acts = ([self.run_model] * 6 + [self.compile] * 2 + [self.blob] * 2
+                + [self.pieces, self.name, self.name, self.submit, self.submit])
         while not self.w.stop.is_set():
             if not self.w.up.wait(1):
                 continue
@@ -250,7 +281,9 @@ class Disk:
             top = os.path.relpath(folder, self.w.data).split(os.sep)[0]
             if top in ("quarantine", "tmp"):
                 continue
-            out += [os.path.join(folder, n) for n in names if n not in ("lock", "filler") and ".damaged" not in n and not n.endswith(".new")]
+            out += [os.path.join(folder, n) for n in names
+                    if n not in ("lock", "filler") and ".damaged" not in n
+                    and not n.endswith(".new")]
         return out
 
     def pair(self, path):
@@ -293,7 +326,8 @@ class Disk:
         self.note(path, "remove")
 
     def swap(self, path):
-        other = self.rng.choice([p for p in self.files() if p != path and not self.pair(p)] or [path])
+        other = self.rng.choice([p for p in self.files() if p != path and not self.pair(p)]
+                                or [path])
         if other == path or self.pair(path):
             return
         os.rename(path, path + ".swap")
@@ -333,11 +367,13 @@ class Disk:
         if self.w.mounted:
             os.remove(filler)
         elif self.w.d.p.poll() is None:
-            subprocess.run(["prlimit", "--fsize=unlimited:", "--pid", str(self.w.d.p.pid)], check=True)
+            subprocess.run(["prlimit", "--fsize=unlimited:", "--pid", str(self.w.d.p.pid)],
+                           check=True)
 
     def one(self):
         files = self.files()
-        path = self.rng.choice([p for p in files if self.pair(p)] if self.rng.random() < 0.2 else files)
+        path = self.rng.choice([p for p in files if self.pair(p)] if self.rng.random() < 0.2
+                               else files)
         what = self.rng.choice([self.flip, self.flip, self.cut, self.remove, self.swap, self.older])
         pair = self.pair(path)
         if pair in self.hurt:
@@ -370,15 +406,19 @@ class Disk:
         if top == "uploads" or top.startswith("VERSION"):
             return True  # looked at when the upload goes on, and at the next start
         if top == "names.log":  # made again from the journal, or nothing was in it
-            return all(hashlib.sha256(l[65:]).hexdigest() == l[:64].decode("latin-1") for l in data.splitlines())
+            return all(hashlib.sha256(l[65:]).hexdigest() == l[:64].decode("latin-1")
+                       for l in data.splitlines())
         if top == "blobs":
             return hashlib.sha256(data).hexdigest() == os.path.basename(path)
         if data[:8] == b"HLODENT2":
-            return hashlib.sha256(bytes.fromhex(os.path.basename(path)) + data[48:]).digest() == data[16:48] and int.from_bytes(data[8:16], "little") == len(data) - 48
+            return (hashlib.sha256(bytes.fromhex(os.path.basename(path)) + data[48:]).digest()
+                    == data[16:48]
+                    and int.from_bytes(data[8:16], "little") == len(data) - 48)
         return False
 
     def covered(self, path):
-        """Is a database with its log sound, though its file was cut? (What was cut lies in the log too.)"""
+        """Is a database with its log sound, though its file was cut? (What was cut lies in the log
+        too.)"""
         folder = tempfile.mkdtemp(prefix="hlod-disk-db-")
         try:
             for _ in range(5):  # the daemon may be writing it
@@ -387,7 +427,8 @@ class Disk:
                         shutil.copy(path + end, os.path.join(folder, "x.db" + end))
                 db = sqlite3.connect(os.path.join(folder, "x.db"))
                 try:
-                    if db.execute("PRAGMA integrity_check").fetchall() == [("ok",)] and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    if (db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+                        and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
                         return True
                 except sqlite3.DatabaseError:
                     pass
@@ -408,11 +449,15 @@ class Disk:
             try:
                 for end in "", "-wal":
                     if os.path.exists(f"{self.w.data}/{k}.db{end}"):
-                        shutil.copy(f"{self.w.data}/{k}.db{end}", os.path.join(folder, f"{k}.db{end}"))
+                        shutil.copy(f"{self.w.data}/{k}.db{end}",
+                                    os.path.join(folder, f"{k}.db{end}"))
                 db = sqlite3.connect(os.path.join(folder, k + ".db"))
-                for table, in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
+                for table, in db.execute(
+                    "SELECT name FROM sqlite_master WHERE type='table'").fetchall():
                     for row in db.execute(f"SELECT * FROM {table}"):
-                        if any(isinstance(v, bytes) and (raw in v or digest.encode() in v) or isinstance(v, str) and digest in v for v in row):
+                        if any(isinstance(v, bytes) and (raw in v or digest.encode() in v)
+                               or isinstance(v, str) and digest in v
+                               for v in row):
                             out.append(f"{k}.{table} " + " ".join(str(v)[:40] for v in row))
                 db.close()
             except (OSError, sqlite3.DatabaseError) as e:
@@ -428,19 +473,28 @@ class Disk:
         log = self.w.d.logs()
         for path, what, since in self.open:
             name = os.path.basename(path)
-            said = [l for l in log[since:].split("\n") if name in l and re.search(r"ev=(journal\.(damaged|behind)|store\.damaged|(blob|cache)\.\w+|upload\.\w+)", l)]
+            said = [
+                l for l in log[since:].split("\n") if name in l and re.search(
+                    r"ev=(journal\.(damaged|behind)|store\.damaged|(blob|cache)\.\w+|upload\.\w+)",
+                    l)]
             if said or any(name in f for f in found):
                 self.w.kinds["named"] += 1
-            elif self.pair(path) and (what in ("flip", "older") or path.endswith("-wal")):  # older: its log may bring it up to now
+            elif self.pair(path) and (what in ("flip", "older") or path.endswith("-wal")):
+                # older: its log may bring it up to now
                 self.silent[f"{what} of bytes of a database that hold nothing"] += 1
             elif self.whole(path) or (what == "cut" and self.pair(path) and self.covered(path)):
                 self.healed += 1
-            elif not os.path.exists(path) and any(x[0] == path and x[1] == "remove" for x in self.open) and "/executables/" in path:
+            elif not os.path.exists(path) and any(x[0] == path and x[1] == "remove"
+                                                  for x in self.open) and "/executables/" in path:
                 self.healed += 1  # evicted meanwhile
-            elif not os.path.exists(path) and "/blobs/" in path and name not in self.w.told and not self.rows(name):
-                self.silent[f"{what} of a blob that nobody was told of (its row was not written)"] += 1
+            elif (not os.path.exists(path) and "/blobs/" in path and name not in self.w.told
+                  and not self.rows(name)):
+                self.silent[
+                    f"{what} of a blob that nobody was told of (its row was not written)"] += 1
             else:
-                raise Wrong(f"{what} of {os.path.relpath(path, self.w.data)} is named nowhere (told: {name in self.w.told}, rows: {self.rows(name)}); found {[f[:30] for f in found][:20]}")
+                raise Wrong(f"{what} of {os.path.relpath(path, self.w.data)} is named nowhere "
+                            f"(told: {name in self.w.told}, rows: {self.rows(name)}); found "
+                            f"{[f[:30] for f in found][:20]}")
         self.open.clear()
         # What was found is mended now, unless there is no room: the next look tells.
         self.hurt &= {self.pair(f.split(" ")[0]) for f in found}
@@ -503,7 +557,8 @@ def afterwards(w, disk, clients):
     return states
 
 def without_the_journal(w, clients):
-    """Both files of the journal are lost at once: names are known all the same, and say what they said."""
+    """Both files of the journal are lost at once: names are known all the same, and say what they
+    said."""
     w.end("kill")
     for name in "journal.db", "journal.copy.db":
         with open(os.path.join(w.data, name), "wb") as f:
@@ -513,7 +568,8 @@ def without_the_journal(w, clients):
     c = Client(w, 97)
     for x in clients:
         if x.named is not None:
-            assert c.run_by("by name without a journal", f"name-{x.k}", x.named), f"a name is lost with the journal: {c.seen}"
+            assert c.run_by("by name without a journal", f"name-{x.k}",
+                            x.named), f"a name is lost with the journal: {c.seen}"
 
 def main():
     a = argparse.ArgumentParser()
@@ -521,7 +577,8 @@ def main():
     a.add_argument("--seconds", type=float, default=300)
     a.add_argument("--seed", type=int, default=random.randrange(1 << 20))
     a.add_argument("--pace", type=float, default=0.15)
-    a.add_argument("--kills", type=float, default=0.04, help="kill -9 instead of a damage, how often")
+    a.add_argument("--kills", type=float, default=0.04,
+                   help="kill -9 instead of a damage, how often")
     o = a.parse_args()
     print(f"soak-disk: seed {o.seed}, {o.seconds:g} s", flush=True)
     w, bad, clients = World(o), [], []
@@ -550,14 +607,17 @@ def main():
             print(f"  {total[what]:8} {what}")
         print(f"  disk: {w.megabytes} MB; of them {w.sizes()}")
         print("  damage:", ", ".join(f"{n} {k}" for k, n in sorted(disk.done.items())))
-        print(f"  {w.kinds['named']} named, {disk.healed} whole again before a look, {dict(disk.silent)}; {len(w.suites)} accepted suites: {dict(states)}")
+        print(f"  {w.kinds['named']} named, {disk.healed} whole again before a look, "
+              f"{dict(disk.silent)}; {len(w.suites)} accepted suites: {dict(states)}")
         for what in "run OK", "compile OK", "blob OK", "pieces end OK", "by name OK", "job OK":
             assert o.seconds < 15 or total[what], f"never happened: {what}"
     except (Exception, SystemExit) as e:
         print(f"  disk: {w.megabytes} MB; of them {w.sizes()}")
         bad.append(f"{e!r}\n{traceback.format_exc()}")
-        print("\n".join(l for l in w.d.logs().split("\n") if "its file was removed" not in l)[-6000:])
-    assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", w.d.logs()), "a sanitizer complains"
+        print("\n".join(l for l in w.d.logs().split("\n")
+                        if "its file was removed" not in l)[-6000:])
+    assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error",
+                         w.d.logs()), "a sanitizer complains"
     w.d.p.poll() is None and w.d.kill()
     for t, n in collections.Counter(bad).most_common(20):
         print(f"  {n} x {t}")

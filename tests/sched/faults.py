@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
-Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import glob, hashlib, http.client, json, os, re, resource, shutil, signal, socket, struct, subprocess, sys, threading, time
+"""Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash,
+hang, cancel, deadline, overload, restart, damage, hostile framing, memory. Each scenario is a
+function; it fails by AssertionError. Standard library only. Usage: faults.py --hlod BIN --worker
+BIN [NAME...]"""
+import glob, hashlib, http.client, json, os, re, resource, shutil
+import signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, devices, in_thread, metric, scenarios, until
 
 def model(*lines):
-    return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
+    return (
+        "\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
 
 def request(digest, n=1, **options):
-    return {"model": digest, "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4], "data": [1.0] * (4 * n)}], "options": options}
+    return {"model": digest,
+            "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4], "data": [1.0] * (4 * n)}],
+            "options": options}
 
 def put(d, *lines):
     status, r = d.json("POST", "/v1/executables?shape=x=1x4", model(*lines))
@@ -55,7 +61,8 @@ def crash_in_compile(d):
         put(d)
 
 def work_beyond_bounds(d):
-    """What a worker says of an executable's work is no number of operations: the account does without."""
+    """What a worker says of an executable's work is no number of operations: the account does
+    without."""
     for n in -2**63, -1, 2**63 - 1:
         digest, _ = put(d, f"work {n}")
         run_ok(d, digest)
@@ -67,13 +74,15 @@ def crash_in_prepare(d):
     run_ok(d, put(d)[0])
 
 def expected(d):
-    """What a device was told to expect: it may die of it, refuse it, hang in it; the compile may fail behind its draft. The run's answer is that of the run."""
+    """What a device was told to expect: it may die of it, refuse it, hang in it; the compile may
+    fail behind its draft. The run's answer is that of the run."""
     def run(*lines, timeout_ms=20000):
         status, r = d.json("PUT", "/v1/blobs", model("draft 1", *lines))
         assert status in (200, 201), r
         return d.json("POST", "/v1/run", request(r["digest"], timeout_ms=timeout_ms))
     good = lambda r: r[0] == 200 and r[1]["outputs"][0]["data"] == [2.0] * 4
-    assert good(run()) and good(run("expect_ms 100")) and good(run("expect_ms 100", "compile_ms 200")) and good(run("fail expect"))
+    assert (good(run()) and good(run("expect_ms 100"))
+            and good(run("expect_ms 100", "compile_ms 200")) and good(run("fail expect")))
     assert good(run("draft 40"))
     first = pid(d)
     r = run("crash expect", "compile_ms 300")
@@ -84,18 +93,21 @@ def expected(d):
     first = pid(d)
     r = run("hang expect", timeout_ms=300)
     assert r[0] == 504, r
-    until("the worker that hung is replaced", 9, lambda: devices(d)[0].get("workerPid", first) not in (first, 0))
+    until("the worker that hung is replaced", 9,
+          lambda: devices(d)[0].get("workerPid", first) not in (first, 0))
     assert good(run("# after it"))
 
 def crash_storm(d):
-    """A worker that dies at every request: each is answered, the daemon lives, and a good request is served in the end."""
+    """A worker that dies at every request: each is answered, the daemon lives, and a good request
+    is served in the end."""
     bad, _ = put(d, "crash run")
     for _ in range(4):
         assert d.json("POST", "/v1/run", request(bad))[0] == 503
     run_ok(d, put(d)[0])
 
 def put_aside(d):
-    """Work that ended its worker twice is refused, to its tenant alone; others' is served at once all the while; an operator sees it and lifts it."""
+    """Work that ended its worker twice is refused, to its tenant alone; others' is served at once
+    all the while; an operator sees it and lifts it."""
     def of(tenant):
         def ask(verb, path, body=None):
             return d.json(verb, path, body, {"Hlod-Tenant": tenant})
@@ -115,20 +127,25 @@ def put_aside(d):
             others_go_on(f"{step} {k}")
         deaths = metric(d, "hlod_worker_deaths_total")
         status, r = ask(a)
-        assert (status, r["reason"]) == (400, "PUT_ASIDE") and "ended its worker 2 times" in r["message"], (step, r)
+        assert ((status, r["reason"]) == (400, "PUT_ASIDE")
+                and "ended its worker 2 times" in r["message"]), (step, r)
         assert metric(d, "hlod_worker_deaths_total") == deaths
     for step in "ingest", "compile":
         dies_twice(step, lambda who: compile(who, "fault " + step))
     for step in "prepare", "run":
         bad = compile(a, "fault " + step)[1]["sourceDigest"]
         dies_twice("run", lambda who: who("POST", "/v1/run", request(bad)))
-    assert compile(b, "fault run")[0] == 200 and b("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST", "it is another's"
+    assert (compile(b, "fault run")[0] == 200
+            and b("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST"), "it is another's"
     rows = a("GET", "/v1/aside")[1]["aside"]
-    assert [(x["tenant"], x["step"], x["deaths"]) for x in rows] == [("a", s, 2) for s in ("ingest", "compile", "run", "run")], rows
+    assert [(x["tenant"], x["step"], x["deaths"]) for x in rows] == [
+        ("a", s, 2) for s in ("ingest", "compile", "run", "run")], rows
     assert all(50 < x["seconds"] <= 60 and "its process" in x["why"] for x in rows), rows
-    assert a("DELETE", "/v1/aside/" + rows[3]["digest"])[1]["lifted"] == 1 and a("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST"
+    assert (a("DELETE", "/v1/aside/" + rows[3]["digest"])[1]["lifted"] == 1
+            and a("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST")
     assert a("DELETE", "/v1/aside")[1]["lifted"] == 3 and not a("GET", "/v1/aside")[1].get("aside")
-    assert set(re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())) == {"0"} and metric(d, "hlod_work_aside_total") == 4
+    assert (set(re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())) == {"0"}
+            and metric(d, "hlod_work_aside_total") == 4)
 put_aside.args = ("--trust-tenant-header",)
 
 def single_flight(d):
@@ -142,7 +159,8 @@ def single_flight(d):
     assert metric(d, "hlod_compiles_total") == before + 1
 
 def long_compiles(d):
-    """Who comes while a compile, or the reading of a model, takes long is served by a relief; of two that are long the second begins again where the first was, and ends."""
+    """Who comes while a compile, or the reading of a model, takes long is served by a relief; of
+    two that are long the second begins again where the first was, and ends."""
     for step in "compile", "ingest":
         compile = lambda *lines: d.json("POST", "/v1/executables?shape=x=1x4", model(*lines))
         long = []
@@ -157,7 +175,8 @@ def long_compiles(d):
         for t, out in long:
             t.join()
             assert out[0][0] == 200, out
-    assert metric(d, "hlod_compiles_moved_total") == 2 and metric(d, "hlod_worker_reliefs_total") == 1 and metric(d, "hlod_worker_deaths_total") == 0
+    assert metric(d, "hlod_compiles_moved_total") == 2 and metric(
+        d, "hlod_worker_reliefs_total") == 1 and metric(d, "hlod_worker_deaths_total") == 0
     run_ok(d, put(d)[0])
 long_compiles.args = ("--compile-relief-ms", "150")
 
@@ -181,17 +200,20 @@ def hang_is_killed(d):
     run_ok(d, good)
 
 def kills_are_no_failures(d):
-    """Runs that must be killed, one after another: the next process starts at once each time, and the device is not drained."""
+    """Runs that must be killed, one after another: the next process starts at once each time, and
+    the device is not drained."""
     good, hung = put(d)[0], put(d, "hang run")[0]
     for _ in range(5):
         first = pid(d)
         assert d.json("POST", "/v1/run", request(hung, timeout_ms=50))[0] == 504
         until("another process", 3, lambda: pid(d) not in (0, None, first))
         run_ok(d, good)
-    assert re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs()) == ["0"] * 5 and not devices(d)[0].get("drained"), d.logs()[-3000:]
+    assert (re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs()) == ["0"] * 5
+            and not devices(d)[0].get("drained")), d.logs()[-3000:]
 
 def grace_is_an_option(d):
-    """--cancel-grace-ms, also by SIGHUP: what hangs is killed so long after its deadline, no sooner."""
+    """--cancel-grace-ms, also by SIGHUP: what hangs is killed so long after its deadline, no
+    sooner."""
     good, hung = put(d)[0], put(d, "hang run")[0]
     def killed_after(low, high):
         first = pid(d)
@@ -215,7 +237,9 @@ def leave(d, digest, stream, reset):
     before = metric(d, "hlod_cancels_total")
     body = json.dumps(request(digest)).encode()
     s = socket.create_connection(d.addr)
-    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
+    s.sendall(
+        b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (
+            b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
     time.sleep(0.3)
     if reset:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -239,7 +263,8 @@ def half_close(d):
     slow, _ = put(d, "run_ms 400")
     body = json.dumps(request(slow)).encode()
     s = socket.create_connection(d.addr)
-    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"
+              b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.shutdown(socket.SHUT_WR)
     text = b""
     s.settimeout(5)
@@ -255,11 +280,13 @@ def warm_restart(d):
     again = Daemon(d.hlod, d.worker, data=home)
     try:
         r = run_ok(again, source)
-        assert r.get("cacheHit") and metric(again, "hlod_compiles_total") == 0 and metric(again, "hlod_ingests_total") == 0
+        assert (r.get("cacheHit") and metric(again, "hlod_compiles_total") == 0
+                and metric(again, "hlod_ingests_total") == 0)
         status, r = again.json("POST", "/v1/executables?shape=x=1x4", model())
         assert r.get("ingestHit") and r.get("cacheHit") and r["digest"] == exe, r
         assert again.stop_keep() == 0
-        files = [p for p in glob.glob(home + "/data/**/*" + exe[2:] + "*", recursive=True) if os.path.isfile(p)]
+        files = [p for p in glob.glob(home + "/data/**/*" + exe[2:] + "*", recursive=True)
+                 if os.path.isfile(p)]
         assert len(files) == 1, files
         with open(files[0], "r+b") as f:
             f.seek(-1, 2)
@@ -268,14 +295,17 @@ def warm_restart(d):
             f.write(bytes([last[0] ^ 1]))
         third = Daemon(d.hlod, d.worker, data=home)
         run_ok(third, source)
-        assert metric(third, "hlod_cache_quarantined_total") == 1 and metric(third, "hlod_compiles_total") == 1
+        assert (metric(third, "hlod_cache_quarantined_total") == 1
+                and metric(third, "hlod_compiles_total") == 1)
         run_ok(third, exe)
         third.stop_keep()
     finally:
         again.p.poll() is None and again.kill()
 
 def refused_start(d, data, *args):
-    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "", "--data", os.path.join(d.dir, data), "--worker", d.worker, *args], capture_output=True, text=True, timeout=10)
+    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "", "--data",
+                        os.path.join(d.dir, data), "--worker", d.worker, *args],
+                       capture_output=True, text=True, timeout=10)
     assert p.returncode in (1, 2) and p.stderr.count("\n") == 1, (p.returncode, p.stderr)
     return p.stderr
 
@@ -290,22 +320,26 @@ def bad_starts(d):
     assert "Not a directory" in refused_start(d, "hlod.toml")
 
 def full_disk(d):
-    """A limit of the size of files stands for a disk without room: what needs room is refused, says so, and the rest goes on."""
+    """A limit of the size of files stands for a disk without room: what needs room is refused, says
+    so, and the rest goes on."""
     good, _ = put(d)
     big = model() + b"weight 8\n" * 100000
-    before = resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, (200000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    before = resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE,
+                              (200000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     status, r = d.json("POST", "/v1/executables?shape=x=1x4", big)
     assert (status, r["code"], r["reason"]) == (507, "RESOURCE_EXHAUSTED", "STORE_FULL"), r
     run_ok(d, good)
     assert d.logs().count("ev=store.full") == 1 and d.call("GET", "/readyz")[0] == 200
     resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, (1, before[1]))  # nor for a name
     status, r = d.json("POST", "/v1/models", {"name": "kept", "model": good})
-    assert status >= 500 and "could not be written" in r["message"], (status, r)  # SQLite takes the limit for a failing disk
+    # SQLite takes the limit for a failing disk
+    assert status >= 500 and "could not be written" in r["message"], (status, r)
     resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, before)
     status, r = d.json("POST", "/v1/executables?shape=x=1x4", big)
     assert status != 507, r
     assert d.json("POST", "/v1/models", {"name": "kept", "model": good})[0] == 200
-    shutil.copytree(d.dir + "/data", d.dir + "/copy/data")  # what was answered is on disk, as a kill leaves it
+    # what was answered is on disk, as a kill leaves it
+    shutil.copytree(d.dir + "/data", d.dir + "/copy/data")
     again = Daemon(d.hlod, d.worker, data=d.dir + "/copy")
     assert [m["name"] for m in again.json("GET", "/v1/models")[1]["models"]] == ["kept"]
     assert again.stop_keep() == 0
@@ -320,7 +354,8 @@ def few_files(d):
     held = []
     try:
         assert "ev=server.files limit=80 max_connections=10" in few.logs(), few.logs()
-        p = subprocess.run(["sh", "-c", f'ulimit -n 40; exec {d.hlod} --data {d.dir}/none'], capture_output=True, text=True)
+        p = subprocess.run(["sh", "-c", f'ulimit -n 40; exec {d.hlod} --data {d.dir}/none'],
+                           capture_output=True, text=True)
         assert p.returncode == 2 and "the limit of open files is 40: at least 64" in p.stderr, p
         good, _ = put(few)
         held = [socket.create_connection(few.addr) for _ in range(100)]
@@ -360,7 +395,8 @@ def raw(d, text, timeout=5):
     return int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else None
 
 def half_headers(d):
-    """Two hundred connections that take all places and never finish their headers: they are closed in time, a good client is served, and one that is kept idle stays."""
+    """Two hundred connections that take all places and never finish their headers: they are closed
+    in time, a good client is served, and one that is kept idle stays."""
     head, half = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n", []
     kept = http.client.HTTPConnection(*d.addr, timeout=10)
     kept.request("GET", "/healthz")
@@ -390,14 +426,16 @@ def half_headers(d):
         stop.set()
         t.join()
     for i, text in enumerate(said):
-        assert text.startswith(b"HTTP/1.1 408") and b"header_s" in text if i % 4 >= 2 else text == b"", (i, text)
+        assert (text.startswith(b"HTTP/1.1 408") and b"header_s" in text if i % 4 >= 2
+                else text == b""), (i, text)
     assert metric(d, "hlod_connections_late_total") == 199
     kept.request("GET", "/healthz")  # waits for its next request, not for half of one
     assert kept.getresponse().read() == b"ok\n"
     kept.sock.sendall(head)
     kept.sock.settimeout(4)
     assert b" 408 " in kept.sock.recv(1 << 16)
-    with socket.create_connection(d.grpc.rsplit(":", 1), timeout=4) as silent:  # the gRPC port: no preface
+    # the gRPC port: no preface
+    with socket.create_connection(d.grpc.rsplit(":", 1), timeout=4) as silent:
         silent.sendall(b"PRI * HTTP/2.0")
         while silent.recv(1 << 16):
             pass
@@ -410,7 +448,8 @@ def patient(s):
         return b""
 
 def ended_headers(d):
-    """Connections that send half their headers and end their side are let go of at once, not when header_s is over; one that asked before it ended its side is answered."""
+    """Connections that send half their headers and end their side are let go of at once, not when
+    header_s is over; one that asked before it ended its side is answered."""
     fds = lambda: len(os.listdir(f"/proc/{d.p.pid}/fd"))
     before, half = fds(), []
     for i in range(100):
@@ -427,10 +466,14 @@ def ended_headers(d):
         s.close()
 
 def stalled_bodies(d):
-    """One address holds all places with bodies that stall or drip, far within idle_s; clients of that address and of another are served all the same, and what is at work, or comes fast enough, stays."""
+    """One address holds all places with bodies that stall or drip, far within idle_s; clients of
+    that address and of another are served all the same, and what is at work, or comes fast enough,
+    stays."""
     m, _ = put(d)
-    head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    body = json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
+    head = (b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n")
+    body = json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4],
+                                               "data": [1, 2, 3, 4]}]}).encode()
     steady = socket.create_connection(d.addr, timeout=20, source_address=("127.0.0.3", 0))
     steady.sendall(head % (len(body) + 1_500_000))
     bodies, stop = [], threading.Event()
@@ -456,7 +499,8 @@ def stalled_bodies(d):
         for source in "127.0.0.1", "127.0.0.2":
             for _ in range(5):
                 s = socket.create_connection(d.addr, timeout=20, source_address=(source, 0))
-                s.sendall(b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                s.sendall(
+                    b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert s.recv(1 << 16).startswith(b"HTTP/1.1 200 OK"), source
                 s.close()
         assert time.monotonic() - start < 6
@@ -489,14 +533,17 @@ per_address.args = ("--max-per-address", "8")
 
 def hostile_framing(d):
     head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\n"
-    assert raw(d, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") == 400
+    assert raw(d, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+                         b"\r\n") == 400
     assert raw(d, head + b"X: " + b"a" * 300000 + b"\r\n\r\n") == 431
     assert raw(d, head + b"Content-Length: 99999999999\r\n\r\n") == 413
     assert raw(d, head + b"Content-Length: -1\r\n\r\n") in (400, 413)
     assert raw(d, b"\x00\x01\x02\r\n\r\n") in (400, None)
-    assert raw(d, b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999\r\n\r\n") == 413
+    assert raw(d, b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                  b"99999999999999\r\n\r\n") == 413
     s = socket.create_connection(d.addr)  # an upload that stops half way and leaves
-    s.sendall(b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 3000000)
+    s.sendall(b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n"
+              + b"x" * 3000000)
     s.close()
     run_ok(d, put(d)[0])
 
@@ -504,40 +551,52 @@ def compressed_bodies(d):
     import gzip, zlib
     source, _ = put(d)
     def send(body, coding, **headers):
-        status, _, text = d.call("POST", "/v1/run", body, {"Accept": "application/json", "Content-Encoding": coding, **headers})
+        status, _, text = d.call("POST", "/v1/run", body,
+                                 {"Accept": "application/json", "Content-Encoding": coding,
+                                  **headers})
         return status, json.loads(text)
     body = json.dumps(request(source, 3)).encode()
     for coding, pack in ("gzip", gzip.compress), ("deflate", zlib.compress):
         status, r = send(pack(body), coding)
         assert status == 200 and r["outputs"][0]["data"] == [2.0] * 12, r
         packed = pack(body)
-        for bad in packed[:-5], packed[:20], packed + b"x", b"garbage", b"", packed[:12] + b"\xff" + packed[13:]:
+        for bad in packed[:-5], packed[:20], packed + b"x", b"garbage", b"", packed[
+            :12] + b"\xff" + packed[13:]:
             status, r = send(bad, coding)
             assert status == 400, (coding, bad, r)
-    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [100, 4], "parameters": {"binary_data_size": 1600}}]}).encode()
+    head = json.dumps({"model": source,
+                       "inputs": [{"name": "x", "dtype": "f32", "shape": [100, 4],
+                                   "parameters": {"binary_data_size": 1600}}]}).encode()
     for tail, want in (struct.pack("<f", 1) * 400, 200), (b"x" * 1599, 400), (b"x" * 1601, 400):
-        status, r = send(gzip.compress(head + tail), "gzip", **{"Inference-Header-Content-Length": str(len(head))})
+        status, r = send(gzip.compress(head + tail), "gzip",
+                         **{"Inference-Header-Content-Length": str(len(head))})
         assert status == want, r
-    status, r = send(gzip.compress(head), "gzip", **{"Inference-Header-Content-Length": str(len(head) + 1)})
+    status, r = send(gzip.compress(head), "gzip",
+                     **{"Inference-Header-Content-Length": str(len(head) + 1)})
     assert status == 400 and r["reason"] == "BAD_FRAMING", r
     status, r = send(gzip.compress(b" " * (40 << 20)), "gzip")  # 40 KB that become 40 MB
     assert status == 413 and r["reason"] == "BODY_TOO_LARGE", r
     assert send(b"x", "br")[0] == 415
-    assert d.call("POST", "/v1/executables", gzip.compress(model()), {"Content-Encoding": "gzip"})[0] == 415
+    assert d.call("POST", "/v1/executables", gzip.compress(model()),
+                  {"Content-Encoding": "gzip"})[0] == 415
     run_ok(d, source)
 
 def big_tensors(d):
     source, _ = put(d)
     n = 1 << 18  # 4 MiB: through memfds both ways
-    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4], "parameters": {"binary_data_size": n * 16}}]}).encode()
+    head = json.dumps({"model": source,
+                       "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4],
+                                   "parameters": {"binary_data_size": n * 16}}]}).encode()
     status, headers, body = d.call("POST", "/v1/run", head + struct.pack("<f", 1.5) * (n * 4),
-                                   {"Inference-Header-Content-Length": str(len(head)), "Accept": "application/octet-stream"})
+                                   {"Inference-Header-Content-Length": str(len(head)),
+                                    "Accept": "application/octet-stream"})
     assert status == 200, body[:300]
     k = int(headers["inference-header-content-length"])
     assert json.loads(body[:k])["outputs"][0]["parameters"]["binary_data_size"] == n * 16
     assert body[k:] == struct.pack("<f", 2.5) * (n * 4)
     status, r = d.json("POST", "/v1/run", request(source, 20000))
-    assert status == 200 and len(r["outputs"][0]["data"]) == 80000 and set(r["outputs"][0]["data"]) == {2.0}
+    assert (status == 200 and len(r["outputs"][0]["data"]) == 80000
+            and set(r["outputs"][0]["data"]) == {2.0})
 
 def upload_memory(d):
     """600 MB of model: the daemon stays below 64 MB."""
@@ -553,7 +612,8 @@ def upload_memory(d):
     try:
         s = socket.create_connection(d.addr)
         s.settimeout(120)
-        s.sendall(b"POST /v1/executables?shape=x=1x4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size + head)
+        s.sendall(b"POST /v1/executables?shape=x=1x4 HTTP/1.1\r\nHost: localhost\r\nConnection: "
+                  b"close\r\nContent-Length: %d\r\n\r\n" % size + head)
         piece, left, sha = b"#" * (1 << 20), size - len(head), hashlib.sha256(head)
         while left:
             n = min(left, len(piece))
@@ -570,11 +630,16 @@ def upload_memory(d):
     assert peak[0] < 64 * 1024, f"peak RSS {peak[0]} KiB"
 
 def receive_budget(d):
-    """Bodies of all clients together stay within --receive-bytes: who finds no room waits for those before, and is refused after --receive-wait-ms."""
+    """Bodies of all clients together stay within --receive-bytes: who finds no room waits for those
+    before, and is refused after --receive-wait-ms."""
     source, _ = put(d)
     n = 12 << 20  # of 16 MiB
-    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [n // 16, 4], "parameters": {"binary_data_size": n}}]}).encode()
-    start = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % (len(head), len(head) + n)
+    head = json.dumps({"model": source,
+                       "inputs": [{"name": "x", "dtype": "f32", "shape": [n // 16, 4],
+                                   "parameters": {"binary_data_size": n}}]}).encode()
+    start = (b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: "
+             b"application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: "
+             b"%d\r\n\r\n" % (len(head), len(head) + n))
     few, most = 1 << 20, n - (1 << 20)
     def begin(sent=few):
         s = socket.create_connection(d.addr)
@@ -623,8 +688,12 @@ def many_clients(d):
 
 warm_restart.ends = drain.ends = True
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds, expected, crash_storm, put_aside, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
-             warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds,
+             expected, crash_storm, put_aside, single_flight, long_compiles, deadline,
+             hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close,
+             half_headers, ended_headers, stalled_bodies, per_address, warm_restart, two_daemons,
+             bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies,
+             big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

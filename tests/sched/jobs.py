@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batch jobs against a real daemon with scripted workers (tests/api/fake_worker.c): results, comparisons, budgets, retries, cancelling, paging, retention, restarts, and
-`kill -9` of the daemon at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
+"""Batch jobs against a real daemon with scripted workers (tests/api/fake_worker.c): results,
+comparisons, budgets, retries, cancelling, paging, retention, restarts, and `kill -9` of the daemon
+at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
-import argparse, contextlib, json, os, random, re, shutil, signal, socket, sqlite3, struct, sys, tempfile, time, traceback
+import argparse, contextlib, json, os, random, re, shutil, signal
+import socket, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, in_thread, metric, until
 from faults import model, pid
@@ -67,34 +69,50 @@ def watch(d, job):
 # ---- one daemon
 
 def matrix(d):
-    """Models x targets x inputs; an input for one model only; names, order and number of the jobs."""
+    """Models x targets x inputs; an input for one model only; names, order and number of the
+    jobs."""
     a, b = put_model(d, "# a"), put_model(d, "# b")
     i, j = one_input(d, "i", expect=(2, 3, 4, 5)), one_input(d, "j", expect=(2, 3, 4, 5))
     j["models"] = ["b"]
-    suite, n = submit(d, [{"name": "a", "model": a}, {"name": "b", "model": b}], [i, j], targets=[{"name": "one", "device": "cpu:0"}, {"device": "cpu"}], name="m")
+    suite, n = submit(d, [{"name": "a", "model": a}, {"name": "b", "model": b}], [i, j],
+                      targets=[{"name": "one", "device": "cpu:0"}, {"device": "cpu"}], name="m")
     assert n == 6
     jobs = wait(d, suite)
-    assert [(j["model"], j["target"], j["input"]) for j in jobs] == [("a", "one", "i"), ("a", "cpu", "i"), ("b", "one", "i"), ("b", "one", "j"), ("b", "cpu", "i"), ("b", "cpu", "j")], jobs
+    assert [(j["model"], j["target"], j["input"]) for j in jobs] == [
+        ("a", "one", "i"), ("a", "cpu", "i"), ("b", "one", "i"), ("b", "one", "j"),
+        ("b", "cpu", "i"), ("b", "cpu", "j")], jobs
     assert [j["id"] for j in jobs] == [f"{suite}.{k}" for k in range(1, 7)]
     assert all(j["state"] == "passed" and j["suiteName"] == "m" for j in jobs), jobs
 
 def comparison(d):
-    """What differs is counted and shown; tolerances are the input's, else the suite's; other shapes, types and missing outputs are named."""
+    """What differs is counted and shown; tolerances are the input's, else the suite's; other
+    shapes, types and missing outputs are named."""
     m = [{"model": put_model(d)}]
     close = (2.001, 3, 4, 5)
-    ins = [one_input(d, "exact", expect=(2, 3, 4, 5)), one_input(d, "close", expect=close), one_input(d, "off", expect=(2, 3, 5, 6)), {**one_input(d, "loose", expect=close), "atol": 0.01},
+    ins = [one_input(d, "exact", expect=(2, 3, 4, 5)), one_input(d, "close", expect=close),
+           one_input(d, "off", expect=(2, 3, 5, 6)),
+           {**one_input(d, "loose", expect=close), "atol": 0.01},
            {**one_input(d, "relative", expect=close), "rtol": 0.001}]
-    ins.append({**one_input(d, "shape"), "expect": [{"name": "y", "dtype": "f32", "shape": [2, 2], "blob": blob(d, floats(2, 3, 4, 5))}]})
-    ins.append({**one_input(d, "type"), "expect": [{"name": "y", "dtype": "s32", "shape": [1, 4], "blob": blob(d, floats(2, 3, 4, 5))}]})
+    ins.append({**one_input(d, "shape"),
+                "expect": [{"name": "y", "dtype": "f32", "shape": [2, 2],
+                            "blob": blob(d, floats(2, 3, 4, 5))}]})
+    ins.append({**one_input(d, "type"),
+                "expect": [{"name": "y", "dtype": "s32", "shape": [1, 4],
+                            "blob": blob(d, floats(2, 3, 4, 5))}]})
     ins.append({**one_input(d, "missing"), "expect": [tensor("z", blob(d, floats(2, 3, 4, 5)))]})
     suite, _ = submit(d, m, ins)
     got = {j["input"]: j for j in wait(d, suite)}
     states = {k: j["state"] for k, j in got.items()}
-    assert states == {"exact": "passed", "close": "failed", "off": "failed", "loose": "passed", "relative": "passed", "shape": "failed", "type": "failed", "missing": "failed"}, states
+    assert states == {"exact": "passed", "close": "failed", "off": "failed", "loose": "passed",
+                      "relative": "passed", "shape": "failed", "type": "failed",
+                      "missing": "failed"}, states
     off = result(d, got["off"]["id"])
     c = off["comparisons"][0]
-    assert off["error"]["reason"] == "OUTPUT_DIFFERS" and (c["elements"], c["mismatches"], c["first"], c["found"], c["expected"]) == (4, 2, 2, "4", "5") and c["maxAbs"] == 1, off
-    assert "another shape" in got["shape"]["error"]["message"] and "is f32, expected s32" in got["type"]["error"]["message"] and "'z' is missing" in got["missing"]["error"]["message"], got
+    assert off["error"]["reason"] == "OUTPUT_DIFFERS" and (
+        c["elements"], c["mismatches"], c["first"], c["found"],
+        c["expected"]) == (4, 2, 2, "4", "5") and c["maxAbs"] == 1, off
+    assert "another shape" in got["shape"]["error"]["message"] and "is f32, expected s32" in got[
+        "type"]["error"]["message"] and "'z' is missing" in got["missing"]["error"]["message"], got
     suite, _ = submit(d, m, [ins[1]], atol=0.01)
     assert wait(d, suite)[0]["state"] == "passed"
 
@@ -102,7 +120,8 @@ def large_inputs(d):
     """Beyond what travels inline: blobs into shared memory."""
     n = 40000
     x = floats(*([1.5] * (4 * n)))
-    i = {"name": "big", "inputs": [tensor("x", blob(d, x), n)], "expect": [tensor("y", blob(d, floats(*([2.5] * (4 * n)))), n)]}
+    i = {"name": "big", "inputs": [tensor("x", blob(d, x), n)],
+         "expect": [tensor("y", blob(d, floats(*([2.5] * (4 * n)))), n)]}
     suite, _ = submit(d, [{"model": put_model(d)}], [i], keep_outputs=True)
     assert wait(d, suite)[0]["state"] == "passed"
     out = result(d, suite + ".1")["outputs"][0]
@@ -114,28 +133,40 @@ def budgets(d):
     for budget, word in ({"instructions": 3}, "instructions"), ({"run_ms": 0.001}, "run "):
         suite, _ = submit(d, [{"model": m}], [one_input(d)], budget=budget)
         j = wait(d, suite)[0]
-        assert j["state"] == "failed" and j["error"]["reason"] == "BUDGET_EXCEEDED" and word in j["error"]["message"], j
+        assert (j["state"] == "failed" and j["error"]["reason"] == "BUDGET_EXCEEDED"
+                and word in j["error"]["message"]), j
         assert word in result(d, j["id"])["overBudget"][0]
-    suite, _ = submit(d, [{"model": m, "budget": {"instructions": 1000}}], [one_input(d)], budget={"instructions": 3})
+    suite, _ = submit(d, [{"model": m, "budget": {"instructions": 1000}}], [one_input(d)],
+                      budget={"instructions": 3})
     assert wait(d, suite)[0]["state"] == "passed", "the model's budget goes before the suite's"
 
 def compile_only(d):
-    suite, _ = submit(d, [{"name": "c", "model": put_model(d, "# compile only"), "shapes": [{"input": "x", "dims": [3, 4]}]}], [])
+    suite, _ = submit(d, [{"name": "c", "model": put_model(d, "# compile only"),
+                           "shapes": [{"input": "x", "dims": [3, 4]}]}], [])
     assert wait(d, suite)[0]["state"] == "passed"
     assert len(result(d, suite + ".1")["executable"]) == 64
-    suite, _ = submit(d, [{"name": "c", "model": put_model(d, "fail compile"), "shapes": [{"input": "x", "dims": [3, 4]}]}], [])
+    suite, _ = submit(d, [{"name": "c", "model": put_model(d, "fail compile"),
+                           "shapes": [{"input": "x", "dims": [3, 4]}]}], [])
     j = wait(d, suite)[0]
-    assert j["state"] == "error" and j["attempts"] == 1 and j["error"]["reason"] == "UNSUPPORTED_OP", j
+    assert (j["state"] == "error" and j["attempts"] == 1
+            and j["error"]["reason"] == "UNSUPPORTED_OP"), j
 
 def refused(d):
     """A submit that cannot work is refused whole, with the place."""
     m, i = put_model(d), one_input(d)
     x = i["inputs"][0]
-    for body, where in ({"models": []}, "models"), ({"models": [{"model": "0" * 64}]}, "models[0]"), ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "blob": "1" * 64}]}]}, "inputs[0]"), (
-            {"models": [{"model": m}], "inputs": [{"inputs": [{**x, "shape": [2, 4]}]}]}, "size"), ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "dtype": "f99"}]}]}, "dtype"), (
-            {"models": [{"model": m}], "inputs": [{"inputs": [x], "models": ["other"]}]}, "model"), ({"models": [{"model": m}], "repeat": 1001}, "repeat"), (
-            {"models": [{"model": m}] * 200, "inputs": [{"inputs": [x]}] * 100}, "10000"), ({"models": [{"model": m}], "rtol": -1}, "tolerance"), (
-            {"models": [{"model": m}], "inputs": [{"inputs": [{**x, "shape": [1 << 62, 1 << 62]}]}]}, "shape"), ({"models": [{"model": m}], "retry": {"maxAttempts": 1000}}, "attempts"):
+    for body, where in (
+        ({"models": []}, "models"), ({"models": [{"model": "0" * 64}]}, "models[0]"),
+        ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "blob": "1" * 64}]}]},
+         "inputs[0]"),
+        ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "shape": [2, 4]}]}]}, "size"),
+        ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "dtype": "f99"}]}]}, "dtype"),
+        ({"models": [{"model": m}], "inputs": [{"inputs": [x], "models": ["other"]}]}, "model"),
+        ({"models": [{"model": m}], "repeat": 1001}, "repeat"),
+        ({"models": [{"model": m}] * 200, "inputs": [{"inputs": [x]}] * 100}, "10000"),
+        ({"models": [{"model": m}], "rtol": -1}, "tolerance"),
+        ({"models": [{"model": m}], "inputs": [{"inputs": [{**x, "shape": [1 << 62, 1 << 62]}]}]},
+         "shape"), ({"models": [{"model": m}], "retry": {"maxAttempts": 1000}}, "attempts")):
         status, r = d.json("POST", "/v1/jobs", body)
         assert status in (400, 404) and where in r["message"], (status, r, where)
     for job in "x", "0", "1.0", "1.x", "999999.1":
@@ -151,18 +182,23 @@ def idempotent(d):
     assert again == {**first, "existed": True}, again
     status, r = d.json("POST", "/v1/jobs", {**body, "repeat": 2})
     assert (status, r["reason"]) == (409, "KEY_REUSED"), r
-    many = [in_thread(d.json, "POST", "/v1/jobs", {**body, "idempotencyKey": "commit-2"}) for _ in range(8)]
+    many = [in_thread(d.json, "POST", "/v1/jobs", {**body, "idempotencyKey": "commit-2"})
+            for _ in range(8)]
     for t, _ in many:
         t.join()
-    assert len({out[0][1]["suite"] for _, out in many}) == 1 and sum(not out[0][1].get("existed") for _, out in many) == 1, many
+    assert (len({out[0][1]["suite"] for _, out in many}) == 1
+            and sum(not out[0][1].get("existed") for _, out in many) == 1), many
 
 def retries(d):
-    """A lost worker is tried again, with growing pauses, until the attempts are used up; another refusal is not."""
-    suite, _ = submit(d, [{"model": put_model(d, "crash run")}], [one_input(d)], retry={"maxAttempts": 3, "backoffMs": 20})
+    """A lost worker is tried again, with growing pauses, until the attempts are used up; another
+    refusal is not."""
+    suite, _ = submit(d, [{"model": put_model(d, "crash run")}], [one_input(d)],
+                      retry={"maxAttempts": 3, "backoffMs": 20})
     j = wait(d, suite)[0]
     assert j["state"] == "error" and j["attempts"] == 3 and j["error"]["reason"] == "WORKER_LOST", j
     log = d.json("GET", f"/v1/jobs/{j['id']}/logs")[1]
-    assert log["ended"] and log["text"].count("again in") == 2 and "again in 20 ms" in log["text"] and "again in 40 ms" in log["text"], log
+    assert (log["ended"] and log["text"].count("again in") == 2 and "again in 20 ms" in log["text"]
+            and "again in 40 ms" in log["text"]), log
     rest = d.json("GET", f"/v1/jobs/{j['id']}/logs?offset={log['nextOffset'] - 5}")[1]
     assert rest["text"] == log["text"][-5:], rest
     suite, _ = submit(d, [{"model": put_model(d, "fail run")}], [one_input(d)])
@@ -170,7 +206,8 @@ def retries(d):
 
 def heals(d):
     """The worker is killed during the first attempt; the second passes."""
-    suite, _ = submit(d, [{"model": put_model(d, "run_ms 400")}], [one_input(d, expect=(2, 3, 4, 5))], retry={"backoffMs": 10})
+    suite, _ = submit(d, [{"model": put_model(d, "run_ms 400")}],
+                      [one_input(d, expect=(2, 3, 4, 5))], retry={"backoffMs": 10})
     t, out = in_thread(watch, d, suite)
     while d.json("GET", f"/v1/jobs/{suite}.1")[1]["state"] != "running":
         time.sleep(0.01)
@@ -179,11 +216,13 @@ def heals(d):
     t.join()
     events = out[0]
     states = [e["job"]["state"] for e in events if "job" in e]
-    assert states[-1] == "passed" and "waiting" in states and events[-1]["done"]["code"] == "OK", events
+    assert (states[-1] == "passed" and "waiting" in states
+            and events[-1]["done"]["code"] == "OK"), events
     assert result(d, suite + ".1")["attempts"] == 2
 
 def cancel(d):
-    suite, n = submit(d, [{"model": put_model(d, "run_ms 2000")}], [one_input(d, str(k)) for k in range(8)])
+    suite, n = submit(d, [{"model": put_model(d, "run_ms 2000")}],
+                      [one_input(d, str(k)) for k in range(8)])
     status, r = d.json("DELETE", f"/v1/jobs/{suite}.8")
     assert (status, r) == (200, {"cancelled": 1}), r
     assert d.json("GET", f"/v1/jobs/{suite}.8")[1]["state"] == "cancelled"
@@ -211,10 +250,12 @@ def pages(d):
     want = [f"{s}.{k}" for s in sorted(suites, key=int, reverse=True) for k in range(1, 6)]
     assert got[:15] == want, got[:15]
     assert len(got) == len(set(got))
-    assert len(jobs_of(d, suites[0], state="passed")) == 5 and not jobs_of(d, suites[0], state="failed")
+    assert (len(jobs_of(d, suites[0], state="passed")) == 5
+            and not jobs_of(d, suites[0], state="failed"))
 
 def priority(d):
-    """With one job at a time (see below) the suite of higher priority goes first, and jobs of suites wait behind requests."""
+    """With one job at a time (see below) the suite of higher priority goes first, and jobs of
+    suites wait behind requests."""
     slow = put_model(d, "run_ms 100")
     a, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(4)], priority=-1)
     b, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(2)], priority=5)
@@ -223,7 +264,9 @@ def priority(d):
 
 def queue_full_is_no_attempt(d):
     """Refusals for want of room cost no attempt: all jobs pass, though at most one may queue."""
-    suite, _ = submit(d, [{"model": put_model(d, "run_ms 20")}], [one_input(d, str(k)) for k in range(12)], retry={"maxAttempts": 1, "backoffMs": 10})
+    suite, _ = submit(d, [{"model": put_model(d, "run_ms 20")}],
+                      [one_input(d, str(k)) for k in range(12)],
+                      retry={"maxAttempts": 1, "backoffMs": 10})
     assert {(j["state"], j["attempts"]) for j in wait(d, suite)} == {("passed", 1)}
 
 # ---- several daemons on one folder
@@ -236,7 +279,8 @@ class Folder:
         self.d = None
         self.start()
     def start(self, *more):
-        self.d = Daemon(args.hlod, args.worker, data=self.dir, args=("--log", "info", *self.options, *more))
+        self.d = Daemon(args.hlod, args.worker, data=self.dir,
+                        args=("--log", "info", *self.options, *more))
         return self.d
     def sql(self, text):
         with contextlib.closing(sqlite3.connect(os.path.join(self.dir, "data", "jobs.db"))) as db:
@@ -262,13 +306,15 @@ def with_folder(*options):
 def drain(f):
     """SIGTERM: what runs may end, what waits is the next daemon's; watchers are told."""
     d = f.d
-    suite, n = submit(d, [{"model": put_model(d, "run_ms 150")}], [one_input(d, str(k)) for k in range(10)])
+    suite, n = submit(d, [{"model": put_model(d, "run_ms 150")}],
+                      [one_input(d, str(k)) for k in range(10)])
     t, out = in_thread(watch, d, suite)
     time.sleep(0.2)
     assert d.stop() == 0
     t.join()
     events = out[0]
-    assert events[-1]["done"]["code"] == "UNAVAILABLE" and events[-2]["error"]["reason"] == "SHUTTING_DOWN", events[-2:]
+    assert (events[-1]["done"]["code"] == "UNAVAILABLE"
+            and events[-2]["error"]["reason"] == "SHUTTING_DOWN"), events[-2:]
     before = f.sql("SELECT n, result FROM job WHERE result IS NOT NULL")
     assert 0 < len(before) < 10, len(before)
     d = f.start()
@@ -326,7 +372,8 @@ reload.alone = True
 
 @with_folder()
 def collect_uploads(f):
-    """Uploads that nothing refers to are collected by age; what a name, a kept suite or memory holds stays."""
+    """Uploads that nothing refers to are collected by age; what a name, a kept suite or memory
+    holds stays."""
     d = f.d
     def old():
         for folder, _, files in os.walk(os.path.join(f.dir, "data", "blobs")):
@@ -354,18 +401,21 @@ def collect_uploads(f):
     os.utime(os.path.join(f.dir, "data", "blobs", young[:2], young))
     assert gc(dryRun=True) == gc() == {loose, lone}
     assert gc() == set()
-    assert d.call("GET", "/v1/blobs/" + loose)[0] == 404 and d.json("GET", f"/v1/blobs/{loose}/info")[0] == 404
+    assert (d.call("GET", "/v1/blobs/" + loose)[0] == 404
+            and d.json("GET", f"/v1/blobs/{loose}/info")[0] == 404)
     assert d.json("POST", "/v1/run", {"model": lone, "inputs": []})[0] == 404
     for digest in young, m, out, i["inputs"][0]["blob"]:
         assert d.call("GET", "/v1/blobs/" + digest)[0] == 200, digest
-    assert d.json("POST", "/v1/executables?shape=x=1x4", model("# lone"))[1]["sourceDigest"] == lone, "it may come again"
+    assert d.json("POST", "/v1/executables?shape=x=1x4",
+                  model("# lone"))[1]["sourceDigest"] == lone, "it may come again"
     assert blob(d, b"nobody needs this") == loose
     again, _ = submit(d, [{"model": m}], [i])
     assert wait(d, again)[0]["state"] == "passed"
 
 @with_folder()
 def damaged(f):
-    """jobs.db damaged, or its copy: nothing is lost, the log says so. Both: the daemon starts all the same, and says what was lost."""
+    """jobs.db damaged, or its copy: nothing is lost, the log says so. Both: the daemon starts all
+    the same, and says what was lost."""
     suite, n = submit(f.d, [{"model": put_model(f.d)}], [one_input(f.d)])
     before = wait(f.d, suite)
     path = lambda name: os.path.join(f.dir, "data", name)
@@ -377,27 +427,33 @@ def damaged(f):
         d = f.start()
         assert jobs_of(d, suite) == (before if len(names) == 1 else []), names
         for name in names:
-            assert re.search(r'ev=journal\.damaged file="[^"]*/data/%s"' % re.escape(name), d.logs()) and os.path.exists(path(name + ".damaged")), name
+            assert re.search(r'ev=journal\.damaged file="[^"]*/data/%s"' % re.escape(name),
+                             d.logs()) and os.path.exists(path(name + ".damaged")), name
     assert 'lost="batch jobs' in d.logs()
     again, _ = submit(d, [{"model": put_model(d)}], [one_input(d)])
     assert wait(d, again)[0]["state"] == "passed"
-    verify = lambda: [x["digest"] for x in d.json("POST", "/v1/cache/verify", {})[1].get("findings", []) if x["state"] == "damaged"]
+    verify = lambda: [x["digest"]
+                      for x in d.json("POST", "/v1/cache/verify", {})[1].get("findings", [])
+                      if x["state"] == "damaged"]
     for name in "VERSION", "VERSION.copy", "names.log":  # while it runs
         if os.path.exists(path(name)):
             os.remove(path(name))
-        assert verify() == (["VERSION"] if name == "VERSION" else [name] if name == "names.log" else []), name
+        assert verify() == (["VERSION"] if name == "VERSION" else [name] if name == "names.log"
+                            else []), name
         assert verify() == [] and os.path.exists(path(name)), name
 
 @with_folder()
 def changed_while_sent(f):
-    """A blob's file changes between its check and its last byte (the reader is slow): what was checked is sent."""
+    """A blob's file changes between its check and its last byte (the reader is slow): what was
+    checked is sent."""
     data = random.Random(1).randbytes(256 << 10)
     digest = f.d.json("PUT", "/v1/blobs", data)[1]["digest"]
     ask = f"GET /v1/blobs/{digest} HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.connect(f.d.addr)
-        s.sendall((ask % "" * 59 + ask % "Connection: close\r\n").encode())  # more than sockets hold
+        # more than sockets hold
+        s.sendall((ask % "" * 59 + ask % "Connection: close\r\n").encode())
         time.sleep(0.5)
         with open(os.path.join(f.dir, "data", "blobs", digest[:2], digest), "r+b") as b:
             b.write(bytes(len(data)))
@@ -415,19 +471,28 @@ def changed_while_sent(f):
 
 @with_folder("--compile-rate", "0")
 def kill_9(f):
-    """The daemon is killed at random moments of a batch: after restarts every job has exactly one recorded result, and what was told stays true."""
+    """The daemon is killed at random moments of a batch: after restarts every job has exactly one
+    recorded result, and what was told stays true."""
     rng = random.Random(args.seed)
     told, kills, d, ended_at = {}, 0, f.d, []
     names = ["quick", "slow", "crash", "wrong", "fail"]
-    models = [{"name": "quick", "model": put_model(d, "run_ms 2")}, {"name": "slow", "model": put_model(d, "run_ms 40")}, {"name": "crash", "model": put_model(d, "crash run", "run_ms 4")},
-              {"name": "wrong", "model": put_model(d, "run_ms 1", "# wrong")}, {"name": "fail", "model": put_model(d, "fail run")}]
-    right, wrong = one_input(d, "right", expect=(2, 3, 4, 5)), one_input(d, "wrong", expect=(0, 0, 0, 0))
+    models = [{"name": "quick", "model": put_model(d, "run_ms 2")},
+              {"name": "slow", "model": put_model(d, "run_ms 40")},
+              {"name": "crash", "model": put_model(d, "crash run", "run_ms 4")},
+              {"name": "wrong", "model": put_model(d, "run_ms 1", "# wrong")},
+              {"name": "fail", "model": put_model(d, "fail run")}]
+    right, wrong = one_input(d, "right",
+                             expect=(2, 3, 4, 5)), one_input(d, "wrong", expect=(0, 0, 0, 0))
     per = args.jobs // 5
-    share = {"quick": per, "slow": per * 2, "wrong": per, "fail": args.jobs - 4 * per - 2, "crash": 2}
-    ins = [{**(wrong if m == "wrong" else right), "name": f"{m}{k}", "models": [m]} for m in names for k in range(share[m])]
+    share = {"quick": per, "slow": per * 2, "wrong": per, "fail": args.jobs - 4 * per - 2,
+             "crash": 2}
+    ins = [{**(wrong if m == "wrong" else right), "name": f"{m}{k}", "models": [m]} for m in names
+           for k in range(share[m])]
     rng.shuffle(ins)
-    body = {"models": models, "inputs": ins, "idempotencyKey": "the batch", "retry": {"maxAttempts": 2, "backoffMs": 20}}
-    want = {"quick": "passed", "slow": "passed", "wrong": "failed", "fail": "error", "crash": "error"}
+    body = {"models": models, "inputs": ins, "idempotencyKey": "the batch",
+            "retry": {"maxAttempts": 2, "backoffMs": 20}}
+    want = {"quick": "passed", "slow": "passed", "wrong": "failed", "fail": "error",
+            "crash": "error"}
     suite = None
     def look():
         for j in jobs_of(f.d, suite):
@@ -460,7 +525,8 @@ def kill_9(f):
     for j in told.values():
         assert j["state"] == want[j["model"]], j
         r = result(f.d, j["id"])
-        assert r["job"] == j["id"] and r["state"] == j["state"] and r["finished"] == j["finished"], (r, j)
+        assert (r["job"] == j["id"] and r["state"] == j["state"]
+                and r["finished"] == j["finished"]), (r, j)
     f.d.stop()
     rows = f.sql("SELECT n, result IS NOT NULL FROM job")
     assert sorted(rows) == [(k, 1) for k in range(1, args.jobs + 1)]
@@ -470,8 +536,11 @@ def kill_9(f):
     assert within >= kills * 0.6, f"too few kills fell into the batch: {ended_at}"
     print(f"     {kills} kills; jobs ended at each: {ended_at}", flush=True)
 
-SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, reload, collect_uploads, damaged, changed_while_sent, kill_9]
-OPTIONS = {"priority": ("--job-parallel", "1"), "queue_full_is_no_attempt": ("--max-queue", "1", "--job-parallel", "6")}
+SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries,
+             heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, reload,
+             collect_uploads, damaged, changed_while_sent, kill_9]
+OPTIONS = {"priority": ("--job-parallel", "1"),
+           "queue_full_is_no_attempt": ("--max-queue", "1", "--job-parallel", "6")}
 
 def main():
     global args

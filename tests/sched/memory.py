@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations of the daemon that fail at random under load (tests/sched/failing_malloc.c, preloaded): large ones, each by itself, and now and then a small one, as where memory
-is short. A request whose memory is not to be had fails and says so (RESOURCE_EXHAUSTED or UNAVAILABLE); no answer is wrong, the daemon lives, and serves all of them afterwards.
+"""Allocations of the daemon that fail at random under load (tests/sched/failing_malloc.c,
+preloaded): large ones, each by itself, and now and then a small one, as where memory is short. A
+request whose memory is not to be had fails and says so (RESOURCE_EXHAUSTED or UNAVAILABLE); no
+answer is wrong, the daemon lives, and serves all of them afterwards.
 Usage: memory.py --build DIR --shim SO [--seconds N] [--seed N]"""
-import argparse, base64, collections, hashlib, http.client, json, mmap, os, random, struct, sys, tempfile, threading, time, traceback
+import argparse, base64, collections, hashlib, http.client, json, mmap, os
+import random, struct, sys, tempfile, threading, time, traceback
 import grpc
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -46,7 +49,8 @@ class Client(threading.Thread):
 
     def http(self, verb, path, body=None, headers={}):
         """(canonical code, headers, body)"""
-        status, head, body = self.w.d.call(verb, path, body, {"Accept": "application/json", **headers}, timeout=60)
+        status, head, body = self.w.d.call(verb, path, body,
+                                           {"Accept": "application/json", **headers}, timeout=60)
         if status == 200:
             return "OK", head, body
         r = json.loads(body or b"{}")
@@ -58,27 +62,43 @@ class Client(threading.Thread):
     def text(self):
         """Numbers as JSON, both ways."""
         add, x = self.rng.randrange(1, 3), [float(self.rng.randrange(9))] * BIG
-        code, _, body = self.http("POST", "/v1/run", json.dumps({"model": self.w.adds[add], "inputs": [{"name": "x", "dtype": "f32", "shape": [BIG], "data": x}]}))
-        self.judge("text", code, lambda: json.loads(body)["outputs"][0]["data"] == [x[0] + add] * BIG)
+        code, _, body = self.http(
+            "POST", "/v1/run",
+            json.dumps({"model": self.w.adds[add],
+                        "inputs": [{"name": "x", "dtype": "f32", "shape": [BIG], "data": x}]}))
+        self.judge("text", code,
+                   lambda: json.loads(body)["outputs"][0]["data"] == [x[0] + add] * BIG)
 
     def binary(self):
         add = self.rng.randrange(1, 3)
         raw = base64.b64encode(np.ones(BIG, np.float32).tobytes()).decode()
-        code, _, body = self.http("POST", "/v1/run", json.dumps({"model": self.w.adds[add], "inputs": [{"name": "x", "dtype": "f32", "shape": [BIG], "raw": raw}]}))
-        self.judge("binary", code, lambda: json.loads(body)["outputs"][0]["data"] == [1.0 + add] * BIG)
+        code, _, body = self.http(
+            "POST", "/v1/run",
+            json.dumps({"model": self.w.adds[add],
+                        "inputs": [{"name": "x", "dtype": "f32", "shape": [BIG], "raw": raw}]}))
+        self.judge("binary", code,
+                   lambda: json.loads(body)["outputs"][0]["data"] == [1.0 + add] * BIG)
 
     def oip(self):
         """A head of JSON with raw numbers behind it."""
         x = np.full(BIG, self.rng.randrange(9), np.float32)
-        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [BIG], "parameters": {"binary_data_size": 4 * BIG}}], "parameters": {"binary_data_output": True}}).encode()
-        code, headers, body = self.http("POST", "/v2/models/m/infer", head + x.tobytes(), {"Inference-Header-Content-Length": str(len(head))})
-        self.judge("oip", code, lambda: np.array_equal(np.frombuffer(body[int(headers["inference-header-content-length"]):], np.float32), x + 1))
+        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [BIG],
+                                       "parameters": {"binary_data_size": 4 * BIG}}],
+                           "parameters": {"binary_data_output": True}}).encode()
+        code, headers, body = self.http("POST", "/v2/models/m/infer", head + x.tobytes(),
+                                        {"Inference-Header-Content-Length": str(len(head))})
+        self.judge("oip", code, lambda: np.array_equal(
+                       np.frombuffer(body[int(headers["inference-header-content-length"]):],
+                                     np.float32), x + 1))
 
     def rpc(self):
         x, add = np.full(BIG, self.rng.randrange(9), np.float32), self.rng.randrange(1, 3)
         try:
-            r = self.w.hlod.RunUnary(model=self.w.adds[add], inputs=[{"name": "x", "dtype": "f32", "shape": [BIG], "raw": x.tobytes()}], timeout=60)
-            self.judge("rpc", "OK", lambda: np.array_equal(np.frombuffer(r.outputs[0].raw, np.float32), x + add))
+            r = self.w.hlod.RunUnary(model=self.w.adds[add],
+                                     inputs=[{"name": "x", "dtype": "f32", "shape": [BIG],
+                                              "raw": x.tobytes()}], timeout=60)
+            self.judge("rpc", "OK",
+                       lambda: np.array_equal(np.frombuffer(r.outputs[0].raw, np.float32), x + add))
         except grpc.RpcError as e:
             self.judge(f"rpc ({e.details()[:60]})", e.code().name, None)
 
@@ -86,14 +106,21 @@ class Client(threading.Thread):
         """Numbers as typed contents."""
         x = [float(self.rng.randrange(9))] * BIG
         try:
-            r = self.w.infer(self.w.infer_request(model_name="m", inputs=[{"name": "x", "datatype": "FP32", "shape": [BIG], "contents": {"fp32_contents": x}}]), timeout=60)
-            self.judge("infer", "OK", lambda: np.array_equal(np.frombuffer(r.raw_output_contents[0], np.float32), np.array(x, np.float32) + 1))
+            r = self.w.infer(
+                self.w.infer_request(model_name="m",
+                                     inputs=[{"name": "x", "datatype": "FP32", "shape": [BIG],
+                                              "contents": {"fp32_contents": x}}]), timeout=60)
+            self.judge("infer", "OK",
+                       lambda: np.array_equal(np.frombuffer(r.raw_output_contents[0], np.float32),
+                                              np.array(x, np.float32) + 1))
         except grpc.RpcError as e:
             self.judge(f"infer ({e.details()[:60]})", e.code().name, None)
 
     def compile(self):
         """A program of its own, with a comment that makes it long."""
-        code, _, body = self.http("POST", "/v1/executables", program(self.rng.randrange(1, 10**6)) + "// " + "x" * 300000 + "\n", {"Content-Type": "text/x-hlo"})
+        code, _, body = self.http("POST", "/v1/executables", program(
+                                      self.rng.randrange(1, 10**6)) + "// " + "x" * 300000 + "\n",
+                                  {"Content-Type": "text/x-hlo"})
         self.judge("compile", code, lambda: len(json.loads(body)["digest"]) == 64)
 
     def blob(self):
@@ -102,13 +129,16 @@ class Client(threading.Thread):
         code, _, _ = self.http("PUT", "/v1/blobs/" + digest, data)
         self.judge("blob", code, lambda: True)
         if code == "OK":
-            code, _, body = self.http("GET", "/v1/blobs/" + digest, headers={"Accept": "application/octet-stream"})
+            code, _, body = self.http("GET", "/v1/blobs/" + digest,
+                                      headers={"Accept": "application/octet-stream"})
             self.judge("blob read", code, lambda: body == data)
 
     def buffer(self):
         x = np.full(BIG, self.rng.randrange(9), np.float32)
         try:
-            b = self.w.hlod.PutBuffer(inputs=[{"name": "x", "dtype": "f32", "shape": [BIG], "raw": x.tobytes()}], lease_ms=60000, timeout=60).buffers[0]
+            b = self.w.hlod.PutBuffer(inputs=[{"name": "x", "dtype": "f32", "shape": [BIG],
+                                               "raw": x.tobytes()}], lease_ms=60000,
+                                      timeout=60).buffers[0]
             r = self.w.hlod.GetBuffer(handle=b.handle, timeout=60)
             self.judge("buffer", "OK", lambda: r.outputs[0].raw == x.tobytes())
             self.w.hlod.FreeBuffer(handle=b.handle, timeout=60)
@@ -117,8 +147,13 @@ class Client(threading.Thread):
 
     def job(self):
         """A batch job of many cases, each with long names."""
-        case = lambda k: {"name": f"{k}-" + "n" * 190, "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "raw": "AACAPwAAAEAAAEBAAACAQA=="}]}
-        code, _, body = self.http("POST", "/v1/jobs", json.dumps({"models": [{"model": self.w.small}], "inputs": [case(k) for k in range(300)], "retry": {"maxAttempts": 1}}))
+        case = lambda k: {"name": f"{k}-" + "n" * 190,
+                          "inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                      "raw": "AACAPwAAAEAAAEBAAACAQA=="}]}
+        code, _, body = self.http("POST", "/v1/jobs",
+                                  json.dumps({"models": [{"model": self.w.small}],
+                                              "inputs": [case(k) for k in range(300)],
+                                              "retry": {"maxAttempts": 1}}))
         self.judge("job", code, lambda: int(json.loads(body)["jobs"]) == 300)
         if code == "OK":
             suite = json.loads(body)["suite"]
@@ -127,12 +162,15 @@ class Client(threading.Thread):
             self.http("DELETE", f"/v1/jobs/{suite}")
 
     def look(self):
-        path = self.rng.choice(["/v1/executables", "/v1/models", "/v1/jobs", "/metrics", "/v1/openapi.json", f"/v1/executables/{self.w.exe}/stage/hlo-after", "/v1/runs"])
+        path = self.rng.choice(["/v1/executables", "/v1/models", "/v1/jobs", "/metrics",
+                                "/v1/openapi.json", f"/v1/executables/{self.w.exe}/stage/hlo-after",
+                                "/v1/runs"])
         code, _, _ = self.http("GET", path)
         self.judge("look", code, lambda: True)
 
     def acts(self):
-        return [self.text, self.binary, self.oip, self.rpc, self.rpc, self.infer, self.compile, self.blob, self.buffer, self.look, self.look, self.job]
+        return [self.text, self.binary, self.oip, self.rpc, self.rpc, self.infer, self.compile,
+                self.blob, self.buffer, self.look, self.look, self.job]
 
     def run(self):
         while not self.w.stop.is_set() and self.w.d.p.poll() is None:
@@ -153,8 +191,10 @@ class World:
         self.d, self.seed, self.stop = d, seed, threading.Event()
         api = Api(build)
         self.hlod = Hlod(api, channel)
-        self.infer, self.infer_request = api.method(channel, "/inference.GRPCInferenceService/ModelInfer")
-        put = lambda text: d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})[1]
+        self.infer, self.infer_request = api.method(channel,
+                                                    "/inference.GRPCInferenceService/ModelInfer")
+        put = lambda text: d.json("POST", "/v1/executables", text,
+                                  {"Content-Type": "text/x-hlo"})[1]
         self.adds = {k: put(program(k, BIG))["sourceDigest"] for k in (1, 2)}
         small = put(program(1))
         self.small, self.exe = small["sourceDigest"], small["executable"]["digest"]
@@ -198,11 +238,14 @@ def main():
     print("seed", o.seed, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         control = Control(folder)
-        d = Daemon(o.build + "/hlod", o.build + "/hlod-worker", env={**os.environ, "LD_PRELOAD": os.path.abspath(o.shim), "FAILING_MALLOC": control.path})
+        d = Daemon(o.build + "/hlod", o.build + "/hlod-worker",
+                   env={**os.environ, "LD_PRELOAD": os.path.abspath(o.shim),
+                        "FAILING_MALLOC": control.path})
         with grpc.insecure_channel(d.grpc, OPTIONS) as channel:
             def scenario(d):
                 w = World(d, o.seed, o.build, channel)
-                assert control.counts()[0] == d.p.pid, "the daemon's allocations are not the preloaded ones"
+                assert control.counts()[0] == d.p.pid, (
+                    "the daemon's allocations are not the preloaded ones")
                 load(w, o.seconds, control)
                 serves(w)
                 print("failed: %d large, %d small" % control.counts()[1:], flush=True)

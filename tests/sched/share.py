@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs when: tenants' shares and quotas, priorities, deadlines, memory by plan, a full queue, several workers, reload of options. Real workers on simulated devices; a
-worker is stopped (SIGSTOP) while work queues up behind it, so that what is asserted is order, not time. Standard library only.
+"""Who runs when: tenants' shares and quotas, priorities, deadlines, memory by plan, a full queue,
+several workers, reload of options. Real workers on simulated devices; a worker is stopped (SIGSTOP)
+while work queues up behind it, so that what is asserted is order, not time. Standard library only.
 Usage: share.py --hlod BIN --worker BIN [NAME...]"""
 import json, os, re, signal, socket, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -9,11 +10,15 @@ from harness import device, devices, in_thread, metric, scenarios, until
 from sim import bad, good, put
 
 def run(d, digest, n=4, tenant="", headers={}, **options):
-    return d.json("POST", "/v1/run", {"model": digest, "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}], "options": options},
-                  {**({"Hlod-Tenant": tenant} if tenant else {}), **headers})
+    return d.json("POST", "/v1/run",
+                  {"model": digest,
+                   "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}],
+                   "options": options}, {**({"Hlod-Tenant": tenant} if tenant else {}), **headers})
 
 def infer(d, digest, **parameters):
-    return d.json("POST", f"/v2/models/{digest}/infer", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4], "data": [0, 1, 2, 3]}], "parameters": parameters})
+    return d.json("POST", f"/v2/models/{digest}/infer",
+                  {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4],
+                               "data": [0, 1, 2, 3]}], "parameters": parameters})
 
 class Stopped:
     """The device's process stands still, with one run (of the tenant "hold") in it."""
@@ -34,7 +39,8 @@ def queued(d):
     return metric(d, "hlod_jobs_queued")
 
 def queue_up(d, work):
-    """Starts each (function, arguments, named) in its turn: the next one when the one before waits."""
+    """Starts each (function, arguments, named) in its turn: the next one when the one before
+    waits."""
     out = []
     for fn, args, named in work:
         n = queued(d)
@@ -47,7 +53,8 @@ def replies(threads):
 
 def order(d):
     """Tenants of the finished runs, in order."""
-    return [t for t in re.findall(r"ev=job\.done job=\d+ tenant=(\S+) kind=run", d.logs()) if t != "hold"]
+    return [t for t in re.findall(r"ev=job\.done job=\d+ tenant=(\S+) kind=run", d.logs())
+            if t != "hold"]
 
 # ---- shares
 
@@ -57,7 +64,8 @@ def flood_takes_turns(d):
     m = put(d)
     good(run(d, m, tenant="hold"))
     with Stopped(d, m) as s:
-        threads = queue_up(d, [(run, (d, m), {"tenant": "flood"})] * 12 + [(run, (d, m), {"tenant": "rare"})] * 4)
+        threads = queue_up(
+            d, [(run, (d, m), {"tenant": "flood"})] * 12 + [(run, (d, m), {"tenant": "rare"})] * 4)
         s.go()
         for r in replies(threads):
             good(r)
@@ -80,7 +88,8 @@ def weights_count(d):
 
 def priority_is_the_tenants_own(d):
     """sim:latency_us=5000 --trust-tenant-header --log debug
-    Among one tenant's runs the larger priority goes first, however it is given; another tenant's are not held up by it."""
+    Among one tenant's runs the larger priority goes first, however it is given; another tenant's
+    are not held up by it."""
     one, m = put(d), [put(d, k) for k in range(2, 8)]
     good(run(d, one, tenant="hold"))
     keys = {good(run(d, x, tenant="hold"), k + 2)["executable"]: k for k, x in enumerate(m)}
@@ -93,7 +102,8 @@ def priority_is_the_tenants_own(d):
         s.go()
         for k, r in enumerate(replies(threads)):
             good(r, k + 2)
-    seen = [keys.get(k) for k in re.findall(r"ev=job\.done job=\d+ tenant=[ab] kind=run key=(\w+)", d.logs())]
+    seen = [keys.get(k)
+            for k in re.findall(r"ev=job\.done job=\d+ tenant=[ab] kind=run key=(\w+)", d.logs())]
     assert [k for k in seen if k != 4] == [3, 2, 0, 1] and seen.index(4) <= 1, seen
     for r in run(d, one, priority=101), run(d, one, headers={"Hlod-Priority": "high"}):
         bad(r, 400, "BAD_OPTION")
@@ -105,7 +115,9 @@ def oip_priority(d):
     for x, add in (one, 1), (low, 2), (high, 3):
         key = good(run(d, x), add)["executable"]
     with Stopped(d, one) as s:
-        threads = queue_up(d, [(infer, (d, low), {"priority": 0}), (infer, (d, low), {"priority": 5}), (infer, (d, high), {"priority": 1})])
+        threads = queue_up(d,
+                           [(infer, (d, low), {"priority": 0}), (infer, (d, low), {"priority": 5}),
+                            (infer, (d, high), {"priority": 1})])
         s.go()
         assert all(r[0] == 200 for r in replies(threads))
     keys = re.findall(r"ev=job\.done job=\d+ tenant=default kind=run key=(\w+)", d.logs())
@@ -120,7 +132,11 @@ def runs_a_minute(d):
     m = put(d)
     for _ in range(3):
         good(run(d, m, tenant="few"))
-    status, headers, body = d.call("POST", "/v1/run", json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}), {"Hlod-Tenant": "few", "Accept": "application/json"})
+    status, headers, body = d.call(
+        "POST", "/v1/run",
+        json.dumps({"model": m,
+                    "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}),
+        {"Hlod-Tenant": "few", "Accept": "application/json"})
     r = json.loads(body)
     assert status == 429 and r["reason"] == "TENANT_QUOTA" and "few" in r["message"], r
     assert 15 <= int(headers["retry-after"]) <= 20, headers
@@ -163,9 +179,15 @@ def full_queue(d):
     good(run(d, m, tenant="hold"))
     with Stopped(d, m) as s:
         flood = queue_up(d, [(run, (d, m), {"tenant": "flood"})] * 4)
-        status, headers, body = d.call("POST", "/v1/run", json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}), {"Hlod-Tenant": "flood", "Accept": "application/json"})
-        assert status == 503 and json.loads(body)["reason"] == "QUEUE_FULL" and int(headers["retry-after"]) >= 1, (status, headers, body)
-        assert "4 jobs wait, of 4 that may (max_queue); 4 are of tenant 'flood'" in json.loads(body)["message"], body
+        status, headers, body = d.call(
+            "POST", "/v1/run",
+            json.dumps({"model": m,
+                        "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}),
+            {"Hlod-Tenant": "flood", "Accept": "application/json"})
+        assert (status == 503 and json.loads(body)["reason"] == "QUEUE_FULL"
+                and int(headers["retry-after"]) >= 1), (status, headers, body)
+        assert ("4 jobs wait, of 4 that may (max_queue); 4 are of tenant 'flood'"
+                in json.loads(body)["message"]), body
         rare = in_thread(run, d, m, tenant="rare")
         flood[-1][0].join(5)
         bad(flood.pop()[1][0], 503, "QUEUE_FULL")
@@ -175,8 +197,10 @@ def full_queue(d):
     assert metric(d, "hlod_queue_refused_total") == 2
 
 def refused_does_not_count(d):
-    """sim:latency_us=5000 --trust-tenant-header --max-queue=2 --tenants=few:runs=4,small:runs=3:bytes=16,*:runs=1000
-    A run that a full queue refused is none of its tenant's runs a minute, nor is one that its bytes forbade."""
+    """sim:latency_us=5000 --trust-tenant-header --max-queue=2 \
+    --tenants=few:runs=4,small:runs=3:bytes=16,*:runs=1000
+    A run that a full queue refused is none of its tenant's runs a minute, nor is one that its bytes
+    forbade."""
     m = put(d)
     good(run(d, m, tenant="hold"))
     with Stopped(d, m) as s:
@@ -198,18 +222,24 @@ def refused_does_not_count(d):
 
 def expired_is_not_run(d):
     """sim:latency_us=5000 --device-calls=1
-    Work whose deadline passes in the queue, and work whose client leaves it, never reaches the device."""
+    Work whose deadline passes in the queue, and work whose client leaves it, never reaches the
+    device."""
     m = put(d)
     good(run(d, m))
     with Stopped(d, m) as s:
         ran = metric(d, "hlod_runs_total")
-        for late in (run, (d, m), {"timeout_ms": 100}), (run, (d, m), {"headers": {"Hlod-Timeout-Ms": "100"}}), (infer, (d, m), {"timeout": 100000}):
+        for late in (run, (d, m), {"timeout_ms": 100}), (
+            run, (d, m),
+            {"headers": {"Hlod-Timeout-Ms": "100"}}), (infer, (d, m), {"timeout": 100000}):
             start = time.monotonic()
             status, r = replies(queue_up(d, [late]))[0]
             assert status == 504 and time.monotonic() - start < 2, r
-        text = json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}).encode()
+        text = json.dumps({"model": m,
+                           "inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                       "data": [0] * 4}]}).encode()
         c = socket.create_connection(d.addr)
-        c.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+        c.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
+                  b"\r\n" % len(text) + text)
         until("queued", 5, lambda: queued(d) == 1)
         c.close()
         until("gone", 5, lambda: queued(d) == 0)
@@ -221,16 +251,25 @@ def expired_is_not_run(d):
 # ---- memory
 
 def heavy(d, add, n=8000):
-    """A program that by plan needs 32 KB of working memory (sorted in place) and 64 KB for its tensors."""
-    status, r = d.json("POST", "/v1/executables", f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n}}\nENTRY e {{\n"
-                       f"  x = f32[{n}] parameter(0)\n  s = f32[{n}] sort(x), dimensions={{0}}, to_apply=lt\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n"
-                       f"  ROOT r = f32[{n}] add(s, b)\n}}\n", {"Content-Type": "text/x-hlo"})
+    """A program that by plan needs 32 KB of working memory (sorted in place) and 64 KB for its
+    tensors."""
+    status, r = d.json(
+        "POST", "/v1/executables", f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] "
+                                   "parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n"
+                                   f"}}\nENTRY e {{\n" f"  x = f32[{n}] parameter(0)\n  s = "
+                                                       f"f32[{n}] sort(x), dimensions={{0}}, "
+                                                       f"to_apply=lt\n  c = f32[] constant({add})\n"
+                                                       f"  b = f32[{n}] broadcast(c), "
+                                                       f"dimensions={{}}\n" f"  ROOT r = f32[{n}] "
+                                                                            f"add(s, b)\n}}\n",
+        {"Content-Type": "text/x-hlo"})
     assert status == 200, r
     return r["sourceDigest"]
 
 def memory_is_planned(d):
     """sim:memory=112K --alone-us=0
-    Of two runs that do not fit together one waits in the daemon; a small one goes past it; what never fits is refused at once, with the sums."""
+    Of two runs that do not fit together one waits in the daemon; a small one goes past it; what
+    never fits is refused at once, with the sums."""
     n = 8000
     one, two, small = heavy(d, 1), heavy(d, 2), put(d)
     for m, add, k in (one, 1, n), (two, 2, n), (small, 1, 4):
@@ -267,7 +306,8 @@ def workers_of_a_kind(d):
 
 def reload(d):
     """sim --trust-tenant-header --config={config}
-    SIGHUP takes over what can change while it runs, says what needs a restart, and changes nothing when there is a mistake."""
+    SIGHUP takes over what can change while it runs, says what needs a restart, and changes nothing
+    when there is a mistake."""
     def again(text):
         open(d.config, "w").write(text)
         n = d.logs().count("what=options")
@@ -277,13 +317,15 @@ def reload(d):
     m = put(d)
     good(run(d, m, tenant="a"))
     lines = again('tenants = "a:runs=1"\nmax_queue = 77\nlog = "debug"\ncompile_workers = 5\n')
-    for name, to, restart in ("tenants", "a:runs=1", 0), ("max_queue", "77", 0), ("log", "debug", 0), ("compile_workers", "5", 1):
+    for name, to, restart in ("tenants", "a:runs=1", 0), (
+        "max_queue", "77", 0), ("log", "debug", 0), ("compile_workers", "5", 1):
         found = [l for l in lines if f"ev=server.option name={name} " in l and f'to="{to}"' in l]
         assert len(found) == 1 and ("restart" in found[0]) == bool(restart), (name, found)
     good(run(d, m, tenant="a"))
     bad(run(d, m, tenant="a"), 429, "TENANT_QUOTA")
     for text in 'tenants = "a:colour=1"\nmax_queue = 78\n', "max_queue = none\n":
-        assert any("lvl=error ev=server.reload what=options" in l and "what was before stays" in l for l in again(text))
+        assert any("lvl=error ev=server.reload what=options" in l and "what was before stays" in l
+                   for l in again(text))
     bad(run(d, m, tenant="a"), 429, "TENANT_QUOTA")
     assert not any("ev=server.option" in l and 'to="78"' in l for l in d.logs().split("\n"))
     again("")
@@ -297,11 +339,18 @@ def tenant_header_is_not_trusted(d):
         good(run(d, m, tenant="few"))
 
 def with_weights(d, scale, tenant):
-    """A program whose prepared weights are what a wild store hits: x + scale * (0.5, 0.5, 0.5, 0.5), as cosine of an iota times zero."""
-    text = f"HloModule w{scale}\nENTRY e {{\n  x = f32[4] parameter(0)\n  i = f32[4] iota(), iota_dimension=0\n  z = f32[] constant(0)\n  zs = f32[4] broadcast(z), dimensions={{}}\n  n = f32[4] multiply(i, zs)\n" \
-           f"  c = f32[4] cosine(n)\n  k = f32[] constant({scale})\n  ks = f32[4] broadcast(k), dimensions={{}}\n  m = f32[4] multiply(c, ks)\n  s = f32[4] sort(m), dimensions={{0}}, to_apply=l\n  ROOT r = f32[4] add(x, s)\n}}\n"
-    text = text.replace("ENTRY", "l { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }\nENTRY")
-    status, r = d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo", "Hlod-Tenant": tenant})
+    """A program whose prepared weights are what a wild store hits: x + scale * (0.5, 0.5, 0.5,
+    0.5), as cosine of an iota times zero."""
+    text = (f"HloModule w{scale}\nENTRY e {{\n  x = f32[4] parameter(0)\n  i = f32[4] iota(), "
+            "iota_dimension=0\n  z = f32[] constant(0)\n  zs = f32[4] broadcast(z), "
+            f"dimensions={{}}\n  n = f32[4] multiply(i, zs)\n"
+            f"  c = f32[4] cosine(n)\n  k = f32[] constant({scale})\n  ks = f32[4] broadcast(k), "
+            f"dimensions={{}}\n  m = f32[4] multiply(c, ks)\n  s = f32[4] sort(m), "
+            f"dimensions={{0}}, to_apply=l\n  ROOT r = f32[4] add(x, s)\n}}\n")
+    text = text.replace("ENTRY", "l { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = "
+                                 "pred[] compare(a, b), direction=LT }\nENTRY")
+    status, r = d.json("POST", "/v1/executables", text,
+                       {"Content-Type": "text/x-hlo", "Hlod-Tenant": tenant})
     assert status == 200, r
     return r["sourceDigest"]
 
@@ -312,7 +361,8 @@ def answer(d, model, tenant):
 
 def wild_store(d):
     """sim:wild=run@2 --trust-tenant-header
-    What the next scenario's fault does where one process serves all: another tenant's answer changes."""
+    What the next scenario's fault does where one process serves all: another tenant's answer
+    changes."""
     a, b = with_weights(d, 10, "a"), with_weights(d, 20, "b")
     assert answer(d, a, "a") == [10, 11, 12, 13]
     answer(d, b, "b")
@@ -320,7 +370,8 @@ def wild_store(d):
 
 def isolated(d):
     """sim:wild=run@2 --trust-tenant-header --isolate tenant
-    A process for each tenant: stores that go astray in one tenant's program change no other tenant's answer."""
+    A process for each tenant: stores that go astray in one tenant's program change no other
+    tenant's answer."""
     a, b = with_weights(d, 10, "a"), with_weights(d, 20, "b")
     assert answer(d, a, "a") == [10, 11, 12, 13]
     for _ in range(3):
@@ -332,7 +383,8 @@ def isolated(d):
 
 def few_processes(d):
     """sim --trust-tenant-header --isolate tenant --isolate-workers 2
-    More tenants than processes: who is idle for longest loses its process, and gets another when it comes again; all answers are right, none waits for more than a start."""
+    More tenants than processes: who is idle for longest loses its process, and gets another when it
+    comes again; all answers are right, none waits for more than a start."""
     models = {t: with_weights(d, 10 * k, t) for k, t in enumerate("abcde", 1)}
     served = []
     for turn in range(3):
@@ -353,18 +405,29 @@ def few_processes(d):
 
 def own_records(d):
     """sim --trust-tenant-header --isolate tenant
-    What one tenant's worker found in a model, or made of it, is not another's: the same bytes are read and compiled in the other's own process."""
+    What one tenant's worker found in a model, or made of it, is not another's: the same bytes are
+    read and compiled in the other's own process."""
     text = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] negate(x)\n}\n"
-    got = [d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo", "Hlod-Tenant": t})[1] for t in "aba"]
-    assert got[0]["sourceDigest"] == got[1]["sourceDigest"] and got[0]["digest"] == got[2]["digest"] != got[1]["digest"], got
-    assert not got[1].get("cacheHit") and not got[1].get("ingestHit") and got[2]["cacheHit"] and got[2]["ingestHit"], got
+    got = [d.json("POST", "/v1/executables", text,
+                  {"Content-Type": "text/x-hlo", "Hlod-Tenant": t})[1]
+           for t in "aba"]
+    assert (got[0]["sourceDigest"] == got[1]["sourceDigest"]
+            and got[0]["digest"] == got[2]["digest"] != got[1]["digest"]), got
+    assert (not got[1].get("cacheHit") and not got[1].get("ingestHit") and got[2]["cacheHit"]
+            and got[2]["ingestHit"]), got
     for t in "ab":
         assert answer(d, got[0]["sourceDigest"], t) == [0, -1, -2, -3]
-    status, r = d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]}, {"Hlod-Tenant": "a"})
+    status, r = d.json("POST", "/v1/buffers",
+                       {"inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                    "data": [0, 1, 2, 3]}]}, {"Hlod-Tenant": "a"})
     assert status == 200, r
 
-SCENARIOS = [wild_store, isolated, few_processes, own_records, flood_takes_turns, weights_count, priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute, places_at_once, full_queue, refused_does_not_count, expired_is_not_run,
-             memory_is_planned, memory_by_option, workers_of_a_kind, reload, tenant_header_is_not_trusted]
+SCENARIOS = [wild_store, isolated, few_processes, own_records, flood_takes_turns, weights_count,
+             priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute,
+             places_at_once, full_queue, refused_does_not_count, expired_is_not_run,
+             memory_is_planned, memory_by_option, workers_of_a_kind, reload,
+             tenant_header_is_not_trusted]
 
 if __name__ == "__main__":
-    sys.exit(scenarios("sharing", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))
+    sys.exit(scenarios("sharing", SCENARIOS,
+                       lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

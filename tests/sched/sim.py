@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios on simulated devices (devices/sim): the real daemon, real workers, real programs; only time, memory and misfortune are made up.
-Each is a function whose docstring begins with the devices it wants; it fails by AssertionError. Standard library only.
+"""Scenarios on simulated devices (devices/sim): the real daemon, real workers, real programs; only
+time, memory and misfortune are made up. Each is a function whose docstring begins with the devices
+it wants; it fails by AssertionError. Standard library only.
 Usage: sim.py --hlod BIN --worker BIN [NAME...]"""
 import os, re, signal, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -9,7 +10,8 @@ from harness import device, devices, in_thread, scenarios, until
 
 def program(add, n=4):
     """x + add, elementwise: a program of its own for each `add`."""
-    return f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n}}\n"
+    return (f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  "
+            f"b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n}}\n")
 
 def put(d, add=1, n=4):
     status, r = d.json("POST", "/v1/executables", program(add, n), {"Content-Type": "text/x-hlo"})
@@ -17,7 +19,10 @@ def put(d, add=1, n=4):
     return r["sourceDigest"]
 
 def run(d, digest, n=4, **options):
-    return d.json("POST", "/v1/run", {"model": digest, "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}], "options": options})
+    return d.json("POST", "/v1/run",
+                  {"model": digest,
+                   "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}],
+                   "options": options})
 
 def good(reply, add=1, n=4):
     status, r = reply
@@ -50,7 +55,8 @@ def virtual_time(d):
 
 def third_run_kills(d):
     """sim:crash=run@3
-    The run that dies is UNAVAILABLE; the next is served within a second, by a new process that was given the executable again."""
+    The run that dies is UNAVAILABLE; the next is served within a second, by a new process that was
+    given the executable again."""
     m = put(d)
     good(run(d, m))
     good(run(d, m))
@@ -64,7 +70,8 @@ def third_run_kills(d):
 
 def backoff(d):
     """sim:crash=run
-    A device that dies at work is started again at once; one that dies with nothing to do at once the first time, then with a delay that doubles."""
+    A device that dies at work is started again at once; one that dies with nothing to do at once
+    the first time, then with a delay that doubles."""
     m = put(d)
     for _ in range(5):
         bad(run(d, m), 503, "WORKER_LOST")
@@ -72,7 +79,8 @@ def backoff(d):
         until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
         pid = device(d, "sim:0")["workerPid"]
         os.kill(pid, signal.SIGKILL)
-        until("gone", 3, lambda: device(d, "sim:0")["state"] != "ready" or device(d, "sim:0")["workerPid"] != pid)
+        until("gone", 3, lambda: device(d, "sim:0")["state"] != "ready" or device(d, "sim:0")[
+                  "workerPid"] != pid)
     delays = [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
     assert delays == [0] * 5 + [0, 100, 200, 400], delays
     until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
@@ -92,7 +100,8 @@ def never_starts(d):
 
 def hang(d):
     """sim:hang=run@2
-    A run that hangs ends at its deadline; the process is killed after the grace, and the next run is served."""
+    A run that hangs ends at its deadline; the process is killed after the grace, and the next run
+    is served."""
     m = put(d)
     good(run(d, m))
     first, start = device(d, "sim:0")["workerPid"], time.monotonic()
@@ -102,7 +111,9 @@ def hang(d):
     assert device(d, "sim:0")["workerPid"] != first
 
 def stuck_in(d, word):
-    """One request is in that step for ever, with a deadline of 300 ms; who comes meanwhile is served within the grace and a restart, by a new process, in which the others' executables are again."""
+    """One request is in that step for ever, with a deadline of 300 ms; who comes meanwhile is
+    served within the grace and a restart, by a new process, in which the others' executables are
+    again."""
     honest = put(d, 1)
     good(run(d, honest))
     first, start = device(d, "sim:0")["workerPid"], time.monotonic()
@@ -123,12 +134,15 @@ def hang_in_load(d):
     stuck_in(d, "a cancelled call did not end")
 
 def slow_step_is_stopped(d):
-    """Preparing, or loading, that nobody waits for any more stops; the process is kept, and free."""
+    """Preparing, or loading, that nobody waits for any more stops; the process is kept, and
+    free."""
     m = put(d)
     pid, start = device(d, "sim:0")["workerPid"], time.monotonic()
     for _ in range(2):
         bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
-        status, r = d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})
+        status, r = d.json("POST", "/v1/buffers",
+                           {"inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                        "data": [0, 1, 2, 3]}]})
         assert status == 200, r
     x = device(d, "sim:0")
     assert time.monotonic() - start < 3 and x["workerPid"] == pid and not x.get("plannedBytes"), x
@@ -142,10 +156,14 @@ def slow_load(d):
 
 def client_leaves_prepare(d):
     """sim:prepare_us=20000000
-    A client that goes while weights are prepared for it takes the work with it; one of two that wait for the same does not."""
+    A client that goes while weights are prepared for it takes the work with it; one of two that
+    wait for the same does not."""
     m, start = put(d), time.monotonic()
     gone = d.connect(30)
-    gone.request("POST", "/v1/run", '{"model":"%s","inputs":[{"name":"x","dtype":"f32","shape":[4],"data":[0,1,2,3]}]}' % m, {"Content-Type": "application/json"})
+    gone.request(
+        "POST", "/v1/run",
+        '{"model":"%s","inputs":[{"name":"x","dtype":"f32","shape":[4],"data":[0,1,2,3]}]}' % m,
+        {"Content-Type": "application/json"})
     until("it has its place", 5, lambda: device(d, "sim:0").get("runs") == 1)
     second = in_thread(run, d, m, timeout_ms=1500)
     until("so has the second", 5, lambda: device(d, "sim:0").get("runs") == 2)
@@ -153,13 +171,16 @@ def client_leaves_prepare(d):
     until("the first has gone", 5, lambda: device(d, "sim:0").get("runs") == 1)
     second[0].join()
     bad(second[1][0], 504, "DEADLINE")
-    assert d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})[0] == 200
+    assert d.json("POST", "/v1/buffers",
+                  {"inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                               "data": [0, 1, 2, 3]}]})[0] == 200
     until("the place is free", 1, lambda: not device(d, "sim:0").get("runs"))
     assert not device(d, "sim:0").get("restarts") and time.monotonic() - start < 5
 
 def cancelled_in_the_queue(d):
     """sim:latency_us=4000000
-    A call whose deadline passes while it waits in the worker behind another's run is answered there at once: the run before it is not killed for it."""
+    A call whose deadline passes while it waits in the worker behind another's run is answered there
+    at once: the run before it is not killed for it."""
     m = put(d)
     long = in_thread(run, d, m)
     until("it runs", 5, lambda: device(d, "sim:0").get("runs") == 1)
@@ -170,7 +191,8 @@ def cancelled_in_the_queue(d):
 
 def slow_is_not_hung(d):
     """sim:latency_us=1500000
-    A slow run that is cancelled by its deadline stops by itself: the process is kept, and nothing is loaded again."""
+    A slow run that is cancelled by its deadline stops by itself: the process is kept, and nothing
+    is loaded again."""
     m = put(d)
     good(run(d, m))
     first = device(d, "sim:0")["workerPid"]
@@ -192,11 +214,15 @@ def out_of_memory_once(d):
 
 def memory_is_shared_out(d):
     """sim:memory=112K
-    Programs that do not fit together take turns: the one used longest ago makes room. One that can never fit is refused, and the others still run."""
+    Programs that do not fit together take turns: the one used longest ago makes room. One that can
+    never fit is refused, and the others still run."""
     n = 8000  # 32 KB resident (one buffer, sorted in place) and 64 KB in and out: one at a time
     def heavy(add):
-        text = (f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n}}\nENTRY e {{\n  x = f32[{n}] parameter(0)\n"
-                f"  s = f32[{n}] sort(x), dimensions={{0}}, to_apply=lt\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(s, b)\n}}\n")
+        text = (
+            f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = "
+            f"pred[] compare(a, b), direction=LT\n}}\nENTRY e {{\n  x = f32[{n}] parameter(0)\n"
+            f"  s = f32[{n}] sort(x), dimensions={{0}}, to_apply=lt\n  c = f32[] constant({add})\n "
+            f" b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(s, b)\n}}\n")
         status, r = d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})
         assert status == 200, r
         return r["sourceDigest"]
@@ -211,7 +237,8 @@ def memory_is_shared_out(d):
 
 def log_by_a_pipe(d):
     """sim:lose=run@1
-    What a worker says reaches the log, with which it was; the log's own descriptor it does not have."""
+    What a worker says reaches the log, with which it was; the log's own descriptor it does not
+    have."""
     for pid in {x["workerPid"] for x in devices(d)}:
         assert os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")
     bad(run(d, put(d)), 503, "WORKER_LOST")
@@ -219,7 +246,8 @@ def log_by_a_pipe(d):
 
 def device_lost(d):
     """sim:lose=run@3
-    A lost device costs its worker, in good order: the run is UNAVAILABLE, a new process opens the device anew."""
+    A lost device costs its worker, in good order: the run is UNAVAILABLE, a new process opens the
+    device anew."""
     m = put(d)
     good(run(d, m))
     good(run(d, m))
@@ -252,7 +280,8 @@ def two_devices(d):
     start = time.monotonic()
     work = [in_thread(run, d, m) for _ in range(4)]
     used = {(t.join(), good(out[0]))[1]["device"] for t, out in work}
-    assert used == {"sim:0", "sim:1"} and time.monotonic() - start < 1.4, (used, time.monotonic() - start)
+    assert used == {"sim:0", "sim:1"} and time.monotonic() - start < 1.4, (
+        used, time.monotonic() - start)
     os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
     good(run(d, m))
 
@@ -266,7 +295,8 @@ def kinds_side_by_side(d):
 
 def killed_under_load(d):
     """sim:latency_us=20000,sim:latency_us=20000
-    Workers are killed while many clients run: every request is answered, well or UNAVAILABLE, and in the end all is well."""
+    Workers are killed while many clients run: every request is answered, well or UNAVAILABLE, and
+    in the end all is well."""
     m, stop, seen = put(d), threading.Event(), []
     good(run(d, m))
     def client():
@@ -321,7 +351,8 @@ def memory_is_kept(d):
 
 def memory_is_not_shared(d):
     """sim,sim
-    With two devices inputs are received before one is chosen: that memory is not kept, results are, each worker's its own."""
+    With two devices inputs are received before one is chosen: that memory is not kept, results are,
+    each worker's its own."""
     n = 100000
     m = put(d, 1, n)
     for name in "sim:0", "sim:1":
@@ -342,7 +373,8 @@ def keeps_nothing(d):
 
 def flight(d):
     """sim:latency_us=300000 --flight-bytes=500000 --alone-us=0
-    A device worker gets no second run while its tensors in flight are beyond the bound; small runs go two at a time."""
+    A device worker gets no second run while its tensors in flight are beyond the bound; small runs
+    go two at a time."""
     n = 100000  # 400 KB in, 400 KB out
     big, small = put(d, 1, n), put(d, 1)
     for m, k in (big, n), (small, 4):
@@ -361,17 +393,21 @@ def kernel_filter(pid):
 
 def workers(d):
     """Process ids by role, from the log."""
-    return {role: int(p) for role, p in re.findall(r"ev=worker\.ready worker=\d+ role=(\w+) pid=(\d+)", d.logs())}
+    return {role: int(p)
+            for role, p in re.findall(r"ev=worker\.ready worker=\d+ role=(\w+) pid=(\d+)",
+                                      d.logs())}
 
 def no_escape(d):
     """sim:escape=run@2
-    A worker cannot open a file: the run fails with the system call's name, the daemon logs it, and the next run is served by the same process."""
+    A worker cannot open a file: the run fails with the system call's name, the daemon logs it, and
+    the next run is served by the same process."""
     m = put(d)
     good(run(d, m))
     if d.json("GET", "/v1/devices")[1]["workerFilter"] != "on":
         assert "anitizer" in d.json("GET", "/v1/devices")[1]["workerFilter"]
         return
-    assert {kernel_filter(p) for p in workers(d).values()} == {"2"} and len(workers(d)) == 2, workers(d)
+    assert ({kernel_filter(p) for p in workers(d).values()} == {"2"}
+            and len(workers(d)) == 2), workers(d)
     first = device(d, "sim:0")["workerPid"]
     status, r = run(d, m)
     assert status == 403 and "openat" in r["message"] and "filter" in r["message"], r
@@ -389,11 +425,13 @@ def filter_off(d):
 
 def auto_picks(d):
     """sim:latency_us=30000,cpu --log=debug:place
-    Work that may run anywhere goes to the first device until it is known there, is tried on the other once, and then stays where it was faster; other work follows from the start."""
+    Work that may run anywhere goes to the first device until it is known there, is tried on the
+    other once, and then stays where it was faster; other work follows from the start."""
     m = put(d)
     where = [good(run(d, m, device="auto"))["device"] for _ in range(8)]
     assert where == ["sim:0"] * 3 + ["cpu:0"] * 5, where
-    assert good(run(d, m, device="sim"))["device"] == "sim:0" and good(run(d, m))["device"] == "sim:0"
+    assert (good(run(d, m, device="sim"))["device"] == "sim:0"
+            and good(run(d, m))["device"] == "sim:0")
     other = put(d, 2)
     good(run(d, other, device="cpu"), 2)
     where = [good(run(d, other, device="auto"), 2)["device"] for _ in range(3)]
@@ -401,11 +439,13 @@ def auto_picks(d):
     third = put(d, 5, n=64)
     good(run(d, third, n=64, device="sim"), 5, n=64)  # measured there alone: planned for the other
     assert good(run(d, third, n=64, device="auto"), 5, n=64)["device"] == "cpu:0"
-    until("in the log", 3, lambda: re.search(r"ev=place\.auto .*device=cpu why=tried of=2", d.logs()) and re.search(r"why=planned", d.logs()))
+    until("in the log", 3, lambda: re.search(r"ev=place\.auto .*device=cpu why=tried of=2",
+                                             d.logs()) and re.search(r"why=planned", d.logs()))
 
 def drained(d):
     """sim:crash=run,cpu
-    A device whose processes die one after another is drained: it says so, and work that may run elsewhere does."""
+    A device whose processes die one after another is drained: it says so, and work that may run
+    elsewhere does."""
     m = put(d)
     assert good(run(d, m, device="cpu"))["device"] == "cpu:0"
     for _ in range(3):
@@ -413,14 +453,21 @@ def drained(d):
         bad(run(d, m, device="sim"), 503, "WORKER_LOST")
     x = device(d, "sim:0")
     assert x["drained"] and "ended" in x["why"], x
-    assert good(run(d, m))["device"] == "cpu:0" and good(run(d, m, device="auto"))["device"] == "cpu:0"
-    assert d.json("POST", "/v1/executables", program(1), {"Content-Type": "text/x-hlo"})[1]["executable"]["deviceKind"] == "cpu"
-    until("in the log", 3, lambda: re.search(r"lvl=error ev=device\.drained .*device=sim:0", d.logs()))
+    assert (good(run(d, m))["device"] == "cpu:0"
+            and good(run(d, m, device="auto"))["device"] == "cpu:0")
+    assert d.json("POST", "/v1/executables", program(1),
+                  {"Content-Type": "text/x-hlo"})[1]["executable"]["deviceKind"] == "cpu"
+    until("in the log", 3,
+          lambda: re.search(r"lvl=error ev=device\.drained .*device=sim:0", d.logs()))
 
 never_starts.ready = False
-SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, hang_in_prepare, hang_in_load, slow_prepare, slow_load, client_leaves_prepare, cancelled_in_the_queue, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, log_by_a_pipe, prepare_and_load_fail,
-             two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
-             no_escape, filter_off, auto_picks, drained]
+SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, hang_in_prepare,
+             hang_in_load, slow_prepare, slow_load, client_leaves_prepare, cancelled_in_the_queue,
+             slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, log_by_a_pipe,
+             prepare_and_load_fail, two_devices, kinds_side_by_side, killed_under_load,
+             memory_is_kept, memory_is_not_shared, keeps_nothing, flight, no_escape, filter_off,
+             auto_picks, drained]
 
 if __name__ == "__main__":
-    sys.exit(scenarios("sched on sim", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))
+    sys.exit(scenarios("sched on sim", SCENARIOS,
+                       lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Soak: many clients over HTTP and gRPC, mixed models (joined in batches, large, slow, streamed), random cancels, disconnects, deadlines and half-sent bodies, batch jobs, and
-a worker killed every few seconds. Every answer is checked; every failure must be UNAVAILABLE, CANCELLED or DEADLINE_EXCEEDED; at the end nothing may be left: no job, memory
-or place held, descriptor, process. Needs numpy, onnx, grpcio.
-Usage: soak.py --build DIR [--seconds N] [--clients N] [--kill-every S] [--seed N] [--relief-ms N]"""
-import argparse, collections, http.client, json, os, random, re, signal, socket, struct, sys, threading, time
+"""Soak: many clients over HTTP and gRPC, mixed models (joined in batches, large, slow, streamed),
+random cancels, disconnects, deadlines and half-sent bodies, batch jobs, and a worker killed every
+few seconds. Every answer is checked; every failure must be UNAVAILABLE, CANCELLED or
+DEADLINE_EXCEEDED; at the end nothing may be left: no job, memory or place held, descriptor,
+process. Needs numpy, onnx, grpcio.
+Usage: soak.py --build DIR [--seconds N] [--clients N] [--kill-every S] [--seed N] [--relief-ms
+N]"""
+import argparse, collections, http.client, json, os, random, re
+import signal, socket, struct, sys, threading, time
 import grpc
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -34,7 +38,8 @@ class Client(threading.Thread):
             assert right(), f"{what}: wrong answer"
             self.note(what, "OK")
             return
-        code = r.get("code") or {503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED", 499: "CANCELLED"}.get(status, str(status))
+        code = r.get("code") or {503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+                                 499: "CANCELLED"}.get(status, str(status))
         assert code in FAILURES, f"{what}: {status} {r}"
         self.note(what, code)
 
@@ -42,9 +47,14 @@ class Client(threading.Thread):
 
     def small(self, **options):
         add = self.rng.randrange(1, 5)
-        status, r = self.w.d.json("POST", "/v1/run", {"model": self.w.adds[add], "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}], "options": options},
-                                  {"Hlod-Tenant": self.rng.choice("abc"), "Hlod-Priority": str(self.rng.randrange(-3, 4))})
-        self.judge("small", status, r, lambda: r["outputs"][0]["data"] == [add, add + 1, add + 2, add + 3])
+        status, r = self.w.d.json("POST", "/v1/run",
+                                  {"model": self.w.adds[add],
+                                   "inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                               "data": [0, 1, 2, 3]}], "options": options},
+                                  {"Hlod-Tenant": self.rng.choice("abc"),
+                                   "Hlod-Priority": str(self.rng.randrange(-3, 4))})
+        self.judge("small", status, r,
+                   lambda: r["outputs"][0]["data"] == [add, add + 1, add + 2, add + 3])
 
     def slow(self):
         self.small(device=self.rng.choice(["sim", "sim:0", "sim:1"]))
@@ -59,23 +69,39 @@ class Client(threading.Thread):
 
     def batched(self):
         x = rows(self.np, self.rng.randrange(1, 5))
-        status, r, out = run_arrays(self.w.d, x, "m", **({"options": {"timeout_ms": self.rng.randrange(1, 30)}} if self.rng.random() < 0.3 else {}))
-        self.judge("batched", status, r, lambda: all(np.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(out, dense(x))))
+        status, r, out = run_arrays(self.w.d, x, "m",
+                                    **({"options": {"timeout_ms": self.rng.randrange(1, 30)}}
+                                       if self.rng.random() < 0.3 else {}))
+        self.judge("batched", status, r,
+                   lambda: all(np.allclose(a, b, rtol=1e-4, atol=1e-5)
+                               for a, b in zip(out, dense(x))))
 
     def oip(self):
         x = rows(self.np, self.rng.randrange(1, 4))
-        status, r = self.w.d.json("POST", "/v2/models/m/infer", {"inputs": [{"name": "x", "datatype": "FP32", "shape": list(x.shape), "data": x.ravel().tolist()}],
-                                                               "parameters": {"timeout": self.rng.randrange(5000, 2000000), "priority": self.rng.randrange(3)}})
-        self.judge("oip", status, r, lambda: np.allclose(np.array(r["outputs"][0]["data"]).reshape(-1, 3), dense(x)[0], rtol=1e-4, atol=1e-5))
+        status, r = self.w.d.json("POST", "/v2/models/m/infer",
+                                  {"inputs": [{"name": "x", "datatype": "FP32",
+                                               "shape": list(x.shape), "data": x.ravel().tolist()}],
+                                   "parameters": {"timeout": self.rng.randrange(5000, 2000000),
+                                                  "priority": self.rng.randrange(3)}})
+        self.judge("oip", status, r,
+                   lambda: np.allclose(np.array(r["outputs"][0]["data"]).reshape(-1, 3),
+                                       dense(x)[0], rtol=1e-4, atol=1e-5))
 
     def compile(self):
-        status, r = self.w.d.json("POST", "/v1/executables", program(self.rng.randrange(1, 40), self.rng.randrange(4, 9)), {"Content-Type": "text/x-hlo"})
+        status, r = self.w.d.json("POST", "/v1/executables",
+                                  program(self.rng.randrange(1, 40), self.rng.randrange(4, 9)),
+                                  {"Content-Type": "text/x-hlo"})
         self.judge("compile", status, r, lambda: len(r["digest"]) == 64)
 
     def leave(self):
         """Sends a request, whole or in part, and goes."""
-        body = json.dumps({"model": self.rng.choice([self.w.adds[1], "m"]), "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [0] * 4}], "options": {}}).encode()
-        text = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (self.rng.choice([b"application/json", b"application/x-ndjson"]), len(body)) + body
+        body = json.dumps({"model": self.rng.choice([self.w.adds[1], "m"]),
+                           "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4],
+                                       "data": [0] * 4}], "options": {}}).encode()
+        text = (
+            b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n"
+            % (self.rng.choice([b"application/json", b"application/x-ndjson"]), len(body))
+            + body)
         with socket.create_connection(self.w.d.addr) as s:
             s.sendall(text[:self.rng.choice([len(text), self.rng.randrange(len(text))])])
             time.sleep(self.rng.random() * 0.01)
@@ -87,7 +113,11 @@ class Client(threading.Thread):
         """A stream of events: read to its end, or left in the middle."""
         c = http.client.HTTPConnection(*self.w.d.addr, timeout=60)
         try:
-            c.request("POST", "/v1/run", json.dumps({"model": self.w.adds[2], "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}), {"Accept": "application/x-ndjson"})
+            c.request("POST", "/v1/run",
+                      json.dumps({"model": self.w.adds[2],
+                                  "inputs": [{"name": "x", "dtype": "f32", "shape": [4],
+                                              "data": [0] * 4}]}),
+                      {"Accept": "application/x-ndjson"})
             r = c.getresponse()
             if self.rng.random() < 0.5:
                 r.read(20)
@@ -96,7 +126,8 @@ class Client(threading.Thread):
             lines = [json.loads(l) for l in r.read().split(b"\n") if l.strip()]
             assert "done" in lines[-1], lines
             code, results = lines[-1]["done"]["code"], [l["result"] for l in lines if "result" in l]
-            self.judge("stream", 200 if code == "OK" else 503, {"code": code}, lambda: results[0]["outputs"][0]["data"] == [2] * 4)
+            self.judge("stream", 200 if code == "OK" else 503, {"code": code},
+                       lambda: results[0]["outputs"][0]["data"] == [2] * 4)
         finally:
             c.close()
 
@@ -105,14 +136,17 @@ class Client(threading.Thread):
         how, add = self.rng.randrange(3), self.rng.randrange(1, 5)
         x = np.arange(4, dtype=np.float32)
         call = self.w.hlod.RunUnary
-        message = call.request(model=self.w.adds[add], inputs=[{"name": "x", "dtype": "f32", "shape": [4], "raw": x.tobytes()}])
+        message = call.request(model=self.w.adds[add],
+                               inputs=[{"name": "x", "dtype": "f32", "shape": [4],
+                                        "raw": x.tobytes()}])
         future = call.raw.future(message, timeout=self.rng.random() * 0.02 if how == 0 else 60)
         try:
             if how == 1:
                 time.sleep(self.rng.random() * 0.005)
                 future.cancel()
             r = future.result()
-            assert np.array_equal(np.frombuffer(r.outputs[0].raw, np.float32), x + add), "rpc: wrong answer"
+            assert np.array_equal(np.frombuffer(r.outputs[0].raw, np.float32),
+                                  x + add), "rpc: wrong answer"
             self.note("rpc", "OK")
         except grpc.FutureCancelledError:
             self.note("rpc", "CANCELLED")
@@ -121,13 +155,16 @@ class Client(threading.Thread):
             self.note("rpc", e.code().name)
 
     def run(self):
-        acts = [self.small] * 4 + [self.slow] * 3 + [self.batched] * 5 + [self.oip] * 2 + [self.deadline] * 2 + [self.rpc] * 4 + [self.large, self.leave, self.stream, self.compile]
+        acts = ([self.small] * 4 + [self.slow] * 3 + [self.batched] * 5 + [self.oip] * 2
+                + [self.deadline] * 2 + [self.rpc] * 4
+                + [self.large, self.leave, self.stream, self.compile])
         while not self.w.stop.is_set():
             act = self.rng.choice(acts)
             try:
                 act()
             except (ConnectionError, http.client.HTTPException) as e:
-                self.trouble.append(f"{act.__name__}: the connection broke: {e!r}")  # a failure has an answer
+                # a failure has an answer
+                self.trouble.append(f"{act.__name__}: the connection broke: {e!r}")
             except Exception as e:
                 self.trouble.append(f"{act.__name__}: {e!r}")
 
@@ -139,7 +176,9 @@ class World:
         status, r = d.json("POST", "/v1/executables?shape=x=1x4", DENSE)
         assert status == 200, r
         self.dense = r["sourceDigest"]
-        status, r = d.json("POST", "/v1/models", {"name": "m", "model": self.dense, "batching": {"max": 16, "delayUs": 2000}})
+        status, r = d.json("POST", "/v1/models",
+                           {"name": "m", "model": self.dense,
+                            "batching": {"max": 16, "delayUs": 2000}})
         assert status == 200, r
         self.channel = grpc.insecure_channel(d.grpc)
         self.hlod = Hlod(Api(build), self.channel)
@@ -152,16 +191,21 @@ class World:
     def submit(self, k):
         """A batch job that must pass in the end, whatever dies meanwhile."""
         x = [k, k + 1, k + 2, k + 3]
-        blobs = [self.d.json("PUT", "/v1/blobs", floats(*v))[1]["digest"] for v in (x, [a + 1 for a in x])]
+        blobs = [self.d.json("PUT", "/v1/blobs", floats(*v))[1]["digest"]
+                 for v in (x, [a + 1 for a in x])]
         tensor = lambda n, b: {"name": n, "dtype": "f32", "shape": [4], "blob": b}
-        status, r = self.d.json("POST", "/v1/jobs", {"models": [{"model": self.adds[1]}], "inputs": [{"name": "a", "inputs": [tensor("x", blobs[0])], "expect": [tensor("", blobs[1])]}],
-                                                     "retry": {"maxAttempts": 20}})
+        status, r = self.d.json("POST", "/v1/jobs",
+                                {"models": [{"model": self.adds[1]}],
+                                 "inputs": [{"name": "a", "inputs": [tensor("x", blobs[0])],
+                                             "expect": [tensor("", blobs[1])]}],
+                                 "retry": {"maxAttempts": 20}})
         assert status == 200, r
         return r["suite"]
 
 def pids(d):
     """The present process of each worker, from the log."""
-    return {int(w): int(p) for w, p in re.findall(r"ev=worker\.ready worker=(\d+) role=\w+ pid=(\d+)", d.logs())}
+    return {int(w): int(p)
+            for w, p in re.findall(r"ev=worker\.ready worker=(\d+) role=\w+ pid=(\d+)", d.logs())}
 
 def descriptors(d):
     """Names of what the daemon holds open; memory it keeps for tensors apart, with its bytes."""
@@ -178,23 +222,27 @@ def descriptors(d):
     return names, kept
 
 def of_processes(n):
-    """What the daemon holds open for so many processes more than before: a relief that long waits have called stays for minutes (docs/decisions/0021)."""
+    """What the daemon holds open for so many processes more than before: a relief that long waits
+    have called stays for minutes (docs/decisions/0021)."""
     return collections.Counter({"pipe:[N]": max(n, 0), "socket:[N]": max(n, 0)})
 
 def children(d):
-    return [int(p) for t in os.listdir(f"/proc/{d.p.pid}/task") for p in open(f"/proc/{d.p.pid}/task/{t}/children").read().split()]
+    return [int(p) for t in os.listdir(f"/proc/{d.p.pid}/task")
+            for p in open(f"/proc/{d.p.pid}/task/{t}/children").read().split()]
 
 def rss_mb(d):
     return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{d.p.pid}/status").read()).group(1)) / 1024
 
 def quiet(d):
-    return metric(d, "hlod_jobs_active") == 0 and metric(d, "hlod_jobs_queued") == 0 and all(x["state"] == "ready" for x in devices(d))
+    return (metric(d, "hlod_jobs_active") == 0 and metric(d, "hlod_jobs_queued") == 0
+            and all(x["state"] == "ready" for x in devices(d)))
 
 def nothing_is_left(d, before, processes, keep_bytes):
     until("no job is left", 30, lambda: quiet(d))
     held = [x for x in devices(d) if x.get("runs") or x.get("plannedBytes") or x.get("flightBytes")]
     assert not held, f"places or memory still held: {held}"
-    tenants = [t for t in d.json("GET", "/v1/tenants")[1]["tenants"] if t.get("jobs") or t.get("waiting") or t.get("places")]
+    tenants = [t for t in d.json("GET", "/v1/tenants")[1]["tenants"]
+               if t.get("jobs") or t.get("waiting") or t.get("places")]
     assert not tenants, f"tenants still hold: {tenants}"
     assert metric(d, "hlod_receive_bytes") == 0
     # One that sent half of its headers and left may stand until --idle-s.
@@ -222,12 +270,16 @@ def main():
     a.add_argument("--relief-ms", type=int, default=50)
     o = a.parse_args()
     print(f"soak: seed {o.seed}, {o.seconds:g} s, {o.clients} clients", flush=True)
-    d = Daemon(o.build + "/hlod", o.build + "/hlod-worker", args=("--device", "cpu*2,sim*2:latency_us=3000", "--trust-tenant-header", "--compile-rate=0", f"--relief-ms={o.relief_ms}", "--idle-s=5", "--tenants=a:weight=2,b:places=2"))
+    d = Daemon(o.build + "/hlod", o.build + "/hlod-worker",
+               args=("--device", "cpu*2,sim*2:latency_us=3000", "--trust-tenant-header",
+                     "--compile-rate=0", f"--relief-ms={o.relief_ms}", "--idle-s=5",
+                     "--tenants=a:weight=2,b:places=2"))
     bad, kills, suites = [], 0, []
     try:
         w = World(d, o.seed, o.build)
         warm = Client(w, 999)
-        for act in warm.small, warm.slow, warm.large, warm.batched, warm.oip, warm.rpc, warm.stream, warm.leave, warm.compile:
+        for act in (warm.small, warm.slow, warm.large, warm.batched, warm.oip, warm.rpc,
+                    warm.stream, warm.leave, warm.compile):
             act()
         until("quiet", 20, lambda: quiet(d))
         time.sleep(0.5)
@@ -252,26 +304,32 @@ def main():
         bad += [t for c in clients for t in c.trouble]
         assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
         for suite in suites:
-            until("batch jobs", 60, lambda: all(j["state"] == "passed" for j in d.json("GET", f"/v1/jobs?suite={suite}")[1]["jobs"]))
+            until("batch jobs", 60,
+                  lambda: all(j["state"] == "passed"
+                              for j in d.json("GET", f"/v1/jobs?suite={suite}")[1]["jobs"]))
         w.channel.close()
         nothing_is_left(d, before, processes, keep_bytes=8 * (64 << 20))
         total = sum((c.seen for c in clients), collections.Counter())
         for what in sorted(total):
             print(f"  {total[what]:8} {what}")
-        wanted = {"small OK", "slow OK", "batched OK", "oip OK", "rpc OK", "large OK", "stream OK", "compile OK", "leave OK"} - {"slow OK"}
+        wanted = {"small OK", "slow OK", "batched OK", "oip OK", "rpc OK", "large OK", "stream OK",
+                  "compile OK", "leave OK"} - {"slow OK"}
         assert wanted <= set(total), f"never happened: {wanted - set(total)}"
         assert kills >= 1 and metric(d, "hlod_worker_deaths_total") >= kills
         assert metric(d, "hlod_batch_rows_total") > metric(d, "hlod_batches_total") > 0
         large = rss_mb(d)
         assert large < small + 100, f"the daemon grew from {small:.0f} MB to {large:.0f} MB"
-        print(f"  {small:.0f} MB at the start, {large:.0f} MB at the end; {kills} workers killed, {len(suites)} batch jobs, {int(metric(d, 'hlod_batches_total'))} batches of {metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
+        print(f"  {small:.0f} MB at the start, {large:.0f} MB at the end; {kills} workers killed, "
+              f"{len(suites)} batch jobs, {int(metric(d, 'hlod_batches_total'))} batches of "
+              f"{metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
         assert d.stop_keep() == 0, "the daemon did not end cleanly"
     except (Exception, SystemExit) as e:
         import traceback
         bad.append(f"{e!r}\n{traceback.format_exc()}")
         print(d.logs()[-3000:])
         d.p.poll() is None and d.kill()
-    assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
+    assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error",
+                         d.logs()), "a sanitizer complains"
     for t, n in collections.Counter(bad).most_common(20):
         print(f"  {n} x {t}")
     print("FAIL soak" if bad else "PASS soak", flush=True)

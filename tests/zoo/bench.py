@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make bench-zoo: every model of the zoo beside ONNX Runtime: latency of a run, compile time beside session creation, memory.
+"""make bench-zoo: every model of the zoo beside ONNX Runtime: latency of a run, compile time beside
+session creation, memory.
 
-    bench.py BUILD [--models REGEX] [--which all|packages|families|small] [--rounds N] [--limit SECONDS] [--json FILE] [--threads N] [--least]
+    bench.py BUILD [--models REGEX] [--which all|packages|families|small] [--rounds N] [--limit
+    SECONDS] [--json FILE] [--threads N] [--least]
 
-Each model has a fresh daemon and a fresh process of ONNX Runtime, two threads each, that run in turn: in a round each runs as often as fits 0.1 s (at most 100 times),
-and 50 ms pass in between, so that no one pays for the other's spinning threads. hlod's times are the device's own (`runMs`: without transport, with the copies of
-inputs and outputs), ONNX Runtime's those of `run` from NumPy arrays to NumPy arrays. "ready" is what stands between the file and the first run: ingest, compile, load and
-prepare against creating the session. Memory: the peak resident size of worker or process less what it had before the model.
-A model below 0.8 is measured twice more at the end, and the median of the three counts: single outliers of a noisy machine are not its speed. All three lines are printed.
+Each model has a fresh daemon and a fresh process of ONNX Runtime, two threads each, that run in
+turn: in a round each runs as often as fits 0.1 s (at most 100 times), and 50 ms pass in between, so
+that no one pays for the other's spinning threads. hlod's times are the device's own (`runMs`:
+without transport, with the copies of inputs and outputs), ONNX Runtime's those of `run` from NumPy
+arrays to NumPy arrays. "ready" is what stands between the file and the first run: ingest, compile,
+load and prepare against creating the session. Memory: the peak resident size of worker or process
+less what it had before the model. A model below 0.8 is measured twice more at the end, and the
+median of the three counts: single outliers of a noisy machine are not its speed. All three lines
+are printed.
 
-At the end: geometric means, how many are behind, the worst ten with the step of hlod's profile that costs most, and its share. The line's ratio is ONNX Runtime's time over
-ours: above 1 hlod is ahead. A step that takes more than ten times what the cost model says (`estimateMs` of the profile, docs/performance.md) is a cliff: named, and the exit code is 1. Its time is the
-median over rounds (costly): where the first profile, itself the median of several runs, has a step beyond, CLIFF_ROUNDS more follow, and those whose steps together take more than DISTURBED times a run without a
-profile are not counted, since something else took the processors; no step counts for more than its share of such a run. It must take more than 0.05 ms or a tenth of the run. --steps FILE: all steps, one JSON object a model.
+At the end: geometric means, how many are behind, the worst ten with the step of hlod's profile that
+costs most, and its share. The line's ratio is ONNX Runtime's time over
+ours: above 1 hlod is ahead. A step that takes more than ten times what the cost model says
+(`estimateMs` of the profile, docs/performance.md) is a cliff: named, and the exit code is 1. Its
+time is the median over rounds (costly): where the first profile, itself the median of several runs,
+has a step beyond, CLIFF_ROUNDS more follow, and those whose steps together take more than DISTURBED
+times a run without a profile are not counted, since something else took the processors; no step
+counts for more than its share of such a run. It must take more than 0.05 ms or a tenth of the run.
+--steps FILE: all steps, one JSON object a model.
 """
 import argparse
 import json
@@ -33,7 +44,8 @@ BEHIND = 0.8  # a ratio below is a failure of the issue's aim
 
 
 def peer():
-    """ONNX Runtime in a process of its own: argv model, inputs, threads. Says "ready MS BYTES"; then a line with a number of runs in, their times in ms out."""
+    """ONNX Runtime in a process of its own: argv model, inputs, threads. Says "ready MS BYTES";
+    then a line with a number of runs in, their times in ms out."""
     path, inputs, threads = sys.argv[2:5]
     with open(inputs, "rb") as f:
         ins = pickle.load(f)
@@ -58,8 +70,9 @@ class OnnxRuntime:
         self.file = tempfile.NamedTemporaryFile(suffix=".pickle")
         pickle.dump(m.inputs(), self.file)
         self.file.flush()
-        self.p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--peer", path, self.file.name, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
+        self.p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--peer", path,
+                                   self.file.name, str(threads)], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         words = self.line("ready")
         self.made, self.bytes = float(words[0]), int(words[1])
 
@@ -94,7 +107,8 @@ def top_rows(profile):
 
 
 def said(r):
-    return "%s %s (%s)" % (r.get("name", "?"), r.get("impl", "?"), (r.get("nodes") or [r.get("op", "")])[0])
+    return "%s %s (%s)" % (r.get("name", "?"), r.get("impl", "?"),
+                           (r.get("nodes") or [r.get("op", "")])[0])
 
 
 def whole(profile):
@@ -102,8 +116,10 @@ def whole(profile):
 
 
 def costly(profiles, run_ms):
-    """(text, share) of the step that takes most, and a text for each cliff, by medians over the profiles. `run_ms`: what a run takes without one; where none of the profiles is near it, the shortest count,
-    and a step's time is its share of `run_ms`: a profile of some microseconds finds colder caches than runs do, and no step takes longer than a run."""
+    """(text, share) of the step that takes most, and a text for each cliff, by medians over the
+    profiles. `run_ms`: what a run takes without one; where none of the profiles is near it, the
+    shortest count, and a step's time is its share of `run_ms`: a profile of some microseconds finds
+    colder caches than runs do, and no step takes longer than a run."""
     calm = max(DISTURBED * run_ms, min(map(whole, profiles)))
     rows, times = top_rows(profiles[0]), {}
     for p in profiles:
@@ -117,13 +133,16 @@ def costly(profiles, run_ms):
     if not rows:
         return "", 0.0, []
     top = max(rows, key=lambda r: ms[r["name"]])
-    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), warm * ms[r["name"]], r["estimateMs"]) for r in rows
-              if warm * ms[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0 and ms[r["name"]] > min(0.05, 0.1 * total)]
+    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), warm * ms[r["name"]], r["estimateMs"])
+              for r in rows
+              if warm * ms[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0
+              and ms[r["name"]] > min(0.05, 0.1 * total)]
     return said(top), ms[top["name"]] / total, cliffs
 
 
 def profiled(h, m, inputs, run_ms):
-    """Profiles: one, and CLIFF_ROUNDS more where that one has a cliff; apart from what ran before, and from each other, each behind runs that warm the caches."""
+    """Profiles: one, and CLIFF_ROUNDS more where that one has a cliff; apart from what ran before,
+    and from each other, each behind runs that warm the caches."""
     def ask():
         time.sleep(0.05)
         h.run(m.path, inputs, repeat=max(1, runs_for(run_ms) // 10))
@@ -146,9 +165,12 @@ def measure(o, m):
             before = h.memory()
             _, first = h.run(m.path, inputs)
             step = {t["name"]: t["ms"] for t in first["timings"]}
-            row.update(readyMs=sum(step.get(k, 0) for k in ("ingest", "compile", "load", "prepare")), steps=step, ortReadyMs=theirs.made, ortBytes=theirs.bytes)
+            row.update(readyMs=sum(step.get(k, 0)
+                                   for k in ("ingest", "compile", "load", "prepare")), steps=step,
+                       ortReadyMs=theirs.made, ortBytes=theirs.bytes)
             ours, other = [], []
-            n, k = runs_for(statistics.median(h.run(m.path, inputs, repeat=2)[1]["runMs"])), runs_for(statistics.median(theirs.times(2)))
+            n, k = (runs_for(statistics.median(h.run(m.path, inputs, repeat=2)[1]["runMs"])),
+                    runs_for(statistics.median(theirs.times(2))))
             end = time.monotonic() + o.limit
             for _ in range(o.rounds):
                 time.sleep(0.05)
@@ -158,13 +180,15 @@ def measure(o, m):
                 if time.monotonic() > end:
                     break
             pick = min if o.least else statistics.median
-            row.update(ms=pick(ours), ortMs=pick(other), minMs=min(ours), ortMinMs=min(other), bytes=h.memory() - before)
+            row.update(ms=pick(ours), ortMs=pick(other), minMs=min(ours), ortMinMs=min(other),
+                       bytes=h.memory() - before)
             profiles = profiled(h, m, inputs, row["ms"])
             row["top"], row["share"], row["cliffs"] = costly(profiles, row["ms"])
             if o.steps:
                 with open(o.steps, "a") as f:
                     f.write(json.dumps({"model": m.name, "rows": top_rows(profiles[-1])}) + "\n")
-            row["ratio"], row["readyRatio"] = row["ortMs"] / row["ms"], row["ortReadyMs"] / max(row["readyMs"], 1e-3)
+            row["ratio"], row["readyRatio"] = row["ortMs"] / row["ms"], row["ortReadyMs"] / max(
+                row["readyMs"], 1e-3)
     except side.Stuck as e:
         row["error"] = str(e)
     except side.daemon.Refused as e:
@@ -179,14 +203,18 @@ def mean(values):
 
 def summary(rows):
     done = [r for r in rows if "ratio" in r]
-    print("\n%d models: %d measured, %d not run by hlod, %d not by ONNX Runtime" % (len(rows), len(done), sum("error" in r for r in rows), sum("skip" in r for r in rows)))
+    print("\n%d models: %d measured, %d not run by hlod, %d not by ONNX Runtime"
+          % (len(rows), len(done), sum("error" in r for r in rows), sum("skip" in r for r in rows)))
     if not done:
         return 0
     for numbers in ["all"] + sorted({r["numbers"] for r in done}):
         part = [r for r in done if numbers in ("all", r["numbers"])]
-        print("%-5s %3d models: hlod ahead %.2f times (geometric mean), ahead of 1 on %d, below %.1f on %d; ready %.2f times as fast as a session; memory %.2f of theirs" % (
-            numbers, len(part), mean([r["ratio"] for r in part]), sum(r["ratio"] > 1 for r in part), BEHIND, sum(r["ratio"] < BEHIND for r in part),
-            mean([r["readyRatio"] for r in part]), mean([max(r["bytes"], 1) / max(r["ortBytes"], 1) for r in part])))
+        print("%-5s %3d models: hlod ahead %.2f times (geometric mean), ahead of 1 on %d, below "
+              "%.1f on %d; ready %.2f times as fast as a session; memory %.2f of theirs"
+              % (numbers, len(part), mean([r["ratio"] for r in part]),
+                 sum(r["ratio"] > 1 for r in part), BEHIND, sum(r["ratio"] < BEHIND for r in part),
+                 mean([r["readyRatio"] for r in part]),
+                 mean([max(r["bytes"], 1) / max(r["ortBytes"], 1) for r in part])))
     print("worst ten, with the step that costs most and its share:")
     for r in sorted(done, key=lambda r: r["ratio"])[:10]:
         print("  %-24s %6.3f  %3.0f%% %s" % (r["model"], r["ratio"], 100 * r["share"], r["top"]))
@@ -199,8 +227,9 @@ def summary(rows):
 def show(r):
     if "ratio" in r:
         print("%-26s %9.3f %9.3f %7.2f   %9.1f %9.1f %7.2f  %7.1f %7.1f  %2.0f%% %s" % (
-            r["model"], r["ms"], r["ortMs"], r["ratio"], r["readyMs"], r["ortReadyMs"], r["readyRatio"], r["bytes"] / 1e6, r["ortBytes"] / 1e6,
-            100 * r["share"], r["top"]), flush=True)
+                  r["model"], r["ms"], r["ortMs"], r["ratio"], r["readyMs"], r["ortReadyMs"],
+                  r["readyRatio"], r["bytes"] / 1e6, r["ortBytes"] / 1e6, 100 * r["share"],
+                  r["top"]), flush=True)
     else:
         print("%-26s %s" % (r["model"], r.get("error") or "left out: " + r["skip"]), flush=True)
 
@@ -222,13 +251,18 @@ def main():
     a.add_argument("--models", default=".", help="regular expression over names and packages")
     a.add_argument("--which", default="all", choices=["all", "packages", "families", "small"])
     a.add_argument("--rounds", type=int, default=7)
-    a.add_argument("--limit", type=float, default=120, help="seconds for one request, and for one model's rounds")
+    a.add_argument("--limit", type=float, default=120,
+                   help="seconds for one request, and for one model's rounds")
     a.add_argument("--threads", type=int, default=2)
-    a.add_argument("--least", action="store_true", help="compare the least times instead of the medians: on a machine with other work")
+    a.add_argument(
+        "--least", action="store_true",
+        help="compare the least times instead of the medians: on a machine with other work")
     a.add_argument("--json", help="a file for all rows")
     a.add_argument("--steps", help="a file for the steps of all profiles, to be appended to")
     o = a.parse_args()
-    print("%-26s %9s %9s %7s   %9s %9s %7s  %7s %7s  %s" % ("model", "hlod ms", "ORT ms", "ratio", "ready ms", "session", "ratio", "MB", "ORT MB", "costs most"))
+    print("%-26s %9s %9s %7s   %9s %9s %7s  %7s %7s  %s"
+          % ("model", "hlod ms", "ORT ms", "ratio", "ready ms", "session", "ratio", "MB", "ORT MB",
+             "costs most"))
     rows = []
     behind = []
     for m in models.chosen(o.models, o.which):

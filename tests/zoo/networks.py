@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generated networks themselves: each function adds one network to a builder.Net. A function's attributes: kinds = formats it is made in, opset."""
+"""The generated networks themselves: each function adds one network to a builder.Net. A function's
+attributes: kinds = formats it is made in, opset."""
 import numpy as np
 from onnx import TensorProto
 
@@ -38,7 +39,8 @@ def angles(n, positions, d, length=512):
 
 
 def llama(n, t, past):
-    """Blocks of a decoder with rotary positions, RMS norms and a gated MLP; with past > 0 a step over a key-value cache."""
+    """Blocks of a decoder with rotary positions, RMS norms and a gated MLP; with past > 0 a step
+    over a key-value cache."""
     layers, c, h, vocab = n.pick((4, 256, 8, 2048), (1, 32, 4, 64))
     d = c // h
     ids = n.input("ids", [1, t], "ids %d" % vocab, I64)
@@ -51,12 +53,14 @@ def llama(n, t, past):
         q, k, v = (n.heads(n.linear(y, c, c, bias=False), 1, t, h, d) for _ in "qkv")
         q, k = rotary(n, q, d, cos, sin), rotary(n, k, d, cos, sin)
         if past:
-            k, v = (n.op("Concat", [n.input("past_%s_%d" % (s, layer), [1, h, past, d]), a], axis=2) for s, a in (("k", k), ("v", v)))
+            k, v = (n.op("Concat", [n.input("past_%s_%d" % (s, layer), [1, h, past, d]), a], axis=2)
+                    for s, a in (("k", k), ("v", v)))
             n.output(k, "present_k_%d" % layer)
             n.output(v, "present_v_%d" % layer)
         x = n.op("Add", [x, n.linear(n.attend(q, k, v, d, 1, t, h, mask), c, c, bias=False)])
         y = n.rms_norm(x, c)
-        y = n.op("Mul", [n.silu(n.linear(y, c, 3 * c, bias=False)), n.linear(y, c, 3 * c, bias=False)])
+        y = n.op("Mul",
+                 [n.silu(n.linear(y, c, 3 * c, bias=False)), n.linear(y, c, 3 * c, bias=False)])
         x = n.op("Add", [x, n.linear(y, 3 * c, c, bias=False)])
     n.output(n.linear(n.rms_norm(x, c), c, vocab, bias=False), "logits")
 
@@ -73,7 +77,8 @@ def decoder_prefill(n):
 
 @network()
 def decoder_fixed(n):
-    """A cache of fixed length: the step's key and value are scattered to their place, later places masked."""
+    """A cache of fixed length: the step's key and value are scattered to their place, later places
+    masked."""
     layers, c, h, length = n.pick((4, 256, 8, 128), (1, 32, 4, 8))
     d = c // h
     x, at = n.input("x", [1, 1, c]), n.input("at", [1], "value 5", I64)
@@ -83,11 +88,14 @@ def decoder_fixed(n):
         y = n.layer_norm(x, c)
         q, k, v = (n.heads(n.linear(y, c, c), 1, 1, h, d) for _ in "qkv")
         index = n.op("Expand", [at, n.ints(1, h, 1, d)])
-        k, v = (n.op("ScatterElements", [n.input("cache_%s_%d" % (s, layer), [1, h, length, d]), index, a], axis=2) for s, a in (("k", k), ("v", v)))
+        k, v = (n.op("ScatterElements",
+                     [n.input("cache_%s_%d" % (s, layer), [1, h, length, d]), index, a], axis=2)
+                for s, a in (("k", k), ("v", v)))
         n.output(k, "new_k_%d" % layer)
         n.output(v, "new_v_%d" % layer)
         x = n.op("Add", [x, n.linear(n.attend(q, k, v, d, 1, 1, h, mask), c, c)])
-        x = n.op("Add", [x, n.linear(n.gelu_tanh(n.linear(n.layer_norm(x, c), c, 4 * c)), 4 * c, c)])
+        x = n.op("Add",
+                 [x, n.linear(n.gelu_tanh(n.linear(n.layer_norm(x, c), c, 4 * c)), 4 * c, c)])
     n.output(x, "y")
 
 
@@ -110,20 +118,25 @@ def swin(n):
     """Shifted windows with a relative bias on a square map."""
     size, w, c, h, layers = n.pick((28, 7, 96, 3, 4), (8, 4, 16, 2, 2))
     windows, tokens = (size // w) ** 2, w * w
-    x = n.op("Transpose", [n.conv(n.input("image", [1, 3, 4 * size, 4 * size]), 3, c, 4, stride=4, pad=0)], perm=[0, 2, 3, 1])
+    x = n.op("Transpose",
+             [n.conv(n.input("image", [1, 3, 4 * size, 4 * size]), 3, c, 4, stride=4, pad=0)],
+             perm=[0, 2, 3, 1])
 
     def roll(v, by):
         for axis in (1, 2):
-            a, b = n.op("Slice", [v, n.ints(by), n.ints(2 ** 31), n.ints(axis)]), n.op("Slice", [v, n.ints(0), n.ints(by), n.ints(axis)])
+            a, b = n.op("Slice", [v, n.ints(by), n.ints(2 ** 31), n.ints(axis)]), n.op(
+                "Slice", [v, n.ints(0), n.ints(by), n.ints(axis)])
             v = n.op("Concat", [a, b], axis=axis)
         return v
     for layer in range(layers):
         y = n.layer_norm(x, c)
         y = roll(y, w // 2) if layer % 2 else y
-        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, size // w, w, size // w, w, c)])], perm=[0, 1, 3, 2, 4, 5])
+        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, size // w, w, size // w, w, c)])],
+                 perm=[0, 1, 3, 2, 4, 5])
         y = n.op("Reshape", [y, n.ints(windows, tokens, c)])
         y = n.attention(y, c, h, windows, tokens, bias=n.normal(1, h, tokens, tokens, scale=0.5))
-        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, size // w, size // w, w, w, c)])], perm=[0, 1, 3, 2, 4, 5])
+        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, size // w, size // w, w, w, c)])],
+                 perm=[0, 1, 3, 2, 4, 5])
         y = n.op("Reshape", [y, n.ints(1, size, size, c)])
         x = n.op("Add", [x, roll(y, size - w // 2) if layer % 2 else y])
         x = n.op("Add", [x, n.linear(n.gelu(n.linear(n.layer_norm(x, c), c, 4 * c)), 4 * c, c)])
@@ -153,7 +166,8 @@ def convnext(n):
 @network()
 def mobilevit(n):
     size, c, h = n.pick((64, 64, 4), (16, 16, 2))
-    x = n.op("HardSwish", [n.batch_norm(n.conv(n.input("image", [1, 3, size, size]), 3, 16, 3, stride=2, bias=False), 16)])
+    x = n.op("HardSwish", [n.batch_norm(n.conv(n.input("image", [1, 3, size, size]), 3, 16, 3,
+                                               stride=2, bias=False), 16)])
     size //= 2
     y = n.op("HardSwish", [n.batch_norm(n.conv(x, 16, 64, 1, bias=False), 64)])
     y = n.op("HardSwish", [n.batch_norm(n.conv(y, 64, 64, 3, groups=64, bias=False), 64)])
@@ -161,14 +175,18 @@ def mobilevit(n):
     y = n.op("Mul", [y, n.op("HardSigmoid", [n.conv(s, 16, 64, 1)], alpha=1 / 6)])
     x = n.op("Add", [x, n.batch_norm(n.conv(y, 64, 16, 1, bias=False), 16)])
     y = n.conv(n.silu(n.conv(x, 16, 16, 3)), 16, c, 1)
-    p, tokens = 4, size * size // 4  # patches of 2x2: tokens of the same place in each patch attend to one another
-    y = n.op("Transpose", [n.op("Reshape", [y, n.ints(c * size // 2, 2, size // 2, 2)])], perm=[0, 2, 1, 3])
+    # patches of 2x2: tokens of the same place in each patch attend to one another
+    p, tokens = 4, size * size // 4
+    y = n.op("Transpose", [n.op("Reshape", [y, n.ints(c * size // 2, 2, size // 2, 2)])],
+             perm=[0, 2, 1, 3])
     y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, c, tokens, p)])], perm=[0, 3, 2, 1])
     y = n.op("Reshape", [y, n.ints(p, tokens, c)])
     for _ in range(2):
         y = n.block(y, c, h, p, tokens, act=n.silu)
-    y = n.op("Transpose", [n.op("Reshape", [n.layer_norm(y, c), n.ints(1, p, tokens, c)])], perm=[0, 3, 2, 1])
-    y = n.op("Transpose", [n.op("Reshape", [y, n.ints(c * size // 2, size // 2, 2, 2)])], perm=[0, 2, 1, 3])
+    y = n.op("Transpose", [n.op("Reshape", [n.layer_norm(y, c), n.ints(1, p, tokens, c)])],
+             perm=[0, 3, 2, 1])
+    y = n.op("Transpose", [n.op("Reshape", [y, n.ints(c * size // 2, size // 2, 2, 2)])],
+             perm=[0, 2, 1, 3])
     y = n.silu(n.conv(n.op("Reshape", [y, n.ints(1, c, size, size)]), c, 16, 1))
     n.output(n.conv(n.op("Concat", [x, y], axis=1), 32, 16, 3), "y")
 
@@ -186,7 +204,8 @@ def c2f(n, x, cin, cout, repeats, shortcut=True):
 
 
 def larger(n, x, mode="nearest"):
-    way = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"} if mode == "nearest" else {"coordinate_transformation_mode": "half_pixel"}
+    way = ({"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+           if mode == "nearest" else {"coordinate_transformation_mode": "half_pixel"})
     return n.op("Resize", [x, "", n.const(np.array([1, 1, 2, 2], np.float32))], mode=mode, **way)
 
 
@@ -201,7 +220,8 @@ def yolo_neck(n):
         maps.append((x, c))
     pooled = [n.silu(n.conv(x, c, c // 2, 1))]
     for _ in range(3):
-        pooled.append(n.op("MaxPool", [pooled[-1]], kernel_shape=[5, 5], strides=[1, 1], pads=[2] * 4))
+        pooled.append(n.op("MaxPool", [pooled[-1]], kernel_shape=[5, 5], strides=[1, 1],
+                           pads=[2] * 4))
     x = n.silu(n.conv(n.op("Concat", pooled, axis=1), 2 * c, c, 1))
     for y, cy in maps[1::-1]:
         x, c = c2f(n, n.op("Concat", [larger(n, x), y], axis=1), c + cy, cy, 1, False), cy
@@ -254,10 +274,13 @@ def diffusion(n):
     x = n.conv(x, c, 2 * c, 3, stride=2)
     shape = [1, 2 * c, size // 2, size // 2]
     x = res_block(n, x, 2 * c, 2 * c, shape, t, 4 * c)
-    y = n.op("Transpose", [n.op("Reshape", [n.group_norm(x, 2 * c, 8, shape), n.ints(1, 2 * c, tokens)])], perm=[0, 2, 1])
+    y = n.op("Transpose",
+             [n.op("Reshape", [n.group_norm(x, 2 * c, 8, shape), n.ints(1, 2 * c, tokens)])],
+             perm=[0, 2, 1])
     y = n.op("Add", [y, n.attention(n.layer_norm(y, 2 * c), 2 * c, 4, 1, tokens)])
     y = n.op("Add", [y, n.attention(n.layer_norm(y, 2 * c), 2 * c, 4, 1, tokens, text, cc, m)])
-    a, b = n.op("Split", [n.linear(n.layer_norm(y, 2 * c), 2 * c, 8 * c), n.ints(4 * c, 4 * c)], n_out=2, axis=-1)
+    a, b = n.op("Split", [n.linear(n.layer_norm(y, 2 * c), 2 * c, 8 * c), n.ints(4 * c, 4 * c)],
+                n_out=2, axis=-1)
     y = n.op("Add", [y, n.linear(n.op("Mul", [a, n.gelu(b)]), 4 * c, 2 * c)])
     x = n.op("Add", [x, n.op("Reshape", [n.op("Transpose", [y], perm=[0, 2, 1]), n.ints(*shape)])])
     x = n.conv(larger(n, x), 2 * c, c, 3)
@@ -276,7 +299,8 @@ def gan(n):
 
 @network()
 def vocoder(n):
-    """HiFi-GAN's shape: 1-D transposed convolutions with long kernels, dilated residual blocks, leaky ReLU."""
+    """HiFi-GAN's shape: 1-D transposed convolutions with long kernels, dilated residual blocks,
+    leaky ReLU."""
     c, t = n.pick((128, 40), (16, 8))
     x = n.conv(n.input("mel", [1, 80, t]), 80, c, 7, dims=1)
     for k, s in ((16, 8), (16, 8), (4, 2)):
@@ -284,7 +308,8 @@ def vocoder(n):
         c //= 2
         for d in (1, 3):
             y = n.conv(n.op("LeakyRelu", [x], alpha=0.1), c, c, 3, dilation=d, dims=1)
-            x = n.op("Add", [x, n.conv(n.op("LeakyRelu", [y], alpha=0.1), c, c, 3, dims=1, gain=0.5)])
+            x = n.op("Add",
+                     [x, n.conv(n.op("LeakyRelu", [y], alpha=0.1), c, c, 3, dims=1, gain=0.5)])
     n.output(n.op("Tanh", [n.conv(n.op("LeakyRelu", [x], alpha=0.01), c, 1, 7, dims=1)]), "wave")
 
 
@@ -294,7 +319,9 @@ def srnet(n):
     x = n.op("Relu", [n.conv(n.input("image", [1, 3, size, size], "unit"), 3, c, 5)])
     y = x
     for _ in range(n.pick(4, 1)):
-        y = n.op("Add", [y, n.conv(n.op("PRelu", [n.conv(y, c, c, 3), n.floats(np.full((c, 1, 1), 0.2))]), c, c, 3, gain=0.5)])
+        y = n.op("Add",
+                 [y, n.conv(n.op("PRelu", [n.conv(y, c, c, 3), n.floats(np.full((c, 1, 1), 0.2))]),
+                            c, c, 3, gain=0.5)])
     y = n.op("DepthToSpace", [n.conv(n.op("Add", [x, y]), c, 12, 3)], blocksize=2, mode="CRD")
     n.output(n.op("Clip", [y, n.floats(0), n.floats(1)]), "image2")
 
@@ -320,7 +347,8 @@ def tcn(n):
     x, cin = n.input("x", [1, 12, t]), 12
     for k in range(n.pick(6, 2)):
         d = 1 << k
-        y = n.op("Relu", [n.batch_norm(n.conv(x, cin, c, 3, pad=[2 * d, 0], dilation=d, dims=1), c)])
+        y = n.op("Relu",
+                 [n.batch_norm(n.conv(x, cin, c, 3, pad=[2 * d, 0], dilation=d, dims=1), c)])
         y = n.op("Relu", [n.batch_norm(n.conv(y, c, c, 3, pad=[2 * d, 0], dilation=d, dims=1), c)])
         x = n.op("Relu", [n.op("Add", [n.conv(x, cin, c, 1, pad=0, dims=1) if cin != c else x, y])])
         cin = c
@@ -331,8 +359,10 @@ def recurrent(n, kind, gates, layers, t, cin, c, both=False):
     x = n.op("Transpose", [n.input("x", [1, t, cin])], perm=[1, 0, 2])
     for _ in range(layers):
         k = 2 if both else 1
-        w, r, b = n.normal(k, gates * c, cin, scale=cin ** -0.5), n.normal(k, gates * c, c, scale=c ** -0.5), n.normal(k, 2 * gates * c, scale=0.05)
-        y = n.op(kind, [x, w, r, b], n_out=3 if kind == "LSTM" else 2, hidden_size=c, direction="bidirectional" if both else "forward",
+        w, r, b = n.normal(k, gates * c, cin, scale=cin ** -0.5), n.normal(
+            k, gates * c, c, scale=c ** -0.5), n.normal(k, 2 * gates * c, scale=0.05)
+        y = n.op(kind, [x, w, r, b], n_out=3 if kind == "LSTM" else 2, hidden_size=c,
+                 direction="bidirectional" if both else "forward",
                  linear_before_reset=1 if kind == "GRU" else None)
         x = n.op("Reshape", [n.op("Transpose", [y[0]], perm=[0, 2, 1, 3]), n.ints(t, 1, k * c)])
         cin = k * c
@@ -363,7 +393,8 @@ def whisper_encoder(n):
 
 @network()
 def conformer(n):
-    """Half-step feed-forward, attention, gated depthwise convolution in time, half-step feed-forward."""
+    """Half-step feed-forward, attention, gated depthwise convolution in time, half-step
+    feed-forward."""
     t, c, h, layers = n.pick((120, 144, 4, 2), (10, 16, 2, 1))
     x = n.input("x", [1, t, c])
 
@@ -373,7 +404,8 @@ def conformer(n):
     for _ in range(layers):
         x = forward(x)
         x = n.op("Add", [x, n.attention(n.layer_norm(x, c), c, h, 1, t)])
-        y = n.conv(n.op("Transpose", [n.layer_norm(x, c)], perm=[0, 2, 1]), c, 2 * c, 1, pad=0, dims=1)
+        y = n.conv(n.op("Transpose", [n.layer_norm(x, c)], perm=[0, 2, 1]), c, 2 * c, 1, pad=0,
+                   dims=1)
         a, b = n.op("Split", [y, n.ints(c, c)], n_out=2, axis=1)
         y = n.conv(n.op("Mul", [a, n.op("Sigmoid", [b])]), c, c, 15, groups=c, dims=1)
         y = n.conv(n.silu(n.batch_norm(y, c)), c, c, 1, pad=0, dims=1)
@@ -390,7 +422,8 @@ def crnn(n):
         x = n.op("Relu", [n.batch_norm(n.conv(x, cin, c, 3, bias=False), c)])
         x, cin = n.op("MaxPool", [x], kernel_shape=stride, strides=stride), c
     x = n.op("Transpose", [n.op("Squeeze", [x, n.ints(2)])], perm=[2, 0, 1])
-    weights = [n.normal(2, 4 * c, c, scale=c ** -0.5), n.normal(2, 4 * c, c, scale=c ** -0.5), n.normal(2, 8 * c, scale=0.05)]
+    weights = [n.normal(2, 4 * c, c, scale=c ** -0.5), n.normal(2, 4 * c, c, scale=c ** -0.5),
+               n.normal(2, 8 * c, scale=0.05)]
     y = n.op("LSTM", [x] + weights, n_out=3, hidden_size=c, direction="bidirectional")[0]
     y = n.op("Reshape", [n.op("Transpose", [y], perm=[0, 2, 1, 3]), n.ints(w // 4, 1, 2 * c)])
     p = n.op("Softmax", [n.linear(y, 2 * c, n.pick(96, 12), gain=4)], axis=-1)
@@ -405,25 +438,30 @@ def detector(n):
     x = n.silu(n.conv(n.input("image", [1, 3, size, size]), 3, c, 3, stride=4))
     x = n.op("Add", [x, n.silu(n.conv(x, c, c, 3))])
     places = ((size + 3) // 4) ** 2
-    box = n.op("Transpose", [n.op("Reshape", [n.conv(x, c, 4, 1), n.ints(1, 4, places)])], perm=[0, 2, 1])
+    box = n.op("Transpose", [n.op("Reshape", [n.conv(x, c, 4, 1), n.ints(1, 4, places)])],
+               perm=[0, 2, 1])
     centre, half = n.op("Split", [box, n.ints(2, 2)], n_out=2, axis=2)
     half = n.op("Exp", [half])
     box = n.op("Concat", [n.op("Sub", [centre, half]), n.op("Add", [centre, half])], axis=2)
-    score = n.op("Sigmoid", [n.op("Reshape", [n.conv(x, c, classes, 1), n.ints(1, classes, places)])])
+    score = n.op("Sigmoid",
+                 [n.op("Reshape", [n.conv(x, c, classes, 1), n.ints(1, classes, places)])])
     best = n.reduce("ReduceMax", score, 1, keep=0)
     top, where = n.op("TopK", [best, n.ints(20)], n_out=2, axis=1)
     n.output(top, "top")
     if n.numbers != "f32" or n.rounded:  # what comes after depends on the last bit
         return
     n.output(n.op("GatherND", [box, n.op("Unsqueeze", [where, n.ints(-1)])], batch_dims=1), "boxes")
-    n.output(n.op("NonMaxSuppression", [box, score, n.ints(10), n.const(np.array([0.4], np.float32)), n.const(np.array([0.6], np.float32))]), "kept", I64)
+    n.output(n.op("NonMaxSuppression",
+                  [box, score, n.ints(10), n.const(np.array([0.4], np.float32)),
+                   n.const(np.array([0.6], np.float32))]), "kept", I64)
 
 
 @network()
 def efficient(n):
     """Inverted residuals with squeeze and excitation; 5x5 depthwise."""
     size, c = n.pick((96, 16), (16, 8))
-    x = n.silu(n.batch_norm(n.conv(n.input("image", [1, 3, size, size]), 3, c, 3, stride=2, bias=False), c))
+    x = n.silu(n.batch_norm(n.conv(n.input("image", [1, 3, size, size]), 3, c, 3, stride=2,
+                                   bias=False), c))
     for k, stride, cout in ((3, 2, 24), (5, 1, 24), (5, 2, 40), (3, 1, 40)):
         e = 4 * c
         y = n.silu(n.batch_norm(n.conv(x, c, e, 1, bias=False), e))
@@ -443,9 +481,12 @@ def shuffle(n):
     size //= 2
     for _ in range(n.pick(4, 1)):
         y = n.op("Relu", [n.batch_norm(n.conv(x, c, c, 1, groups=g, bias=False), c)])
-        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, g, c // g, size, size)])], perm=[0, 2, 1, 3, 4])
-        y = n.batch_norm(n.conv(n.op("Reshape", [y, n.ints(1, c, size, size)]), c, c, 3, groups=c, bias=False), c)
-        x = n.op("Relu", [n.op("Add", [x, n.batch_norm(n.conv(y, c, c, 1, groups=g, bias=False), c)])])
+        y = n.op("Transpose", [n.op("Reshape", [y, n.ints(1, g, c // g, size, size)])],
+                 perm=[0, 2, 1, 3, 4])
+        y = n.batch_norm(n.conv(n.op("Reshape", [y, n.ints(1, c, size, size)]), c, c, 3, groups=c,
+                                bias=False), c)
+        x = n.op("Relu",
+                 [n.op("Add", [x, n.batch_norm(n.conv(y, c, c, 1, groups=g, bias=False), c)])])
     n.output(n.op("AveragePool", [x], kernel_shape=[4, 4], strides=[4, 4]), "y")
 
 
@@ -454,7 +495,8 @@ def segmenter(n):
     """Dilated convolutions in parallel, image pooling, bilinear upsampling, argmax."""
     size, c = n.pick((128, 32), (16, 6))
     x = n.op("Relu", [n.conv(n.input("image", [1, 3, size, size]), 3, c, 3, stride=4)])
-    parts = [n.op("Relu", [n.batch_norm(n.conv(x, c, c, 3, dilation=d, bias=False), c)]) for d in n.pick((1, 6, 12, 18), (1, 2))]
+    parts = [n.op("Relu", [n.batch_norm(n.conv(x, c, c, 3, dilation=d, bias=False), c)])
+             for d in n.pick((1, 6, 12, 18), (1, 2))]
     pooled = n.op("Relu", [n.conv(n.op("GlobalAveragePool", [x]), c, c, 1)])
     parts.append(n.op("Expand", [pooled, n.ints(1, c, size // 4, size // 4)]))
     y = n.conv(n.op("Concat", parts, axis=1), c * len(parts), n.pick(21, 5), 1)
@@ -482,17 +524,20 @@ def graph_net(n):
     index = n.input("edges", [2, edges], "ids %d" % nodes, I64)
     src, dst = (n.op("Gather", [index, n.const(np.int64(k))], axis=0) for k in (0, 1))
     for _ in range(n.pick(3, 1)):
-        pair = n.op("Concat", [n.op("Gather", [x, src], axis=0), n.op("Gather", [x, dst], axis=0)], axis=1)
+        pair = n.op("Concat", [n.op("Gather", [x, src], axis=0), n.op("Gather", [x, dst], axis=0)],
+                    axis=1)
         message = n.linear(n.op("Relu", [n.linear(pair, 2 * c, c)]), c, c)
         zeros = n.floats(np.zeros((nodes, c)))
-        total = n.op("ScatterND", [zeros, n.op("Unsqueeze", [dst, n.ints(1)]), message], reduction="add")
+        total = n.op("ScatterND", [zeros, n.op("Unsqueeze", [dst, n.ints(1)]), message],
+                     reduction="add")
         x = n.op("Add", [x, n.op("Relu", [n.linear(n.op("Concat", [x, total], axis=1), 2 * c, c)])])
     n.output(n.reduce("ReduceSum", x, 0), "y")
 
 
 
 def forest(n, kind, trees, depth, features, targets):
-    """Full trees of random splits over uniform features; leaves of a classifier are votes of one class each."""
+    """Full trees of random splits over uniform features; leaves of a classifier are votes of one
+    class each."""
     nodes, leaves, r = 2 ** depth - 1, 2 ** depth, n.rng
     tree, ids, mode, value, feature, yes, no = ([] for _ in range(7))
     lt, li, lk, lw = ([] for _ in range(4))
@@ -500,17 +545,22 @@ def forest(n, kind, trees, depth, features, targets):
         for k in range(nodes + leaves):
             leaf = k >= nodes
             tree.append(t), ids.append(k), mode.append("LEAF" if leaf else "BRANCH_LEQ")
-            value.append(0.0 if leaf else float(np.float32(r.random()))), feature.append(0 if leaf else int(r.integers(features)))
+            value.append(0.0 if leaf else float(np.float32(r.random()))), feature.append(
+                0 if leaf else int(r.integers(features)))
             yes.append(0 if leaf else 2 * k + 1), no.append(0 if leaf else 2 * k + 2)
             if leaf:
-                lt.append(t), li.append(k), lk.append(int(r.integers(targets))), lw.append(float(np.float32(r.standard_normal())))
-    common = dict(nodes_treeids=tree, nodes_nodeids=ids, nodes_modes=mode, nodes_values=value, nodes_featureids=feature, nodes_truenodeids=yes, nodes_falsenodeids=no,
+                lt.append(t), li.append(k), lk.append(int(r.integers(targets))), lw.append(
+                    float(np.float32(r.standard_normal())))
+    common = dict(nodes_treeids=tree, nodes_nodeids=ids, nodes_modes=mode, nodes_values=value,
+                  nodes_featureids=feature, nodes_truenodeids=yes, nodes_falsenodeids=no,
                   domain="ai.onnx.ml")
     x = n.input("x", [n.pick(64, 5), features], "unit")
     if kind == "regressor":
-        n.output(n.op("TreeEnsembleRegressor", [x], target_treeids=lt, target_nodeids=li, target_ids=lk, target_weights=lw, n_targets=targets, **common), "y")
+        n.output(n.op("TreeEnsembleRegressor", [x], target_treeids=lt, target_nodeids=li,
+                      target_ids=lk, target_weights=lw, n_targets=targets, **common), "y")
         return
-    label, p = n.op("TreeEnsembleClassifier", [x], n_out=2, class_treeids=lt, class_nodeids=li, class_ids=lk, class_weights=lw, classlabels_int64s=list(range(targets)),
+    label, p = n.op("TreeEnsembleClassifier", [x], n_out=2, class_treeids=lt, class_nodeids=li,
+                    class_ids=lk, class_weights=lw, classlabels_int64s=list(range(targets)),
                     post_transform="SOFTMAX", **common)
     n.output(label, "label", I64)
     n.output(p, "p")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hlod's side of the zoo: a daemon that runs models by path, times and profiles them; started again when it is stuck."""
+"""hlod's side of the zoo: a daemon that runs models by path, times and profiles them; started again
+when it is stuck."""
 import os
 import sys
 
@@ -12,7 +13,8 @@ class Stuck(Exception):
 
 
 class Hlod:
-    """One daemon at a time. `limit`: seconds for any one request; what takes longer ends the daemon (Stuck)."""
+    """One daemon at a time. `limit`: seconds for any one request; what takes longer ends the daemon
+    (Stuck)."""
 
     def __init__(self, build, limit=120, threads=2):
         self.build, self.limit, self.threads, self.d, self.sent = build, limit, threads, None, {}
@@ -40,7 +42,8 @@ class Hlod:
             self.end()
             env = dict(os.environ, OMP_NUM_THREADS=str(self.threads))
             self.d = daemon.Daemon(self.build, env=env)
-            self.d.raw = lambda verb, path, body=None, headers=None: self.d.call(verb, path, body, headers or {}, timeout=self.limit)
+            self.d.raw = lambda verb, path, body=None, headers=None: self.d.call(
+                verb, path, body, headers or {}, timeout=self.limit)
             self.workers = children(self.d.p.pid)
         return self.d
 
@@ -59,7 +62,8 @@ class Hlod:
         return digest
 
     def run(self, model, inputs, **options):
-        """(outputs, reply). Raises daemon.Refused, Stuck; a dead worker or daemon is Refused too."""
+        """(outputs, reply). Raises daemon.Refused, Stuck; a dead worker or daemon is Refused
+        too."""
         digest = self.upload(model)
         return self.ask(self.d.run, digest, inputs, **options)
 
@@ -71,7 +75,8 @@ class Hlod:
             raise Stuck("no answer within %g s" % self.limit) from None
         except (ConnectionError, OSError) as e:
             self.end()
-            raise daemon.Refused(0, {"message": "the daemon is gone: %s" % e, "reason": "CRASH"}) from None
+            raise daemon.Refused(
+                0, {"message": "the daemon is gone: %s" % e, "reason": "CRASH"}) from None
 
     def memory(self):
         """Peak resident bytes of the workers together."""

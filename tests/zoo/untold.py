@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twelve models of other people's packages by `hlo show`, `hlo compile` and `hlo run` with no option: all answer, with sizes taken for what they leave open.
+"""Twelve models of other people's packages by `hlo show`, `hlo compile` and `hlo run` with no
+option: all answer, with sizes taken for what they leave open.
 
-They were chosen for their kinds (pictures, lines of text, sound, tokens, tables, recurrent networks), one of a package. tests/client/untold.py has the rules by small models made there.
+They were chosen for their kinds (pictures, lines of text, sound, tokens, tables, recurrent
+networks), one of a package. tests/client/untold.py has the rules by small models made there.
 Usage: untold.py BUILD [MODEL...]   (names of table.py; without the zoo's packages it says SKIP)
 """
 import os
@@ -13,7 +15,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import Daemon, Results  # noqa: E402
 import models  # noqa: E402
 
-TWELVE = ["nudenet", "ddddocr", "rapidocr-cls", "ppocrv5-rec", "open-nsfw", "magika", "silero-vad-16k", "basic-pitch", "atspm-phase", "deepcut", "minilm-l3", "romanizer-encoder"]
+TWELVE = ["nudenet", "ddddocr", "rapidocr-cls", "ppocrv5-rec", "open-nsfw", "magika",
+          "silero-vad-16k", "basic-pitch", "atspm-phase", "deepcut", "minilm-l3",
+          "romanizer-encoder"]
 
 
 def main():
@@ -24,9 +28,13 @@ def main():
     env.update(HLOD_ADDR="%s:%d" % d.addr, HOME=d.dir)
     try:
         for m in chosen:
-            for command, said in (("show", "inputs"), ("compile", "executable"), ("run", "executable")):
-                p = subprocess.run([os.path.join(build, "hlo"), command, m.path], env=env, capture_output=True, text=True, timeout=300)
-                results(f"{m.name}: hlo {command}", p.returncode == 0 and said in p.stdout + p.stderr, p.stdout[-300:] + p.stderr[-900:])
+            for command, said in (("show", "inputs"), ("compile", "executable"),
+                                  ("run", "executable")):
+                p = subprocess.run([os.path.join(build, "hlo"), command, m.path], env=env,
+                                   capture_output=True, text=True, timeout=300)
+                results(f"{m.name}: hlo {command}",
+                        p.returncode == 0 and said in p.stdout + p.stderr,
+                        p.stdout[-300:] + p.stderr[-900:])
     finally:
         d.stop()
     return results.code()

@@ -7,8 +7,10 @@
         print(result["scores"], result.device)
 """
 from .client import Buffer, Client, Executable, connect
-from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, FailedPrecondition, HlodError, Internal, InvalidArgument, NotFound, OutOfRange, PermissionDenied,
-                     ResourceExhausted, Unauthenticated, Unavailable, Unimplemented)
+from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded,
+                     FailedPrecondition, HlodError, Internal, InvalidArgument, NotFound, OutOfRange,
+                     PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
+                     Unimplemented)
 from .local import libhlod, program, serve
 from .results import Event, Profile, ProfileRow, Result, TensorSpec
 
@@ -24,6 +26,8 @@ def __getattr__(name: str) -> object:
 
 
 __version__ = "0.1.0"
-__all__ = ["Aborted", "AlreadyExists", "Buffer", "Cancelled", "Client", "DataLoss", "DeadlineExceeded", "Event", "Executable", "FailedPrecondition", "HlodError", "Internal", "InvalidArgument",
-           "NotFound", "OutOfRange", "PermissionDenied", "Profile", "ProfileRow", "ResourceExhausted", "Result", "TensorSpec", "Unauthenticated", "Unavailable", "Unimplemented",
-           "connect", "libhlod", "program", "serve"]
+__all__ = ["Aborted", "AlreadyExists", "Buffer", "Cancelled", "Client", "DataLoss",
+           "DeadlineExceeded", "Event", "Executable", "FailedPrecondition", "HlodError", "Internal",
+           "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied", "Profile", "ProfileRow",
+           "ResourceExhausted", "Result", "TensorSpec", "Unauthenticated", "Unavailable",
+           "Unimplemented", "connect", "libhlod", "program", "serve"]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport over HTTP: the standard library and nothing else.
 
-Calls are `POST /hlod.v1.Hlod/METHOD` with protobuf both ways; those with tensors are JSON with the tensors' bytes behind it (docs/api.md, "Binary tensors"), sent from the arrays' own
-memory and read into that of the results. Streams come as frames: a length in 32 bits, little-endian, and an Event. Connections are kept, one for each call that is under way at once,
-so a client may be used by any number of threads."""
+Calls are `POST /hlod.v1.Hlod/METHOD` with protobuf both ways; those with tensors are JSON with the
+tensors' bytes behind it (docs/api.md, "Binary tensors"), sent from the arrays' own memory and read
+into that of the results. Streams come as frames: a length in 32 bits, little-endian, and an Event.
+Connections are kept, one for each call that is under way at once, so a client may be used by any
+number of threads."""
 from __future__ import annotations
 
 import http.client
@@ -19,27 +21,36 @@ from ._schema import METHODS
 from ._where import Where
 from .errors import FailedPrecondition, HlodError, InvalidArgument, Unavailable, make
 
-_TENSORS = {"Run": "/v1/run", "RunUnary": "/v1/run", "RunPlan": "/v1/plan", "RunPlanUnary": "/v1/plan", "PutBuffer": "/v1/buffers"}
+_TENSORS = {"Run": "/v1/run", "RunUnary": "/v1/run", "RunPlan": "/v1/plan",
+            "RunPlanUnary": "/v1/plan", "PutBuffer": "/v1/buffers"}
 _CONNECT_S, _GRACE_S = 5.0, 5.0
 
 
-_OIP_CODES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED", 504: "DEADLINE_EXCEEDED"}
+_OIP_CODES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED",
+              404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED", 504: "DEADLINE_EXCEEDED"}
 
 
 def _refusal(status: int, headers: Any, body: bytes) -> HlodError:
     try:
         said = json.loads(body)
-        if set(said) == {"error"} and isinstance(said["error"], str):  # the Open Inference Protocol's form
-            return make(_OIP_CODES.get(status, "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"), said["error"])
+        # the Open Inference Protocol's form
+        if set(said) == {"error"} and isinstance(said["error"], str):
+            return make(_OIP_CODES.get(status,
+                                       "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"),
+                        said["error"])
         e = _wire.from_json("Error", said)
         e["code"]
-    except (ValueError, KeyError, TypeError, AttributeError):  # not ours: the HTTP library's own, or another server
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # not ours: the HTTP library's own, or another server
         text = "".join(x if x.isprintable() else " " for x in body[:200].decode("utf-8", "replace"))
-        return make("UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT", f"HTTP status {status}, not in hlod's words: {text}".rstrip(": "), hint="is that hlod's address? Proxies answer so too")
+        return make("UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT",
+                    f"HTTP status {status}, not in hlod's words: {text}".rstrip(": "),
+                    hint="is that hlod's address? Proxies answer so too")
     retry = e.get("retry_after_ms", 0)
     if not retry and str(headers.get("Retry-After", "")).isdigit():
         retry = 1000 * int(headers["Retry-After"])
-    return make(e["code"], e.get("message", ""), reason=e.get("reason", ""), details=e.get("details", ()), retry_after_ms=retry)
+    return make(e["code"], e.get("message", ""), reason=e.get("reason", ""),
+                details=e.get("details", ()), retry_after_ms=retry)
 
 
 class HttpTransport:
@@ -49,18 +60,22 @@ class HttpTransport:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self.address = where.text if "://" in where.text else f"{'https' if where.tls else 'http'}://{where.host}:{where.port}"
+        self.address = (where.text if "://" in where.text
+                        else f"{'https' if where.tls else 'http'}://{where.host}:{where.port}")
         self._context: Optional[ssl.SSLContext] = None
         if where.tls:
             try:
                 self._context = ssl.create_default_context(cafile=where.ca)
             except OSError as e:
-                raise InvalidArgument(f"ca {where.ca!r}: {e.strerror or e}", hint="a file of certificates in PEM") from None
+                raise InvalidArgument(f"ca {where.ca!r}: {e.strerror or e}",
+                                      hint="a file of certificates in PEM") from None
             try:
                 if where.cert:
                     self._context.load_cert_chain(where.cert, where.key)
             except OSError as e:
-                raise InvalidArgument(f"cert {where.cert!r}, key {where.key or where.cert!r}: {e.strerror or e}", hint="files in PEM, the key that of the certificate") from None
+                raise InvalidArgument(
+                    f"cert {where.cert!r}, key {where.key or where.cert!r}: {e.strerror or e}",
+                    hint="files in PEM, the key that of the certificate") from None
         self._idle: List[http.client.HTTPConnection] = []
         self._closed = False
         self._lock = threading.Lock()
@@ -75,19 +90,25 @@ class HttpTransport:
 
     def _connect(self) -> http.client.HTTPConnection:
         w = self._where
-        c = http.client.HTTPSConnection(w.host, w.port, timeout=_CONNECT_S, context=self._context) if self._context else http.client.HTTPConnection(w.host, w.port, timeout=_CONNECT_S)
+        c = (http.client.HTTPSConnection(w.host, w.port, timeout=_CONNECT_S, context=self._context)
+             if self._context else http.client.HTTPConnection(w.host, w.port, timeout=_CONNECT_S))
         try:
             c.connect()
         except ssl.SSLCertVerificationError as e:
-            raise Unavailable(f"the certificate of {w.text} is not trusted: {e.verify_message}", hint="ca='CA.pem' of the one that signed it, or HLOD_CACERT") from None
+            raise Unavailable(
+                f"the certificate of {w.text} is not trusted: {e.verify_message}",
+                hint="ca='CA.pem' of the one that signed it, or HLOD_CACERT") from None
         except ssl.SSLError as e:
-            raise Unavailable(f"no TLS with {w.text}: {e.reason or e}", hint="a server without TLS is http://HOST:PORT") from None
+            raise Unavailable(f"no TLS with {w.text}: {e.reason or e}",
+                              hint="a server without TLS is http://HOST:PORT") from None
         except OSError as e:
-            raise Unavailable(f"cannot reach hlod at {w.text}: {e}", hint="start it: hlod &" if w.loopback else "") from None
+            raise Unavailable(f"cannot reach hlod at {w.text}: {e}",
+                              hint="start it: hlod &" if w.loopback else "") from None
         c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return c
 
-    def _send(self, c: http.client.HTTPConnection, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float]) -> http.client.HTTPResponse:
+    def _send(self, c: http.client.HTTPConnection, verb: str, path: str, headers: Dict[str, str],
+              parts: List[Any], timeout: Optional[float]) -> http.client.HTTPResponse:
         c.sock.settimeout(None if timeout is None else timeout + _GRACE_S)
         c.putrequest(verb, path, skip_accept_encoding=True)
         for k, v in headers.items():
@@ -109,15 +130,19 @@ class HttpTransport:
 
     @staticmethod
     def _refused_early(c: http.client.HTTPConnection) -> Optional[http.client.HTTPResponse]:
-        """What the server answered before it closed on a body that it does not want (too large, no token); None: nothing."""
+        """What the server answered before it closed on a body that it does not want (too large, no
+        token); None: nothing."""
         try:
             r = c.getresponse()
         except (OSError, http.client.HTTPException):
             return None
         return r if r.status >= 400 else None
 
-    def _exchange(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float], again: bool) -> "tuple[http.client.HTTPConnection, http.client.HTTPResponse]":
-        """The reply's headers have come. A kept connection that turns out to be closed is replaced once, where sending again does no harm."""
+    def _exchange(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any],
+                  timeout: Optional[float],
+                  again: bool) -> "tuple[http.client.HTTPConnection, http.client.HTTPResponse]":
+        """The reply's headers have come. A kept connection that turns out to be closed is replaced
+        once, where sending again does no harm."""
         with self._lock:
             if self._closed:
                 raise FailedPrecondition("this client is closed")
@@ -129,20 +154,27 @@ class HttpTransport:
                 return c, self._send(c, verb, path, headers, parts, timeout)
             except socket.timeout:
                 c.close()
-                raise make("DEADLINE_EXCEEDED", f"no answer from {self._where.text} within {timeout} s") from None
+                raise make("DEADLINE_EXCEEDED",
+                           f"no answer from {self._where.text} within {timeout} s") from None
             except (OSError, http.client.HTTPException) as e:
                 c.close()
                 c = None
-                if kept and again and isinstance(e, (ConnectionError, http.client.RemoteDisconnected)):
+                if (kept and again
+                    and isinstance(e, (ConnectionError, http.client.RemoteDisconnected))):
                     kept = False
                     continue
                 raise self._broken(e) from None
 
     def _broken(self, e: Exception) -> HlodError:
-        if isinstance(e, http.client.BadStatusLine) and not isinstance(e, http.client.RemoteDisconnected):
-            return Unavailable(f"{self._where.text} does not speak HTTP", hint="the gRPC port is grpc://HOST:PORT; a server with TLS is https://HOST:PORT")
-        hint = "" if self._where.tls or not isinstance(e, ConnectionError) else "a server with TLS is https://HOST:PORT"
-        return Unavailable(f"the connection to {self._where.text} broke: {e or type(e).__name__}", hint=hint)
+        if (isinstance(e, http.client.BadStatusLine)
+            and not isinstance(e, http.client.RemoteDisconnected)):
+            return Unavailable(
+                f"{self._where.text} does not speak HTTP",
+                hint="the gRPC port is grpc://HOST:PORT; a server with TLS is https://HOST:PORT")
+        hint = ("" if self._where.tls or not isinstance(e, ConnectionError)
+                else "a server with TLS is https://HOST:PORT")
+        return Unavailable(f"the connection to {self._where.text} broke: {e or type(e).__name__}",
+                           hint=hint)
 
     def _keep(self, c: http.client.HTTPConnection, r: http.client.HTTPResponse) -> None:
         if r.will_close or not r.isclosed():
@@ -154,7 +186,8 @@ class HttpTransport:
                 return
         c.close()
 
-    def _whole(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float], again: bool) -> "tuple[Any, bytearray]":
+    def _whole(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any],
+               timeout: Optional[float], again: bool) -> "tuple[Any, bytearray]":
         c, r = self._exchange(verb, path, headers, parts, timeout, again)
         try:
             body = self._read(r)
@@ -189,20 +222,28 @@ class HttpTransport:
         for t in request.get("inputs", ()):
             if "raw" in t:
                 raw.append(t["raw"])
-                t = {**{k: v for k, v in t.items() if k != "raw"}, "parameters": {"binary_data_size": len(t["raw"])}}
+                t = {**{k: v for k, v in t.items() if k != "raw"},
+                     "parameters": {"binary_data_size": len(t["raw"])}}
             inputs.append(t)
         head = json.dumps({**request, "inputs": inputs}).encode()
-        return {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream"}, [head, *[x for x in raw if len(x)]]
+        return {"Inference-Header-Content-Length": str(len(head)),
+                "Content-Type": "application/octet-stream"}, [head, *[x for x in raw if len(x)]]
 
-    def call(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None, again: bool = True) -> Dict[str, Any]:
-        """A call with one reply. again: it may be sent twice when a kept connection turns out to be closed."""
+    def call(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None,
+             again: bool = True) -> Dict[str, Any]:
+        """A call with one reply. again: it may be sent twice when a kept connection turns out to be
+        closed."""
         asked, replied = METHODS[method]
         if method not in _TENSORS:
             message = _wire.encode(asked, request)
             kind = "application/x-protobuf"
-            return _wire.decode(replied, self._whole("POST", "/hlod.v1.Hlod/" + method, {"Content-Type": kind, "Accept": kind}, [message], timeout, again)[1])
+            return _wire.decode(replied,
+                                self._whole("POST", "/hlod.v1.Hlod/" + method,
+                                            {"Content-Type": kind, "Accept": kind}, [message],
+                                            timeout, again)[1])
         headers, parts = self._tensor_parts(request)
-        headers["Accept"] = "application/octet-stream" if replied == "RunReply" else "application/json"
+        headers["Accept"] = ("application/octet-stream" if replied == "RunReply"
+                             else "application/json")
         got, body = self._whole("POST", _TENSORS[method], headers, parts, timeout, again)
         head = int(got.get("Inference-Header-Content-Length", len(body)))
         view = memoryview(body)
@@ -213,13 +254,17 @@ class HttpTransport:
                 t["raw"], head = view[head:head + n], head + n
         return reply
 
-    def stream(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None, again: bool = True) -> Iterator[Dict[str, Any]]:
+    def stream(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None,
+               again: bool = True) -> Iterator[Dict[str, Any]]:
         """Its events. Leaving the loop early cancels the call."""
         if method in _TENSORS:
             path, (headers, parts) = _TENSORS[method] + "?stream=1", self._tensor_parts(request)
         else:
-            path, headers, parts = "/hlod.v1.Hlod/" + method, {"Content-Type": "application/x-protobuf"}, [_wire.encode(METHODS[method][0], request)]
-        c, r = self._exchange("POST", path, {**headers, "Accept": "application/x-protobuf-stream"}, parts, timeout, again)
+            path, headers, parts = ("/hlod.v1.Hlod/" + method,
+                                    {"Content-Type": "application/x-protobuf"},
+                                    [_wire.encode(METHODS[method][0], request)])
+        c, r = self._exchange("POST", path, {**headers, "Accept": "application/x-protobuf-stream"},
+                              parts, timeout, again)
         if r.status >= 300:
             text = r.read()
             self._keep(c, r)
@@ -238,7 +283,8 @@ class HttpTransport:
                 if n:
                     yield _wire.decode("Event", piece)
         except socket.timeout:
-            raise make("DEADLINE_EXCEEDED", f"no answer from {self._where.text} within {timeout} s") from None
+            raise make("DEADLINE_EXCEEDED",
+                       f"no answer from {self._where.text} within {timeout} s") from None
         except (OSError, http.client.HTTPException) as e:
             raise self._broken(e) from None
         finally:
@@ -250,5 +296,6 @@ class HttpTransport:
     def metadata(self, model: str, version: str) -> Dict[str, Any]:
         """ModelMetadata of the Open Inference Protocol."""
         path = "/v2/models/" + quote(model, safe="") + (f"/versions/{version}" if version else "")
-        reply: Dict[str, Any] = json.loads(self._whole("GET", path, {"Accept": "application/json"}, [b""], None, True)[1])
+        reply: Dict[str, Any] = json.loads(
+            self._whole("GET", path, {"Accept": "application/json"}, [b""], None, True)[1])
         return reply

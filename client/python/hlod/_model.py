@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller names as a model, as a reference or as bytes. An ONNX file whose weights lie in files beside it (external data) becomes one with the weights inside: the server opens
-no files of its callers. Files are mapped, not read; a file's digest is remembered for as long as its length and time of change stay."""
+"""What a caller names as a model, as a reference or as bytes. An ONNX file whose weights lie in
+files beside it (external data) becomes one with the weights inside: the server opens no files of
+its callers. Files are mapped, not read; a file's digest is remembered for as long as its length and
+time of change stay."""
 from __future__ import annotations
 
 import hashlib
@@ -33,7 +35,8 @@ def _stat(path: str) -> Tuple[str, int, int]:
 
 def _mapped(path: str) -> memoryview:
     with open(path, "rb") as f:
-        return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)) if os.fstat(f.fileno()).st_size else memoryview(b"")
+        return (memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+                if os.fstat(f.fileno()).st_size else memoryview(b""))
 
 
 def _fields(data: memoryview) -> "Any":
@@ -63,13 +66,15 @@ class _Inliner:
     """Rewrites one model. `files`: what was opened for it."""
 
     def __init__(self, path: str) -> None:
-        self.folder, self.maps, self.files = os.path.dirname(os.path.abspath(path)), {}, [_stat(path)]  # type: ignore[var-annotated]
+        self.folder, self.maps, self.files = os.path.dirname(os.path.abspath(path)), {}, [
+            _stat(path)]  # type: ignore[var-annotated]
 
     def _open(self, location: str) -> memoryview:
         if location not in self.maps:
             path = os.path.normpath(os.path.join(self.folder, location))
             if os.path.isabs(location) or not path.startswith(self.folder.rstrip(os.sep) + os.sep):
-                raise InvalidArgument(f"external data in {location!r}, which is not below the model's folder")
+                raise InvalidArgument(
+                    f"external data in {location!r}, which is not below the model's folder")
             self.maps[location] = _mapped(path)
             self.files.append(_stat(path))
         found: memoryview = self.maps[location]
@@ -79,13 +84,16 @@ class _Inliner:
         fields = list(_fields(data))
         if not any(number == _DATA_LOCATION and value == 1 for number, _, value in fields):
             return None
-        entries = [{n: str(v, "utf-8") for n, _, v in _fields(value)} for number, _, value in fields if number == _EXTERNAL_DATA]
+        entries = [{n: str(v, "utf-8") for n, _, v in _fields(value)} for number, _, value in fields
+                   if number == _EXTERNAL_DATA]
         said = {e.get(1, ""): e.get(2, "") for e in entries}
         file, offset = self._open(said.get("location", "")), int(said.get("offset") or 0)
         length = int(said.get("length") or len(file) - offset)
         if offset < 0 or length < 0 or offset + length > len(file):
-            raise InvalidArgument(f"external data: {said.get('location')!r} has {len(file)} bytes, the model wants {length} from {offset}")
-        kept = [whole for number, whole, _ in fields if number not in (_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION)]
+            raise InvalidArgument(f"external data: {said.get('location')!r} has {len(file)} bytes, "
+                                  f"the model wants {length} from {offset}")
+        kept = [whole for number, whole, _ in fields
+                if number not in (_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION)]
         return [*kept, _varint(_RAW_DATA << 3 | 2) + _varint(length), file[offset:offset + length]]
 
     def parts(self, kind: str, data: memoryview) -> Optional[List[Any]]:
@@ -95,7 +103,8 @@ class _Inliner:
         out: List[Any] = []
         changed = False
         for number, whole, value in _fields(data):
-            inner = self.parts(_ONNX[kind][number], value) if number in _ONNX[kind] and isinstance(value, memoryview) else None
+            inner = (self.parts(_ONNX[kind][number], value)
+                     if number in _ONNX[kind] and isinstance(value, memoryview) else None)
             if inner is None:
                 out.append(whole)
             else:
@@ -109,14 +118,17 @@ class Source:
 
     def __init__(self, ref: str = "", data: Any = None, path: str = "") -> None:
         self.ref, self.path, self.files = ref, path, []  # type: ignore[var-annotated]
-        self._parts: Optional[List[Any]] = None if path else [memoryview(data if data is not None else b"").cast("B")]
+        self._parts: Optional[
+            List[Any]] = None if path else [memoryview(data if data is not None else b"").cast("B")]
 
     def parts(self) -> List[Any]:
-        """OSError for a file that cannot be read, InvalidArgument for external data that cannot be."""
+        """OSError for a file that cannot be read, InvalidArgument for external data that cannot
+        be."""
         if self._parts is None:
             data = _mapped(self.path)
             self._parts, self.files = [data], [_stat(self.path)]
-            if self.path.endswith(".onnx") and isinstance(data.obj, mmap.mmap) and data.obj.find(b"location") >= 0:
+            if (self.path.endswith(".onnx") and isinstance(data.obj, mmap.mmap)
+                and data.obj.find(b"location") >= 0):
                 inliner = _Inliner(self.path)
                 try:
                     self._parts = inliner.parts("Model", data) or self._parts
@@ -157,7 +169,8 @@ class Source:
 
 
 def _hlo_of(lowered: Any) -> str:
-    """With its metadata, which has the arguments' names as they were written; JAX before 0.4.36 leaves them out."""
+    """With its metadata, which has the arguments' names as they were written; JAX before 0.4.36
+    leaves them out."""
     try:
         return str(lowered.as_text("hlo", debug_info=True))
     except TypeError:
@@ -167,13 +180,17 @@ def _hlo_of(lowered: Any) -> str:
 def jax_leaves(lowered: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
     """A function's arguments as the list of arrays that its program takes. InvalidArgument."""
     if not (hasattr(lowered, "in_tree") and hasattr(lowered, "out_tree")):
-        raise InvalidArgument("only what was compiled from jax.jit(f).lower(...) is called as a function", hint="run() takes arrays by name or in the model's order")
+        raise InvalidArgument("only what was compiled from jax.jit(f).lower(...) is called as a "
+                              "function", hint="run() takes arrays by name or in the model's order")
     import jax
 
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
     if tree != lowered.in_tree:
-        raise InvalidArgument(f"the function was lowered for arguments of the form {lowered.in_tree}, these are {tree}", hint="static arguments are fixed by lower(): leave them out")
-    inner = getattr(lowered, "_lowering", None)  # JAX leaves out arguments that a function does not use, and has no other way to tell which
+        raise InvalidArgument("the function was lowered for arguments of the form "
+                              f"{lowered.in_tree}, these are {tree}",
+                              hint="static arguments are fixed by lower(): leave them out")
+    # JAX leaves out arguments that a function does not use, and has no other way to tell which
+    inner = getattr(lowered, "_lowering", None)
     kept = getattr(inner, "compile_args", {}).get("kept_var_idx")
     return leaves if kept is None else [leaves[k] for k in sorted(kept)]
 
@@ -188,15 +205,18 @@ def source(model: Any) -> Source:
     """InvalidArgument for what is no model."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Source(data=model)
-    if isinstance(model, str) and "\n" in model:  # the text of an HLO module; no path or name has lines
+    # the text of an HLO module; no path or name has lines
+    if isinstance(model, str) and "\n" in model:
         return Source(data=model.encode())
     if hasattr(model, "SerializeToString"):  # onnx.ModelProto and other messages
         return Source(data=model.SerializeToString())
     if hasattr(model, "as_text") and hasattr(model, "compiler_ir"):  # jax.stages.Lowered
         return Source(data=_hlo_of(model).encode())
     if not isinstance(model, (str, os.PathLike)):
-        raise InvalidArgument(f"{type(model).__name__} is no model: give a path, bytes, onnx.ModelProto, what jax's lower() returns, a name or a digest")
+        raise InvalidArgument(f"{type(model).__name__} is no model: give a path, bytes, "
+                              "onnx.ModelProto, what jax's lower() returns, a name or a digest")
     text = os.fspath(model)
-    if isinstance(model, str) and not os.path.exists(text) and not (os.sep in text or text.endswith(_FILE_ENDINGS)):
+    if (isinstance(model, str) and not os.path.exists(text)
+        and not (os.sep in text or text.endswith(_FILE_ENDINGS))):
         return Source(ref=text)
     return Source(path=text)

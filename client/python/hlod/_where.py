@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which server, and how to show who we are: what hlod.connect was told, and what the environment says (HLOD_ADDR, HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY)."""
+"""Which server, and how to show who we are: what hlod.connect was told, and what the environment
+says (HLOD_ADDR, HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY)."""
 from __future__ import annotations
 
 import os
@@ -38,21 +39,29 @@ def _token_file() -> Optional[str]:
         return f.read().strip() or None
 
 
-def where(address: Optional[str], token: Optional[str], ca: Optional[str], cert: Optional[str], key: Optional[str]) -> Where:
-    """InvalidArgument where it is no address, or where a token would cross the network unencrypted without an http:// that allows it."""
+def where(address: Optional[str], token: Optional[str], ca: Optional[str], cert: Optional[str],
+          key: Optional[str]) -> Where:
+    """InvalidArgument where it is no address, or where a token would cross the network unencrypted
+    without an http:// that allows it."""
     env = os.environ.get
     text = address or env("HLOD_ADDR") or "127.0.0.1"
     token = token or env("HLOD_TOKEN") or _token_file()
-    ca, cert, key = ca or env("HLOD_CACERT") or None, cert or env("HLOD_CERT") or None, key or env("HLOD_KEY") or None
+    ca, cert, key = ca or env("HLOD_CACERT") or None, cert or env("HLOD_CERT") or None, key or env(
+        "HLOD_KEY") or None
     scheme, rest = text.split("://", 1) if "://" in text else ("", text)
     rest = rest.rstrip("/")
-    host, _, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
-    if scheme and scheme not in PORTS or not host or (port and not port.isdigit()) or set(rest) & set("/@?# "):
-        raise InvalidArgument(f"address {text!r}: expected HOST:PORT, http://, https://, grpc:// or grpcs://HOST:PORT")
+    host, _, port = (rest.rpartition(":") if not rest.endswith("]") and ":" in rest
+                     else (rest, "", ""))
+    if (scheme and scheme not in PORTS or not host or (port and not port.isdigit())
+        or set(rest) & set("/@?# ")):
+        raise InvalidArgument(f"address {text!r}: expected HOST:PORT, http://, https://, grpc:// "
+                              "or grpcs://HOST:PORT")
     tls = scheme in ("https", "grpcs") or (not scheme and bool(ca or cert))
-    w = Where(text, scheme, host.strip("[]"), int(port or PORTS[scheme or "http"]), tls, token, ca, cert, key, bool(port))
+    w = Where(text, scheme, host.strip("[]"), int(port or PORTS[scheme or "http"]), tls, token, ca,
+              cert, key, bool(port))
     if token and ("\n" in token or "\r" in token):
         raise InvalidArgument("the token has more than one line")
     if token and not tls and not scheme and not w.loopback:
-        raise InvalidArgument(f"the token would cross the network unencrypted: say https://{rest}, or http://{rest} to allow it")
+        raise InvalidArgument(f"the token would cross the network unencrypted: say https://{rest}, "
+                              f"or http://{rest} to allow it")
     return w

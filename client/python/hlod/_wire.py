@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of hlod.v1 as dicts with the field names of proto/hlod.proto, to and from protocol buffers (encode, decode) and proto3's JSON (from_json).
+"""Messages of hlod.v1 as dicts with the field names of proto/hlod.proto, to and from protocol
+buffers (encode, decode) and proto3's JSON (from_json).
 
-The wire format (varint, length-delimited, 64- and 32-bit groups of the protocol buffers encoding specification) is walked by the table of _schema.py. Fields at their default value
-are left out on both sides; unknown fields are skipped. Bytes may be anything with a buffer, and come back as memoryview: nothing is copied but by the final join."""
+The wire format (varint, length-delimited, 64- and 32-bit groups of the protocol buffers encoding
+specification) is walked by the table of _schema.py. Fields at their default value are left out on
+both sides; unknown fields are skipped. Bytes may be anything with a buffer, and come back as
+memoryview: nothing is copied but by the final join."""
 from __future__ import annotations
 
 import base64
@@ -15,7 +18,8 @@ from .errors import InvalidArgument
 
 Message = Dict[str, Any]
 _MASK = (1 << 64) - 1
-_BY_NAME = {m: {row[0]: (number,) + row[1:] for number, row in rows.items()} for m, rows in MESSAGES.items()}
+_BY_NAME = {m: {row[0]: (number,) + row[1:] for number, row in rows.items()}
+            for m, rows in MESSAGES.items()}
 
 
 def _varint(n: int) -> bytes:
@@ -96,7 +100,8 @@ def _field(parts: _Parts, number: int, kind: str, target: str, v: Any) -> None:
         parts.add(body)
 
 
-_KINDS = {"d": "a number", "f": "a number", "?": "True or False", "s": "a text", "b": "bytes", "i": "a whole number", "u": "a whole number"}
+_KINDS = {"d": "a number", "f": "a number", "?": "True or False", "s": "a text", "b": "bytes",
+          "i": "a whole number", "u": "a whole number"}
 
 
 def _expected(kind: str, target: str) -> str:
@@ -127,12 +132,14 @@ def _encode(message: str, fields: Mapping[str, Any]) -> _Parts:
         except WrongField:  # of a message within: named already
             raise
         except (TypeError, ValueError, OverflowError, AttributeError, StopIteration, struct.error):
-            raise WrongField(f"{message}.{name}: expected {_expected(kind, target)}, found {_found(v)}") from None
+            raise WrongField(f"{message}.{name}: expected {_expected(kind, target)}, found "
+                             f"{_found(v)}") from None
     return parts
 
 
 def encode(message: str, fields: Mapping[str, Any]) -> bytes:
-    """The message's bytes. WrongField names a field that it has not, or whose value is of another type."""
+    """The message's bytes. WrongField names a field that it has not, or whose value is of another
+    type."""
     return b"".join(_encode(message, fields))
 
 
@@ -211,7 +218,8 @@ def decode(message: str, data: Any) -> Message:
         if scalar and wire == 2:
             out.setdefault(name, []).extend(_packed(kind[0], target, piece))
             continue
-        value = _value(kind[0], target, piece) if not scalar else _fixed(kind[0], piece)[0] if wire in (1, 5) else _number(kind[0], target, number)
+        value = (_value(kind[0], target, piece) if not scalar else _fixed(kind[0], piece)[0]
+                 if wire in (1, 5) else _number(kind[0], target, number))
         if many:
             out.setdefault(name, []).append(value)
         else:
@@ -225,7 +233,8 @@ def _json_name(name: str) -> str:
 
 
 # Both spellings, as the rules of proto3's JSON say for parsers.
-_BY_JSON = {m: {name: row for row in rows.values() for name in (row[0], _json_name(row[0]))} for m, rows in MESSAGES.items()}
+_BY_JSON = {m: {name: row for row in rows.values() for name in (row[0], _json_name(row[0]))}
+            for m, rows in MESSAGES.items()}
 
 
 def from_json(message: str, fields: Mapping[str, Any]) -> Message:
@@ -244,5 +253,6 @@ def from_json(message: str, fields: Mapping[str, Any]) -> Message:
         row = _BY_JSON[message].get(key)
         if row and v is not None:
             name, kind, target = row
-            out[name] = [one(kind[0], target, x) for x in v] if kind.endswith("*") else one(kind, target, v)
+            out[name] = ([one(kind[0], target, x) for x in v] if kind.endswith("*")
+                         else one(kind, target, v))
     return out

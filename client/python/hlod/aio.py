@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same for asyncio: `h = await hlod.aio.connect(...)`; every method of Client is awaited, events come by `async for`; so are those of the Executable
-that compile() gives and of `models`. Calls run in threads, 64 at a time, so there is no second implementation; a call that is cancelled goes on in its thread, events that are left cancel
-theirs."""
+"""The same for asyncio: `h = await hlod.aio.connect(...)`; every method of Client is awaited,
+events come by `async for`; so are those of the Executable that compile() gives and of `models`.
+Calls run in threads, 64 at a time, so there is no second implementation; a call that is cancelled
+goes on in its thread, events that are left cancel theirs."""
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,8 @@ _THREADS = ThreadPoolExecutor(64, thread_name_prefix="hlod")  # begun as they ar
 
 
 async def _in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    got = await asyncio.get_running_loop().run_in_executor(_THREADS, functools.partial(fn, *args, **kwargs))
+    got = await asyncio.get_running_loop().run_in_executor(_THREADS,
+                                                           functools.partial(fn, *args, **kwargs))
     return AsyncExecutable(got) if isinstance(got, Executable) else got
 
 
@@ -49,7 +51,8 @@ class _Awaited:
 
 
 class AsyncExecutable(_Awaited):
-    """An Executable whose methods are coroutines; `await exe(...)` where it was made from a function of JAX."""
+    """An Executable whose methods are coroutines; `await exe(...)` where it was made from a
+    function of JAX."""
 
     def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Event]:
         return _each(lambda: self._of.stream(*args, **kwargs))

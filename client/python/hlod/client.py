@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hlod.connect and what it returns. The server's API is docs/api.md; each method here is one or two of its calls.
+"""hlod.connect and what it returns. The server's API is docs/api.md; each method here is one or two
+of its calls.
 
-Models are given as a path, bytes, an object that becomes bytes (onnx.ModelProto; what jax.jit(f).lower(x) returns), a name on the server, or a digest. A model's bytes go to the
-server once: what it knows by its digest is not sent again. A Client may be used by any number of threads."""
+Models are given as a path, bytes, an object that becomes bytes (onnx.ModelProto; what
+jax.jit(f).lower(x) returns), a name on the server, or a digest. A model's bytes go to the
+server once: what it knows by its digest is not sent again. A Client may be used by any number of
+threads."""
 from __future__ import annotations
 
 import difflib
@@ -15,7 +18,8 @@ from . import _where, dtypes
 from ._http import HttpTransport
 from ._model import Source, jax_leaves, jax_result, source
 from ._schema import METHODS
-from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unavailable, make
+from .errors import (FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied,
+                     Unavailable, make)
 from .results import Event, Message, Result, TensorSpec
 
 Model = Any  # str, os.PathLike, bytes, onnx.ModelProto, jax.stages.Lowered
@@ -27,8 +31,10 @@ _INLINE, _PIECE = 1 << 20, 8 << 20
 
 
 class Buffer:
-    """A tensor (or, with `elements`, a tuple of them) that stays in a device's memory. It is an input like an array; `donate()` as an input gives its memory to the run. It ends when it
-    is freed or donated, when it was not used for its lease, or with the worker that holds it. As a context manager it is freed at the end."""
+    """A tensor (or, with `elements`, a tuple of them) that stays in a device's memory. It is an
+    input like an array; `donate()` as an input gives its memory to the run. It ends when it is
+    freed or donated, when it was not used for its lease, or with the worker that holds it. As a
+    context manager it is freed at the end."""
 
     def __init__(self, client: "Client", m: Message) -> None:
         self._client = client
@@ -44,7 +50,8 @@ class Buffer:
     def get(self) -> Any:
         """Its contents: an array; of a tuple a list of arrays."""
         reply = self._client.call("GetBuffer", {"handle": self.handle})
-        arrays = [dtypes.unpack(t.get("dtype", ""), t.get("shape", []), t.get("raw", b"")) for t in reply.get("outputs", ())]
+        arrays = [dtypes.unpack(t.get("dtype", ""), t.get("shape", []), t.get("raw", b""))
+                  for t in reply.get("outputs", ())]
         return arrays if self.elements or len(arrays) != 1 else arrays[0]
 
     def free(self) -> None:
@@ -52,7 +59,8 @@ class Buffer:
 
     def renew(self, lease: float) -> None:
         """A lease of so many seconds from now; -1: until it is freed."""
-        self._client.call("RenewBuffer", {"handle": self.handle, "lease_ms": -1 if lease < 0 else int(1000 * lease)})
+        self._client.call("RenewBuffer", {"handle": self.handle,
+                                          "lease_ms": -1 if lease < 0 else int(1000 * lease)})
 
     def donate(self) -> "Donated":
         """As an input: the run may reuse its memory, after which the buffer is no more."""
@@ -110,28 +118,36 @@ class Executable:
         self._lowered: Any = None  # what it was compiled from, in case that is JAX's
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Of what jax.jit(f).lower(...) returned: takes f's arguments and returns what f does, any tree of arrays, with NumPy's in it. InvalidArgument for arguments of another form."""
+        """Of what jax.jit(f).lower(...) returned: takes f's arguments and returns what f does, any
+        tree of arrays, with NumPy's in it. InvalidArgument for arguments of another form."""
         values = jax_leaves(self._lowered, args, kwargs)
         return jax_result(self._lowered, list(self.run(values).outputs.values()))
 
     def run(self, inputs: Inputs = (), **options: Any) -> Result:
-        """Client.run of this executable, with the weights of the model it was compiled from here."""
+        """Client.run of this executable, with the weights of the model it was compiled from
+        here."""
         try:
-            return self._client._run(self.digest, inputs, self.inputs, weights=self.model, **options)
+            return self._client._run(self.digest, inputs, self.inputs, weights=self.model,
+                                     **options)
         except InvalidArgument as e:
             if e.reason != "SHAPE_MISMATCH":
                 raise
-            hint = "an executable has one shape; run() of the model, rather than of the executable, compiles for each that the model has"
-            raise InvalidArgument(e.message, reason=e.reason, details=e.details, hint=hint) from None
+            hint = ("an executable has one shape; run() of the model, rather than of the "
+                    "executable, compiles for each that the model has")
+            raise InvalidArgument(e.message, reason=e.reason, details=e.details,
+                                  hint=hint) from None
 
     def stream(self, inputs: Inputs = (), **options: Any) -> Iterator[Event]:
-        return self._client._run_events(self._client._run_request(self.digest, inputs, self.inputs, weights=self.model, **options), options.get("timeout"))
+        return self._client._run_events(
+            self._client._run_request(self.digest, inputs, self.inputs, weights=self.model,
+                                      **options), options.get("timeout"))
 
     def inspect(self, stage: str = "hlo-after") -> str:
         return self._client.inspect(self.digest, stage)
 
     def __repr__(self) -> str:
-        return f"<hlod.Executable {self.digest[:12]} ({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})>"
+        return (f"<hlod.Executable {self.digest[:12]} ({', '.join(map(str, self.inputs))}) -> "
+                f"({', '.join(map(str, self.outputs))})>")
 
 
 class Models:
@@ -140,8 +156,10 @@ class Models:
     def __init__(self, client: "Client") -> None:
         self._client = client
 
-    def set(self, name: str, model: Model, *, version: int = 0, batch: int = 0, delay_us: int = 0) -> Message:
-        """Names a model. version 0: one after the newest. batch: runs that wait at the same time may be joined to so many rows."""
+    def set(self, name: str, model: Model, *, version: int = 0, batch: int = 0,
+            delay_us: int = 0) -> Message:
+        """Names a model. version 0: one after the newest. batch: runs that wait at the same time
+        may be joined to so many rows."""
         q: Message = {"name": name, "model": self._client.upload(model), "version": version}
         if batch:
             q["batching"] = {"max": batch, "delay_us": delay_us}
@@ -153,7 +171,8 @@ class Models:
 
     def remove(self, name: str, version: int = 0) -> int:
         """version 0: all of them. How many there were."""
-        return int(self._client.call("RemoveModel", {"name": name, "version": version}).get("removed", 0))
+        return int(self._client.call("RemoveModel",
+                                     {"name": name, "version": version}).get("removed", 0))
 
     def __call__(self) -> List[Message]:
         """As list()."""
@@ -189,18 +208,22 @@ class Client:
     def __reduce__(self) -> Any:
         raise TypeError("a Client is a connection: call hlod.connect() in each process")
 
-    def call(self, method: str, request: Optional[Message] = None, timeout: Optional[float] = None) -> Message:
-        """Any unary method of hlod.v1.Hlod by its name, with messages as dicts that have the field names of proto/hlod.proto."""
+    def call(self, method: str, request: Optional[Message] = None,
+             timeout: Optional[float] = None) -> Message:
+        """Any unary method of hlod.v1.Hlod by its name, with messages as dicts that have the field
+        names of proto/hlod.proto."""
         if method not in METHODS:
             like = difflib.get_close_matches(method, METHODS, 1)
-            raise InvalidArgument(f"no method is called {method!r}" + (f": did you mean {like[0]!r}?" if like else ""))
+            raise InvalidArgument(f"no method is called {method!r}"
+                                  + (f": did you mean {like[0]!r}?" if like else ""))
         reply: Message = self._t.call(method, request or {}, self._timeout(timeout))
         return reply
 
     # ---- models
 
     def upload(self, model: Model) -> str:
-        """The model's digest; its bytes are sent if the server does not have them. A name or digest is returned as it is."""
+        """The model's digest; its bytes are sent if the server does not have them. A name or digest
+        is returned as it is."""
         m = source(model)
         if m.ref:
             return m.ref
@@ -211,19 +234,23 @@ class Client:
             self._send(m)
         return digest
 
-    def compile(self, model: Model, shapes: Optional[Shapes] = None, *, values: Optional[Mapping[str, Any]] = None, device: str = "", target: str = "", precision: str = "",
-                replicas: int = 0, budget: Optional[Mapping[str, int]] = None, timeout: Optional[float] = None, on_event: Optional[OnEvent] = None) -> Executable:
+    def compile(self, model: Model, shapes: Optional[Shapes] = None, *,
+                values: Optional[Mapping[str, Any]] = None, device: str = "", target: str = "",
+                precision: str = "", replicas: int = 0, budget: Optional[Mapping[str, int]] = None,
+                timeout: Optional[float] = None, on_event: Optional[OnEvent] = None) -> Executable:
         """Compiles a model, or finds it compiled.
 
         shapes    of inputs with open dimensions: {"image": (1, 3, 224, 224)}
         values    elements of inputs that decide shapes
-        device    kind or name of a device that is there; target: instead, "tpu:v5e:2x2" and others that need not be
-        precision "strict": nothing is reassociated
-        budget    instructions, bytes, hbm: the most that it may need; what is beyond is in Executable.over_budget
-        timeout   seconds
+        device kind or name of a device that is there; target: instead, "tpu:v5e:2x2" and others
+        that need not be precision "strict": nothing is reassociated
+        budget instructions, bytes, hbm: the most that it may need; what is beyond is in
+        Executable.over_budget timeout seconds
         on_event  called with each Event
         """
-        for e in self.compile_events(model, shapes, values=values, device=device, target=target, precision=precision, replicas=replicas, budget=budget, timeout=timeout):
+        for e in self.compile_events(model, shapes, values=values, device=device, target=target,
+                                     precision=precision, replicas=replicas, budget=budget,
+                                     timeout=timeout):
             if on_event:
                 on_event(e)
             if e.kind == "compile_result":
@@ -231,26 +258,32 @@ class Client:
                 executable._lowered = model
         return executable
 
-    def compile_events(self, model: Model, shapes: Optional[Shapes] = None, *, timeout: Optional[float] = None, **options: Any) -> Iterator[Event]:
-        """compile() as it happens; the event compile_result has the Executable in `value`. Leaving the loop early cancels it."""
+    def compile_events(self, model: Model, shapes: Optional[Shapes] = None, *,
+                       timeout: Optional[float] = None, **options: Any) -> Iterator[Event]:
+        """compile() as it happens; the event compile_result has the Executable in `value`. Leaving
+        the loop early cancels it."""
         m = source(model)
         q = _compile_request(shapes, self._timeout(timeout), **options)
         if m.ref:
             return self._events("CompileStream", {**q, "model": m.ref}, timeout)
         if m.size <= _INLINE:
             return self._events("CompileStream", {**q, "source": b"".join(m.parts())}, timeout)
-        return self._with_model(m, lambda digest: self._events("CompileStream", {**q, "model": digest}, timeout))
+        return self._with_model(
+            m, lambda digest: self._events("CompileStream", {**q, "model": digest}, timeout))
 
     def _send(self, m: Source) -> str:
         """Sends a model in pieces. Its digest."""
         up = self.call("StartUpload", {"size": m.size})
         name = up["upload"]
         m.send(min(up.get("piece_bytes") or _PIECE, _PIECE),
-               lambda at, part: int(self._t.call("AppendUpload", {"upload": name, "offset": at, "data": part}, self.timeout, again=False).get("offset", 0)))
+               lambda at, part: int(self._t.call("AppendUpload",
+                                                 {"upload": name, "offset": at, "data": part},
+                                                 self.timeout, again=False).get("offset", 0)))
         return str(self.call("FinishUpload", {"upload": name}).get("digest", ""))
 
     def _with_model(self, m: Source, events: Callable[[str], Iterator[Event]]) -> Iterator[Event]:
-        """The events of a call by a model's digest; where the server does not know it, it gets it."""
+        """The events of a call by a model's digest; where the server does not know it, it gets
+        it."""
         digest = m.digest(self._digests)
         try:
             yield from events(digest)
@@ -262,28 +295,39 @@ class Client:
 
     # ---- runs
 
-    def run(self, model: Model, inputs: Inputs = (), *, outputs: Sequence[str] = (), keep: Union[Sequence[str], bool] = (), lease: float = 0, profile: bool = False, repeat: int = 0,
-            device: str = "", precision: str = "", no_compile: bool = False, priority: int = 0, timeout: Optional[float] = None, on_event: Optional[OnEvent] = None) -> Result:
-        """Runs a model or an executable once; compiles it for the inputs' shapes first if that was not done yet.
+    def run(self, model: Model, inputs: Inputs = (), *, outputs: Sequence[str] = (),
+            keep: Union[Sequence[str], bool] = (), lease: float = 0, profile: bool = False,
+            repeat: int = 0, device: str = "", precision: str = "", no_compile: bool = False,
+            priority: int = 0, timeout: Optional[float] = None,
+            on_event: Optional[OnEvent] = None) -> Result:
+        """Runs a model or an executable once; compiles it for the inputs' shapes first if that was
+        not done yet.
 
-        inputs      {name: array}; a list in the model's order; one array. Arrays as NumPy makes them of anything; Python's numbers take the model's type; Buffer stays where it is
-        outputs     only these are computed and returned
-        keep        outputs (True: all) that stay on the device: Buffer instead of array; lease: for so many seconds unused, -1 without end
-        profile     Result.profile has each step's time
+        inputs {name: array}; a list in the model's order; one array. Arrays as NumPy makes them of
+        anything; Python's numbers take the model's type; Buffer stays where it is outputs only
+        these are computed and returned
+        keep outputs (True: all) that stay on the device: Buffer instead of array; lease: for so
+        many seconds unused, -1 without end profile Result.profile has each step's time
         repeat      runs, for measuring: Result.run_ms
         no_compile  FailedPrecondition rather than a compile
         timeout     seconds
         on_event    called with each Event
         """
-        options = dict(outputs=outputs, keep=keep, lease=lease, profile=profile, repeat=repeat, device=device, precision=precision, no_compile=no_compile, priority=priority)
+        options = dict(outputs=outputs, keep=keep, lease=lease, profile=profile, repeat=repeat,
+                       device=device, precision=precision, no_compile=no_compile, priority=priority)
         return self._run(model, inputs, None, timeout=timeout, on_event=on_event, **options)
 
-    def run_events(self, model: Model, inputs: Inputs = (), *, timeout: Optional[float] = None, **options: Any) -> Iterator[Event]:
-        """run() as it happens; the event result has the Result in `value`. Leaving the loop early cancels it. Options are run()'s."""
+    def run_events(self, model: Model, inputs: Inputs = (), *, timeout: Optional[float] = None,
+                   **options: Any) -> Iterator[Event]:
+        """run() as it happens; the event result has the Result in `value`. Leaving the loop early
+        cancels it. Options are run()'s."""
         digest = self.upload(model)
-        return self._run_events(self._run_request(digest, inputs, None, timeout=timeout, **options), timeout)
+        return self._run_events(self._run_request(digest, inputs, None, timeout=timeout, **options),
+                                timeout)
 
-    def _run(self, model: Model, inputs: Inputs, specs: Optional[List[TensorSpec]], *, timeout: Optional[float] = None, on_event: Optional[OnEvent] = None, **options: Any) -> Result:
+    def _run(self, model: Model, inputs: Inputs, specs: Optional[List[TensorSpec]], *,
+             timeout: Optional[float] = None, on_event: Optional[OnEvent] = None,
+             **options: Any) -> Result:
         m = source(model)
         digest = m.ref or m.digest(self._digests)
 
@@ -308,22 +352,33 @@ class Client:
             self._signatures.pop(digest, None)
             return once()
 
-    def _run_request(self, model: str, inputs: Inputs, specs: Optional[List[TensorSpec]], *, weights: str = "", outputs: Sequence[str] = (), keep: Union[Sequence[str], bool] = (),
-                     lease: float = 0, profile: bool = False, repeat: int = 0, device: str = "", precision: str = "", no_compile: bool = False, priority: int = 0,
-                     timeout: Optional[float] = None, on_event: Any = None) -> Message:
-        options: Message = {"profile": profile, "no_compile": no_compile, "device": device, "repeat": repeat, "priority": priority, "timeout_ms": _ms(self._timeout(timeout))}
+    def _run_request(self, model: str, inputs: Inputs, specs: Optional[List[TensorSpec]], *,
+                     weights: str = "", outputs: Sequence[str] = (),
+                     keep: Union[Sequence[str], bool] = (), lease: float = 0, profile: bool = False,
+                     repeat: int = 0, device: str = "", precision: str = "",
+                     no_compile: bool = False, priority: int = 0, timeout: Optional[float] = None,
+                     on_event: Any = None) -> Message:
+        options: Message = {"profile": profile, "no_compile": no_compile, "device": device,
+                            "repeat": repeat, "priority": priority,
+                            "timeout_ms": _ms(self._timeout(timeout))}
         if precision:
             options["compile"] = {"precision": precision}
-        q: Message = {"model": model, "inputs": self._tensors(inputs, model, specs), "options": {k: v for k, v in options.items() if v}}
+        q: Message = {"model": model, "inputs": self._tensors(inputs, model, specs),
+                      "options": {k: v for k, v in options.items() if v}}
         kept = ["*"] if keep is True else _names(keep or ())
-        rest = {"weights": weights, "outputs": _names(outputs), "keep": kept, "lease_ms": _ms(lease) if lease >= 0 else -1}
+        rest = {"weights": weights, "outputs": _names(outputs), "keep": kept,
+                "lease_ms": _ms(lease) if lease >= 0 else -1}
         return {**q, **{k: v for k, v in rest.items() if v}}
 
-    def run_plan(self, steps: Sequence[Message], inputs: Optional[Mapping[str, Any]] = None, outputs: Sequence[Message] = (), *, profile: bool = False, repeat: int = 0, device: str = "",
-                 lease: float = 0, timeout: Optional[float] = None) -> Result:
-        """Several executables in one request; what is between them stays on the device. steps and outputs as in docs/buffers.md, "Plans"; Result.steps tells of each."""
-        options = {"profile": profile, "repeat": repeat, "device": device, "timeout_ms": _ms(self._timeout(timeout))}
-        q: Message = {"steps": list(steps), "outputs": list(outputs), "inputs": [self._tensor(n, v, None) for n, v in (inputs or {}).items()],
+    def run_plan(self, steps: Sequence[Message], inputs: Optional[Mapping[str, Any]] = None,
+                 outputs: Sequence[Message] = (), *, profile: bool = False, repeat: int = 0,
+                 device: str = "", lease: float = 0, timeout: Optional[float] = None) -> Result:
+        """Several executables in one request; what is between them stays on the device. steps and
+        outputs as in docs/buffers.md, "Plans"; Result.steps tells of each."""
+        options = {"profile": profile, "repeat": repeat, "device": device,
+                   "timeout_ms": _ms(self._timeout(timeout))}
+        q: Message = {"steps": list(steps), "outputs": list(outputs),
+                      "inputs": [self._tensor(n, v, None) for n, v in (inputs or {}).items()],
                       "options": {k: v for k, v in options.items() if v}}
         if lease:
             q["lease_ms"] = _ms(lease) if lease > 0 else -1
@@ -337,7 +392,9 @@ class Client:
             name, _, version = model.partition(":")
             try:
                 m = self._t.metadata(name, version)
-                got = [TensorSpec(t.get("name", ""), dtypes.from_oip(t.get("datatype", "")), tuple(int(d) for d in t.get("shape", ()))) for t in m.get("inputs", ())]
+                got = [TensorSpec(t.get("name", ""), dtypes.from_oip(t.get("datatype", "")),
+                                  tuple(int(d) for d in t.get("shape", ())))
+                       for t in m.get("inputs", ())]
                 if not _DIGEST.fullmatch(name):
                     return got  # a name may mean another model tomorrow
                 self._signatures[model] = got
@@ -346,25 +403,32 @@ class Client:
                     return None
                 try:
                     info = self.call("GetExecutable", {"digest": model})
-                    self._signatures[model] = [TensorSpec.of(t) for t in info.get("signature", {}).get("inputs", ())]
+                    self._signatures[model] = [TensorSpec.of(t)
+                                               for t in info.get("signature", {}).get("inputs", ())]
                 except NotFound:
                     return None
         return self._signatures[model]
 
-    def _tensors(self, inputs: Inputs, model: str, specs: Optional[List[TensorSpec]]) -> List[Message]:
+    def _tensors(self, inputs: Inputs, model: str,
+                 specs: Optional[List[TensorSpec]]) -> List[Message]:
         named: Optional[Mapping[str, Any]] = inputs if isinstance(inputs, Mapping) else None
-        values = list(named.values()) if named is not None else list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        values = (list(named.values()) if named is not None else list(inputs)
+                  if isinstance(inputs, (list, tuple)) else [inputs])
         if specs is None and values and (named is None or not all(_typed(v) for v in values)):
             specs = self._signature(model)
             if specs is None and named is None:
-                raise NotFound(f"no model {model!r} on the server", reason="MODEL_NOT_FOUND", hint="" if _DIGEST.fullmatch(model) else "h.models has the names there are; a file is told by its path")
+                raise NotFound(f"no model {model!r} on the server", reason="MODEL_NOT_FOUND",
+                               hint="" if _DIGEST.fullmatch(model)
+                               else "h.models has the names there are; a file is told by its path")
         if named is not None:
             by_name = {s.name: s for s in specs or ()}
             return [self._tensor(n, v, by_name.get(n)) for n, v in named.items()]
-        if specs and len(specs) == 1 and isinstance(inputs, list) and not any(_typed(v) for v in values) and np.ndim(inputs) == len(specs[0].shape or ()):
+        if specs and len(specs) == 1 and isinstance(inputs, list) and not any(
+            _typed(v) for v in values) and np.ndim(inputs) == len(specs[0].shape or ()):
             values = [inputs]  # the only input, written as lists
         if specs is None or len(values) > len(specs):
-            raise InvalidArgument(f"{len(values)} inputs, the model has {len(specs or ())}: {', '.join(map(str, specs or ()))}", reason="UNKNOWN_INPUT")
+            raise InvalidArgument(f"{len(values)} inputs, the model has {len(specs or ())}: "
+                                  f"{', '.join(map(str, specs or ()))}", reason="UNKNOWN_INPUT")
         return [self._tensor(s.name, v, s) for s, v in zip(specs, values)]
 
     @staticmethod
@@ -386,15 +450,20 @@ class Client:
             if t.get("handle"):
                 outputs[t.get("name", "")] = Buffer(self, {**t, "device": reply.get("device", "")})
             else:
-                outputs[t.get("name", "")] = dtypes.unpack(t.get("dtype", ""), t.get("shape", []), t.pop("raw", b""))
+                outputs[t.get("name", "")] = dtypes.unpack(t.get("dtype", ""), t.get("shape", []),
+                                                           t.pop("raw", b""))
         return Result(reply, outputs)
 
     # ---- buffers
 
     def put(self, *arrays: Any, device: str = "", lease: float = 0, **named: Any) -> Any:
-        """Puts arrays into a device's memory: a Buffer, or a list of them if there are several. lease: seconds unused after which it is freed; 0: the server's; -1: none."""
-        tensors = [self._tensor(f"x{k}", a, None) for k, a in enumerate(arrays)] + [self._tensor(n, a, None) for n, a in named.items()]
-        reply = self._t.call("PutBuffer", {"device": device, "inputs": tensors, "lease_ms": _ms(lease) if lease >= 0 else -1}, self.timeout, again=False)
+        """Puts arrays into a device's memory: a Buffer, or a list of them if there are several.
+        lease: seconds unused after which it is freed; 0: the server's; -1: none."""
+        tensors = ([self._tensor(f"x{k}", a, None) for k, a in enumerate(arrays)]
+                   + [self._tensor(n, a, None) for n, a in named.items()])
+        reply = self._t.call("PutBuffer", {"device": device, "inputs": tensors,
+                                           "lease_ms": _ms(lease) if lease >= 0 else -1},
+                             self.timeout, again=False)
         buffers = [Buffer(self, b) for b in reply.get("buffers", ())]
         return buffers[0] if len(buffers) == 1 else buffers
 
@@ -404,7 +473,8 @@ class Client:
     # ---- looking
 
     def inspect(self, digest: str, stage: str = "hlo-after") -> str:
-        """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir, llvm, plan, explain, pass/NAME."""
+        """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir,
+        llvm, plan, explain, pass/NAME."""
         return str(self.call("Inspect", {"digest": digest, "stage": stage}).get("text", ""))
 
     def executables(self, limit: int = 0) -> List[Message]:
@@ -443,7 +513,9 @@ class Client:
             kind = next((k for k in m if k not in ("t_ms", "step")), "")
             data: Message = m.get(kind, {})
             if kind == "error":
-                raise make(data.get("code", "UNKNOWN"), data.get("message", ""), reason=data.get("reason", ""), details=data.get("details", ()), retry_after_ms=data.get("retry_after_ms", 0))
+                raise make(data.get("code", "UNKNOWN"), data.get("message", ""),
+                           reason=data.get("reason", ""), details=data.get("details", ()),
+                           retry_after_ms=data.get("retry_after_ms", 0))
             if kind == "profile":  # belongs to the result that follows
                 profile = data
                 continue
@@ -471,20 +543,25 @@ def _ms(seconds: Optional[float]) -> int:
     return max(1, int(1000 * seconds)) if seconds else 0
 
 
-def _compile_request(shapes: Optional[Shapes], timeout: Optional[float], values: Optional[Mapping[str, Any]] = None, device: str = "", target: str = "", precision: str = "",
-                     replicas: int = 0, budget: Optional[Mapping[str, int]] = None) -> Message:
+def _compile_request(shapes: Optional[Shapes], timeout: Optional[float],
+                     values: Optional[Mapping[str, Any]] = None, device: str = "", target: str = "",
+                     precision: str = "", replicas: int = 0,
+                     budget: Optional[Mapping[str, int]] = None) -> Message:
     bound: Dict[str, Message] = {}
     for n, dims in (shapes or {}).items():
         try:
             bound[n] = {"input": n, "dims": [int(d) for d in dims]}
         except (TypeError, ValueError):
-            raise InvalidArgument(f"shapes[{n!r}]: expected a sequence of integers, found {dims!r}") from None
+            raise InvalidArgument(
+                f"shapes[{n!r}]: expected a sequence of integers, found {dims!r}") from None
     for n, v in (values or {}).items():
         a = np.asarray(v)
-        bits = a.astype(np.float32).view(np.int32) if a.dtype.kind == "f" and a.dtype.itemsize != 8 or isinstance(v, float) else a
+        bits = (a.astype(np.float32).view(np.int32)
+                if a.dtype.kind == "f" and a.dtype.itemsize != 8 or isinstance(v, float) else a)
         bound[n] = {"input": n, "dims": list(a.shape), "values": [int(x) for x in bits.reshape(-1)]}
     options = {k: v for k, v in (("precision", precision), ("replicas", replicas)) if v}
-    q: Message = {"shapes": list(bound.values()), "device": device, "target": target, "timeout_ms": _ms(timeout)}
+    q: Message = {"shapes": list(bound.values()), "device": device, "target": target,
+                  "timeout_ms": _ms(timeout)}
     if options:
         q["options"] = options
     if budget:
@@ -492,14 +569,17 @@ def _compile_request(shapes: Optional[Shapes], timeout: Optional[float], values:
     return q
 
 
-def connect(address: Optional[str] = None, *, token: Optional[str] = None, ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,
+def connect(address: Optional[str] = None, *, token: Optional[str] = None, ca: Optional[str] = None,
+            cert: Optional[str] = None, key: Optional[str] = None,
             timeout: Optional[float] = None) -> Client:
-    """A Client of the server at an address: http://, https://, grpc:// or grpcs://HOST:PORT, or HOST:PORT, which is HTTP. HOST alone (or nothing, for this machine): gRPC on its port 8001
-    if grpcio is installed and a server answers there, else HTTP on port 8000. What is not given is taken from HLOD_ADDR, HLOD_TOKEN (or HLOD_TOKEN_FILE), HLOD_CACERT, HLOD_CERT and
-    HLOD_KEY, as by `hlo`.
+    """A Client of the server at an address: http://, https://, grpc:// or grpcs://HOST:PORT, or
+    HOST:PORT, which is HTTP. HOST alone (or nothing, for this machine): gRPC on its port 8001 if
+    grpcio is installed and a server answers there, else HTTP on port 8000. What is not given is
+    taken from HLOD_ADDR, HLOD_TOKEN (or HLOD_TOKEN_FILE), HLOD_CACERT, HLOD_CERT and HLOD_KEY, as
+    by `hlo`.
 
-    token    who is asking (docs/security.md); not sent unencrypted beyond this machine unless the address says http://
-    ca       file of the CAs to trust, PEM; cert, key: of this client
+    token who is asking (docs/security.md); not sent unencrypted beyond this machine unless the
+    address says http:// ca file of the CAs to trust, PEM; cert, key: of this client
     timeout  seconds for each call that has none of its own
     """
     w = _where.where(address, token, ca, cert, key)
@@ -507,7 +587,9 @@ def connect(address: Optional[str] = None, *, token: Optional[str] = None, ca: O
         try:
             from ._grpc import GrpcTransport
         except ImportError:
-            raise InvalidArgument(f"{w.text} needs the package grpcio", hint="pip install 'hlod[grpc]', or use the server's HTTP port") from None
+            raise InvalidArgument(
+                f"{w.text} needs the package grpcio",
+                hint="pip install 'hlod[grpc]', or use the server's HTTP port") from None
         return Client(GrpcTransport(w), timeout)
     if not w.scheme and not w.port_given:
         found = _by_grpc(w, timeout)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between hlod's element types and NumPy's. Types that NumPy has not (bf16, 8-bit and 4-bit floats, s4, u4, ...) are those of the package ml_dtypes, if it is installed."""
+"""Between hlod's element types and NumPy's. Types that NumPy has not (bf16, 8-bit and 4-bit floats,
+s4, u4, ...) are those of the package ml_dtypes, if it is installed."""
 from __future__ import annotations
 
 import math
@@ -10,18 +11,23 @@ import numpy as np
 
 from .errors import DataLoss, InvalidArgument
 
-_NUMPY = {"pred": np.bool_, "s8": np.int8, "s16": np.int16, "s32": np.int32, "s64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
-          "f16": np.float16, "f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
-_ML = {"bf16": "bfloat16", "s4": "int4", "u4": "uint4", "s2": "int2", "u2": "uint2", "f4e2m1fn": "float4_e2m1fn", "f8e3m4": "float8_e3m4", "f8e4m3": "float8_e4m3",
-       "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
+_NUMPY = {"pred": np.bool_, "s8": np.int8, "s16": np.int16, "s32": np.int32, "s64": np.int64,
+          "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "f16": np.float16,
+          "f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+_ML = {"bf16": "bfloat16", "s4": "int4", "u4": "uint4", "s2": "int2", "u2": "uint2",
+       "f4e2m1fn": "float4_e2m1fn", "f8e3m4": "float8_e3m4", "f8e4m3": "float8_e4m3",
+       "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e4m3fn": "float8_e4m3fn",
+       "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
        "f8e8m0fnu": "float8_e8m0fnu"}
-OIP = {"BOOL": "pred", "INT8": "s8", "INT16": "s16", "INT32": "s32", "INT64": "s64", "UINT8": "u8", "UINT16": "u16", "UINT32": "u32", "UINT64": "u64",
-       "FP16": "f16", "FP32": "f32", "FP64": "f64", "BF16": "bf16", "BYTES": "string"}
+OIP = {"BOOL": "pred", "INT8": "s8", "INT16": "s16", "INT32": "s32", "INT64": "s64", "UINT8": "u8",
+       "UINT16": "u16", "UINT32": "u32", "UINT64": "u64", "FP16": "f16", "FP32": "f32",
+       "FP64": "f64", "BF16": "bf16", "BYTES": "string"}
 _NAMES: Dict[np.dtype, str] = {np.dtype(v): k for k, v in _NUMPY.items()}
 
 
 def from_oip(datatype: str) -> str:
-    """hlod's type of the Open Inference Protocol's, which has no names for the smaller ones: they keep hlod's. "" for others."""
+    """hlod's type of the Open Inference Protocol's, which has no names for the smaller ones: they
+    keep hlod's. "" for others."""
     return OIP.get(datatype, datatype if datatype in _NUMPY or datatype in _ML else "")
 
 
@@ -41,7 +47,8 @@ def to_numpy(name: str) -> np.dtype:
         dtype: np.dtype = np.dtype(getattr(ml_dtypes, _ML[name]))
         return dtype
     except (ImportError, AttributeError, KeyError):
-        raise InvalidArgument(f"NumPy has no type for elements of {name}", hint="pip install ml_dtypes" if name in _ML else "") from None
+        raise InvalidArgument(f"NumPy has no type for elements of {name}",
+                              hint="pip install ml_dtypes" if name in _ML else "") from None
 
 
 def from_numpy(dtype: np.dtype) -> str:
@@ -58,8 +65,9 @@ def from_numpy(dtype: np.dtype) -> str:
 
 
 def array(v: Any, dtype: str) -> np.ndarray:
-    """What NumPy makes of v. dtype: type that Python's numbers (NumPy's scalars too) are to become, "" for none in particular (floating-point numbers are f32 then). InvalidArgument for what is no array of
-    numbers or texts, and for numbers that the type does not have."""
+    """What NumPy makes of v. dtype: type that Python's numbers (NumPy's scalars too) are to become,
+    "" for none in particular (floating-point numbers are f32 then). InvalidArgument for what is no
+    array of numbers or texts, and for numbers that the type does not have."""
     if isinstance(v, np.ma.MaskedArray):
         raise InvalidArgument("a masked array: hlod knows no masks", hint="array.filled(VALUE)")
     plain = not hasattr(v, "dtype") or isinstance(v, np.generic)
@@ -71,9 +79,11 @@ def array(v: Any, dtype: str) -> np.ndarray:
         others = [t for t in a.reshape(-1).tolist() if not isinstance(t, (str, bytes))]
         odd = [t for t in others if not isinstance(t, (bool, int, float, complex))]
         if odd:
-            raise InvalidArgument(f"an array of Python objects: {type(odd[0]).__name__} is no number and no text")
+            raise InvalidArgument(
+                f"an array of Python objects: {type(odd[0]).__name__} is no number and no text")
         if others:
-            raise InvalidArgument("an array of Python objects: numbers beyond 64 bits, or numbers beside texts")
+            raise InvalidArgument(
+                "an array of Python objects: numbers beyond 64 bits, or numbers beside texts")
     if not plain or a.dtype.kind not in "biufc":
         return a
     if not dtype or dtype == "string":
@@ -81,7 +91,8 @@ def array(v: Any, dtype: str) -> np.ndarray:
     to = to_numpy(dtype)
     with np.errstate(all="ignore"):
         b = a.astype(to)
-        wrong = a.size and a.dtype.kind in "biuf" and dtype[:1] in "su" and not np.array_equal(b.astype(np.float64), a.astype(np.float64))
+        wrong = (a.size and a.dtype.kind in "biuf" and dtype[:1] in "su"
+                 and not np.array_equal(b.astype(np.float64), a.astype(np.float64)))
     if wrong:
         at = np.flatnonzero(b.astype(np.float64).reshape(-1) != a.astype(np.float64).reshape(-1))[0]
         raise InvalidArgument(f"{a.reshape(-1)[at]} is no value of {dtype}")
@@ -89,16 +100,21 @@ def array(v: Any, dtype: str) -> np.ndarray:
 
 
 def pack(a: np.ndarray) -> "tuple[str, memoryview | bytes]":
-    """Type and bytes of an array: little-endian, row-major; its own memory where it lies so already."""
+    """Type and bytes of an array: little-endian, row-major; its own memory where it lies so
+    already."""
     name = from_numpy(a.dtype)
     if name == "string":
-        return name, b"".join(struct.pack("<I", len(x)) + x for x in (t.encode() if isinstance(t, str) else bytes(t) for t in a.reshape(-1).tolist()))
-    a = np.ascontiguousarray(a, a.dtype.newbyteorder("<") if a.dtype.byteorder in "<>=" and a.dtype.kind != "V" else a.dtype)
+        return name, b"".join(struct.pack("<I", len(x)) + x
+                              for x in (t.encode() if isinstance(t, str) else bytes(t)
+                                        for t in a.reshape(-1).tolist()))
+    a = np.ascontiguousarray(a, a.dtype.newbyteorder("<")
+                                if a.dtype.byteorder in "<>=" and a.dtype.kind != "V" else a.dtype)
     return name, a.reshape(-1).view(np.uint8).data if a.size else b""
 
 
 def unpack(name: str, shape: List[int], raw: Any) -> np.ndarray:
-    """An array that may be written to: over the bytes if these may, else a copy. Texts become str, or bytes where they are not UTF-8."""
+    """An array that may be written to: over the bytes if these may, else a copy. Texts become str,
+    or bytes where they are not UTF-8."""
     if name != "string":
         data = memoryview(raw)
         dtype = to_numpy(name)

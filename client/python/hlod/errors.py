@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call can end with: HlodError, and one class for each canonical code. Each is also the built-in exception that Python programs expect for such a case."""
+"""What a call can end with: HlodError, and one class for each canonical code. Each is also the
+built-in exception that Python programs expect for such a case."""
 from __future__ import annotations
 
 import functools
@@ -10,9 +11,8 @@ from typing import Any, Dict, Sequence, Type
 class HlodError(Exception):
     """A call that failed.
 
-    code            canonical name, "INVALID_ARGUMENT" (docs/errors.md says which are worth another try)
-    reason          stable cause, finer than the code, "SHAPE_MISMATCH"; empty if there is none
-    message         for people
+    code canonical name, "INVALID_ARGUMENT" (docs/errors.md says which are worth another try) reason
+    stable cause, finer than the code, "SHAPE_MISMATCH"; empty if there is none message for people
     details         further lines: all unsupported nodes, ...
     retry_after_ms  how long the server asks to wait; 0 if it does not
     hint            what to do, where this package knows; empty if not
@@ -20,16 +20,20 @@ class HlodError(Exception):
 
     code = "UNKNOWN"
 
-    def __init__(self, message: str, *, code: str = "", reason: str = "", details: Sequence[str] = (), retry_after_ms: int = 0, hint: str = "") -> None:
+    def __init__(self, message: str, *, code: str = "", reason: str = "",
+                 details: Sequence[str] = (), retry_after_ms: int = 0, hint: str = "") -> None:
         self.code = code or self.code
         self.reason, self.message, self.details = reason, message, list(details)
         self.retry_after_ms = retry_after_ms
-        self.hint = hint or (_type_hint(message) if reason == "DTYPE_MISMATCH" else "") or _HINTS.get(reason, "")
+        self.hint = (hint or (_type_hint(message) if reason == "DTYPE_MISMATCH" else "")
+                     or _HINTS.get(reason, ""))
         head = f"{self.code} {reason}: {message}" if reason else f"{self.code}: {message}"
-        super().__init__("\n".join([head, *self.details, *(["hint: " + self.hint] if self.hint else [])]))
+        super().__init__("\n".join([head, *self.details,
+                                    *(["hint: " + self.hint] if self.hint else [])]))
 
     def __reduce__(self) -> Any:  # to other processes whole
-        rest: Dict[str, Any] = {"code": self.code, "reason": self.reason, "details": self.details, "retry_after_ms": self.retry_after_ms, "hint": self.hint}
+        rest: Dict[str, Any] = {"code": self.code, "reason": self.reason, "details": self.details,
+                                "retry_after_ms": self.retry_after_ms, "hint": self.hint}
         return functools.partial(type(self), self.message, **rest), ()
 
 
@@ -85,7 +89,8 @@ class Internal(HlodError):
 
 
 class Unavailable(HlodError, ConnectionError):
-    """The server, or the worker that had the job, is gone for now: the same request may be sent again."""
+    """The server, or the worker that had the job, is gone for now: the same request may be sent
+    again."""
     code = "UNAVAILABLE"
 
 
@@ -103,14 +108,13 @@ class Cancelled(HlodError):
 
 
 _CLASSES: Dict[str, Type[HlodError]] = {c.code: c for c in HlodError.__subclasses__()}
-_HINTS = {
-    "UNBOUND_DIM": "give the shape: shapes={'NAME': (1, 3, 224, 224)}",
-    "UNBOUND_VALUE": "compile with the input's elements, values={'NAME': [...]}, or run the model itself",
-    "DTYPE_MISMATCH": "array.astype(...) of the type that the message expects",
-    "NO_CREDENTIALS": "hlod.connect(..., token=...), or HLOD_TOKEN in the environment",
-    "BODY_TOO_LARGE": "hlod --max-message-bytes, or smaller pieces",
-    "BUFFER_LOST": "its worker died: put it again",
-}
+_HINTS = {"UNBOUND_DIM": "give the shape: shapes={'NAME': (1, 3, 224, 224)}",
+          "UNBOUND_VALUE": "compile with the input's elements, values={'NAME': [...]}, or run the "
+                           "model itself",
+          "DTYPE_MISMATCH": "array.astype(...) of the type that the message expects",
+          "NO_CREDENTIALS": "hlod.connect(..., token=...), or HLOD_TOKEN in the environment",
+          "BODY_TOO_LARGE": "hlod --max-message-bytes, or smaller pieces",
+          "BUFFER_LOST": "its worker died: put it again",}
 
 
 def _type_hint(message: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon over a PJRT plugin: a model from ONNX to answer, again in a new daemon without a compile, and plugins that misbehave.
+"""The daemon over a PJRT plugin: a model from ONNX to answer, again in a new daemon without a
+compile, and plugins that misbehave.
 
     daemon_test.py BUILD PLUGIN
 """
@@ -36,7 +37,8 @@ def model(data):
             y = next(iter(got.values()))
             err = float(np.abs(y - want).max() / np.abs(want).max())
             cached = bool(c.get("cacheHit"))
-            report(err < 1e-5 and cached == (start != "first start"), start, "error %.2g, %s" % (err, "cached" if cached else "compiled"))
+            report(err < 1e-5 and cached == (start != "first start"), start,
+                   "error %.2g, %s" % (err, "cached" if cached else "compiled"))
 
 
 # n steps of 0.9999999 x + 1.
@@ -72,7 +74,8 @@ ENTRY e {
 
 def expired():
     """A run past its deadline costs the worker nothing, unless its execution never ends."""
-    with daemon.Daemon(build, args=["--device=xla", "--plugins", "xla=%s:drain_ms=12000" % plugin]) as d:
+    with daemon.Daemon(build,
+                       args=["--device=xla", "--plugins", "xla=%s:drain_ms=12000" % plugin]) as d:
         c = d.json("POST", "/v1/executables", COUNT, {"Content-Type": "text/x-hlo"})
         zero = np.zeros(1000, np.float32)
 
@@ -87,30 +90,43 @@ def expired():
             except daemon.Refused as e:
                 return e.code
 
-        report(np.array_equal(count(3), [3] * 1000) or abs(count(3)[0] - 3) < 1e-5, "a loop on the device")
+        report(np.array_equal(count(3), [3] * 1000) or abs(count(3)[0] - 3) < 1e-5,
+               "a loop on the device")
         start = time.time()
         count(100000)
         second = int(100000 / (time.time() - start))
         start = time.time()
         code = late(2 * second)
-        report(code == 504 and time.time() - start < 1.5, "a run past its deadline", "HTTP %s after %.2f s" % (code, time.time() - start))
+        report(code == 504 and time.time() - start < 1.5, "a run past its deadline",
+               "HTTP %s after %.2f s" % (code, time.time() - start))
         y = count(3)
-        report(abs(y[0] - 3) < 1e-5 and harness.metric(d, "hlod_worker_deaths_total") == 0, "costs no worker")
-        handle = d.json("POST", "/v1/buffers", json.dumps({"inputs": [{"name": "x", "dtype": "f32", "shape": [1000], "data": [0] * 1000}]}))["buffers"][0]["handle"]
+        report(abs(y[0] - 3) < 1e-5 and harness.metric(d, "hlod_worker_deaths_total") == 0,
+               "costs no worker")
+        handle = d.json("POST", "/v1/buffers",
+                        json.dumps({"inputs": [{"name": "x", "dtype": "f32", "shape": [1000],
+                                                "data": [0] * 1000}]}))["buffers"][0]["handle"]
 
         def donated(n, **more):
-            body = {"model": c["digest"], "keep": ["*"], "inputs": [{"name": "x", "handle": handle, "donate": True}, {"name": "n", "dtype": "s64", "shape": [], "data": [n]}], "options": more}
-            status, _, text = d.raw("POST", "/v1/run", json.dumps(body), {"Accept": "application/json", "Content-Type": "application/json"})
+            body = {"model": c["digest"], "keep": ["*"],
+                    "inputs": [{"name": "x", "handle": handle, "donate": True},
+                               {"name": "n", "dtype": "s64", "shape": [], "data": [n]}],
+                    "options": more}
+            status, _, text = d.raw("POST", "/v1/run", json.dumps(body),
+                                    {"Accept": "application/json",
+                                     "Content-Type": "application/json"})
             return status, json.loads(text)
 
         status, said = donated(2 * second, timeoutMs=300)
         again, why = donated(3)
-        report(status == 504 and again == 400 and why.get("reason") == "BUFFER_DONATED", "a donated buffer that an expired run took is dead", "HTTP %s %s, then %s %s" % (status, said, again, why))
+        report(status == 504 and again == 400 and why.get("reason") == "BUFFER_DONATED",
+               "a donated buffer that an expired run took is dead",
+               "HTTP %s %s, then %s %s" % (status, said, again, why))
         count(3)  # waits for what is left of the one before
         code, end = late(1 << 60), time.time() + 60
         while harness.metric(d, "hlod_worker_deaths_total") == 0 and time.time() < end:
             time.sleep(0.1)
-        report(code == 504 and harness.metric(d, "hlod_worker_deaths_total") == 1, "what never ends costs the worker, with nobody asking")
+        report(code == 504 and harness.metric(d, "hlod_worker_deaths_total") == 1,
+               "what never ends costs the worker, with nobody asking")
         y = count(3)
         report(abs(y[0] - 3) < 1e-5, "and the next one runs")
 
@@ -119,17 +135,24 @@ def misbehave(so):
     hlo = os.path.join(os.path.dirname(so), "one.hlo")
     with open(hlo, "w") as f:
         f.write("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }\n")
-    for how, rc, text in (("null", 5, "gives a table of 0 bytes"), ("size", 5, "gives a table of 24 bytes"), ("version", 5, "speaks version 0.12"),
-                          ("slots", 5, "has no Client_Create"), ("error", 5, "no device on this machine"), ("abort", -6, "")):
-        p = subprocess.run([build + "/hlo-run", "--device", "pjrt", hlo], capture_output=True, text=True, env=dict(os.environ, HLOD_PJRT_PLUGIN=so, BAD_PLUGIN=how))
-        report(p.returncode == rc and text in p.stderr, "plugin that says " + how, "" if text in p.stderr else p.stderr)
+    for how, rc, text in (
+        ("null", 5, "gives a table of 0 bytes"), ("size", 5, "gives a table of 24 bytes"),
+        ("version", 5, "speaks version 0.12"), ("slots", 5, "has no Client_Create"),
+        ("error", 5, "no device on this machine"), ("abort", -6, "")):
+        p = subprocess.run([build + "/hlo-run", "--device", "pjrt", hlo], capture_output=True,
+                           text=True, env=dict(os.environ, HLOD_PJRT_PLUGIN=so, BAD_PLUGIN=how))
+        report(p.returncode == rc and text in p.stderr, "plugin that says " + how,
+               "" if text in p.stderr else p.stderr)
     # In the daemon it costs its own worker: the CPU beside it answers.
     for how in ("abort", "hang", "slots"):
         env = dict(os.environ, BAD_PLUGIN=how)
-        with tempfile.TemporaryDirectory() as data, daemon.Daemon(build, data, args=["--device=cpu,pjrt", "--pjrt-plugin=" + so], env=env, ready=False) as d:
+        with tempfile.TemporaryDirectory() as data, daemon.Daemon(
+            build, data, args=["--device=cpu,pjrt", "--pjrt-plugin=" + so], env=env,
+            ready=False) as d:
             end, status = time.time() + 20, 0
             while time.time() < end and status != 200:
-                status = d.raw("POST", "/v1/executables?device=cpu", open(hlo, "rb").read(), {"Content-Type": "text/x-hlo"})[0]
+                status = d.raw("POST", "/v1/executables?device=cpu", open(hlo, "rb").read(),
+                               {"Content-Type": "text/x-hlo"})[0]
                 if status != 200:
                     time.sleep(0.2)
             report(status == 200, "daemon beside a plugin that says " + how, "HTTP %d" % status)
@@ -139,5 +162,7 @@ with tempfile.TemporaryDirectory() as t:
     model(os.path.join(t, "data"))
     expired()
     so = os.path.join(t, "bad.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-I.", "-o", so, os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_plugin.c")], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-I.", "-o", so,
+                    os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_plugin.c")],
+                   check=True)
     misbehave(so)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's text form (onnx.parser) to a model file on stdout: to_model.py FILE | hlo-opt -. Lines that begin with // are dropped first."""
+"""ONNX's text form (onnx.parser) to a model file on stdout: to_model.py FILE | hlo-opt -. Lines
+that begin with // are dropped first."""
 import sys
 
 import onnx.parser

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints compiler/ops/text/text_cases.def from Python's Unicode data: python3 make_text_cases.py > compiler/ops/text/text_cases.def"""
+"""Prints compiler/ops/text/text_cases.def from Python's Unicode data: python3 make_text_cases.py >
+compiler/ops/text/text_cases.def"""
 import unicodedata
 
 
 def rows(change):
-    """Runs (first, last, step, by) of code points beyond ASCII that another single one stands for in the other case."""
+    """Runs (first, last, step, by) of code points beyond ASCII that another single one stands for
+    in the other case."""
     found = []
     for c in range(0x80, 0x110000):
         to = "" if 0xd800 <= c < 0xe000 else change(chr(c))
@@ -20,8 +22,10 @@ def rows(change):
     return [(a, b, step or 1, by) for a, b, step, by in found]
 
 
-print("/* Letters' cases beyond ASCII by Unicode %s, where one code point becomes one: code points first to last in steps of `step` move by `by`. In order." % unicodedata.unidata_version)
-print(" * Made by tests/unit/compiler/make_text_cases.py; do not edit.\n *    first   last    step by */")
+print("/* Letters' cases beyond ASCII by Unicode %s, where one code point becomes one: code points "
+      "first to last in steps of `step` move by `by`. In order." % unicodedata.unidata_version)
+print(" * Made by tests/unit/compiler/make_text_cases.py; do not edit.\n *    first   last    step "
+      "by */")
 for name, change in (("LOWER", str.lower), ("UPPER", str.upper)):
     for a, b, step, by in rows(change):
         print("%s(0x%04x, 0x%04x, %d, %d)" % (name, a, b, step, by))
