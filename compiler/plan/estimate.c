@@ -94,6 +94,13 @@ static double gathered(const struct hlo_instr *i) {
     }
     return elements(i->shape) / (run > 1 ? run : 1);
 }
+// Updates whose last dimension lies in a window are written by vectors.
+static double scattered(const struct hlo_instr *i) {
+    const struct shape *u = i->operands[i->n_operands - 1]->shape;
+    int last = u->rank - 1;
+    bool row = i64s_has(HLO_ATTR(i, scatter)->update_window_dims, last) && u->dims[last] >= 8;
+    return elements(u) * (row ? .5 : 2);
+}
 static double log2_of(double n) {
     double k = 1;
     for (; n > 2; n /= 2)
@@ -117,7 +124,7 @@ static bool add_move(const struct hlo_instr *i, struct step_work *w) {
         w->moved += gathered(i);
         return true;
     case HLO_SCATTER:
-        w->moved += 2 * elements(i->operands[i->n_operands - 1]->shape);
+        w->moved += scattered(i);
         return true;
     case HLO_SELECT_AND_SCATTER:
         w->moved += elements(i->operands[0]->shape) * 4;

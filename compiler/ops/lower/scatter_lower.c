@@ -103,6 +103,9 @@ WHOLE(SCATTER) {
         RETURN_IF_ERR(lower_call(lw, i->called[0], args, 2 * n, out));
         for (int o = 0; o < n; o++)
             lower_put(lw, i, o, at, kir_select(k, inside, out[o], args[o]));
+        // Only updates of different windows meet.
+        if (i64s_has(HLO_ATTR(i, scatter)->update_window_dims, u->rank - 1))
+            nest.loop[nest.n - 1]->vectorize = true;
         close_nest(lw, &nest);
     }
     kir_end(k, unit, NULL);
