@@ -23,7 +23,7 @@ struct parg { // of a step, tuples expanded
     uint32_t leaf;
 };
 struct pstep {
-    const struct plan_step *spec;
+    const struct job_plan_step *spec;
     struct job *job; // JOB_STEP
     struct {
         struct parg *v;

@@ -30,7 +30,7 @@ static status_t check_names(const struct plan_spec *p, const char *const *inputs
     return ST_OK;
 }
 
-static status_t resolve_arg(struct plan_spec *p, const struct plan_step *s, size_t k,
+static status_t resolve_arg(struct plan_spec *p, const struct job_plan_step *s, size_t k,
                             const char *const *inputs, size_t n_inputs) {
     struct plan_arg *a = &s->args[k];
     a->from_input = a->from_step = -1;
@@ -57,7 +57,7 @@ static status_t resolve_arg(struct plan_spec *p, const struct plan_step *s, size
 static status_t find_order(struct plan_spec *p) {
     bool placed[PLAN_MAX_STEPS] = {0};
     const struct plan_arg *waits = NULL;
-    const struct plan_step *who = NULL;
+    const struct job_plan_step *who = NULL;
     for (size_t n = 0; n < p->n_steps;) {
         size_t before = n;
         for (size_t k = 0; k < p->n_steps; k++) {

@@ -16,7 +16,7 @@ struct plan_arg {
     const char *step, *output; // a step's output; "" = its only one
     int from_input, from_step; // set by plan_resolve; -1
 };
-struct plan_step {
+struct job_plan_step {
     const char *name;
     struct digest model;
     bool has_weights;
@@ -31,7 +31,7 @@ struct plan_result {
     int from_step; // set by plan_resolve
 };
 struct plan_spec {
-    struct plan_step *steps;
+    struct job_plan_step *steps;
     size_t n_steps;
     struct plan_result *results;
     size_t n_results;

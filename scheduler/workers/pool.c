@@ -121,7 +121,7 @@ static void end_calls(struct worker *w, const char *why) {
 }
 
 // The call that the process had begun last, if it was at it or had just answered it; or NULL.
-static const struct call *last_begun(const struct worker *w) {
+static const struct pool_call *last_begun(const struct worker *w) {
     uint64_t at = *w->page;
     for (size_t i = 0; i < w->calls.n; i++)
         if (w->calls.v[i].id == at) return &w->calls.v[i];
@@ -131,7 +131,7 @@ static const struct call *last_begun(const struct worker *w) {
 // A fault of the process's own is charged to what it was at. What a relief does is done once more
 // elsewhere.
 static void blame(const struct worker *w, const char *why) {
-    const struct call *c = last_begun(w);
+    const struct pool_call *c = last_begun(w);
     bool again = w->relief && w->role == ROLE_COMPILE;
     if (!c || !c->of.step || w->ending || again || w->pool->stopping) return;
     struct charge of = c->of;
@@ -393,7 +393,7 @@ static void on_frame(struct worker *w, struct frame *f) {
     }
     for (size_t i = 0; i < w->calls.n; i++) {
         if (w->calls.v[i].id != f->call) continue;
-        struct call c = w->calls.v[i];
+        struct pool_call c = w->calls.v[i];
         if (!is_event(f->type) && f->type != c.type + REPLY) {
             lose(w, "answered with another kind of reply");
             return;
@@ -501,7 +501,7 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
         loop_post(w->pool->loop, tell_loss, l);
         return id;
     }
-    struct call c = {.id = id, .type = type, .fn = fn, .ctx = ctx};
+    struct pool_call c = {.id = id, .type = type, .fn = fn, .ctx = ctx};
     vec_push(&w->calls, c);
     send_or_keep(w, type, id, m, fds, n_fds);
     return id;
@@ -514,7 +514,7 @@ void worker_charge(struct worker *w, uint64_t call, const struct charge *of) {
 
 void pool_cancel(struct worker *w, uint64_t call) {
     for (size_t i = 0; i < w->calls.n; i++) {
-        struct call *c = &w->calls.v[i];
+        struct pool_call *c = &w->calls.v[i];
         if (c->id != call || c->kill_at_ns) continue;
         c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
         if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);

@@ -18,7 +18,7 @@ enum {
 };
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
 
-struct call {
+struct pool_call {
     uint64_t id;
     uint32_t type;
     pool_reply_fn fn;
@@ -61,8 +61,8 @@ struct worker {
     bool spent;  // has compiled, and says that it is for one compile only (hello.single_use)
     int64_t started_ns, ready_ns, last_sign_ns;
     Hlod__Wire__Hello *hello;
-    VEC(struct call) calls;
-    struct call last; // that was answered, and when; its end may still be the process's
+    VEC(struct pool_call) calls;
+    struct pool_call last; // that was answered, and when; its end may still be the process's
     int64_t last_ns;
     VEC(struct pending) out;
     int places_taken, unknown, restarts; // unknown: of the places, by who nobody knows how long

@@ -18,7 +18,7 @@ static status_t bad_plan(const char *step, const char *why) {
                      HLOD__V1__REASON__REASON_BAD_PLAN);
 }
 
-static status_t read_step(struct call *c, const Hlod__V1__PlanStep *q, struct plan_step *s,
+static status_t read_step(struct call *c, const Hlod__V1__PlanStep *q, struct job_plan_step *s,
                           struct extra *in) {
     s->name = q->name;
     s->has_weights = *q->weights != 0;
@@ -49,7 +49,7 @@ static status_t read_plan(struct call *c, struct plan_spec *p, struct extra *in)
     const Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)c->request;
     for (size_t k = 0; k < c->n_inputs; k++)
         avec_push(&c->arena, in, c->inputs[k]);
-    p->steps = arena_zarray(&c->arena, struct plan_step, q->n_steps + 1);
+    p->steps = arena_zarray(&c->arena, struct job_plan_step, q->n_steps + 1);
     for (; p->n_steps < q->n_steps; p->n_steps++)
         RETURN_IF_ERR(read_step(c, q->steps[p->n_steps], &p->steps[p->n_steps], in));
     p->results = arena_zarray(&c->arena, struct plan_result, q->n_outputs + 1);
@@ -96,7 +96,7 @@ bool api_wants_residents(const struct call *c) {
 void api_run_resident(struct call *c, struct job_spec *spec) {
     const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     struct plan_spec *p = arena_new_of(&c->arena, struct plan_spec);
-    struct plan_step *s = arena_new_of(&c->arena, struct plan_step);
+    struct job_plan_step *s = arena_new_of(&c->arena, struct job_plan_step);
     s->name = q->model;
     s->model = spec->model;
     s->has_weights = spec->has_weights;

@@ -31,7 +31,7 @@ static void finds_the_order(void **state) {
     (void)state;
     struct plan_arg d[] = {FROM_STEP("l", "b"), FROM_STEP("r", "c")}, c[] = {FROM_STEP("x", "a")},
                     b[] = {FROM_STEP("x", "a")}, a[] = {FROM_INPUT("x", "in")};
-    struct plan_step steps[] = {STEP("d", d), STEP("c", c), STEP("b", b), STEP("a", a)};
+    struct job_plan_step steps[] = {STEP("d", d), STEP("c", c), STEP("b", b), STEP("a", a)};
     struct plan_result results[] = {RESULT("d")};
     struct plan_spec p = {.steps = steps, .n_steps = 4, .results = results, .n_results = 1};
     const char *inputs[] = {"in"};
@@ -51,13 +51,13 @@ static void refuses_circles(void **state) {
     (void)state;
     struct plan_arg a[] = {FROM_INPUT("x", "in")}, b[] = {FROM_STEP("y", "c")},
                     c[] = {FROM_STEP("z", "b"), FROM_STEP("w", "a")};
-    struct plan_step steps[] = {STEP("a", a), STEP("b", b), STEP("c", c)};
+    struct job_plan_step steps[] = {STEP("a", a), STEP("b", b), STEP("c", c)};
     struct plan_result results[] = {RESULT("c")};
     struct plan_spec p = {.steps = steps, .n_steps = 3, .results = results, .n_results = 1};
     const char *inputs[] = {"in"};
     refused(plan_resolve(&p, inputs, 1), "circle");
     struct plan_arg self[] = {FROM_STEP("x", "a"), FROM_INPUT("y", "in")};
-    struct plan_step one[] = {STEP("a", self)};
+    struct job_plan_step one[] = {STEP("a", self)};
     struct plan_result r[] = {RESULT("a")};
     struct plan_spec q = {.steps = one, .n_steps = 1, .results = r, .n_results = 1};
     refused(plan_resolve(&q, inputs, 1), "step 'a', input 'x', waits for step 'a'");
@@ -66,7 +66,7 @@ static void refuses_circles(void **state) {
 static void refuses_what_is_not_used(void **state) {
     (void)state;
     struct plan_arg a[] = {FROM_INPUT("x", "in")}, b[] = {FROM_STEP("x", "a")};
-    struct plan_step steps[] = {STEP("a", a), STEP("b", b)};
+    struct job_plan_step steps[] = {STEP("a", a), STEP("b", b)};
     struct plan_result results[] = {RESULT("a")};
     struct plan_spec p = {.steps = steps, .n_steps = 2, .results = results, .n_results = 1};
     const char *inputs[] = {"in", "more"};
@@ -87,12 +87,12 @@ static void refuses_what_is_not_used(void **state) {
 static void refuses_more_steps_than_there_may_be(void **state) {
     (void)state;
     struct plan_arg a[] = {FROM_INPUT("x", "in")};
-    struct plan_step steps[PLAN_MAX_STEPS + 1];
+    struct job_plan_step steps[PLAN_MAX_STEPS + 1];
     struct plan_result results[PLAN_MAX_STEPS + 1];
     char names[PLAN_MAX_STEPS + 1][8];
     for (int k = 0; k <= PLAN_MAX_STEPS; k++) {
         snprintf(names[k], sizeof names[k], "s%d", k);
-        steps[k] = (struct plan_step)STEP(names[k], a);
+        steps[k] = (struct job_plan_step)STEP(names[k], a);
         results[k] = (struct plan_result)RESULT(names[k]);
     }
     struct plan_spec p = {.steps = steps, .results = results};
