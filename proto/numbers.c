@@ -532,7 +532,7 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
         else if (range[c].bytes)
             strbuf_i64(b, int_at(c, p));
         else if (c == NUM_U64)
-            strbuf_printf(b, "%" PRIu64, (memcpy(&u, p, sizeof u), u));
+            strbuf_u64(b, (memcpy(&u, p, sizeof u), u));
         else
             strbuf_puts(b, "null");
     }

@@ -75,14 +75,6 @@ static struct digest hash_of(const uint8_t salt[16], struct str secret) {
     sha256_add(&h, secret.p, secret.n);
     return sha256_end(&h);
 }
-// Looks at every byte, whatever it finds.
-static bool same_hash(const struct digest *a, const struct digest *b) {
-    volatile uint8_t differ = 0;
-    for (size_t i = 0; i < sizeof a->b; i++)
-        differ |= a->b[i] ^ b->b[i];
-    return differ == 0;
-}
-
 // ---- the file
 
 static bool word_fits(const char *z, const char *also) {
@@ -213,16 +205,6 @@ static void print_token(struct strbuf *b, const struct token *x) {
     }
     strbuf_printf(b, "%s%s\n", x->expires ? " expires:" : "", x->expires ? x->expires : "");
 }
-static bool write_all(int fd, const char *p, size_t n) {
-    while (n) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
 // A new file is its writer's alone. One that was there keeps owner, group and who may read it, as
 // far as the writer may give them; no other user may write it.
 static bool set_readers(int fd, const char *path, int64_t group) {
@@ -243,14 +225,14 @@ status_t tokens_write(const char *path, const struct tokens *t, int64_t group) {
     for (size_t i = 0; i < t->n; i++)
         print_token(&b, &t->v[i]);
     int fd = mkostemp(tmp, O_CLOEXEC); // mode 0600
-    bool ok = fd >= 0 && set_readers(fd, path, group) && write_all(fd, b.p, b.n) && fsync(fd) == 0;
-    int err = errno;
+    status_t st = fd < 0 || !set_readers(fd, path, group) ? st_errno(errno, path) : ST_OK;
+    if (!st) st = file_write(fd, b.p, b.n, path);
+    if (!st && fsync(fd)) st = st_errno(errno, path);
     if (fd >= 0) close(fd);
     strbuf_done(&b);
-    if (ok && rename(tmp, path) == 0) return ST_OK;
-    if (ok) err = errno;
-    if (fd >= 0) unlink(tmp);
-    return st_errno(err, path);
+    if (!st && rename(tmp, path)) st = st_errno(errno, path);
+    if (st && fd >= 0) unlink(tmp);
+    return st;
 }
 
 // ---- entries
@@ -325,7 +307,7 @@ const struct token *tokens_find(const struct tokens *t, struct str text) {
     static const struct token nobody;
     const struct token *against = x ? x : &nobody;
     struct digest hash = hash_of(against->salt, (struct str){text.p + HEAD + ID + 1, SECRET});
-    return same_hash(&hash, &against->hash) ? x : NULL;
+    return digest_eq_secret(hash, against->hash) ? x : NULL;
 }
 const struct token *tokens_find_subject(const struct tokens *t, const char *subject) {
     for (size_t i = 0; i < t->n; i++)

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
+
 // The file's permissions and the process's user, which say how to mend it.
 static status_t not_opened(int err, const char *path) {
     struct stat sb;
@@ -80,5 +82,17 @@ status_t file_map(struct arena *a, const char *path, struct span *out) {
     if (all.p == MAP_FAILED) return st_errno(err, path);
     if (all.n) arena_link(a, unmap, arena_dup(a, &all, sizeof all));
     *out = all;
+    return ST_OK;
+}
+
+status_t file_write(int fd, const void *p, size_t n, const char *what) {
+    const char *at = p;
+    while (n) {
+        ssize_t w = FAULT("store.write") ? (errno = ENOSPC, -1) : write(fd, at, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) return st_errno(errno, what);
+        at += w;
+        n -= (size_t)w;
+    }
     return ST_OK;
 }

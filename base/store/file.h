@@ -14,3 +14,5 @@ status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned
                    struct str *out) MUST_CHECK;
 // A file's bytes, read when they are touched, while `a` lives. The file must not be shortened.
 status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;
+// All n bytes, in as many calls as it takes; `what` is for the error.
+status_t file_write(int fd, const void *p, size_t n, const char *what) MUST_CHECK;

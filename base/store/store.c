@@ -19,6 +19,7 @@
 
 #include "base/fault.h"
 #include "base/map.h"
+#include "base/store/file.h"
 #include "base/store/store_schema.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -79,18 +80,6 @@ static status_t make_parent(const char *path) {
     char folder[PATH];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     return make_dirs(folder);
-}
-
-static status_t write_all(int fd, const void *p, size_t n, const char *what) {
-    const char *at = p;
-    while (n) {
-        ssize_t w = FAULT("store.write") ? (errno = ENOSPC, -1) : write(fd, at, n);
-        if (w < 0 && errno == EINTR) continue;
-        if (w < 0) return st_errno(errno, what);
-        at += w;
-        n -= (size_t)w;
-    }
-    return ST_OK;
 }
 
 const char *store_mended(const struct store *s) {
@@ -249,7 +238,7 @@ static void look_for_others(struct store_writer *w) {
 status_t store_write(struct store_writer *w, const void *p, size_t n) {
     look_for_others(w);
     if (lseek(w->fd, w->bytes, SEEK_SET) < 0) return st_errno(errno, "data folder");
-    status_t st = write_all(w->fd, p, n, "data folder");
+    status_t st = file_write(w->fd, p, n, "data folder");
     if (st) // the next try begins at the same place; meanwhile others may have the room
         return ftruncate(w->fd, w->bytes) ? st_note(st, "the file keeps its room") : st;
     sha256_add(&w->hash, p, n);
@@ -385,8 +374,8 @@ status_t store_put(struct store *s, enum store_kind kind, struct digest key, con
         return st_new(ST_RESOURCE_EXHAUSTED, "data folder: no space (injected)");
     RETURN_IF_ERR(open_tmp(s, tmp, &fd));
     header_of(key, p, n, h);
-    status_t st = write_all(fd, h, sizeof h, tmp);
-    if (!st) st = write_all(fd, p, n, tmp);
+    status_t st = file_write(fd, h, sizeof h, tmp);
+    if (!st) st = file_write(fd, p, n, tmp);
     if (st)
         unlink(tmp);
     else

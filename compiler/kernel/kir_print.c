@@ -80,16 +80,6 @@ void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), voi
     }
 }
 
-// Printed often, one after the other: what printf costs is felt.
-static void put_int(struct strbuf *b, int64_t v) {
-    char digits[24], *at = digits + sizeof digits;
-    uint64_t u = v < 0 ? -(uint64_t)v : (uint64_t)v;
-    do
-        *--at = (char)('0' + u % 10);
-    while (u /= 10);
-    if (v < 0) *--at = '-';
-    strbuf_add(b, at, (size_t)(digits + sizeof digits - at));
-}
 static void put_indent(struct strbuf *b, int indent) {
     static const char blank[] = "                                                                ";
     int n = 2 * indent, most = (int)sizeof blank - 1;
@@ -112,13 +102,13 @@ static void ref(struct printer *p, struct kir_val *v) {
         pmap_put_ptr(&p->number, v, (void *)id);
     }
     strbuf_putc(p->b, '%');
-    put_int(p->b, id - 1);
+    strbuf_i64(p->b, id - 1);
 }
 static void buffer(struct strbuf *b, int64_t buf) {
     if (buf == KIR_SCRATCH)
         strbuf_puts(b, "scratch");
     else
-        strbuf_puts(b, "buf"), put_int(b, buf);
+        strbuf_puts(b, "buf"), strbuf_i64(b, buf);
 }
 static void print_block(struct printer *p, const struct kir_block *blk, int indent);
 static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
@@ -189,7 +179,7 @@ static void print_imm(struct printer *p, struct kir_val *v) {
         } else if (dtype_is_float(v->type))
             strbuf_printf(b, " %.17g", v->imm_f);
         else
-            strbuf_putc(b, ' '), put_int(b, v->imm_i);
+            strbuf_putc(b, ' '), strbuf_i64(b, v->imm_i);
         break;
     case K_CMP:
         strbuf_putc(b, ' ');
@@ -203,9 +193,9 @@ static void print_imm(struct printer *p, struct kir_val *v) {
         break;
     case K_DIVMOD:
         strbuf_puts(b, " /");
-        put_int(b, v->imm_i);
+        strbuf_i64(b, v->imm_i);
         strbuf_puts(b, " %");
-        put_int(b, v->imm_j);
+        strbuf_i64(b, v->imm_j);
         if (p->sizes) strbuf_puts(b, v->args[0]->hi < INT64_C(0xffffffff) ? " 32" : " 64");
         break;
     case K_TABLE:
