@@ -76,6 +76,7 @@ struct hlod_error {
     const char *const *details; // further lines: all unsupported nodes, ...
     size_t n_details;
     int64_t retry_after_ms; // 0 = not said
+    bool answered;          // by the server; false: found here, or the server was not reached
 };
 // addr    "127.0.0.1:8000", "https://host:8000", "grpc://host:8001", "grpcs://host:8001"; NULL =
 //         $HLOD_ADDR, or the first. Nothing is sent yet. Credentials and CA come from HLOD_TOKEN,
@@ -241,7 +242,7 @@ HLOD_API enum hlod_code hlod_run(struct hlod *h, const char *digest, const struc
                                  struct hlod_result **out);
 HLOD_API void hlod_result_free(struct hlod_result *r); // NULL is fine
 
-// Many calls at once: hlod_async.h; inspect, devices, cache: hlod_admin.h.
+// Many calls at once: hlod_async.h; any method with JSON, inspect, devices, cache: hlod_admin.h.
 // What may change: structs grow at their end (options say their size), enums gain values, functions
 // are added. What may not: the meaning of a field, the order of fields, the name of a function.
 #if defined(__cplusplus)

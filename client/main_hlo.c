@@ -130,7 +130,6 @@ static int run_command(struct hlo *h, const char *name, bool usage) {
     usage_of(c->name);
     if (usage) return help_command(c);
     status_t st = http_security_env(&h->arena, &h->security);
-    if (!st) st = http_client_new(h->addr, &h->security, &h->http);
     return st ? fail_status(st) : c->fn(h);
 }
 
@@ -187,6 +186,7 @@ int main(int argc, char **argv) {
     else
         help(stderr);
     http_client_free(h.http);
+    hlod_close(h.hlod);
     arena_done(&h.arena);
     if (!fflush(stdout) && !ferror(stdout)) return rc;
     fputs("hlo: standard output cannot be written\n", stderr);

@@ -38,17 +38,13 @@ static void print_buffer(const json_t *b) {
 static int list(struct hlo *h) {
     json_t *j, *b;
     size_t k;
-    int rc = get_json(h, "/v1/buffers", &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else {
-        json_array_foreach(json_object_get(j, "buffers"), k, b) print_buffer(b);
-        json_array_foreach(json_object_get(j, "use"), k, b)
-            fprintf(stderr, "%s: %s of %s in %.0f buffers\n", text_at(b, "device"),
-                    size_text(number_at(b, "bytes")).s, size_text(number_at(b, "quotaBytes")).s,
-                    number_at(b, "buffers"));
-    }
+    int rc = hlo_print(h, "ListBuffers", NULL, &j);
+    if (rc || !j) return rc;
+    json_array_foreach(json_object_get(j, "buffers"), k, b) print_buffer(b);
+    json_array_foreach(json_object_get(j, "use"), k, b)
+        fprintf(stderr, "%s: %s of %s in %.0f buffers\n", text_at(b, "device"),
+                size_text(number_at(b, "bytes")).s, size_text(number_at(b, "quotaBytes")).s,
+                number_at(b, "buffers"));
     json_decref(j);
     return 0;
 }
@@ -80,13 +76,13 @@ static status_t request(struct hlo *h, const char *method, const char *path, jso
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     struct span part = {(const uint8_t *)text, text ? strlen(text) : 0};
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = method,
-                                                   .path = path,
-                                                   .accept = accept,
-                                                   .parts = &part,
-                                                   .n_parts = text ? 1 : 0},
-                            r);
+    status_t st = hlo_http(h,
+                           &(struct http_request){.method = method,
+                                                  .path = path,
+                                                  .accept = accept,
+                                                  .parts = &part,
+                                                  .n_parts = text ? 1 : 0},
+                           r);
     free(text);
     return st;
 }

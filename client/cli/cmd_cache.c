@@ -15,22 +15,10 @@ struct words {
     bool recompile, dry_run;
 };
 
-static int ask_with(struct hlo *h, const char *path, json_t *body, json_t **out) {
-    char *text = json_dumps(body, JSON_COMPACT);
-    json_decref(body);
-    if (!text) return fail_status(st_oom());
-    struct span part = {(const uint8_t *)text, strlen(text)};
-    int rc = send_json(
-        h, NULL,
-        &(struct http_request){.method = "POST", .path = path, .parts = &part, .n_parts = 1}, out);
-    free(text);
-    return rc;
-}
-
 static int list(struct hlo *h) {
     json_t *j, *e;
     size_t k;
-    int rc = get_json(h, "/v1/executables", &j);
+    int rc = hlo_call(h, "ListExecutables", NULL, &j);
     if (rc) return rc;
     if (list_begin(
             h, j, "executables", "no executable yet: `hlo compile MODEL`",
@@ -47,12 +35,9 @@ static int list(struct hlo *h) {
 
 static int explain(struct hlo *h, const struct words *w) {
     json_t *j;
-    int rc =
-        get_json(h, arena_printf(&h->arena, "/v1/cache/explain?a=%s&b=%s", w->w[0], w->w[1]), &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else if (json_is_true(json_object_get(j, "same")))
+    int rc = hlo_print(h, "ExplainCache", json_pack("{s:s, s:s}", "a", w->w[0], "b", w->w[1]), &j);
+    if (rc || !j) return rc;
+    if (json_is_true(json_object_get(j, "same")))
         puts("same key");
     else
         printf("%s differs\n  A  %s\n  B  %s\n", text_at(j, "component"),
@@ -62,25 +47,18 @@ static int explain(struct hlo *h, const struct words *w) {
     return 0;
 }
 
-// DELETE and PUT of something of one executable.
-static int change(struct hlo *h, const char *method, const char *digest, const char *what) {
+static int change(struct hlo *h, const char *method, const char *digest) {
     json_t *j;
-    int rc = send_json(h, NULL,
-                       &(struct http_request){
-                           .method = method,
-                           .path = arena_printf(&h->arena, "/v1/executables/%s%s", digest, what)},
-                       &j);
-    if (rc) return rc;
-    if (h->json) print_json(j);
-    json_decref(j);
-    return 0;
+    int rc = hlo_print(h, method, json_pack("{s:s}", "digest", digest), &j);
+    if (!rc) json_decref(j);
+    return rc;
 }
 
 static int verify(struct hlo *h, const struct words *w) {
     json_t *j, *f;
     size_t k;
-    int rc = ask_with(
-        h, "/v1/cache/verify",
+    int rc = hlo_call(
+        h, "VerifyCache",
         json_pack("{s:s, s:b}", "digest", w->n ? w->w[0] : "", "recompile", (int)w->recompile), &j);
     if (rc) return rc;
     const json_t *findings = json_object_get(j, "findings");
@@ -112,23 +90,20 @@ static int collect(struct hlo *h, const struct words *w) {
         return usage_error("cache gc needs --max BYTES, --unused TIME or --blobs TIME");
     json_t *j, *d;
     size_t k;
-    int rc = ask_with(h, "/v1/cache/gc",
-                      json_pack("{s:I, s:I, s:I, s:b}", "maxBytes", (json_int_t)max, "unusedS",
-                                (json_int_t)unused, "blobsUnusedS", (json_int_t)blobs, "dryRun",
-                                (int)w->dry_run),
-                      &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else {
-        json_array_foreach(json_object_get(j, "removed"), k, d) puts(json_string_value(d));
-        json_array_foreach(json_object_get(j, "blobs"), k, d)
-            printf("%s  upload\n", json_string_value(d));
-        size_t n = json_array_size(json_object_get(j, "removed")) +
-                   json_array_size(json_object_get(j, "blobs"));
-        printf("%zu %s, %s; %s of executables kept\n", n, w->dry_run ? "would go" : "removed",
-               size_text(number_at(j, "freedBytes")).s, size_text(number_at(j, "keptBytes")).s);
-    }
+    int rc = hlo_print(h, "CollectCache",
+                       json_pack("{s:I, s:I, s:I, s:b}", "maxBytes", (json_int_t)max, "unusedS",
+                                 (json_int_t)unused, "blobsUnusedS", (json_int_t)blobs, "dryRun",
+                                 (int)w->dry_run),
+                       &j);
+    if (rc || !j) return rc;
+
+    json_array_foreach(json_object_get(j, "removed"), k, d) puts(json_string_value(d));
+    json_array_foreach(json_object_get(j, "blobs"), k, d)
+        printf("%s  upload\n", json_string_value(d));
+    size_t n = json_array_size(json_object_get(j, "removed")) +
+               json_array_size(json_object_get(j, "blobs"));
+    printf("%zu %s, %s; %s of executables kept\n", n, w->dry_run ? "would go" : "removed",
+           size_text(number_at(j, "freedBytes")).s, size_text(number_at(j, "keptBytes")).s);
     json_decref(j);
     return 0;
 }
@@ -243,7 +218,8 @@ static int exchange(struct hlo *h, const struct words *w, bool push) {
         return usage_error("cache %s", push ? "push needs --to ADDR" : "pull needs --from ADDR");
     const char *token = w->peer_token ? w->peer_token : getenv("HLOD_PEER_TOKEN");
     if (token) with.token = token;
-    status_t st = http_client_new(w->peer, &with, &peer);
+    status_t st = hlo_http_open(h);
+    if (!st) st = http_client_new(w->peer, &with, &peer);
     if (st) return fail_status(st);
     struct http_client *from = push ? h->http : peer, *to = push ? peer : h->http;
     int rc = 0;
@@ -298,13 +274,13 @@ int cmd_cache(struct hlo *h) {
     if (!strcmp(verb, "gc") && !w.n) return collect(h, &w);
     if (!strcmp(verb, "push") && w.n) return exchange(h, &w, true);
     if (!strcmp(verb, "pull") && w.n) return exchange(h, &w, false);
-    if (!strcmp(verb, "rm") && w.n == 1) return change(h, "DELETE", w.w[0], "");
-    if (!strcmp(verb, "pin") && w.n == 1) return change(h, "PUT", w.w[0], "/pin");
-    if (!strcmp(verb, "unpin") && w.n == 1) return change(h, "DELETE", w.w[0], "/pin");
+    if (!strcmp(verb, "rm") && w.n == 1) return change(h, "RemoveExecutable", w.w[0]);
+    if (!strcmp(verb, "pin") && w.n == 1) return change(h, "PinExecutable", w.w[0]);
+    if (!strcmp(verb, "unpin") && w.n == 1) return change(h, "UnpinExecutable", w.w[0]);
     if (strcmp(verb, "stats") || w.n)
         return usage_error("cache takes ls, stats, rm DIGEST, explain A B, verify [DIGEST], pin, "
                            "unpin, gc, push, pull");
-    rc = get_json(h, "/v1/cache", &j);
+    rc = hlo_call(h, "CacheStats", NULL, &j);
     if (rc) return rc;
     print_json(j);
     json_decref(j);

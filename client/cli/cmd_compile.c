@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "base/store/file.h"
-#include "client/files/digest_memo.h"
 #include "client/cli/hlo.h"
+#include "client/cli/progress.h"
+#include "client/files/digest_memo.h"
 #include "client/files/hlox.h"
 #include "client/files/model_inputs.h"
-#include "client/lib/onnx_external.h"
-#include "client/cli/progress.h"
 #include "client/files/upload.h"
+#include "client/lib/onnx_external.h"
 
 struct watch {
     struct hlo *h;
@@ -83,13 +83,9 @@ static status_t source_open(struct hlo *h, const char *path, struct source *s) {
 
 // Does the server hold this model already? Asked of what was sent by an earlier command.
 static bool server_holds(struct hlo *h, const char *hex) {
-    struct http_reply r;
-    const char *path = arena_printf(&h->arena, "/v1/blobs/%s/info", hex);
-    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
-    bool holds = !st && r.code == 200;
-    if (!st) http_reply_done(&r);
-    st_drop(st);
-    return holds;
+    json_t *info = hlo_try(h, "StatBlob", json_pack("{s:s}", "digest", hex));
+    json_decref(info);
+    return info != NULL;
 }
 
 // A model of more bytes than `above` goes ahead of its request, in pieces, unless the server is
@@ -154,18 +150,18 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
     bool body = !known.n;
     strbuf_done(&known);
     progress_begin(&w.progress, h);
-    st = http_send(h->http,
-                   &(struct http_request){.method = "POST",
-                                          .path = url,
-                                          .content_type = type,
-                                          .accept = "application/x-ndjson",
-                                          .parts = src.parts,
-                                          .n_parts = body ? src.n_parts : 0,
-                                          .body_file = body && !src.n_parts ? path : NULL,
-                                          .on_bytes = on_bytes,
-                                          .on_progress = on_upload,
-                                          .ctx = &w},
-                   &r);
+    st = hlo_http(h,
+                  &(struct http_request){.method = "POST",
+                                         .path = url,
+                                         .content_type = type,
+                                         .accept = "application/x-ndjson",
+                                         .parts = src.parts,
+                                         .n_parts = body ? src.n_parts : 0,
+                                         .body_file = body && !src.n_parts ? path : NULL,
+                                         .on_bytes = on_bytes,
+                                         .on_progress = on_upload,
+                                         .ctx = &w},
+                  &r);
     progress_end(&w.progress);
     strbuf_done(&w.line);
     if (st) return fail_status(st);
@@ -317,12 +313,11 @@ static int write_ahead(struct hlo *h, const char *path, const char *out, const j
 
 // What each step should take; measured: and what it takes, on inputs of our own making.
 static int print_explained(struct hlo *h, const char *digest, bool measured) {
-    struct http_reply r;
-    int rc = stage_text(h, digest, "explain", &r);
+    char *text;
+    int rc = stage_text(h, digest, "explain", &text);
     if (rc) return rc;
-    putchar('\n');
-    fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
-    http_reply_done(&r);
+    printf("\n%s", text);
+    hlod_text_free(text);
     if (!measured) return 0;
     putchar('\n');
     struct model_inputs *in = arena_zarray(&h->arena, struct model_inputs, 1);

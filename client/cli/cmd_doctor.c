@@ -21,18 +21,15 @@ static const char *device_state(const json_t *d) {
 int cmd_devices(struct hlo *h) {
     json_t *j, *d;
     size_t k;
-    int rc = get_json(h, "/v1/devices", &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
-        json_array_foreach(json_object_get(j, "devices"), k, d) printf(
-            "%-8s %-9s threads %.0f  memory %s  resident %s  buffers %s  "
-            "%s%s%s\n",
-            text_at(d, "name"), device_state(d), number_at(d, "threads"),
-            size_text(number_at(d, "memoryBytes")).s, size_text(number_at(d, "preparedBytes")).s,
-            size_text(number_at(d, "bufferBytes")).s, text_at(d, "targetId"),
-            text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
+    int rc = hlo_print(h, "ListDevices", NULL, &j);
+    if (rc || !j) return rc;
+    json_array_foreach(json_object_get(j, "devices"), k, d)
+        printf("%-8s %-9s threads %.0f  memory %s  resident %s  buffers %s  "
+               "%s%s%s\n",
+               text_at(d, "name"), device_state(d), number_at(d, "threads"),
+               size_text(number_at(d, "memoryBytes")).s, size_text(number_at(d, "preparedBytes")).s,
+               size_text(number_at(d, "bufferBytes")).s, text_at(d, "targetId"),
+               text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
     json_decref(j);
     return 0;
 }
@@ -66,11 +63,12 @@ static void print_server(const struct hlo *h, const json_t *version, const json_
 static int doctor_server(struct hlo *h) {
     json_t *version = NULL, *j = NULL, *d;
     size_t k;
-    int rc = get_json(h, "/v1/version", &version), ready = 0, down = 0;
-    if (!rc) rc = get_json(h, "/v1/devices", &j);
+    int rc = hlo_call(h, "Version", NULL, &version), ready = 0, down = 0;
+    if (!rc) rc = hlo_call(h, "ListDevices", NULL, &j);
     json_array_foreach(json_object_get(j, "devices"), k, d) device_up(d) ? ready++ : down++;
-    const char *verdict =
-        !ready ? "no device is ready" : down ? "not all devices are ready" : "all well";
+    const char *verdict = !ready ? "no device is ready"
+                          : down ? "not all devices are ready"
+                                 : "all well";
     if (!rc && h->json) {
         json_t *all = json_pack("{s:s, s:O, s:s}", "verdict", verdict, "server", version, "hlo",
                                 HLOD_VERSION);
@@ -89,15 +87,9 @@ static int doctor_server(struct hlo *h) {
 // Asks until it is ready, or until_ns; what the last answer was is the caller's to ask again.
 static void wait_until_ready(struct hlo *h, int64_t until_ns) {
     for (bool ready = false; !ready && clock_ns() < until_ns;) {
-        struct http_reply r;
-        json_error_t e;
-        status_t st = http_send(h->http,
-                                &(struct http_request){.method = "GET", .path = "/v1/health"}, &r);
-        json_t *j = st ? NULL : json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
-        ready = j && json_is_true(json_object_get(j, "ready"));
+        json_t *j = hlo_try(h, "Health", NULL);
+        ready = json_is_true(json_object_get(j, "ready"));
         json_decref(j);
-        if (!st) http_reply_done(&r);
-        st_drop(st);
         if (!ready) nanosleep(&(struct timespec){.tv_nsec = WAIT_PAUSE_MS * 1000000L}, NULL);
     }
 }
@@ -111,7 +103,7 @@ int cmd_health(struct hlo *h) {
         if (!parse_duration(v, &wait_ms)) return usage_error("--wait: as in 30s, 5m");
     }
     if (wait_ms) wait_until_ready(h, clock_ns() + wait_ms * 1000000);
-    int rc = get_json(h, "/v1/health", &j);
+    int rc = hlo_call(h, "Health", NULL, &j);
     if (rc) return rc;
     bool ready = json_is_true(json_object_get(j, "ready"));
     if (h->json)

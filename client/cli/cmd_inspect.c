@@ -7,16 +7,10 @@
 
 #include "client/cli/hlo.h"
 
-int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s",
-                                    path_part(&h->arena, digest), path_part(&h->arena, stage));
-    status_t st = http_send(
-        h->http, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
+int stage_text(struct hlo *h, const char *digest, const char *stage, char **out) {
+    status_t st = hlo_open(h);
     if (st) return fail_status(st);
-    if (r->code < 300) return 0;
-    int rc = fail_reply(r, EXIT_REFUSED);
-    http_reply_done(r);
-    return rc;
+    return hlod_inspect(h->hlod, digest, stage, out) ? hlo_fail(h, EXIT_REFUSED) : 0;
 }
 
 // Two stages or passes side by side, through diff(1).
@@ -25,13 +19,13 @@ static int diff(struct hlo *h, const char *digest, const char *a, const char *b)
     const char *stages[2] = {a, b};
     int rc = 0;
     for (int k = 0; k < 2 && !rc; k++) {
-        struct http_reply r;
-        rc = stage_text(h, digest, stages[k], &r);
+        char *text = NULL;
+        rc = stage_text(h, digest, stages[k], &text);
         int fd = rc ? -1 : mkstemp(name[k]);
-        if (!rc && (fd < 0 || write(fd, strbuf_cstr(&r.body), r.body.n) != (ssize_t)r.body.n))
+        if (!rc && (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text)))
             rc = EXIT_RUN;
         if (fd >= 0) close(fd);
-        if (!rc) http_reply_done(&r);
+        hlod_text_free(text);
     }
     if (!rc) {
         FILE *p = popen(
@@ -52,9 +46,9 @@ static int only_executable(struct hlo *h, const char *model, const char **out) {
     json_t *m, *all, *e;
     size_t k, n = 0;
     *out = NULL;
-    int rc = get_json(h, arena_printf(&h->arena, "/v1/models/%s", path_part(&h->arena, model)), &m);
+    int rc = hlo_call(h, "ShowModel", json_pack("{s:s}", "model", model), &m);
     if (rc) return rc;
-    rc = get_json(h, "/v1/executables?limit=1000000", &all);
+    rc = hlo_call(h, "ListExecutables", json_pack("{s:i}", "limit", 1000000), &all);
     json_array_foreach(rc ? NULL : json_object_get(all, "executables"), k, e) {
         if (strcmp(text_at(e, "programDigest"), text_at(m, "programDigest")) != 0) continue;
         n++;
@@ -64,16 +58,6 @@ static int only_executable(struct hlo *h, const char *model, const char **out) {
     if (!rc) json_decref(all);
     json_decref(m);
     return rc;
-}
-
-static int is_executable(struct hlo *h, const char *digest, bool *out) {
-    struct http_reply r;
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s", path_part(&h->arena, digest));
-    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
-    if (st) return fail_status(st);
-    *out = r.code == 200;
-    http_reply_done(&r);
-    return 0;
 }
 
 // The word may be an executable's digest or its first digits, a model's file, digest or name: then
@@ -88,8 +72,11 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
     if (!rc && file) {
         rc = upload_model(h, *word, hex);
         if (!rc) *word = arena_strdup(&h->arena, hex);
-    } else if (!rc && digits == 64)
-        rc = is_executable(h, *word, &done);
+    } else if (!rc && digits == 64) {
+        json_t *found = hlo_try(h, "GetExecutable", json_pack("{s:s}", "digest", *word));
+        done = found != NULL;
+        json_decref(found);
+    }
     if (rc || done) return rc;
     if (!*shapes) rc = only_executable(h, *word, &only);
     if (!rc && !only) {
@@ -132,10 +119,10 @@ int cmd_inspect(struct hlo *h) {
     strbuf_done(&shapes);
     if (rc) return rc;
     if (b) return diff(h, digest, a, b);
-    struct http_reply r;
-    rc = stage_text(h, digest, stage, &r);
+    char *text;
+    rc = stage_text(h, digest, stage, &text);
     if (rc) return rc;
-    fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
-    http_reply_done(&r);
+    fputs(text, stdout);
+    hlod_text_free(text);
     return 0;
 }

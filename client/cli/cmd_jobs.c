@@ -27,11 +27,10 @@ static int list(struct hlo *h, const char *suite, const char *state) {
     do {
         json_t *page, *j;
         size_t i;
-        int rc =
-            get_json(h,
-                     arena_printf(&h->arena, "/v1/jobs?suite=%s&state=%s&limit=%d&page_token=%s",
-                                  path_part(&h->arena, suite), state, *suite ? PAGE : 100, token),
-                     &page);
+        int rc = hlo_call(h, "ListJobs",
+                          json_pack("{s:s, s:s, s:i, s:s}", "suite", suite, "state", state, "limit",
+                                    *suite ? PAGE : 100, "pageToken", token),
+                          &page);
         if (rc) return rc;
         if (list_begin(h, page, "jobs", "no such batch job: `hlo submit SUITE.yaml` makes some",
                        "JOB       STATE     MODEL, TARGET, INPUT"))
@@ -42,15 +41,18 @@ static int list(struct hlo *h, const char *suite, const char *state) {
     return 0;
 }
 
+static json_t *of_job(const char *job) {
+    return json_pack("{s:s}", "job", job);
+}
+
 static int get(struct hlo *h, const char *verb, const char *job) {
     json_t *j;
-    const char *part = !strcmp(verb, "get") ? "" : arena_printf(&h->arena, "/%s", verb);
-    int rc =
-        get_json(h, arena_printf(&h->arena, "/v1/jobs/%s%s", path_part(&h->arena, job), part), &j);
+    bool logs = !strcmp(verb, "logs"), whole = !strcmp(verb, "get");
+    int rc = hlo_call(h, logs ? "JobLogs" : whole ? "GetJob" : "JobResult", of_job(job), &j);
     if (rc) return rc;
-    if (!strcmp(verb, "logs") && !h->json)
+    if (logs && !h->json)
         fputs(text_at(j, "text"), stdout);
-    else if (!strcmp(verb, "get") && !h->json)
+    else if (whole && !h->json)
         print_job(j);
     else
         print_json(j);
@@ -58,62 +60,26 @@ static int get(struct hlo *h, const char *verb, const char *job) {
     return 0;
 }
 
-struct watch {
-    struct hlo *h;
-    struct strbuf line;
-};
-static void on_line(void *ctx, struct str line) {
-    struct watch *w = ctx;
+static bool on_event(void *ctx, const char *event) {
+    const struct hlo *h = ctx;
     json_error_t e;
-    json_t *j = shown_json(w->h, json_loadb(line.p, line.n, 0, &e));
-    if (w->h->json && line.n)
-        printf(STR_FMT "\n", STR_ARG(line));
+    json_t *j = shown_json(h, json_loads(event, 0, &e));
+    if (h->json)
+        puts(event);
     else if (json_object_get(j, "job"))
         print_job(json_object_get(j, "job"));
     fflush(stdout);
     json_decref(j);
-}
-static bool on_bytes(void *ctx, struct span piece) {
-    split_lines(&((struct watch *)ctx)->line, piece, on_line, ctx);
     return true;
-}
-static int watch(struct hlo *h, const char *job) {
-    struct watch w = {.h = h};
-    struct http_reply r;
-    status_t st =
-        http_send(h->http,
-                  &(struct http_request){.method = "GET",
-                                         .path = arena_printf(&h->arena, "/v1/jobs/%s/watch",
-                                                              path_part(&h->arena, job)),
-                                         .accept = "application/x-ndjson",
-                                         .on_bytes = on_bytes,
-                                         .ctx = &w},
-                  &r);
-    strbuf_done(&w.line);
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    http_reply_done(&r);
-    return rc;
 }
 
 static int cancel(struct hlo *h, const char *job) {
-    struct http_reply r;
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "DELETE",
-                                                   .path = arena_printf(&h->arena, "/v1/jobs/%s",
-                                                                        path_part(&h->arena, job))},
-                            &r);
-    if (st) return fail_status(st);
-    json_error_t e;
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
-    if (j && h->json)
-        print_json(j);
-    else if (j)
-        printf("%.0f cancelled\n", number_at(j, "cancelled"));
+    json_t *j;
+    int rc = hlo_print(h, "CancelJob", of_job(job), &j);
+    if (rc || !j) return rc;
+    printf("%.0f cancelled\n", number_at(j, "cancelled"));
     json_decref(j);
-    http_reply_done(&r);
-    return rc;
+    return 0;
 }
 
 int cmd_jobs(struct hlo *h) {
@@ -129,7 +95,7 @@ int cmd_jobs(struct hlo *h) {
     }
     if (!strcmp(words[0], "ls")) return list(h, words[1], state);
     if (!*words[1]) return usage_error("jobs %s needs a job", words[0]);
-    if (!strcmp(words[0], "watch")) return watch(h, words[1]);
+    if (!strcmp(words[0], "watch")) return hlo_stream(h, "WatchJob", of_job(words[1]), on_event, h);
     if (!strcmp(words[0], "cancel")) return cancel(h, words[1]);
     if (!strcmp(words[0], "get") || !strcmp(words[0], "result") || !strcmp(words[0], "logs"))
         return get(h, words[0], words[1]);

@@ -17,7 +17,7 @@ static const char *batching_text(struct hlo *h, const json_t *model) {
 static int list(struct hlo *h) {
     json_t *j, *m;
     size_t k;
-    int rc = get_json(h, "/v1/models", &j);
+    int rc = hlo_call(h, "ListModels", NULL, &j);
     if (rc) return rc;
     if (list_begin(
             h, j, "models", "no model has a name: `hlo models set NAME MODEL`",
@@ -32,19 +32,16 @@ static int list(struct hlo *h) {
     return 0;
 }
 
-static int finish(struct hlo *h, status_t st, struct http_reply *r) {
-    json_error_t e;
-    if (st) return fail_status(st);
-    int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e));
-    if (j && h->json)
-        print_json(j);
-    else if (j && json_object_get(j, "model"))
+// SetModel and RemoveModel: the model as it is named now.
+static int change(struct hlo *h, const char *method, json_t *request) {
+    json_t *j;
+    int rc = hlo_print(h, method, request, &j);
+    if (rc || !j) return rc;
+    if (json_object_get(j, "model"))
         printf("%s version %.0f is %s\n", text_at(j, "name"), number_at(j, "version"),
                text_at(j, "model"));
     json_decref(j);
-    http_reply_done(r);
-    return rc;
+    return 0;
 }
 
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
@@ -65,18 +62,7 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
         json_object_set_new(q, "batching",
                             json_pack("{s:I, s:I, s:b}", "max", (json_int_t)batch, "delayUs",
                                       (json_int_t)delay_us, "unchecked", unchecked));
-    char *text = json_dumps(q, JSON_COMPACT);
-    json_decref(q);
-    if (!text) return fail_status(st_oom());
-    struct span part = {(const uint8_t *)text, strlen(text)};
-    struct http_reply r;
-    status_t st =
-        http_send(h->http,
-                  &(struct http_request){
-                      .method = "POST", .path = "/v1/models", .parts = &part, .n_parts = 1},
-                  &r);
-    free(text);
-    return finish(h, st, &r);
+    return change(h, "SetModel", q);
 }
 
 int cmd_models(struct hlo *h) {
@@ -105,17 +91,13 @@ int cmd_models(struct hlo *h) {
             words[n++] = h->argv[k];
     }
     int rc;
-    struct http_reply r;
     if (strcmp(words[0], "ls") == 0 && n <= 1)
         rc = list(h);
     else if (strcmp(words[0], "set") == 0 && n == 3)
         rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us, unchecked);
     else if (strcmp(words[0], "rm") == 0 && n == 2) {
-        const char *path = arena_printf(&h->arena, "/v1/models/%s?version=%lld",
-                                        path_part(&h->arena, words[1]), (long long)version);
-        status_t st =
-            http_send(h->http, &(struct http_request){.method = "DELETE", .path = path}, &r);
-        rc = finish(h, st, &r);
+        rc = change(h, "RemoveModel",
+                    json_pack("{s:s, s:I}", "name", words[1], "version", (json_int_t)version));
     } else
         rc = usage_error("models takes ls, set NAME MODEL, rm NAME");
     strbuf_done(&shapes);

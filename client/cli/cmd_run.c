@@ -164,8 +164,8 @@ static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *r
 
 static int send_run(struct hlo *h, struct run *r) {
     struct http_reply reply;
-    status_t st = tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in,
-                               reply_form(h, r->out), &reply);
+    status_t st =
+        tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in, reply_form(h, r->out), &reply);
     if (st) return fail_status(st);
     int rc =
         reply.code < 300

@@ -9,18 +9,20 @@
 #include "client/cli/hlo.h"
 
 int save_trace(struct hlo *h, int64_t job, const char *path) {
-    struct http_reply r;
-    const char *url = arena_printf(&h->arena, "/v1/runs/%" PRId64 "/trace", job);
-    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = url}, &r);
+    char *text;
+    status_t st = hlo_open(h);
     if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    const char *request = arena_printf(&h->arena, "{\"job\":%" PRId64 "}", job);
+    int rc = hlod_call_json(h->hlod, "GetTrace", request, NULL, NULL, &text)
+                 ? hlo_fail(h, EXIT_REFUSED)
+                 : 0;
     FILE *f = rc ? NULL : strcmp(path, "-") ? fopen(path, "wbe") : stdout;
-    bool ok = f && fwrite(strbuf_cstr(&r.body), 1, r.body.n, f) == r.body.n;
+    bool ok = f && fputs(text, f) >= 0;
     if (f && f != stdout && fclose(f)) ok = false;
     if (!rc && !ok) rc = fail_status(st_new(ST_PERMISSION_DENIED, "%s cannot be written", path));
     if (!rc && f != stdout && !h->quiet)
         fprintf(stderr, "trace %s (open it in ui.perfetto.dev or chrome://tracing)\n", path);
-    http_reply_done(&r);
+    if (!rc) hlod_text_free(text);
     return rc;
 }
 
@@ -80,7 +82,7 @@ void print_profile(struct hlo *h, const json_t *profile) {
 static int list(struct hlo *h) {
     json_t *j, *r;
     size_t k;
-    int rc = get_json(h, "/v1/runs", &j);
+    int rc = hlo_call(h, "ListRuns", NULL, &j);
     if (rc) return rc;
     if (list_begin(h, j, "runs", "nothing ran yet",
                    "     JOB  STARTED                  KIND     CODE                     TOTAL     "

@@ -91,13 +91,9 @@ int cmd_show(struct hlo *h) {
     if (!rc && file) rc = upload_model(h, model, hex);
     if (!rc && file) model = hex;
     if (!rc) rc = full_digest(h, &model);
-    if (!rc)
-        rc = get_json(h, arena_printf(&h->arena, "/v1/models/%s", path_part(&h->arena, model)), &m);
-    if (rc) return rc;
-    if (h->json)
-        print_json(m);
-    else
-        print_model(m);
+    if (!rc) rc = hlo_print(h, "ShowModel", json_pack("{s:s}", "model", model), &m);
+    if (rc || !m) return rc;
+    print_model(m);
     json_decref(m);
     return 0;
 }

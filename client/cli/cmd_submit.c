@@ -14,8 +14,8 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "client/cli/hlo.h"
-#include "client/lib/onnx_external.h"
 #include "client/cli/report.h"
+#include "client/lib/onnx_external.h"
 
 enum {
     PASSED_SHOWN = 40,
@@ -52,8 +52,8 @@ static bool should_stop(void *ctx) {
 static status_t put(struct hlo *h, const char *hex, const struct http_request *body) {
     struct http_reply r;
     const char *path = arena_printf(&h->arena, "/v1/blobs/%s", hex);
-    RETURN_IF_ERR(http_send(
-        h->http,
+    RETURN_IF_ERR(hlo_http(
+        h,
         &(struct http_request){.method = "GET", .path = arena_printf(&h->arena, "%s/info", path)},
         &r));
     bool there = r.code == 200;
@@ -63,7 +63,7 @@ static status_t put(struct hlo *h, const char *hex, const struct http_request *b
     q.method = "PUT";
     q.path = path;
     q.content_type = "application/octet-stream";
-    RETURN_IF_ERR(http_send(h->http, &q, &r));
+    RETURN_IF_ERR(hlo_http(h, &q, &r));
     status_t st = ST_OK;
     if (r.code >= 300)
         st = st_new(r.code == 503 || r.code == 429   ? ST_RESOURCE_EXHAUSTED
@@ -117,13 +117,13 @@ static int submit(struct submit *s) {
     struct http_reply r;
     status_t st = ST_OK;
     for (int tries = 0;; tries++) { // the key makes a second one harmless
-        st = http_send(h->http,
-                       &(struct http_request){.method = "POST",
-                                              .path = "/v1/jobs",
-                                              .content_type = "application/x-protobuf",
-                                              .parts = &part,
-                                              .n_parts = 1},
-                       &r);
+        st = hlo_http(h,
+                      &(struct http_request){.method = "POST",
+                                             .path = "/v1/jobs",
+                                             .content_type = "application/x-protobuf",
+                                             .parts = &part,
+                                             .n_parts = 1},
+                      &r);
         if (st_code(st) != ST_UNAVAILABLE || tries == 2) break;
         st_drop(st);
         sleep(1);
@@ -198,14 +198,14 @@ static int wait_for_end(struct submit *s) {
         struct http_reply r;
         s->n_ended = s->n_bad = 0;
         strbuf_clear(&s->line);
-        status_t st = http_send(h->http,
-                                &(struct http_request){.method = "GET",
-                                                       .path = path,
-                                                       .accept = "application/x-ndjson",
-                                                       .on_bytes = on_bytes,
-                                                       .stop = should_stop,
-                                                       .ctx = s},
-                                &r);
+        status_t st = hlo_http(h,
+                               &(struct http_request){.method = "GET",
+                                                      .path = path,
+                                                      .accept = "application/x-ndjson",
+                                                      .on_bytes = on_bytes,
+                                                      .stop = should_stop,
+                                                      .ctx = s},
+                               &r);
         int code = st ? 0 : r.code;
         if (code == 200) reached_ns = clock_ns();
         if (!st && code != 200 && code != 503) return fail_reply(&r, EXIT_RUN);
@@ -218,10 +218,10 @@ static int wait_for_end(struct submit *s) {
     if (s->over) return 0;
     struct http_reply r; // the jobs are nobody's now
     status_t st =
-        http_send(h->http,
-                  &(struct http_request){.method = "DELETE",
-                                         .path = arena_printf(&h->arena, "/v1/jobs/%s", s->id)},
-                  &r);
+        hlo_http(h,
+                 &(struct http_request){.method = "DELETE",
+                                        .path = arena_printf(&h->arena, "/v1/jobs/%s", s->id)},
+                 &r);
     if (!st) http_reply_done(&r);
     fprintf(stderr, "hlo: %s; suite %s %s\n", interrupted ? "interrupted" : "out of time", s->id,
             st ? "goes on" : "is cancelled");
@@ -234,8 +234,9 @@ static int wait_for_end(struct submit *s) {
 static void release(void *obj) {
     json_decref(obj);
 }
-static int keep_json(struct hlo *h, const char *path, json_t **out) {
-    int rc = get_json(h, path, out);
+// request: taken.
+static int keep_json(struct hlo *h, const char *method, json_t *request, json_t **out) {
+    int rc = hlo_call(h, method, request, out);
     if (!rc) arena_link(&h->arena, release, *out);
     return rc;
 }
@@ -248,16 +249,16 @@ static int read_jobs(struct submit *s, job_list *all) {
         json_t *page, *j;
         size_t i;
         int rc = keep_json(
-            s->h, arena_printf(a, "/v1/jobs?suite=%s&limit=%d&page_token=%s", s->id, PAGE, token),
-            &page);
+            s->h, "ListJobs",
+            json_pack("{s:s, s:i, s:s}", "suite", s->id, "limit", PAGE, "pageToken", token), &page);
         if (rc) return rc;
         json_array_foreach(json_object_get(page, "jobs"), i, j) {
             struct report_job x = {.job = j, .log = ""};
             if (strcmp(text_at(j, "state"), "passed")) {
                 json_t *result, *log;
-                const char *path = arena_printf(a, "/v1/jobs/%s", text_at(j, "id"));
-                rc = keep_json(s->h, arena_printf(a, "%s/result", path), &result);
-                if (!rc) rc = keep_json(s->h, arena_printf(a, "%s/logs", path), &log);
+                const char *id = text_at(j, "id");
+                rc = keep_json(s->h, "JobResult", json_pack("{s:s}", "job", id), &result);
+                if (!rc) rc = keep_json(s->h, "JobLogs", json_pack("{s:s}", "job", id), &log);
                 if (rc) return rc;
                 x.result = result;
                 x.log = text_at(log, "text");

@@ -32,12 +32,9 @@ int cmd_targets(struct hlo *h) {
     json_t *j, *t;
     struct reasons r = {.n = 0};
     size_t k;
-    int rc = get_json(h, "/v1/targets", &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
-        json_array_foreach(json_object_get(j, "targets"), k, t) print_row(t, &r);
+    int rc = hlo_print(h, "ListTargets", NULL, &j);
+    if (rc || !j) return rc;
+    json_array_foreach(json_object_get(j, "targets"), k, t) print_row(t, &r);
     for (int i = 0; i < r.n; i++)
         printf("%s(%d) %s\n", i ? "" : "\n", i + 1, r.v[i]);
     json_decref(j);

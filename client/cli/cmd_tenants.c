@@ -13,20 +13,16 @@ int cmd_tenants(struct hlo *h) {
     json_t *j, *t;
     size_t k;
     if (h->argc) return usage_error("tenants takes no words");
-    int rc = get_json(h, "/v1/tenants", &j);
-    if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
-        json_array_foreach(json_object_get(j, "tenants"), k, t)
-            printf("%-24s weight %.0f  jobs %.0f (%.0f wait)  device %.1f s  compile %.1f s  "
-                   "%s  refused %.0f of %.0f%s%s%s\n",
-                   text_at(t, "name"), number_at(t, "weight"), number_at(t, "jobs"),
-                   number_at(t, "waiting"), number_at(t, "deviceMs") / 1e3,
-                   number_at(t, "compileMs") / 1e3, size_text(number_at(t, "totalBytes")).s,
-                   number_at(t, "refused"), number_at(t, "totalJobs"),
-                   limit(h, t, "runsAMinute", "runs/min"), limit(h, t, "bytesAMinute", "bytes/min"),
-                   limit(h, t, "maxPlaces", "places"));
+    int rc = hlo_print(h, "ListTenants", NULL, &j);
+    if (rc || !j) return rc;
+    json_array_foreach(json_object_get(j, "tenants"), k, t) printf(
+        "%-24s weight %.0f  jobs %.0f (%.0f wait)  device %.1f s  compile %.1f s  "
+        "%s  refused %.0f of %.0f%s%s%s\n",
+        text_at(t, "name"), number_at(t, "weight"), number_at(t, "jobs"), number_at(t, "waiting"),
+        number_at(t, "deviceMs") / 1e3, number_at(t, "compileMs") / 1e3,
+        size_text(number_at(t, "totalBytes")).s, number_at(t, "refused"), number_at(t, "totalJobs"),
+        limit(h, t, "runsAMinute", "runs/min"), limit(h, t, "bytesAMinute", "bytes/min"),
+        limit(h, t, "maxPlaces", "places"));
     json_decref(j);
     return 0;
 }

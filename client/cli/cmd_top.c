@@ -39,8 +39,7 @@ static double metric(const char *text, const char *name) {
 }
 static int read_metrics(struct hlo *h, struct reading *r) {
     struct http_reply reply;
-    status_t st =
-        http_send(h->http, &(struct http_request){.method = "GET", .path = "/metrics"}, &reply);
+    status_t st = hlo_http(h, &(struct http_request){.method = "GET", .path = "/metrics"}, &reply);
     if (st) return fail_status(st);
     int rc = reply.code < 300 ? 0 : fail_reply(&reply, EXIT_REFUSED);
     const char *t = strbuf_cstr(&reply.body);
@@ -72,11 +71,11 @@ static int look(struct top *t) {
     forget(t);
     t->was = t->is;
     int rc = read_metrics(h, &t->is);
-    if (!rc) rc = get_json(h, "/v1/health", &t->health);
-    if (!rc) rc = get_json(h, "/v1/devices", &t->devices);
-    if (!rc) rc = get_json(h, "/v1/cache", &t->cache);
-    if (!rc) rc = get_json(h, arena_printf(&h->arena, "/v1/runs?limit=%d", MAX_RUNS), &t->runs);
-    if (!rc && !t->version) rc = get_json(h, "/v1/version", &t->version);
+    if (!rc) rc = hlo_call(h, "Health", NULL, &t->health);
+    if (!rc) rc = hlo_call(h, "ListDevices", NULL, &t->devices);
+    if (!rc) rc = hlo_call(h, "CacheStats", NULL, &t->cache);
+    if (!rc) rc = hlo_call(h, "ListRuns", json_pack("{s:i}", "limit", MAX_RUNS), &t->runs);
+    if (!rc && !t->version) rc = hlo_call(h, "Version", NULL, &t->version);
     return rc;
 }
 

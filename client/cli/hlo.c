@@ -149,10 +149,115 @@ int fail_reply(const struct http_reply *r, int code) {
     json_decref(j);
     return code;
 }
-static int fetch(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
+
+// ---- calls
+
+status_t hlo_open(struct hlo *h) {
+    struct hlod_security s = HLOD_SECURITY;
+    if (h->hlod) return ST_OK;
+    s.token = h->security.token;
+    s.cacert = h->security.cacert;
+    s.cert = h->security.cert;
+    s.key = h->security.key;
+    if (hlod_open_secure(h->addr, &s, &h->hlod) == HLOD_OK) return ST_OK;
+    status_t st = hlo_http_open(h); // which says what is wrong with the address
+    return st ? st : st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", h->addr);
+}
+
+static int exit_of(enum hlod_code code, int otherwise) {
+    switch (code) {
+    case HLOD_UNAVAILABLE:
+    case HLOD_RESOURCE_EXHAUSTED:
+        return EXIT_BUSY;
+    case HLOD_DEADLINE_EXCEEDED:
+        return EXIT_DEADLINE;
+    case HLOD_UNAUTHENTICATED:
+    case HLOD_PERMISSION_DENIED:
+        return EXIT_PERMISSION;
+    default:
+        return otherwise;
+    }
+}
+int hlo_fail(struct hlo *h, int code) {
+    status_t st = hlo_open(h);
+    if (st) return fail_status(st);
+    const struct hlod_error *e = hlod_error(h->hlod);
+    if (!e->answered) return fail_status(st_new((enum status_code)e->code, "%s", e->message));
+
+    json_t *j = json_pack("{s:s}", "code", hlod_code_name(e->code)), *details = json_array();
+    if (*e->reason) json_object_set_new(j, "reason", json_string(e->reason));
+    json_object_set_new(j, "message", json_string(e->message));
+    for (size_t k = 0; k < e->n_details; k++)
+        json_array_append_new(details, json_string(e->details[k]));
+    if (e->n_details) json_object_set(j, "details", details);
+    if (e->retry_after_ms) json_object_set_new(j, "retryAfterMs", json_integer(e->retry_after_ms));
+
+    show_json(j, "");
+    print_error(j, e->message);
+    json_decref(details);
+    json_decref(j);
+    return exit_of(e->code, code);
+}
+
+// As hlod_call_json; the request is taken. An error of ours is *out_st.
+static enum hlod_code call(struct hlo *h, const char *method, json_t *request,
+                           hlod_json_fn on_event, void *ctx, json_t **out, status_t *out_st) {
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL, *reply = NULL;
+    json_error_t e;
+    enum hlod_code code = HLOD_UNKNOWN;
+    bool packed = !request || text;
+    json_decref(request);
+    *out_st = packed ? hlo_open(h) : st_oom();
+    if (!*out_st) code = hlod_call_json(h->hlod, method, text, on_event, ctx, out ? &reply : NULL);
+    if (!code && out && !(*out = json_loads(reply, 0, &e)))
+        *out_st = st_new(ST_INTERNAL, "the server's reply is not JSON: %s", e.text);
+    hlod_text_free(reply);
+    free(text);
+    return code;
+}
+static int finish(struct hlo *h, enum hlod_code code, status_t st) {
+    return st ? fail_status(st) : code ? hlo_fail(h, EXIT_REFUSED) : 0;
+}
+int hlo_call(struct hlo *h, const char *method, json_t *request, json_t **out) {
+    status_t st;
+    enum hlod_code code = call(h, method, request, NULL, NULL, out, &st);
+    int rc = finish(h, code, st);
+    if (!rc) shown_json(h, *out);
+    return rc;
+}
+int hlo_stream(struct hlo *h, const char *method, json_t *request, hlod_json_fn on_event,
+               void *ctx) {
+    status_t st;
+    enum hlod_code code = call(h, method, request, on_event, ctx, NULL, &st);
+    return finish(h, code, st);
+}
+json_t *hlo_try(struct hlo *h, const char *method, json_t *request) {
+    status_t st;
+    json_t *reply = NULL;
+    call(h, method, request, NULL, NULL, &reply, &st);
+    st_drop(st);
+    return reply;
+}
+int hlo_print(struct hlo *h, const char *method, json_t *request, json_t **out) {
+    int rc = hlo_call(h, method, request, out);
+    if (rc || !h->json) return rc;
+    print_json(*out);
+    json_decref(*out);
+    *out = NULL;
+    return 0;
+}
+
+status_t hlo_http_open(struct hlo *h) {
+    return h->http ? ST_OK : http_client_new(h->addr, &h->security, &h->http);
+}
+status_t hlo_http(struct hlo *h, const struct http_request *q, struct http_reply *out) {
+    RETURN_IF_ERR(hlo_http_open(h));
+    return http_send(h->http, q, out);
+}
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
     struct http_reply r;
     json_error_t e;
-    status_t st = http_send(c ? c : h->http, q, &r);
+    status_t st = c ? http_send(c, q, &r) : hlo_http(h, q, &r);
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
     if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
@@ -160,25 +265,15 @@ static int fetch(struct hlo *h, struct http_client *c, const struct http_request
         rc = EXIT_RUN;
     }
     http_reply_done(&r);
-    return rc;
-}
-int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
-    int rc = fetch(h, c, q, out);
     if (!rc) shown_json(h, *out);
     return rc;
-}
-int get_json(struct hlo *h, const char *path, json_t **out) {
-    return send_json(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
-}
-int get_json_as_is(struct hlo *h, const char *path, json_t **out) {
-    return fetch(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
 }
 int full_digest(struct hlo *h, const char **digest) {
     const char *begin = *digest, *found = NULL;
     size_t n = strlen(begin), k;
     if (n < 6 || n >= 64 || strspn(begin, "0123456789abcdef") != n) return 0;
     json_t *j, *e;
-    int rc = get_json(h, "/v1/executables?limit=1000000", &j);
+    int rc = hlo_call(h, "ListExecutables", json_pack("{s:i}", "limit", 1000000), &j);
     if (rc) return rc;
     size_t matches = 0;
     json_array_foreach(json_object_get(j, "executables"), k, e) {

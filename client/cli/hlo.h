@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "client/hlod_admin.h"
 #include "client/lib/http.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
 struct hlo {
     const char *addr;
     struct http_security security;
+    struct hlod *hlod; // hlo_call and hlo_http open these when they are first needed
     struct http_client *http;
     bool json, quiet, tty;
     const struct command *command; // that runs
@@ -49,14 +51,27 @@ int unknown_word(struct hlo *h, const char *command, int k); // a usage error ab
 int fail_status(status_t st);                                // prints, frees, gives the exit code
 int fail_reply(const struct http_reply *r,
                int code); // prints the error body; `code` unless the reply says otherwise
+// After a call of h->hlod: prints its error; `code` for those that have no exit code of their own.
+int hlo_fail(struct hlo *h, int code);
 // An error's code, reason, message and details; `otherwise` when there is none.
 void print_error(const json_t *error, const char *otherwise);
+status_t hlo_open(struct hlo *h) MUST_CHECK; // h->hlod is there after it
+// Calls a method of hlod.v1: 0 and its reply, or an exit code already reported.
+// request  taken; NULL = {}
+// on_event as for hlod_call_json; NULL for a method that is no stream. A stream has no reply
+int hlo_call(struct hlo *h, const char *method, json_t *request, json_t **out);
+int hlo_stream(struct hlo *h, const char *method, json_t *request, hlod_json_fn on_event,
+               void *ctx);
+// The same, with texts as they are: not for people's eyes. NULL: refused, and nothing was reported.
+json_t *hlo_try(struct hlo *h, const char *method, json_t *request);
+// Calls it and prints the reply if --json is given: then *out is NULL.
+int hlo_print(struct hlo *h, const char *method, json_t *request, json_t **out);
+// What still goes by HTTP alone; INVALID_ARGUMENT where --addr names a gRPC port.
+status_t hlo_http(struct hlo *h, const struct http_request *q, struct http_reply *out) MUST_CHECK;
+status_t hlo_http_open(struct hlo *h) MUST_CHECK; // h->http is there after it
 // A request to c (NULL: the server that was named) whose reply is JSON: 0 and *out, or an exit code
 // already reported.
 int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
-int get_json(struct hlo *h, const char *path, json_t **out);
-// The same, with texts as they are: not for people's eyes.
-int get_json_as_is(struct hlo *h, const char *path, json_t **out);
 // Before j is printed for people: what is not seen in its texts is by number (base/text.h).
 // Gives j.
 json_t *shown_json(const struct hlo *h, json_t *j);
@@ -85,9 +100,8 @@ void print_shape(const json_t *dims, FILE *f); // [1, 3, 224] as 1x3x224
 // table.
 int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
 void print_profile(struct hlo *h, const json_t *profile);
-// The text of one stage of an executable, in r->body (http_reply_done). 0, or an exit code already
-// reported.
-int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r);
+// The text of one stage of an executable (hlod_text_free). 0, or an exit code already reported.
+int stage_text(struct hlo *h, const char *digest, const char *stage, char **out);
 // The SHA-256 of a file, or of the parts that stand for it.
 status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
                      char out_hex[65]) MUST_CHECK;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/store/file.h"
 #include "base/hash.h"
+#include "base/store/file.h"
 
 static const char magic[] = "hlox 1\n";
 enum { MAGIC = sizeof magic - 1, MAX_HEAD = 1 << 20 };
@@ -91,8 +91,8 @@ int hlox_write(struct hlo *h, const char *path, const char *digest, const char *
                const char *target, const struct span *model, size_t n_model) {
     struct http_reply r;
     const char *from = arena_printf(&h->arena, "/v1/executables/%s/bundle", digest);
-    status_t st = http_send(
-        h->http,
+    status_t st = hlo_http(
+        h,
         &(struct http_request){.method = "GET", .path = from, .accept = "application/x-protobuf"},
         &r);
     if (st) return fail_status(st);
@@ -125,19 +125,17 @@ int hlox_write(struct hlo *h, const char *path, const char *digest, const char *
 
 int hlox_import(struct hlo *h, const struct hlox *x) {
     struct http_reply r;
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s", x->executable);
-    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
-    if (st) return fail_status(st);
-    bool there = r.code == 200;
-    http_reply_done(&r);
+    json_t *there = hlo_try(h, "GetExecutable", json_pack("{s:s}", "digest", x->executable));
+    json_decref(there);
     if (there) return 0;
-    st = http_send(h->http,
-                   &(struct http_request){.method = "POST",
-                                          .path = "/v1/cache/import",
-                                          .content_type = "application/x-protobuf",
-                                          .parts = &x->bundle,
-                                          .n_parts = 1},
-                   &r);
+
+    status_t st = hlo_http(h,
+                           &(struct http_request){.method = "POST",
+                                                  .path = "/v1/cache/import",
+                                                  .content_type = "application/x-protobuf",
+                                                  .parts = &x->bundle,
+                                                  .n_parts = 1},
+                           &r);
     if (st) return fail_status(st);
     if (r.code >= 300 && !h->quiet) {
         json_error_t e;

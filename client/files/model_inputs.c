@@ -95,18 +95,10 @@ static status_t made_up(struct hlo *h, const json_t *spec, struct npy *x) {
 static int signature_of(struct hlo *h, const char *model, json_t **out) {
     size_t hex = strspn(model, "0123456789abcdef");
     json_t *j = NULL;
-    if (hex == 64 && !model[64]) {
-        struct http_reply r;
-        const char *path = arena_printf(&h->arena, "/v1/executables/%s", model);
-        status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
-        if (st) return fail_status(st);
-        json_error_t e;
-        if (r.code == 200) j = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
-        http_reply_done(&r);
-    }
-    int rc = j ? 0
-               : get_json_as_is(
-                     h, arena_printf(&h->arena, "/v1/models/%s", path_part(&h->arena, model)), &j);
+    if (hex == 64 && !model[64])
+        j = hlo_try(h, "GetExecutable", json_pack("{s:s}", "digest", model));
+    if (!j) j = hlo_try(h, "ShowModel", json_pack("{s:s}", "model", model));
+    int rc = j ? 0 : hlo_fail(h, EXIT_REFUSED);
     if (!rc) *out = json_incref(json_object_get(j, "signature"));
     json_decref(j);
     return rc;

@@ -30,16 +30,16 @@ status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struc
     snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(text));
     const char *headers[] = {length, NULL};
     status_t st =
-        http_send(h->http,
-                  &(struct http_request){.method = "POST",
-                                         .path = path,
-                                         .content_type = "application/octet-stream",
-                                         .accept = form == REPLY_JSON ? "application/json"
-                                                                      : "application/octet-stream",
-                                         .headers = headers,
-                                         .parts = parts,
-                                         .n_parts = (size_t)n + 1},
-                  out);
+        hlo_http(h,
+                 &(struct http_request){.method = "POST",
+                                        .path = path,
+                                        .content_type = "application/octet-stream",
+                                        .accept = form == REPLY_JSON ? "application/json"
+                                                                     : "application/octet-stream",
+                                        .headers = headers,
+                                        .parts = parts,
+                                        .n_parts = (size_t)n + 1},
+                 out);
     free(text);
     return st;
 }

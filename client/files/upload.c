@@ -58,7 +58,7 @@ static int ask(struct pieces *p, const struct http_request *q, json_t **out) {
     json_error_t e;
     *out = NULL;
     for (;;) {
-        status_t st = http_send(p->h->http, q, &r);
+        status_t st = hlo_http(p->h, q, &r);
         bool more = again(p, st, &r);
         if (st && !more) return fail_status(st);
         if (!more) break;
@@ -151,8 +151,7 @@ int upload_pieces(struct hlo *h, const struct span *parts, size_t n_parts, char 
     if (!rc) rc = finish(&p, out_hex);
     if (rc && rc != EXIT_UNREACHABLE) { // what is of no use need not wait until it expires
         struct http_reply r;
-        status_t st =
-            http_send(h->http, &(struct http_request){.method = "DELETE", .path = p.path}, &r);
+        status_t st = hlo_http(h, &(struct http_request){.method = "DELETE", .path = p.path}, &r);
         if (!st) http_reply_done(&r);
         st_drop(st);
     }

@@ -87,6 +87,7 @@ static void call_ended(struct hlod_call *c, status_t st, const struct http_reply
     hlod_done_fn done = c->done;
     st = wire_reader_end(&c->reader, st, reply);
     if (!st) st = c->finish(&c->reader, &c->result);
+    c->outcome.answered = c->reader.refused;
     wire_end(&c->outcome, st);
     pthread_mutex_lock(&q->mutex);
     if (c->queued) remove_from(&q->inbox, &q->inbox_end, c); // its cancellation came too late
@@ -121,6 +122,7 @@ static bool on_grpc_message(void *ctx, struct span bytes) {
 }
 static void on_grpc_end(void *ctx, status_t st) {
     struct hlod_call *c = ctx;
+    wire_note_status(&c->reader, st);
     if (st_code(st) == ST_CANCELLED) { // in the words of the other transport
         st_drop(st);
         st = st_new(ST_CANCELLED, "cancelled by the caller");

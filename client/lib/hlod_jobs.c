@@ -144,9 +144,12 @@ struct watch {
     hlod_job_fn on_job;
     void *ctx;
 };
-static bool on_job(void *ctx, const Hlod__V1__Job *m) {
+static bool on_message(void *ctx, const Hlod__V1__Event *event) {
     const struct watch *w = ctx;
     static const Hlod__V1__Error none = HLOD__V1__ERROR__INIT;
+    if (event->kind_case != HLOD__V1__EVENT__KIND_JOB) return true;
+
+    const Hlod__V1__Job *m = event->job;
     const Hlod__V1__Error *e = m->error ? m->error : &none;
     struct hlod_job j = {m->id,    m->suite,  m->suite_name, m->model,    m->target,
                          m->input, m->state,  *m->finished,  m->attempts, m->run_ms,
@@ -161,7 +164,7 @@ static void watch_request(struct arena *a, bool grpc, const char *job, hlod_job_
     hlod__v1__watch_job_request__init(q);
     q->job = arena_strdup(a, job);
     wire_call(a, grpc, "WatchJob", &q->base, NULL, out);
-    out->on_job = on_job;
+    out->on_message = on_message;
     out->ctx = w;
 }
 

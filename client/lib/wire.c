@@ -68,6 +68,8 @@ enum hlod_code wire_end(struct hlod *h, status_t st) {
         h->error.n_details = lines.n - 1;
     }
     h->error.retry_after_ms = st_get_retry_ms(st);
+    h->error.answered = h->answered;
+    h->answered = false;
     st_drop(st);
     return h->error.code;
 }
@@ -176,7 +178,7 @@ static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
 // Takes e.
 static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
     Hlod__V1__Event **keep = NULL;
-    bool go_on = true;
+    bool go_on = !r->q->on_message || r->q->on_message(r->q->ctx, e);
     switch (e->kind_case) {
     case HLOD__V1__EVENT__KIND_RESULT:
     case HLOD__V1__EVENT__KIND_COMPILE_RESULT:
@@ -187,15 +189,13 @@ static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
         break;
     case HLOD__V1__EVENT__KIND_ERROR:
         if (!r->st) r->st = status_of(e->error, 0);
+        r->refused = true;
         break;
     case HLOD__V1__EVENT__KIND_DONE:
         r->done = true;
         break;
-    case HLOD__V1__EVENT__KIND_JOB:
-        go_on = !r->q->on_job || r->q->on_job(r->q->ctx, e->job);
-        break;
     default:
-        go_on = tell(r->q, e);
+        go_on = go_on && tell(r->q, e);
     }
     if (keep && !*keep)
         *keep = e;
@@ -237,11 +237,14 @@ static status_t missing(const struct wire_reader *r) {
     const struct wire_request *q = r->q;
     if (q->reply)
         return r->reply ? ST_OK : st_new(ST_DATA_LOSS, "the reply to %s cannot be read", q->method);
-    if (r->done && (r->result || q->on_job)) return ST_OK;
+    if (r->done && (r->result || q->on_message)) return ST_OK;
     return st_new(ST_UNAVAILABLE, "the server ended the stream without a result");
 }
 status_t wire_reader_end(struct wire_reader *r, status_t st, const struct http_reply *reply) {
-    if (!st && reply && reply->code != 200) st = refusal(reply);
+    if (!st && reply && reply->code != 200) {
+        st = refusal(reply);
+        r->refused = true;
+    }
     if (!st && reply && r->q->reply)
         wire_message(r, (struct span){(const uint8_t *)reply->body.p, reply->body.n});
     if (r->st) { // says more than a broken transfer
@@ -259,6 +262,11 @@ status_t wire_reader_end(struct wire_reader *r, status_t st, const struct http_r
         r->result = r->profile = NULL;
     }
     return st;
+}
+
+void wire_note_status(struct wire_reader *r, status_t st) {
+    bool local = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_CANCELLED;
+    r->refused = r->refused || (st && (st_get_reason(st) || !local));
 }
 
 struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
@@ -299,6 +307,8 @@ status_t wire_stream(struct hlod *h, const struct wire_request *q, struct wire_r
         grpc_flight_start(h->grpc, &g);
         while (!w.ended)
             grpc_client_turn(h->grpc);
+        wire_note_status(out, w.st);
+        h->answered = out->refused;
         return wire_reader_end(out, w.st, NULL);
     }
     struct http_reply reply;
@@ -307,6 +317,7 @@ status_t wire_stream(struct hlod *h, const struct wire_request *q, struct wire_r
     status_t st = http_send(h->http, &http, &reply);
     if (st) return wire_reader_end(out, st, NULL);
     st = wire_reader_end(out, ST_OK, &reply);
+    h->answered = out->refused;
     http_reply_done(&reply);
     return st;
 }

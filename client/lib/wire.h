@@ -4,8 +4,8 @@
 // connection.
 #pragma once
 #include "base/arena.h"
-#include "client/lib/grpc_client.h"
 #include "client/hlod.h"
+#include "client/lib/grpc_client.h"
 #include "proto/hlod.pb-c.h"
 
 struct hlod {
@@ -13,6 +13,7 @@ struct hlod {
     struct grpc_client *grpc;
     struct arena error_arena;
     struct hlod_error error;
+    bool answered; // the call under way ended with an error of the server's
 };
 // What a call gives: the public struct first, then what it points into.
 struct wire_result {
@@ -23,7 +24,8 @@ void wire_result_free(void *public_struct);                           // NULL is
 // Keeps a message alive as long as the arena.
 void wire_keep(struct arena *a, void *message);
 
-// Ends every public call: takes st, fills h->error, gives the code.
+// Ends every public call: takes st, fills h->error, gives the code. Whether the server answered is
+// what wire_stream noted.
 enum hlod_code wire_end(struct hlod *h, status_t st);
 
 // By the scheme of addr one of the two is made.
@@ -38,10 +40,11 @@ status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *
 // A call, whose reply is one message or a stream of events. All in one arena, or borrowed from the
 // caller.
 struct wire_request {
-    const ProtobufCMessageDescriptor *reply;           // one message of this type; NULL: a stream
-    hlod_event_fn on_event;                            // or NULL
-    bool (*on_job)(void *ctx, const Hlod__V1__Job *j); // a stream of jobs, which has no result
-    void *ctx;                                         // of both
+    const ProtobufCMessageDescriptor *reply; // one message of this type; NULL: a stream
+    hlod_event_fn on_event;                  // or NULL
+    // Each event as it came, of a stream that need not end with a result; or NULL. False cancels.
+    bool (*on_message)(void *ctx, const Hlod__V1__Event *e);
+    void *ctx; // of both
     // HTTP: POST path
     const char *verb;                         // NULL = POST
     const char *path, *content_type, *header; // header: one further, or NULL
@@ -81,9 +84,12 @@ struct wire_reader {
     Hlod__V1__Event *result, *profile;
     status_t st;
     bool done;
+    bool refused; // the error is the server's own
 };
 bool wire_frames(void *reader, struct span piece);  // HTTP; false: on_event breaks off
 bool wire_message(void *reader, struct span bytes); // gRPC
+// Of gRPC: is st the server's? The channel's own are UNAVAILABLE or CANCELLED without a reason.
+void wire_note_status(struct wire_reader *r, status_t st);
 // How it went, given what the transport says (taken) and, over HTTP, the reply; frees the buffer.
 // On success reply or result is there (unless it has none); else all is freed.
 status_t wire_reader_end(struct wire_reader *r, status_t st,

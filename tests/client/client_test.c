@@ -168,6 +168,54 @@ static void cancel(void) {
     hlod_executable_free(e);
 }
 
+struct lines {
+    int n, stop_at;
+    bool done;
+};
+static bool on_line(void *ctx, const char *event) {
+    struct lines *x = ctx;
+    x->done = strstr(event, "\"done\"") != NULL;
+    return ++x->n != x->stop_at && *event == '{';
+}
+// Any method, by its name and with JSON.
+static void by_name(const char *digest) {
+    char *text = NULL, request[300];
+    CHECK(hlod_call_json(h, "Version", NULL, NULL, NULL, &text) == HLOD_OK);
+    CHECK(text && strstr(text, "\"api\":\"hlod.v1\""));
+    hlod_text_free(text);
+    text = NULL;
+    snprintf(request, sizeof request, "{\"digest\": \"%s\"}", digest);
+    CHECK(hlod_call_json(h, "GetExecutable", request, NULL, NULL, &text) == HLOD_OK);
+    CHECK(text && strstr(text, digest));
+    hlod_text_free(text);
+    CHECK(hlod_call_json(h, "GetExecutable", request, NULL, NULL, NULL) == HLOD_OK);
+
+    text = NULL;
+    CHECK(hlod_call_json(h, "Nonsense", NULL, NULL, NULL, &text) == HLOD_UNIMPLEMENTED && !text);
+    CHECK(hlod_call_json(h, "GetExecutable", "{\"nonsense\": 1}", NULL, NULL, &text) ==
+          HLOD_INVALID_ARGUMENT);
+    CHECK(!strcmp(hlod_error(h)->reason, "BAD_JSON") && !hlod_error(h)->answered && !text);
+    CHECK(hlod_call_json(h, "GetExecutable", "{", NULL, NULL, &text) == HLOD_INVALID_ARGUMENT);
+    CHECK(hlod_call_json(h, "ShowModel", "{\"model\": \"nonsense\"}", NULL, NULL, &text) ==
+          HLOD_NOT_FOUND);
+    CHECK(hlod_error(h)->answered && !text);
+
+    char model[100];
+    struct hlod_executable *e = compiled(5);
+    struct lines all = {.stop_at = -1}, some = {.stop_at = 1};
+    snprintf(model, sizeof model, "%s", e ? e->model : "");
+    hlod_executable_free(e);
+    snprintf(request, sizeof request,
+             "{\"model\": \"%s\", \"shapes\": [{\"input\": \"x\", \"dims\": [5, 4]}]}", model);
+    CHECK(hlod_call_json(h, "CompileStream", request, on_line, &all, &text) == HLOD_OK && !text);
+    CHECK(all.n >= 3 && all.done);
+    CHECK(hlod_call_json(h, "CompileStream", request, on_line, &some, NULL) == HLOD_CANCELLED);
+    CHECK(some.n == 1);
+    CHECK(hlod_call_json(h, "CompileStream", "{\"model\": \"nonsense\"}", on_line, &some, NULL) ==
+          HLOD_NOT_FOUND);
+    CHECK(hlod_error(h)->answered);
+}
+
 static void admin(void) {
     struct hlod_server s;
     CHECK(hlod_server(h, &s) == HLOD_OK && s.ready && !strcmp(s.api, "hlod.v1"));
@@ -191,6 +239,7 @@ static void admin(void) {
     hlod_difference_free(f);
     struct hlod_cache_stats stats;
     CHECK(hlod_cache_stats(h, &stats) == HLOD_OK && stats.executables > 2 && stats.compiles > 2);
+    by_name(a->digest);
     CHECK(hlod_cache_remove(h, b->digest) == HLOD_OK);
     CHECK(hlod_cache_remove(h, b->digest) == HLOD_NOT_FOUND);
     hlod_executable_free(a);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlod_call_json: a method by its name, found among the service's descriptors. JSON becomes the
+// message that the transport sends, and the reply's message JSON, by proto/json.
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/hlod_admin.h"
+#include "client/lib/wire.h"
+#include "proto/json.h"
+
+struct json_events {
+    hlod_json_fn on_event;
+    void *ctx;
+};
+static bool on_message(void *ctx, const Hlod__V1__Event *e) {
+    const struct json_events *x = ctx;
+    struct strbuf b = {0};
+    if (!x->on_event) return true;
+
+    json_print(&b, &e->base);
+    bool go_on = x->on_event(x->ctx, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return go_on;
+}
+
+static status_t json_of(const ProtobufCMessage *reply, char **out) {
+    struct strbuf b = {0};
+    if (reply) json_print(&b, reply);
+    *out = reply ? strdup(strbuf_cstr(&b)) : NULL;
+    strbuf_done(&b);
+    return reply && !*out ? st_oom() : ST_OK;
+}
+
+static status_t call(struct hlod *h, struct arena *a, const ProtobufCMethodDescriptor *m,
+                     const char *request, struct json_events *events, char **out) {
+    bool stream = m->output == &hlod__v1__event__descriptor;
+    struct wire_request q;
+    struct wire_reader r;
+    ProtobufCMessage *message;
+    RETURN_IF_ERR(json_parse(a, m->input, str_of(request), &message));
+    wire_call(a, h->grpc != NULL, m->name, message, stream ? NULL : m->output, &q);
+    if (stream) q.on_message = on_message;
+    q.ctx = events;
+    RETURN_IF_ERR(wire_stream(h, &q, &r));
+
+    status_t st = out ? json_of(r.reply, out) : ST_OK;
+    if (r.reply) protobuf_c_message_free_unpacked(r.reply, NULL);
+    if (r.result) hlod__v1__event__free_unpacked(r.result, NULL);
+    if (r.profile) hlod__v1__event__free_unpacked(r.profile, NULL);
+    return st;
+}
+
+enum hlod_code hlod_call_json(struct hlod *h, const char *method, const char *request,
+                              hlod_json_fn on_event, void *ctx, char **out) {
+    const ProtobufCMethodDescriptor *m =
+        protobuf_c_service_descriptor_get_method_by_name(&hlod__v1__hlod__descriptor, method);
+    if (!m) return wire_end(h, st_new(ST_UNIMPLEMENTED, "no method '%.80s' in hlod.v1", method));
+
+    struct arena a = {0};
+    struct json_events events = {on_event, ctx};
+    status_t st = call(h, &a, m, request ? request : "", &events, out);
+    arena_done(&a);
+    return wire_end(h, st);
+}
