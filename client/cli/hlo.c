@@ -155,13 +155,13 @@ int fail_reply(const struct http_reply *r, int code) {
 status_t hlo_open(struct hlo *h) {
     struct hlod_security s = HLOD_SECURITY;
     if (h->hlod) return ST_OK;
+    RETURN_IF_ERR(hlo_http_open(h)); // all of hlo takes the HTTP address
     s.token = h->security.token;
     s.cacert = h->security.cacert;
     s.cert = h->security.cert;
     s.key = h->security.key;
     if (hlod_open_secure(h->addr, &s, &h->hlod) == HLOD_OK) return ST_OK;
-    status_t st = hlo_http_open(h); // which says what is wrong with the address
-    return st ? st : st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", h->addr);
+    return st_new(ST_INVALID_ARGUMENT, "address '%.100s' cannot be used", h->addr);
 }
 
 static int exit_of(enum hlod_code code, int otherwise) {
