@@ -8,20 +8,21 @@
 extern "C" {
 #endif
 
-// An event of a stream as JSON on one line, borrowed during the call. False cancels: CANCELLED. Must
-// not use the same connection.
+// An event of a stream as JSON on one line, borrowed during the call. False cancels: CANCELLED.
+// Must not use the same connection.
 typedef bool (*hlod_json_fn)(void *ctx, const char *event);
 // Calls any method of hlod.v1 by its name, "ListModels", over either transport.
 //
-// request  JSON of its request message (proto/hlod.proto), names in lowerCamel or as there, bytes in
-//          base64; NULL = {}
+// request  JSON of its request message (proto/hlod.proto), names in lowerCamel or as there,
+//          bytes in base64; NULL = {}
 // on_event NULL, or called with each event of a method whose reply is a stream, the last ones
 //          (result, error, done) too
 // out      the reply as JSON, caller frees with hlod_text_free: of a unary method its message, of a
 //          stream NULL. Fields at their default are left out; those that this library's version
 //          does not know are too. May be NULL
-// errors   UNIMPLEMENTED no method of that name; INVALID_ARGUMENT, reason BAD_JSON, names the field;
-//          UNAVAILABLE a stream that broke; those of the method. After an error *out is not set
+// errors   UNIMPLEMENTED no method of that name; INVALID_ARGUMENT, reason BAD_JSON, names the
+//          field; UNAVAILABLE a stream that broke; those of the method. After an error *out is not
+//          set
 HLOD_API enum hlod_code hlod_call_json(struct hlod *h, const char *method, const char *request,
                                        hlod_json_fn on_event, void *ctx, char **out);
 
