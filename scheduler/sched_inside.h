@@ -13,6 +13,7 @@
 #include "scheduler/queue/quota.h"
 #include "scheduler/queue/task.h"
 #include "scheduler/records/buffers.h"
+#include "scheduler/records/journal.h"
 #include "scheduler/records/owners.h"
 #include "scheduler/sched.h"
 #include "scheduler/workers/blame.h"
@@ -20,21 +21,23 @@
 struct aheads;
 struct job;
 struct loop_timer;
-struct model {
+struct record { // the first member of each, for records/known.c
     int refs;
-    struct digest source, program, weights;
-    struct digest id;             // sched_record of source: what memory and journal know it by
-    Hlod__Wire__IngestReply *rec; // owned; blobs empty
     int64_t used;
+};
+struct model {
+    struct record record;
+    struct digest source, program, weights;
+    struct digest id;                 // sched_record of source: what memory and journal know it by
+    Hlod__Wire__IngestReply *rec;     // owned; blobs empty
     struct footprint_want batch_plan; // of the last batch of it, and what it took; 0 = none yet
     int64_t batch_ns;
 };
 struct exe {
-    int refs;
+    struct record record;
     struct digest key;
     Hlod__V1__ExecutableInfo *info; // owned
-    int64_t used;
-    int64_t run_ns; // what a run takes, as measured lately; 0 = not known
+    int64_t run_ns;                 // what a run takes, as measured lately; 0 = not known
 };
 struct model *model_new(struct digest id, struct digest source,
                         Hlod__Wire__IngestReply *rec); // takes rec
@@ -75,7 +78,7 @@ struct sched {
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;
-    struct blames blames; // work that ended its workers (queue/aside.h)
+    struct blames blames;             // work that ended its workers (queue/aside.h)
     const struct tenant *last_tenant; // whose job came last; only compared
     int64_t mixed_ns;    // when one came of another tenant than the one before; 0 = never
     int64_t usual_ns[2]; // that a piece of work holds a worker, by role
@@ -106,4 +109,3 @@ void sched_relief_due(void *s);
 // as all may still have gets no place on a device before some are (cfg.reply_bytes).
 void sched_unread(struct sched *s, struct tenant *t, int64_t bytes);
 bool sched_alone(const struct sched *s, int64_t expected_ns);
-struct str digest_str(const struct digest *d);

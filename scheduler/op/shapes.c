@@ -47,10 +47,11 @@ void shapes_trim(struct sched *s, struct digest just_made, const struct shape_us
     if (!cold || !r) abort();
     for (size_t i = 0; i < n; i++) {
         const struct exe *e = smap_get(&s->exes, digest_str(&all[i].key));
-        if (digest_eq(all[i].key, just_made) || (e && e->refs > 1) ||
+        if (digest_eq(all[i].key, just_made) || (e && e->record.refs > 1) ||
             store_pinned(s->store, STORE_EXECUTABLE, all[i].key))
             continue;
-        cold[n_cold++] = (struct candidate){all[i].key, e != NULL, e ? e->used : all[i].used_ns};
+        cold[n_cold++] =
+            (struct candidate){all[i].key, e != NULL, e ? e->record.used : all[i].used_ns};
     }
     if (n_cold) qsort(cold, n_cold, sizeof *cold, colder_first);
     r->s = s;

@@ -14,10 +14,6 @@ enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000, RELIEF_M
 
 // ---- the queue
 
-static void fail(struct task *t, enum status_code code, int reason, const char *why) {
-    t->failed(t, st_reason(st_new(code, "%s", why), reason));
-}
-
 static void show_queued(const struct sched *s) {
     metric_set(M_JOBS_QUEUED, s->queue[ROLE_COMPILE].n + s->queue[ROLE_DEVICE].n);
 }
@@ -127,7 +123,7 @@ static void no_worker(struct task *t) {
                                   *why ? ": " : "", why),
                            HLOD__V1__REASON__REASON_NO_WORKER));
 }
-static void huge(struct task *t) {
+static void too_large(struct task *t) {
     char prepare[64] = "";
     if (t->plan.prepare_bytes)
         snprintf(prepare, sizeof prepare, ", %lld to prepare weights",
@@ -149,19 +145,19 @@ void task_queue(struct sched *s, struct task *t) {
     t->queue = &s->queue[t->want.role];
     t->item.owner = t;
     t->queued_ns = clock_ns();
-    if (t->has_key && place_task(s, t) == PLACE_HUGE) { // waiting would not help
-        huge(t);
+    if (t->has_key && place_task(s, t) == PLACE_TOO_LARGE) { // waiting would not help
+        too_large(t);
         return;
     }
-    struct queue_item *victim;
-    if (!queue_push(t->queue, &t->tenant->lanes[t->want.role], &t->item, &victim)) {
+    struct queue_item *evicted;
+    if (!queue_push(t->queue, &t->tenant->lanes[t->want.role], &t->item, &evicted)) {
         refuse(t);
         return;
     }
-    if (victim) { // hears of it from the loop, not from inside another job's call
-        struct task *v = victim->owner;
+    if (evicted) { // told by the loop, not from inside another job's call
+        struct task *v = evicted->owner;
         v->queue = &s->refused;
-        queue_push(&s->refused, &s->refused_lane, victim, &victim);
+        queue_push(&s->refused, &s->refused_lane, evicted, &evicted);
     }
     if (t->want.role == ROLE_COMPILE && *t->want.device) pool_wake(s->pool, t->want.device);
     dispatch_soon(s);
@@ -280,14 +276,16 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         next = queue_next(it);
         if (it->deadline_ns && it->deadline_ns <= now) {
             queue_remove(q, it);
-            fail(t, ST_DEADLINE_EXCEEDED, HLOD__V1__REASON__REASON_DEADLINE,
-                 "the deadline passed while waiting for a worker");
+            t->failed(t, st_reason(st_new(ST_DEADLINE_EXCEEDED,
+                                          "the deadline passed while waiting for a worker"),
+                                   HLOD__V1__REASON__REASON_DEADLINE));
             return true;
         }
         if (!may_place(s, t->tenant, role)) {
             next = queue_next_lane(it);
             continue;
         }
+
         struct place_want want = wanted(s, t);
         const char **full = &busy[!place_is_brief(&want)];
         if (*full && !strcmp(*full, t->want.device)) continue;
@@ -297,11 +295,13 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         if (i == PLACE_MEMORY && now - t->queued_ns > MEMORY_PATIENCE_MS * 1000000ll) return false;
         if (i == PLACE_MEMORY) continue;
         if (i >= 0 && !belongs(t, pool_worker(s->pool, i))) continue;
+
         if (i < 0) {
             queue_remove(q, it);
-            (i == PLACE_HUGE ? huge : no_worker)(t);
+            (i == PLACE_TOO_LARGE ? too_large : no_worker)(t);
             return true;
         }
+
         metric_observe_ns(M_QUEUE_TIME, now - t->queued_ns);
         take_seat(t, pool_worker(s->pool, i), now);
         t->placed(t);
@@ -321,7 +321,7 @@ void sched_dispatch(struct sched *s) {
     for (int role = ROLE_COMPILE; role <= ROLE_DEVICE; role++) {
         while (s->queue[role].n && worth_looking(s, role) && dispatch_one(s, role))
             ;
-        // Workers that are held may become stuck without a word.
+        // Workers that are held may become stuck, and no event tells.
         if (s->queue[role].n && relief_ns(s, role)) loop_timer_start(s->relief_timer, RELIEF_MS);
     }
     s->dispatching = false;

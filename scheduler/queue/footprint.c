@@ -14,12 +14,10 @@ int64_t footprint_needs(const struct footprint *f, const struct footprint_want *
 void footprint_add(struct footprint *f, const struct footprint_want *w) {
     f->bytes += footprint_needs(f, w);
     struct footprint_use *u = find(f, w->key);
-    if (u) {
+    if (u)
         u->runs++;
-        return;
-    }
-    struct footprint_use fresh = {w->key, w->resident_bytes, 1};
-    vec_push(&f->uses, fresh);
+    else
+        vec_push(&f->uses, ((struct footprint_use){w->key, w->resident_bytes, 1}));
 }
 
 void footprint_drop(struct footprint *f, const struct footprint_want *w) {

@@ -19,27 +19,28 @@ bool place_has_room(const struct place_want *want, const struct place_worker *w)
            w->expected_ns + want->expected_ns <= PLACE_BRIEF_NS;
 }
 
+// The first worker of i's group.
+static int first_of(const struct place_worker *w, int i) {
+    int k = 0;
+    while (w[k].group != w[i].group || w[k].role != w[i].role)
+        k++;
+    return k;
+}
 void place_group(struct place_worker *w, int n) {
     for (int i = 0; i < n; i++) {
-        bool first = true;
-        struct place_worker sum = w[i];
-        for (int k = 0; k < i && first; k++)
-            first = w[k].group != w[i].group || w[k].role != w[i].role;
-        if (!first) continue;
-        for (int k = i + 1; k < n; k++)
-            if (w[k].group == sum.group && w[k].role == sum.role) {
-                sum.calls += w[k].calls;
-                sum.expected_ns += w[k].expected_ns;
-                sum.planned_bytes += w[k].planned_bytes;
-                if (!sum.memory_bytes) sum.memory_bytes = w[k].memory_bytes;
-            }
-        for (int k = i; k < n; k++)
-            if (w[k].group == sum.group && w[k].role == sum.role) {
-                w[k].calls = sum.calls;
-                w[k].expected_ns = sum.expected_ns;
-                w[k].planned_bytes = sum.planned_bytes;
-                w[k].memory_bytes = sum.memory_bytes;
-            }
+        struct place_worker *sum = &w[first_of(w, i)];
+        if (sum == &w[i]) continue;
+        sum->calls += w[i].calls;
+        sum->expected_ns += w[i].expected_ns;
+        sum->planned_bytes += w[i].planned_bytes;
+        if (!sum->memory_bytes) sum->memory_bytes = w[i].memory_bytes;
+    }
+    for (int i = 0; i < n; i++) {
+        const struct place_worker *sum = &w[first_of(w, i)];
+        w[i].calls = sum->calls;
+        w[i].expected_ns = sum->expected_ns;
+        w[i].planned_bytes = sum->planned_bytes;
+        w[i].memory_bytes = sum->memory_bytes;
     }
 }
 
@@ -111,13 +112,14 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
     bool alone = relief && needs_relief(want, w, n);
     for (int i = 0; i < n && !sound; i++)
         sound = place_matches(want, &w[i]) && !w[i].relief && !w[i].hopeless && !w[i].drained;
+
     for (int i = 0; i < n; i++) {
         if (!eligible(want, &w[i], sound, alone, i)) continue;
         if (!within(&w[i], w[i].alone_bytes)) {
-            if (best == PLACE_NEVER) best = PLACE_HUGE;
+            if (best == PLACE_NEVER) best = PLACE_TOO_LARGE;
             continue;
         }
-        if (best == PLACE_NEVER || best == PLACE_HUGE) best = PLACE_WAIT;
+        if (best == PLACE_NEVER || best == PLACE_TOO_LARGE) best = PLACE_WAIT;
         if (!place_is_mine(want, &w[i])) {
             int64_t score = could_be_mine(want, w, n, i);
             if (score > other_score) other = i, other_score = score;
@@ -131,6 +133,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
             if (best == PLACE_WAIT) best = PLACE_MEMORY;
             continue;
         }
+
         int64_t score = (w[i].has_prepared     ? 2000000
                          : w[i].has_executable ? 1000000
                                                : 0) +

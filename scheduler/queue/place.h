@@ -48,10 +48,10 @@ struct place_worker {
     int64_t used;       // when it was last used; of those that may be taken the least goes first
 };
 enum {
-    PLACE_WAIT = -1,   // all able workers are busy or starting
-    PLACE_NEVER = -2,  // no worker will ever be able
-    PLACE_MEMORY = -3, // a place is free, but not the memory
-    PLACE_HUGE = -4    // it fits no able worker's memory, even alone
+    PLACE_WAIT = -1,     // all able workers are busy or starting
+    PLACE_NEVER = -2,    // no worker will ever be able
+    PLACE_MEMORY = -3,   // a place is free, but not the memory
+    PLACE_TOO_LARGE = -4 // it fits no able worker's memory, even alone
 };
 // Brief work may queue in a worker beyond max_calls, as long as all that is there is over sooner
 // than a reply and the next request would take. Up to so many, so long in all.

@@ -49,8 +49,8 @@ void queue_remove(struct queue *q, struct queue_item *it) {
 
 // Whose last item leaves when the queue is full: the longest lane's for its weight, if it is longer
 // than the newcomer's with it; within the newcomer's own lane only what is less urgent.
-static struct queue_item *victim(const struct queue *q, const struct queue_lane *lane,
-                                 const struct queue_item *it) {
+static struct queue_item *to_evict(const struct queue *q, const struct queue_lane *lane,
+                                   const struct queue_item *it) {
     const struct queue_lane *longest = lane;
     int64_t n = lane->n + 1; // of `longest`
     for (const struct queue_lane *l = q->first; l; l = l->next)
@@ -63,12 +63,12 @@ static struct queue_item *victim(const struct queue *q, const struct queue_lane 
 }
 
 bool queue_push(struct queue *q, struct queue_lane *lane, struct queue_item *it,
-                struct queue_item **out_victim) {
-    *out_victim = NULL;
+                struct queue_item **out_evicted) {
+    *out_evicted = NULL;
     if (q->max && q->n >= q->max) {
-        *out_victim = victim(q, lane, it);
-        if (!*out_victim) return false;
-        queue_remove(q, *out_victim);
+        *out_evicted = to_evict(q, lane, it);
+        if (!*out_evicted) return false;
+        queue_remove(q, *out_evicted);
     }
     struct queue_item *after = lane->tail;
     while (after && after->priority < it->priority)

@@ -32,9 +32,9 @@ struct queue {
     int32_t n, max;           // items; max 0 = no bound
     int64_t pass;             // of the lane served last, when it was served
 };
-// False: full, and `it` is not in it. *out_victim: the item that had to leave instead, or NULL.
+// False: full, and `it` is not in it. *out_evicted: the item that had to leave instead, or NULL.
 bool queue_push(struct queue *q, struct queue_lane *lane, struct queue_item *it,
-                struct queue_item **out_victim);
+                struct queue_item **out_evicted);
 void queue_remove(struct queue *q, struct queue_item *it); // not queued is fine
 // In the order they should be served: lane by lane, each in its own order.
 struct queue_item *queue_first(const struct queue *q);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// task: a wish for a place in a worker, on a tenant's account, and the seat that it gets. What it
-// wants is fixed when it is queued; dispatch.c decides. The owner embeds the task, takes the seat
-// over when it is placed, and leaves it when its work there has ended: what the work took is
+// task: a request for a place in a worker, on a tenant's account, and the seat that it gets. What
+// it wants is fixed when it is queued; dispatch.c decides. The owner embeds the task, takes the
+// seat over when it is placed, and leaves it when its work there has ended: what the work took is
 // settled then. Thread: loop.
 #pragma once
 #include "base/hash.h"

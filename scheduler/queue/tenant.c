@@ -117,17 +117,20 @@ static void forget_one(struct tenants *ts) {
     ts->n--;
 }
 
-struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns) {
-    if (!name || !*name) name = "default";
+// Where the tenant is, or would be.
+static struct tenant **find(struct tenants *ts, const char *name) {
     struct tenant **at = &ts->first;
     while (*at && strcmp((*at)->name, name) < 0)
         at = &(*at)->next;
+    return at;
+}
+struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns) {
+    if (!name || !*name) name = "default";
+    struct tenant **at = find(ts, name);
     if (*at && !strcmp((*at)->name, name)) return *at;
     if (ts->n >= MAX_TENANTS) {
         forget_one(ts);
-        at = &ts->first;
-        while (*at && strcmp((*at)->name, name) < 0)
-            at = &(*at)->next;
+        at = find(ts, name);
     }
     struct tenant *t = calloc(1, sizeof *t);
     if (!t || !(t->name = strdup(name))) abort();

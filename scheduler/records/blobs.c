@@ -13,8 +13,8 @@
 #include "proto/weigh.h"
 #include "proto/wire.pb-c.h"
 #include "scheduler/records/journal.h"
-#include "scheduler/suite/journal_jobs.h"
 #include "scheduler/records/owners.h"
+#include "scheduler/suite/journal_jobs.h"
 
 status_t blob_own(struct journal *j, const char *tenant, struct digest d) {
     return owner_write(j, tenant, d, (struct digest){0});
@@ -62,10 +62,6 @@ static status_t open_checked(struct store *s, struct digest d, int *out_fd, int6
     int64_t offset;
     return store_open_fd(s, STORE_BLOB, d, STORE_CHECK_ONCE, out_fd, &offset, out_bytes);
 }
-static void count_owner(void *ctx, struct digest key, int64_t used_ns) {
-    (void)key, (void)used_ns;
-    ++*(int *)ctx;
-}
 status_t blob_check(struct store *s, struct journal *j, struct digest d) {
     int fd, owners = 0;
     int64_t bytes;
@@ -73,7 +69,7 @@ status_t blob_check(struct store *s, struct journal *j, struct digest d) {
     if (st_code(st) == ST_NOT_FOUND && j) {
         struct arena a = {0};
         struct span rec;
-        st_drop(journal_family(j, JOURNAL_BLOB, d, count_owner, &owners));
+        st_drop(owners_written(j, d, &owners));
         status_t exe = journal_get(j, JOURNAL_EXECUTABLE, d, &a, &rec);
         bool never = !owners || !exe; // an executable's owners are there too
         st_drop(exe);
@@ -111,12 +107,9 @@ struct census {
     struct unused_blobs *out;
     int64_t before_ns;
 };
-static struct str bytes_of(const struct digest *d) {
-    return (struct str){(const char *)d->b, sizeof d->b};
-}
 static void hold(struct census *c, const char *hex) {
     struct digest d;
-    if (digest_parse(str_of(hex), &d)) smap_put(&c->held, bytes_of(&d), c);
+    if (digest_parse(str_of(hex), &d)) smap_put(&c->held, digest_str(&d), c);
 }
 static void hold_tensors(struct census *c, Hlod__V1__JobTensor *const *v, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -156,8 +149,8 @@ static void with_sidecar(void *ctx, struct digest key, struct span record) {
         weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, record);
     if (m && m->sidecar_digest.len == sizeof key.b) {
         struct digest *d = arena_dup(c->a, m->sidecar_digest.data, sizeof *d);
-        smap_put(&c->sidecars, bytes_of(&key), d);
-        smap_put(&c->held, bytes_of(d), c); // it goes with its source
+        smap_put(&c->sidecars, digest_str(&key), d);
+        smap_put(&c->held, digest_str(d), c); // it goes with its source
     }
     if (m) hlod__wire__ingest_reply__free_unpacked(m, NULL);
 }
@@ -165,9 +158,9 @@ static void look(void *ctx, enum store_kind kind, struct digest key, int64_t byt
                  bool pinned) {
     (void)kind;
     struct census *c = ctx;
-    if (pinned || mtime >= c->before_ns || smap_has(&c->held, bytes_of(&key))) return;
+    if (pinned || mtime >= c->before_ns || smap_has(&c->held, digest_str(&key))) return;
     struct unused_blob b = {.digest = key, .bytes = bytes};
-    const struct digest *sidecar = smap_get(&c->sidecars, bytes_of(&key));
+    const struct digest *sidecar = smap_get(&c->sidecars, digest_str(&key));
     if (sidecar) b.sidecar = *sidecar;
     avec_push(c->a, c->out, b);
 }

@@ -19,7 +19,7 @@ struct holder { // a tenant
     int places;
     char name[];
 };
-struct buffer_use { // of a tenant on a worker
+struct buffer_use {     // of a tenant on a worker
     const char *tenant; // a holder's name
     int worker, n;
     int64_t bytes;
@@ -40,10 +40,6 @@ struct buffers {
     int arrays, places;
 };
 
-static void *must(void *p) {
-    if (!p) abort(); // small fixed sizes only
-    return p;
-}
 static void list_add(struct list *l, struct handle *h) {
     h->prev = l->last;
     h->next = NULL;
@@ -58,7 +54,7 @@ static void list_remove(struct list *l, struct handle *h) {
 }
 
 struct buffers *buffers_new(const struct buffers_config *cfg) {
-    struct buffers *b = must(calloc(1, sizeof *b));
+    struct buffers *b = arena_must_calloc(1, sizeof *b);
     b->cfg = *cfg;
     smap_seed_random(&b->by_text);
     smap_seed_random(&b->tenants);
@@ -76,7 +72,7 @@ static struct holder *holder_of(struct buffers *b, const char *tenant) {
     struct holder *x = smap_get(&b->tenants, str_of(tenant));
     if (x) return x;
     size_t n = strlen(tenant) + 1;
-    x = must(calloc(1, sizeof *x + n));
+    x = arena_must_calloc(1, sizeof *x + n);
     memcpy(x->name, tenant, n);
     smap_put(&b->tenants, str_of(tenant), x);
     return x;
@@ -109,7 +105,7 @@ static struct buffer_use *use_of(struct buffers *b, const char *tenant, int work
     const char *kept = holder_of(b, tenant)->name;
     for (size_t k = 0; k < b->use.n; k++)
         if (b->use.v[k]->tenant == kept && b->use.v[k]->worker == worker) return b->use.v[k];
-    struct buffer_use *u = must(calloc(1, sizeof *u));
+    struct buffer_use *u = arena_must_calloc(1, sizeof *u);
     *u = (struct buffer_use){.tenant = kept, .worker = worker};
     vec_push(&b->use, u);
     return u;
@@ -141,7 +137,7 @@ status_t buffers_reserve(struct buffers *b, const char *tenant, int worker, uint
                 (long long)bytes, (long long)u->bytes, (long long)quota),
             HLOD__V1__REASON__REASON_BUFFER_QUOTA);
     RETURN_IF_ERR(buffers_room(b, tenant, 1));
-    struct buffer *x = must(calloc(1, sizeof *x));
+    struct buffer *x = arena_must_calloc(1, sizeof *x);
     *x = (struct buffer){.refs = 1,
                          .id = ++b->next_id,
                          .worker = worker,
@@ -157,10 +153,10 @@ status_t buffers_reserve(struct buffers *b, const char *tenant, int worker, uint
 void buffer_fill(struct buffer *x, const char *name, const struct dtype_row *dtype, int32_t rank,
                  const int64_t *dims) {
     int64_t bytes = dtype->bytes;
-    x->name = must(strdup(name));
+    if (!(x->name = strdup(name))) abort();
     x->dtype = dtype;
     x->rank = rank;
-    x->dims = must(calloc((size_t)rank + 1, sizeof *dims));
+    x->dims = arena_must_calloc((size_t)rank + 1, sizeof *dims);
     for (int32_t d = 0; d < rank; d++)
         bytes *= x->dims[d] = dims[d];
     if (x->state == BUFFER_GONE) return;
@@ -218,14 +214,14 @@ static void set_lease(struct buffers *b, struct handle *h, int64_t lease_ms) {
 
 struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer *const *leaf,
                             size_t n, bool tuple, int64_t lease_ms, int64_t now_ns) {
-    struct handle *h = must(calloc(1, sizeof *h));
+    struct handle *h = arena_must_calloc(1, sizeof *h);
     uint64_t number;
     do { // not to be guessed, though a guess would help nobody: tenants are checked
         if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
         snprintf(h->text, sizeof h->text, "b%016llx", (unsigned long long)number);
     } while (smap_has(&b->by_text, str_of(h->text)));
     h->tenant = holder_of(b, tenant)->name;
-    h->leaf = must(calloc(n + 1, sizeof *leaf));
+    h->leaf = arena_must_calloc(n + 1, sizeof *leaf);
     for (; h->n < n; h->n++)
         h->leaf[h->n] = buffer_ref(leaf[h->n]);
     take_places(b, tenant, (int)n);
@@ -237,7 +233,7 @@ struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer
     return h;
 }
 
-// The handle is of no more use; why is remembered.
+// The handle cannot be used any more; why is kept.
 static void end(struct buffers *b, struct handle *h, enum status_code code, int reason,
                 const char *why) {
     list_remove(&b->live, h);
@@ -257,6 +253,10 @@ static void end(struct buffers *b, struct handle *h, enum status_code code, int 
 
 static status_t refusal(const struct handle *h) MUST_CHECK;
 static status_t refusal(const struct handle *h) {
+    if (h->state == HANDLE_BUSY)
+        return st_reason(st_new(ST_FAILED_PRECONDITION,
+                                "buffer %s is donated to a run that is under way", h->text),
+                         HLOD__V1__REASON__REASON_BUFFER_DONATED);
     return st_reason(st_new((enum status_code)h->code, "buffer %s %s", h->text, h->why), h->reason);
 }
 
@@ -285,11 +285,7 @@ status_t buffers_find(struct buffers *b, const char *tenant, const char *text, i
     struct handle *h;
     int leaf;
     RETURN_IF_ERR(look_up(b, tenant, text, &h, &leaf));
-    if (h->state == HANDLE_DEAD || h->state == HANDLE_LOST) return refusal(h);
-    if (h->state == HANDLE_BUSY)
-        return st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "buffer %s is donated to a run that is under way", h->text),
-                         HLOD__V1__REASON__REASON_BUFFER_DONATED);
+    if (h->state != HANDLE_READY) return refusal(h);
     use(b, h, now_ns);
     *out = h;
     *out_leaf = leaf;
@@ -315,10 +311,7 @@ status_t buffers_free(struct buffers *b, const char *tenant, const char *text, i
     if (h->state == HANDLE_DEAD) return refusal(h);
     if (leaf >= 0)
         return st_new(ST_INVALID_ARGUMENT, "an element is freed with its tuple: free that");
-    if (h->state == HANDLE_BUSY)
-        return st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "buffer %s is donated to a run that is under way", h->text),
-                         HLOD__V1__REASON__REASON_BUFFER_DONATED);
+    if (h->state == HANDLE_BUSY) return refusal(h);
     end(b, h, ST_NOT_FOUND, HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND, "was freed");
     *out_bytes = before - b->bytes;
     return ST_OK;
@@ -393,16 +386,10 @@ void buffers_done(struct buffers *b) {
     if (!b) return;
     struct str k;
     void *v;
-    while (b->live.first) {
-        struct handle *h = b->live.first;
-        list_remove(&b->live, h);
+    for (struct handle *h; (h = b->live.first ? b->live.first : b->dead.first);) {
+        list_remove(b->live.first ? &b->live : &b->dead, h);
         for (size_t i = 0; i < h->n; i++)
             buffer_gone(h->leaf[i]); // the workers end as well
-        free_handle(h);
-    }
-    while (b->dead.first) {
-        struct handle *h = b->dead.first;
-        list_remove(&b->dead, h);
         free_handle(h);
     }
     for (size_t i = 0; smap_next(&b->tenants, &i, &k, &v);)

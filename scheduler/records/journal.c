@@ -230,18 +230,14 @@ static status_t get(struct jcopy *c, void *arg) {
     struct ask *q = arg;
     int which = at(q->t, S_GET);
     sqlite3_stmt *s = c->s[which];
+    status_t st = ST_OK;
     bind_digest(s, 1, &q->key);
-    int code = sqlite3_step(s);
-    status_t st = code == SQLITE_ROW ? jcopy_sound(c, which, 1)
-                  : code == SQLITE_DONE
-                      ? st_new(ST_NOT_FOUND, "journal: no such %s", tables[q->t].name)
-                      : jcopy_status(c, "get");
-    if (!st) {
-        size_t n = (size_t)sqlite3_column_bytes(s, 0);
-        *q->out = (struct span){arena_dup(q->a, n ? sqlite3_column_blob(s, 0) : "", n), n};
-    }
+    if (!jcopy_next(c, which, 1, &st))
+        return st ? st : st_new(ST_NOT_FOUND, "journal: no such %s", tables[q->t].name);
+    size_t n = (size_t)sqlite3_column_bytes(s, 0);
+    *q->out = (struct span){arena_dup(q->a, n ? sqlite3_column_blob(s, 0) : "", n), n};
     jcopy_reset(c, which);
-    if (st) return st;
+
     s = c->s[at(q->t, S_TOUCH)];
     bind_digest(s, 1, &q->key);
     sqlite3_bind_int64(s, 2, clock_wall_ns());
@@ -279,7 +275,7 @@ static void tell_row(const struct ask *q, sqlite3_stmt *s, struct digest key, st
 // Rows of a statement whose first column is a key; `sound` says which is the sum's. Looked at
 // before any is told of, since what was told cannot be taken back.
 static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
-    int i = at(q->t, which), code = SQLITE_DONE;
+    int i = at(q->t, which);
     sqlite3_stmt *s = c->s[i];
     status_t st = ST_OK;
     for (int pass = 0; pass < 2 && !st; pass++) {
@@ -287,10 +283,9 @@ static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
             sqlite3_bind_int64(s, 1, q->limit > 0 ? q->limit : -1);
         else if (which == S_FAMILY)
             bind_digest(s, 1, &q->family);
-        while (!st && (code = sqlite3_step(s)) == SQLITE_ROW) {
+        while (jcopy_next(c, i, 2, &st)) {
             struct digest d;
-            st = jcopy_sound(c, i, 2);
-            if (st || !pass || sqlite3_column_bytes(s, 0) != sizeof d.b) continue;
+            if (!pass || sqlite3_column_bytes(s, 0) != sizeof d.b) continue;
             memcpy(d.b, sqlite3_column_blob(s, 0), sizeof d.b);
             struct span record = {sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 1)};
             if (which == S_FAMILY)
@@ -300,8 +295,6 @@ static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
             else
                 q->on_record(q->ctx, d, record);
         }
-        if (!st && code != SQLITE_DONE) st = jcopy_status(c, "list");
-        jcopy_reset(c, i);
     }
     return st;
 }
@@ -333,9 +326,9 @@ status_t journal_family(struct journal *j, enum journal_table t, struct digest f
 static status_t count(struct jcopy *c, void *arg) {
     struct ask *q = arg;
     int i = at(q->t, S_COUNT);
-    status_t st = sqlite3_step(c->s[i]) == SQLITE_ROW ? ST_OK : jcopy_status(c, "count");
-    if (!st) q->limit = sqlite3_column_int64(c->s[i], 0);
-    jcopy_reset(c, i);
+    status_t st = ST_OK;
+    while (jcopy_next(c, i, -1, &st)) // one row
+        q->limit = sqlite3_column_int64(c->s[i], 0);
     return st;
 }
 int64_t journal_count(struct journal *j, enum journal_table t) {
@@ -352,15 +345,12 @@ struct agree {
     struct smap at;              // of a key in them, from 1
     size_t live, same, restored; // keys of the log; with the journal's record; brought back
 };
-static struct str bytes_of(const struct digest *d) {
-    return (struct str){(const char *)d->b, sizeof d->b};
-}
 static void add_row(void *ctx, const struct name_row *r) {
     struct agree *g = ctx;
     struct name_row own = *r;
     own.record = (struct span){arena_dup(g->a, r->record.p, r->record.n), r->record.n};
     avec_push(g->a, &g->rows, own);
-    smap_put(&g->at, bytes_of(&r->key), (void *)(uintptr_t)g->rows.n);
+    smap_put(&g->at, digest_str(&r->key), (void *)(uintptr_t)g->rows.n);
 }
 static bool same_record(const struct name_row *a, const struct name_row *b) {
     return a->record.n == b->record.n && !memcmp(a->record.p, b->record.p, a->record.n);
@@ -369,7 +359,7 @@ static bool same_record(const struct name_row *a, const struct name_row *b) {
 // files. (Between the two writes of one change a process may die: that was not answered, whichever
 // of them has it.)
 static status_t restore_one(struct journal *j, struct agree *g, const struct name_row *r) {
-    size_t k = (size_t)(uintptr_t)smap_get(&g->at, bytes_of(&r->key));
+    size_t k = (size_t)(uintptr_t)smap_get(&g->at, digest_str(&r->key));
     struct name_row *own = k ? &g->rows.v[k - 1] : NULL;
     if (own && r->wall_ns <= own->wall_ns) return ST_OK;
     if (!own && !r->record.n) return ST_OK;
@@ -388,7 +378,7 @@ static status_t restore_one(struct journal *j, struct agree *g, const struct nam
 static status_t restore(struct journal *j, struct agree *g, const struct name_rows *log) {
     for (size_t i = 0; i < log->n; i++) {
         const struct name_row *r = &log->v[i];
-        size_t k = (size_t)(uintptr_t)smap_get(&g->at, bytes_of(&r->key));
+        size_t k = (size_t)(uintptr_t)smap_get(&g->at, digest_str(&r->key));
         g->live += r->record.n > 0;
         g->same += k && r->record.n && same_record(r, &g->rows.v[k - 1]);
     }
@@ -409,6 +399,7 @@ static status_t names_agree(struct journal *j, const char **out_why) {
     const char *why = j->agreed ? names_log_moved(j->names) : NULL;
     status_t st = jdb_read(j->db, list, &q), unread = names_log_read(j->names, &a, &log);
     size_t had = g.rows.n;
+
     if (unread) log.why = "it cannot be read";
     if (log.why) why = log.why;
     if (!st) st = restore(j, &g, &log);
@@ -416,6 +407,7 @@ static status_t names_agree(struct journal *j, const char **out_why) {
     if (!had && !j->agreed && log.why && !strcmp(log.why, NAMES_LOG_ABSENT))
         why = NULL; // a new folder
     if (why) say_names(j, why);
+
     bool fine = !why && !log.why && !g.restored && g.same == had && g.live == had;
     if (!st && (!fine || log.changes > 2 * had + MORE_LINES)) {
         status_t written = names_log_write(j->names, &g.rows);
@@ -423,6 +415,7 @@ static status_t names_agree(struct journal *j, const char **out_why) {
         st_drop(written);
         log.changes = had;
     }
+
     j->changes = log.changes;
     j->kept = had;
     j->agreed = true;

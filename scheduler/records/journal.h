@@ -12,6 +12,9 @@
 
 struct journal;
 struct ProtobufCMessage;
+static inline struct str digest_str(const struct digest *d) { // its bytes, as a map's key
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
 status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
 // Reads both files; what is damaged is made again and told of. found on this thread.

@@ -94,9 +94,16 @@ status_t jcopy_run(struct jcopy *c, int i) {
     jcopy_reset(c, i);
     return st;
 }
-status_t jcopy_sound(struct jcopy *c, int i, int at) {
-    if (sqlite3_column_int(c->s[i], at)) return ST_OK;
-    return st_new(ST_DATA_LOSS, "a row has not the digest it was written with");
+bool jcopy_next(struct jcopy *c, int i, int at, status_t *st) {
+    int code = *st ? SQLITE_DONE : sqlite3_step(c->s[i]);
+    if (code == SQLITE_ROW && at >= 0 && !sqlite3_column_int(c->s[i], at))
+        *st = st_new(ST_DATA_LOSS, "a row has not the digest it was written with");
+    else if (code == SQLITE_ROW)
+        return true;
+    else if (code != SQLITE_DONE)
+        *st = jcopy_status(c, sqlite3_sql(c->s[i]));
+    jcopy_reset(c, i);
+    return false;
 }
 status_t jcopy_exec(struct jcopy *c, const char *sql) {
     return sqlite3_exec(c->db, sql, NULL, NULL, NULL) ? jcopy_status(c, sql) : ST_OK;

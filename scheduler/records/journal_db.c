@@ -50,6 +50,7 @@ static status_t make(const struct jdb *j, struct jdb_file *f, int from) {
     snprintf(sql, sizeof sql, "INSERT INTO meta VALUES ('%s', 0, zeroblob(%d), NULL)",
              j->spec->name, JDB_SUM);
     RETURN_IF_ERR(jcopy_exec(c, sql));
+
     static const struct {
         const char *name, *when, *old, *new;
     } triggers[] = {{"add", "INSERT", "NULL", "new.sum"},
@@ -69,6 +70,7 @@ static status_t make(const struct jdb *j, struct jdb_file *f, int from) {
                  table->columns);
         RETURN_IF_ERR(jcopy_exec(c, sql));
     }
+
     uint8_t shape[JDB_SUM];
     sqlite3_stmt *s = NULL;
     RETURN_IF_ERR(jcopy_shape(c, shape));
@@ -105,7 +107,7 @@ static status_t set_up(struct jcopy *c, bool full_sync) {
     return jcopy_exec(c, full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
 }
 
-// A file that is empty beside a log would lose the log without a word.
+// A file that is empty beside a log would lose the log, and nothing would show it.
 static status_t check_before(struct jdb_file *f) {
     char wal[JDB_PATH + 8];
     struct jdb_place db = jdb_look(f->path), log = jdb_look(jdb_wal_of(f, wal));
@@ -553,6 +555,7 @@ static status_t write_both(struct jdb *j, jdb_fn fn, void *arg) {
         give_up(j, f, st);
         st = ST_OK;
     }
+
     for (int k = 0; k < JDB_COPIES; k++) {
         struct jdb_file *f = &j->f[k];
         if (!f->c.db) continue;
@@ -572,6 +575,7 @@ static status_t write_both(struct jdb *j, jdb_fn fn, void *arg) {
         else
             st = one;
     }
+
     if (!st && !n) st = st_new(ST_DATA_LOSS, "%s.db: neither file can be written", j->spec->name);
     if (st || n == JDB_COPIES) return st;
     RETURN_IF_ERR(mend(j, true));

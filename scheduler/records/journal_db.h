@@ -72,5 +72,7 @@ status_t jcopy_status(const struct jcopy *c, const char *what) MUST_CHECK;
 // Runs statement i, which gives no rows, and resets it.
 status_t jcopy_run(struct jcopy *c, int i) MUST_CHECK;
 void jcopy_reset(struct jcopy *c, int i);
-// Column `at` of a row: is its sum what it should be? (jdb_sum(...) IS sum)
-status_t jcopy_sound(struct jcopy *c, int i, int at) MUST_CHECK;
+// The next row of statement i, whose column `at` says that its sum is what it should be
+// (jdb_sum(...) IS sum; -1: none does). False: there is no other, or *st says why; it is reset
+// then.
+bool jcopy_next(struct jcopy *c, int i, int at, status_t *st);

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/store/file.h"
 #include "base/map.h"
+#include "base/store/file.h"
 #include "base/str.h"
 #include "base/vec.h"
 

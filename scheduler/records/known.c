@@ -8,21 +8,13 @@
 #include "base/metrics.h"
 #include "scheduler/sched_inside.h"
 
-static void *must(void *p) {
-    if (!p) abort(); // small fixed sizes only
-    return p;
-}
 enum { MAX_RECORDS = 2048 };
-
-struct str digest_str(const struct digest *d) {
-    return (struct str){(const char *)d->b, sizeof d->b};
-}
 
 // ---- records
 
 struct model *model_new(struct digest id, struct digest source, Hlod__Wire__IngestReply *rec) {
-    struct model *m = must(calloc(1, sizeof *m));
-    m->refs = 1;
+    struct model *m = arena_must_calloc(1, sizeof *m);
+    m->record.refs = 1;
     m->id = id;
     m->source = source;
     m->rec = rec;
@@ -31,29 +23,29 @@ struct model *model_new(struct digest id, struct digest source, Hlod__Wire__Inge
     return m;
 }
 struct model *model_ref(struct model *m) {
-    if (m) m->refs++;
+    if (m) m->record.refs++;
     return m;
 }
 struct model *model_unref(struct model *m) {
-    if (m && --m->refs == 0) {
+    if (m && --m->record.refs == 0) {
         hlod__wire__ingest_reply__free_unpacked(m->rec, NULL);
         free(m);
     }
     return NULL;
 }
 struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info) {
-    struct exe *e = must(calloc(1, sizeof *e));
-    e->refs = 1;
+    struct exe *e = arena_must_calloc(1, sizeof *e);
+    e->record.refs = 1;
     e->key = key;
     e->info = info;
     return e;
 }
 struct exe *exe_ref(struct exe *e) {
-    if (e) e->refs++;
+    if (e) e->record.refs++;
     return e;
 }
 struct exe *exe_unref(struct exe *e) {
-    if (e && --e->refs == 0) {
+    if (e && --e->record.refs == 0) {
         hlod__v1__executable_info__free_unpacked(e->info, NULL);
         free(e);
     }
@@ -70,56 +62,52 @@ struct digest sched_record(const struct sched *s, const char *tenant, struct dig
     return sha256_end(&h);
 }
 
+static void *find(struct sched *s, const struct smap *records, struct digest d) {
+    struct record *x = smap_get(records, digest_str(&d));
+    if (x) x->used = (int64_t)++s->tick;
+    return x;
+}
 struct model *sched_model(struct sched *s, struct digest id) {
-    struct model *m = smap_get(&s->models, digest_str(&id));
-    if (m) m->used = (int64_t)++s->tick;
-    return m;
+    return find(s, &s->models, id);
 }
 struct exe *sched_exe(struct sched *s, struct digest key) {
-    struct exe *e = smap_get(&s->exes, digest_str(&key));
-    if (e) e->used = (int64_t)++s->tick;
-    return e;
+    return find(s, &s->exes, key);
+}
+
+// Keeps x. Gives what had to make room for it, which can be read again from the journal: the least
+// recently used that nobody else holds; or NULL.
+static void *keep(struct sched *s, struct smap *records, struct digest d, struct record *x) {
+    const struct record *oldest = NULL;
+    struct str k, key;
+    void *v;
+    for (size_t i = 0; records->n >= MAX_RECORDS && smap_next(records, &i, &k, &v);) {
+        const struct record *r = v;
+        if (r->refs != 1 || (oldest && r->used >= oldest->used)) continue;
+        oldest = r;
+        key = k;
+    }
+    void *evicted = oldest ? smap_del(records, key) : NULL;
+    x->used = (int64_t)++s->tick;
+    smap_put(records, digest_str(&d), x);
+    return evicted;
 }
 struct model *sched_keep_model(struct sched *s, struct model *m) {
     struct model *old = sched_model(s, m->id);
-    if (old) {
+    if (old)
         model_unref(m);
-        return old;
-    }
-    if (s->models.n >= MAX_RECORDS) { // everything here can be read again from the journal
-        struct model *victim = NULL;
-        struct str k;
-        void *v;
-        for (size_t i = 0; smap_next(&s->models, &i, &k, &v);) {
-            struct model *x = v;
-            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
-        }
-        if (victim) model_unref(smap_del(&s->models, digest_str(&victim->id)));
-    }
-    m->used = (int64_t)++s->tick;
-    smap_put(&s->models, digest_str(&m->id), m);
-    return m;
+    else
+        model_unref(keep(s, &s->models, m->id, &m->record));
+    return old ? old : m;
 }
 struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
     struct exe *old = sched_exe(s, e->key);
-    if (old) {
+    if (old)
         exe_unref(e);
-        return old;
-    }
-    if (s->exes.n >= MAX_RECORDS) {
-        struct exe *victim = NULL;
-        struct str k;
-        void *v;
-        for (size_t i = 0; smap_next(&s->exes, &i, &k, &v);) {
-            struct exe *x = v;
-            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
-        }
-        if (victim) exe_unref(smap_del(&s->exes, digest_str(&victim->key)));
-    }
-    e->used = (int64_t)++s->tick;
-    smap_put(&s->exes, digest_str(&e->key), e);
-    return e;
+    else
+        exe_unref(keep(s, &s->exes, e->key, &e->record));
+    return old ? old : e;
 }
+
 static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
     (void)ctx, (void)f; // a worker that had dropped it already, or died, does not hold it either
     st_drop(lost);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -18,8 +19,8 @@
 #include "proto/journal.pb-c.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job.h"
-#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/journal.h"
 
 enum { MAX_NAME = 200 };
 struct change { // waiting to be written
@@ -101,8 +102,7 @@ bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) {
     return true;
 }
 static void save(struct models *m, const struct named_model *x, bool removed) {
-    struct change *c = calloc(1, sizeof *c);
-    if (!c) abort();
+    struct change *c = arena_must_calloc(1, sizeof *c);
     c->key = key_of_name(x->tenant, x->name, x->version);
     c->source = x->source;
     c->removed = removed;
@@ -254,8 +254,7 @@ static void read_one(void *ctx, struct digest key, struct span record) {
 }
 
 status_t models_new(struct sched *s, struct models **out) {
-    struct models *m = calloc(1, sizeof *m);
-    if (!m) abort();
+    struct models *m = arena_must_calloc(1, sizeof *m);
     m->s = s;
     smap_seed_random(&m->names);
     smap_seed_random(&m->tenants);
@@ -343,12 +342,14 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
     if (version < 0)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "version %" PRId64, version),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
+
     struct named_model *x = NULL;
     int64_t newest = 0;
     for (struct named_model *y = newest_of(m, tenant, name); y; y = y->older) {
         if (y->version > newest) newest = y->version;
         if (y->version == version) x = y;
     }
+
     size_t own = count_of(m, tenant);
     int64_t most = sched_cfg(m->s)->max_names;
     if (!x && most && (int64_t)(own + m->n) >= most)
@@ -357,6 +358,7 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
                       "may have as many as it leaves of %" PRId64 " (max_names)",
                       tenant, own, m->n, most);
     if (!x) x = insert(m, tenant, name, version ? version : newest + 1);
+
     x->source = source;
     x->batching = batching;
     drop_labels(x);

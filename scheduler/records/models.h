@@ -51,7 +51,7 @@ void models_free(struct models *m); // NULL is fine; when none are, or they are 
 struct named_model *models_first(struct models *m);
 // version "" = the newest that is loaded, or the newest. NULL if there is none.
 // tenant NULL = of any.
-#define MODELS_DEFAULT "default" // whose names are, where nobody is asked who they are
+#define MODELS_DEFAULT "default" // whose names are where callers have no tenant
 bool models_of(const struct named_model *x, const char *tenant);
 struct named_model *models_find(struct models *m, const char *tenant, const char *name,
                                 const char *version);

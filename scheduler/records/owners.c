@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/journal.h"
 
 enum { MAX_ROWS = 1 << 17 }; // in memory; then all are forgotten and read again
 struct row {
@@ -31,9 +31,6 @@ static struct digest key_of(const char *tenant, struct digest d) {
     sha256_str(&h, str_of(tenant));
     sha256_add(&h, d.b, sizeof d.b);
     return sha256_end(&h);
-}
-static struct str bytes_of(const struct digest *d) {
-    return (struct str){(const char *)d->b, sizeof d->b};
 }
 
 // ---- the journal
@@ -62,6 +59,14 @@ status_t owner_read(struct journal *j, const char *tenant, struct digest d,
     arena_done(&a);
     return st;
 }
+static void count_one(void *ctx, struct digest key, int64_t used_ns) {
+    (void)key, (void)used_ns;
+    ++*(int *)ctx;
+}
+status_t owners_written(struct journal *j, struct digest d, int *out) {
+    *out = 0;
+    return journal_family(j, JOURNAL_BLOB, d, count_one, out);
+}
 struct write {
     struct journal *journal;
     struct digest d, source;
@@ -81,8 +86,7 @@ static void written(void *arg) {
 // ---- memory
 
 struct owners *owners_new(struct loop *l, struct journal *j) {
-    struct owners *o = calloc(1, sizeof *o);
-    if (!o) abort();
+    struct owners *o = arena_must_calloc(1, sizeof *o);
     o->loop = l;
     o->journal = j;
     smap_seed_random(&o->rows);
@@ -110,35 +114,35 @@ void owners_free(struct owners *o) {
 bool owners_knows(const struct owners *o, const char *tenant, struct digest d,
                   struct digest *out_source) {
     struct digest key = key_of(tenant, d);
-    const struct row *r = smap_get(&o->rows, bytes_of(&key));
+    const struct row *r = smap_get(&o->rows, digest_str(&key));
     if (r) *out_source = r->source;
     return r;
 }
 int owners_count(const struct owners *o, struct digest d) {
-    return (int)(intptr_t)smap_get(&o->counts, bytes_of(&d));
+    return (int)(intptr_t)smap_get(&o->counts, digest_str(&d));
 }
 static void count(struct owners *o, struct digest d, int by) {
     intptr_t n = owners_count(o, d) + by;
     if (n)
-        smap_put(&o->counts, bytes_of(&d), (void *)n);
+        smap_put(&o->counts, digest_str(&d), (void *)n);
     else
-        smap_del(&o->counts, bytes_of(&d));
+        smap_del(&o->counts, digest_str(&d));
 }
 
 void owners_keep(struct owners *o, const char *tenant, struct digest d, struct digest source) {
     struct digest key = key_of(tenant, d);
-    struct row *r = smap_get(&o->rows, bytes_of(&key));
+    struct row *r = smap_get(&o->rows, digest_str(&key));
     if (!r) {
         if (o->rows.n >= MAX_ROWS) forget_all(o);
         if (!(r = calloc(1, sizeof *r))) abort();
-        smap_put(&o->rows, bytes_of(&key), r);
+        smap_put(&o->rows, digest_str(&key), r);
         count(o, d, 1);
     }
     *r = (struct row){d, source};
 }
 void owners_forget(struct owners *o, const char *tenant, struct digest d) {
     struct digest key = key_of(tenant, d);
-    struct row *r = smap_del(&o->rows, bytes_of(&key));
+    struct row *r = smap_del(&o->rows, digest_str(&key));
     if (r) count(o, d, -1);
     free(r);
 }

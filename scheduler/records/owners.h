@@ -31,3 +31,4 @@ status_t owner_read(struct journal *j, const char *tenant, struct digest d,
                     struct digest *out_source) MUST_CHECK;
 status_t owner_write(struct journal *j, const char *tenant, struct digest d,
                      struct digest source) MUST_CHECK;
+status_t owners_written(struct journal *j, struct digest d, int *out) MUST_CHECK; // rows of d

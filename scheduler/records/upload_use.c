@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/store/store.h"
+#include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
-#include "scheduler/loop.h"
 #include "scheduler/sched_inside.h"
 
 static void count(struct sched *s, struct digest d, intptr_t by) {
@@ -29,20 +29,15 @@ void sched_upload_used(struct sched *s, struct digest source) {
 struct drop {
     struct sched *s;
     struct digest d, record;
-    int owners;
 };
-static void count_owner(void *ctx, struct digest key, int64_t used_ns) {
-    (void)key, (void)used_ns;
-    struct drop *w = ctx;
-    w->owners++;
-}
 static void drop_work(void *arg) {
     struct drop *w = arg;
     struct arena a = {0};
     struct span rec;
+    int owners = 0;
     status_t read = journal_get(w->s->journal, JOURNAL_SOURCE, w->record, &a, &rec),
-             st = journal_family(w->s->journal, JOURNAL_BLOB, w->d, count_owner, w);
-    if (st_code(read) == ST_NOT_FOUND && !st && w->owners <= 1)
+             st = owners_written(w->s->journal, w->d, &owners);
+    if (st_code(read) == ST_NOT_FOUND && !st && owners <= 1)
         blob_remove(w->s->store, w->s->journal, &(struct unused_blob){.digest = w->d});
     st_drop(read);
     st_drop(st);

@@ -161,10 +161,9 @@ static status_t sum_suite(struct jcopy *c, int64_t id) {
     sqlite3_bind_int64(c->s[S_SUM_SUITE], 1, id);
     return jcopy_run(c, S_SUM_SUITE);
 }
-// A row of statement i is sound, or not (its last column); past the rows, the end of them.
-static status_t row_or_end(struct jcopy *c, int i, int code) {
-    if (code == SQLITE_ROW) return jcopy_sound(c, i, sqlite3_column_count(c->s[i]) - 1);
-    return code == SQLITE_DONE ? ST_OK : jcopy_status(c, texts[i]);
+// The next row of a statement whose last column says that it is sound.
+static bool next_row(struct jcopy *c, int i, status_t *st) {
+    return jcopy_next(c, i, sqlite3_column_count(c->s[i]) - 1, st);
 }
 
 // ---- writing
@@ -178,9 +177,8 @@ static status_t find_key(struct jcopy *c, struct add *q) {
     if (digest_is_zero(r->key)) return ST_OK;
     sqlite3_stmt *s = c->s[S_FIND_KEY];
     sqlite3_bind_blob(s, 1, r->key.b, sizeof r->key.b, SQLITE_STATIC);
-    int code = sqlite3_step(s);
-    status_t st = row_or_end(c, S_FIND_KEY, code);
-    if (!st && code == SQLITE_ROW) {
+    status_t st = ST_OK;
+    if (next_row(c, S_FIND_KEY, &st)) {
         struct span old = column(s, 1);
         if (old.n == r->request.n && !memcmp(old.p, r->request.p, old.n)) {
             r->id = sqlite3_column_int64(s, 0);
@@ -281,12 +279,9 @@ status_t journal_jobs_write(struct journal_jobs *j, const struct job_record *r, 
 static status_t read_jobs(struct jcopy *c, int64_t suite, const struct journal_jobs_reader *r) {
     sqlite3_stmt *s = c->s[S_SUITE_JOBS];
     sqlite3_bind_int64(s, 1, suite);
-    int code = SQLITE_ROW;
     status_t st = ST_OK;
-    while (!st && code == SQLITE_ROW) {
-        code = sqlite3_step(s);
-        st = row_or_end(c, S_SUITE_JOBS, code);
-        if (st || code != SQLITE_ROW || !r) continue;
+    while (next_row(c, S_SUITE_JOBS, &st)) {
+        if (!r) continue;
         struct job_record x = {.suite = suite,
                                .n = (uint32_t)sqlite3_column_int64(s, 0),
                                .brief = column(s, 1),
@@ -294,17 +289,12 @@ static status_t read_jobs(struct jcopy *c, int64_t suite, const struct journal_j
                                .finished_ns = sqlite3_column_int(s, 3)};
         r->job(r->ctx, &x);
     }
-    jcopy_reset(c, S_SUITE_JOBS);
     return st;
 }
 static status_t read_suites(struct jcopy *c, const struct journal_jobs_reader *r) {
     sqlite3_stmt *s = c->s[S_OPEN_SUITES];
-    int code = SQLITE_ROW;
     status_t st = ST_OK;
-    while (!st && code == SQLITE_ROW) {
-        code = sqlite3_step(s);
-        st = row_or_end(c, S_OPEN_SUITES, code);
-        if (st || code != SQLITE_ROW) continue;
+    while (next_row(c, S_OPEN_SUITES, &st)) {
         struct suite_record x = {.id = sqlite3_column_int64(s, 0),
                                  .tenant = (const char *)sqlite3_column_text(s, 1),
                                  .request = column(s, 2),
@@ -313,7 +303,6 @@ static status_t read_suites(struct jcopy *c, const struct journal_jobs_reader *r
         if (r) r->suite(r->ctx, &x);
         st = read_jobs(c, x.id, r);
     }
-    jcopy_reset(c, S_OPEN_SUITES);
     return st;
 }
 static status_t unfinished(struct jcopy *c, void *arg) {
@@ -339,9 +328,8 @@ static status_t get(struct jcopy *c, void *arg) {
     sqlite3_bind_int64(s, 1, q->suite);
     sqlite3_bind_int64(s, 2, q->n);
     bind_tenant(s, 3, q->tenant);
-    int code = sqlite3_step(s);
-    status_t st = row_or_end(c, S_GET, code);
-    if (!st && code == SQLITE_ROW) {
+    status_t st = ST_OK;
+    if (next_row(c, S_GET, &st)) {
         struct span v = column(s, (int)q->part);
         *q->out = (struct span){arena_dup(q->a, v.n ? (const void *)v.p : "", v.n), v.n};
         *q->ended = sqlite3_column_type(s, JOB_PART_RESULT) != SQLITE_NULL;
@@ -373,17 +361,14 @@ static status_t list(struct jcopy *c, void *arg) {
         sqlite3_bind_int64(s, 3, l->q->after_suite);
         sqlite3_bind_int64(s, 4, l->q->after_n);
         sqlite3_bind_int64(s, 5, l->q->limit);
-        for (int code = SQLITE_ROW; !st && code == SQLITE_ROW;) {
-            code = sqlite3_step(s);
-            st = row_or_end(c, S_LIST, code);
-            if (st || code != SQLITE_ROW || !pass) continue;
+        while (next_row(c, S_LIST, &st)) {
+            if (!pass) continue;
             struct job_record x = {.suite = sqlite3_column_int64(s, 0),
                                    .n = (uint32_t)sqlite3_column_int64(s, 1),
                                    .brief = column(s, 2),
                                    .finished_ns = sqlite3_column_int(s, 3)};
             l->fn(l->ctx, &x);
         }
-        jcopy_reset(c, S_LIST);
     }
     return st;
 }
@@ -399,12 +384,8 @@ struct contents {
 };
 static status_t each_row(struct jcopy *c, int which, void (*fn)(void *, struct span), void *ctx) {
     status_t st = ST_OK;
-    for (int code = SQLITE_ROW; !st && code == SQLITE_ROW;) {
-        code = sqlite3_step(c->s[which]);
-        st = row_or_end(c, which, code);
-        if (!st && code == SQLITE_ROW && fn) fn(ctx, column(c->s[which], 0));
-    }
-    jcopy_reset(c, which);
+    while (next_row(c, which, &st))
+        if (fn) fn(ctx, column(c->s[which], 0));
     return st;
 }
 static status_t contents(struct jcopy *c, void *arg) {
@@ -427,13 +408,11 @@ struct oldest {
 };
 static status_t oldest_ended(struct jcopy *c, struct oldest *out) { // id 0: none
     sqlite3_stmt *s = c->s[S_OLDEST];
-    int code = sqlite3_step(s);
+    status_t st = ST_OK;
     *out = (struct oldest){0};
-    if (code == SQLITE_ROW)
+    while (jcopy_next(c, S_OLDEST, -1, &st))
         *out = (struct oldest){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1),
                                sqlite3_column_int64(s, 2), sqlite3_column_int64(s, 3)};
-    status_t st = code == SQLITE_ROW || code == SQLITE_DONE ? ST_OK : jcopy_status(c, "oldest");
-    jcopy_reset(c, S_OLDEST);
     return st;
 }
 
@@ -446,13 +425,13 @@ static status_t trim(struct jcopy *c, void *arg) {
     const struct jobs_retention *keep = q->keep;
     sqlite3_stmt *s = c->s[S_TOTALS];
     int64_t jobs = 0, bytes = 0;
+    status_t st = ST_OK;
     q->removed = 0;
-    if (sqlite3_step(s) == SQLITE_ROW) {
+    while (jcopy_next(c, S_TOTALS, -1, &st)) {
         jobs = sqlite3_column_int64(s, 0);
         bytes = sqlite3_column_int64(s, 1);
     }
-    jcopy_reset(c, S_TOTALS);
-    for (;;) {
+    while (!st) {
         struct oldest o;
         RETURN_IF_ERR(oldest_ended(c, &o));
         bool over = (keep->jobs && jobs > keep->jobs) || (keep->bytes && bytes > keep->bytes) ||
@@ -467,6 +446,7 @@ static status_t trim(struct jcopy *c, void *arg) {
         bytes -= o.bytes;
         q->removed += o.jobs;
     }
+    return st;
 }
 
 status_t journal_jobs_trim(struct journal_jobs *j, const struct jobs_retention *keep,

@@ -23,11 +23,6 @@ static const struct {
     uint32_t attempts, backoff_ms, max_backoff_ms;
 } defaults = {3, 500, 30000};
 
-static void *must(void *p) {
-    if (!p) abort();
-    return p;
-}
-
 bool suite_parse_id(const char *text, int64_t *out_suite, uint32_t *out_n) {
     struct str rest = str_of(text), head;
     int64_t n = 0;
@@ -103,7 +98,7 @@ struct suite_watch *suites_watch(struct suites *s, int64_t suite, uint32_t n,
                                  void (*ended)(void *, status_t), void *ctx) {
     struct suite *x = find_suite(s, suite);
     if (!x || (n && !find_job(s, suite, n))) return NULL;
-    struct suite_watch *w = must(calloc(1, sizeof *w));
+    struct suite_watch *w = arena_must_calloc(1, sizeof *w);
     *w = (struct suite_watch){s->watches, x, n, changed, ended, ctx, false};
     s->watches = w;
     return w;
@@ -377,11 +372,11 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
 // ---- life
 
 static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
-    struct suite *x = must(calloc(1, sizeof *x)), **at = &s->first;
+    struct suite *x = arena_must_calloc(1, sizeof *x), **at = &s->first;
     x->s = s;
     x->refs = 1;
     x->id = r->id;
-    x->tenant = must(strdup(r->tenant));
+    if (!(x->tenant = strdup(r->tenant))) abort();
     x->q = weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r->request);
     struct arena a = {0};
     struct suite_cell *cells = NULL;
@@ -395,6 +390,7 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
         free(x);
         return NULL;
     }
+
     x->jobs = arena_must_calloc(x->n_jobs, sizeof *x->jobs);
     for (uint32_t i = 0; i < x->n_jobs; i++) {
         struct suite_job *j = &x->jobs[i];
@@ -405,6 +401,7 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
         j->brief->suite = arena_printf(&j->arena, "%" PRId64, x->id);
         j->brief->id = arena_printf(&j->arena, "%" PRId64 ".%u", x->id, j->n);
     }
+
     arena_done(&a);
     while (*at && (*at)->id < x->id)
         at = &(*at)->next;
@@ -467,7 +464,7 @@ static void read_job(void *ctx, const struct job_record *r) {
 
 status_t suites_new(struct sched *sched, struct journal_jobs *journal,
                     const struct suites_config *cfg, struct suites **out) {
-    struct suites *s = must(calloc(1, sizeof *s));
+    struct suites *s = arena_must_calloc(1, sizeof *s);
     s->sched = sched;
     s->journal = journal;
     s->cfg = *cfg;

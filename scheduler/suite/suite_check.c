@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a submit must be: sizes, names, references that exist. Everything that can be known before
-// the suite is accepted is refused here, with the place, so that nothing fails an hour later for a
-// slip of the pen.
+// the suite is accepted is refused here, with the place, so that no typing error shows an hour
+// later.
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

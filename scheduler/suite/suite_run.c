@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/store/store.h"
 #include "proto/numbers.h"
 #include "scheduler/job/job.h"
@@ -116,37 +117,8 @@ static void load_work(void *arg) {
 
 // ---- the end
 
-static void judge(struct suite_run *r) {
-    Hlod__V1__JobOutcome *o = r->outcome;
-    Hlod__V1__JobBudget b = suite_budget(r->j);
-    double run_ms = suite_median(&r->arena, o->run_ms, o->n_run_ms);
-    struct {
-        char **v;
-        size_t n, cap;
-    } over = {0};
-    if (b.run_ms > 0 && run_ms > b.run_ms)
-        avec_push(&r->arena, &over,
-                  arena_printf(&r->arena, "run %.3f ms, budget %.3f ms", run_ms, b.run_ms));
-    if (b.compile_ms > 0 && o->compile_ms > b.compile_ms)
-        avec_push(&r->arena, &over,
-                  arena_printf(&r->arena, "compile %.1f ms, budget %.1f ms", o->compile_ms,
-                               b.compile_ms));
-    if (b.instructions && o->counts && o->counts->entry > b.instructions)
-        avec_push(&r->arena, &over,
-                  arena_printf(&r->arena, "%" PRId64 " instructions, budget %" PRId64,
-                               o->counts->entry, b.instructions));
-    if (b.peak_bytes && o->peak_bytes > b.peak_bytes)
-        avec_push(&r->arena, &over,
-                  arena_printf(&r->arena, "%" PRId64 " bytes of working memory, budget %" PRId64,
-                               o->peak_bytes, b.peak_bytes));
-    o->over_budget = over.v;
-    o->n_over_budget = over.n;
-    o->state = arena_strdup(&r->arena, r->differs || over.n ? "failed" : "passed");
-    if (!r->differs && !over.n) return;
-    Hlod__V1__Error *e = o->error = arena_new_of(&r->arena, Hlod__V1__Error);
-    hlod__v1__error__init(e);
-    e->code = arena_strdup(&r->arena, "FAILED_PRECONDITION");
-    e->reason = arena_strdup(&r->arena, r->differs ? "OUTPUT_DIFFERS" : "BUDGET_EXCEEDED");
+// What differs, and what is over its budget.
+static char *failure_text(struct arena *a, const Hlod__V1__JobOutcome *o) {
     struct strbuf text = {0};
     for (size_t i = 0; i < o->n_comparisons; i++) {
         const Hlod__V1__Comparison *c = o->comparisons[i];
@@ -160,10 +132,39 @@ static void judge(struct suite_run *r) {
                           "] is %s, expected %s; largest difference %g",
                           c->mismatches, c->elements, c->first, c->found, c->expected, c->max_abs);
     }
-    for (size_t i = 0; i < over.n; i++)
-        strbuf_printf(&text, "%sover budget: %s", text.n ? "; " : "", over.v[i]);
-    e->message = arena_strndup(&r->arena, strbuf_cstr(&text), text.n);
+    for (size_t i = 0; i < o->n_over_budget; i++)
+        strbuf_printf(&text, "%sover budget: %s", text.n ? "; " : "", o->over_budget[i]);
+    char *kept = arena_strndup(a, strbuf_cstr(&text), text.n);
     strbuf_done(&text);
+    return kept;
+}
+
+static void judge(struct suite_run *r) {
+    struct arena *a = &r->arena;
+    Hlod__V1__JobOutcome *o = r->outcome;
+    Hlod__V1__JobBudget b = suite_budget(r->j);
+    double run_ms = suite_median(a, o->run_ms, o->n_run_ms);
+    char **over = o->over_budget = arena_array(a, char *, 4);
+    if (b.run_ms > 0 && run_ms > b.run_ms)
+        *over++ = arena_printf(a, "run %.3f ms, budget %.3f ms", run_ms, b.run_ms);
+    if (b.compile_ms > 0 && o->compile_ms > b.compile_ms)
+        *over++ = arena_printf(a, "compile %.1f ms, budget %.1f ms", o->compile_ms, b.compile_ms);
+    if (b.instructions && o->counts && o->counts->entry > b.instructions)
+        *over++ = arena_printf(a, "%" PRId64 " instructions, budget %" PRId64, o->counts->entry,
+                               b.instructions);
+    if (b.peak_bytes && o->peak_bytes > b.peak_bytes)
+        *over++ = arena_printf(a, "%" PRId64 " bytes of working memory, budget %" PRId64,
+                               o->peak_bytes, b.peak_bytes);
+    o->n_over_budget = (size_t)(over - o->over_budget);
+
+    bool failed = r->differs || o->n_over_budget;
+    o->state = arena_strdup(a, failed ? "failed" : "passed");
+    if (!failed) return;
+    Hlod__V1__Error *e = o->error = arena_new_of(a, Hlod__V1__Error);
+    hlod__v1__error__init(e);
+    e->code = arena_strdup(a, "FAILED_PRECONDITION");
+    e->reason = arena_strdup(a, r->differs ? "OUTPUT_DIFFERS" : "BUDGET_EXCEEDED");
+    e->message = failure_text(a, o);
 }
 
 static void finish(void *arg) {
@@ -233,11 +234,13 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
     else if (!same_shape(t, e) || (type->cls != NUM_STRING && (int64_t)found.n != bytes))
         c->message = (char *)(uintptr_t)"has another shape than expected";
     if (*c->message) return ST_OK;
+
     if (type->cls == NUM_STRING) {
         c->ok = found.n == e->raw.len && (!found.n || !memcmp(found.p, e->raw.data, found.n));
         if (!c->ok) c->message = (char *)(uintptr_t)"has other texts than expected";
         return ST_OK;
     }
+
     const Hlod__V1__SubmitJobsRequest *q = r->suite->q;
     double rtol = r->in->rtol > 0 ? r->in->rtol : q->rtol;
     double atol = r->in->atol > 0 ? r->in->atol : q->atol;
@@ -247,6 +250,7 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
         free(want);
         return st_note(st, "expected output '%s'", e->name);
     }
+
     struct compare_result x;
     compare_values(type, c->elements, found.p, want, rtol, atol, &x);
     c->mismatches = x.mismatches;
@@ -420,6 +424,7 @@ static void start_job(struct suite_run *r) {
                             .on_event = note_event,
                             .on_done = on_done,
                             .ctx = r};
+
     if (spec.kind == JOB_COMPILE) {
         spec.compile.shapes = m->shapes;
         spec.compile.n_shapes = m->n_shapes;
@@ -445,8 +450,7 @@ static void loaded(void *arg) {
 }
 
 void suite_run_start(struct suite_job *j) {
-    struct suite_run *r = calloc(1, sizeof *r);
-    if (!r) abort();
+    struct suite_run *r = arena_must_calloc(1, sizeof *r);
     r->j = j;
     r->suite = j->suite;
     r->suite->refs++;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "scheduler/job/job.h"
@@ -68,6 +69,7 @@ static void saved(void *arg) {
         free_batch(b);
         return;
     }
+
     if (b->trim) s->trimmed_ns = clock_ns();
     if (b->removed) log_event(LOG_INFO, "jobs.trim", "removed=%" PRId64, b->removed);
     for (size_t i = 0; i < b->n; i++) {
@@ -78,6 +80,7 @@ static void saved(void *arg) {
             suite_job_saved(b->jobs[i]);
         }
     }
+
     for (size_t i = 0; i < b->dones.n; i++)
         if (b->dones.v[i].fn) b->dones.v[i].fn(b->dones.v[i].ctx, b->dones.v[i].n);
     free_batch(b);
@@ -86,8 +89,7 @@ static void saved(void *arg) {
 
 static void save_next(struct suites *s) {
     if (s->saving || s->save_timer || (!s->dirty.n && !s->dones.n)) return;
-    struct save_batch *b = calloc(1, sizeof *b);
-    if (!b) abort();
+    struct save_batch *b = arena_must_calloc(1, sizeof *b);
     b->s = s;
     b->n = s->dirty.n;
     b->jobs = arena_array(&b->arena, struct suite_job *, b->n + 1);
@@ -107,6 +109,7 @@ static void save_next(struct suites *s) {
         r->result = packed(&b->arena, &j->outcome->base);
         r->finished_ns = clock_wall_ns();
     }
+
     s->dirty.n = 0;
     for (size_t i = 0; i < s->dones.n; i++)
         vec_push(&b->dones, s->dones.v[i]);
@@ -114,6 +117,7 @@ static void save_next(struct suites *s) {
     b->trim = !s->trimmed_ns || clock_ns() - s->trimmed_ns > TRIM_EVERY_S * 1000000000ll;
     b->keep = s->cfg.keep;
     b->keep.before_ns = s->cfg.keep_ns ? clock_wall_ns() - s->cfg.keep_ns : 0;
+
     s->saving = b;
     loop_work(sched_loop(s->sched), save_work, saved, b);
 }

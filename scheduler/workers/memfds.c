@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/span.h"
 #include "proto/frame.h"
 
@@ -37,8 +38,7 @@ struct memfds {
 };
 
 struct memfds *memfds_new(int owners, int64_t keep_bytes) {
-    struct memfds *p = calloc(1, sizeof *p + (size_t)owners * sizeof *p->owners);
-    if (!p) abort();
+    struct memfds *p = arena_must_calloc(1, sizeof *p + (size_t)owners * sizeof *p->owners);
     p->n = owners;
     p->keep_bytes = keep_bytes;
     pthread_mutex_init(&p->mutex, NULL);
@@ -108,6 +108,7 @@ status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes
     int64_t size = bytes;
     struct memfd *m = NULL;
     uint64_t generation = 0;
+
     pthread_mutex_lock(&p->mutex);
     if (owner != MEMFD_NOBODY) {
         generation = p->owners[owner].generation;
@@ -121,6 +122,7 @@ status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes
     }
     p->out++;
     pthread_mutex_unlock(&p->mutex);
+
     status_t st = ST_OK;
     if (!m) {
         m = calloc(1, sizeof *m);
@@ -139,6 +141,7 @@ status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes
         pthread_mutex_unlock(&p->mutex);
         return st;
     }
+
     m->pool = p;
     m->refs = 1;
     *out = m;

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -120,13 +121,17 @@ static void end_calls(struct worker *w, const char *why) {
     changed(w->pool);
 }
 
+static struct pool_call *find_call(const struct worker *w, uint64_t id) {
+    for (size_t i = 0; i < w->calls.n; i++)
+        if (w->calls.v[i].id == id) return &w->calls.v[i];
+    return NULL;
+}
 // The call that the process had begun last, if it was at it or had just answered it; or NULL.
 static const struct pool_call *last_begun(const struct worker *w) {
     uint64_t at = *w->page;
-    for (size_t i = 0; i < w->calls.n; i++)
-        if (w->calls.v[i].id == at) return &w->calls.v[i];
+    const struct pool_call *c = find_call(w, at);
     bool soon = clock_ns() - w->last_ns < AFTER_CALL_MS * INT64_C(1000000);
-    return at && w->last.id == at && soon ? &w->last : NULL;
+    return c ? c : at && w->last.id == at && soon ? &w->last : NULL;
 }
 // A fault of the process's own is charged to what it was at. What a relief does is done once more
 // elsewhere.
@@ -147,6 +152,7 @@ static void lose_by(struct worker *w, const char *why, bool fault) {
     bool was_ready = w->state == W_READY, was_drained = worker_drained(w);
     bool at_work = was_ready && (w->calls.n || last_begun(w));
     if (fault && was_ready && !killed) blame(w, why);
+
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
     w->spent = false;
@@ -158,6 +164,7 @@ static void lose_by(struct worker *w, const char *why, bool fault) {
         w->failures += !killed;
         w->bad_starts += !killed && !at_work;
         w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
+
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
                   role_name(w), w->pid, w->calls.n, why, (long long)backoff_ms(w->bad_starts));
@@ -210,7 +217,7 @@ static void on_timer(void *arg) {
         }
         Hlod__Wire__Stats s = HLOD__WIRE__STATS__INIT;
         st_drop(frame_send_msg(w->sock, HLOD__WIRE__TYPE__TYPE_STATS, 0, &s.base, NULL, 0,
-                               0)); // a full socket is no news
+                               0)); // a full socket says nothing about the worker
         loop_timer_start(w->timer, HEALTH_EVERY_MS);
     }
 }
@@ -227,10 +234,12 @@ static void on_kill(void *arg) {
         lose(w, "a cancelled call did not end");
 }
 
+static bool is_plugin(const struct worker *w) {
+    return strncmp(w->spec, "pjrt", 4) == 0;
+}
 // Of a compiler of our own; 0: no bound.
 static int64_t worker_memory(const struct worker *w) {
-    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
-    int64_t bytes = w->role == ROLE_COMPILE && !plugin ? w->pool->cfg.compile_memory : 0;
+    int64_t bytes = w->role == ROLE_COMPILE && !is_plugin(w) ? w->pool->cfg.compile_memory : 0;
     return w->relief && bytes > RELIEF_PART ? bytes / RELIEF_PART : bytes;
 }
 static status_t spawn(struct worker *w, int child_fd, int log_fd) {
@@ -243,19 +252,10 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     char memory[48] = "";
     if (worker_memory(w))
         snprintf(memory, sizeof memory, "--memory=%lld", (long long)worker_memory(w));
-    const char *more[2] = {NULL, NULL}; // those that are there come first
-    int n = 0;
-    if (*memory) more[n++] = memory;
-    if (!p->cfg.filter) more[n++] = filter;
-    char *args[] = {(char *)p->cfg.worker_path,
-                    role,
-                    device,
-                    name,
-                    fd,
-                    state,
-                    (char *)more[0],
-                    (char *)more[1],
-                    NULL};
+    char *args[9] = {(char *)p->cfg.worker_path, role, device, name, fd, state}, **more = args + 6;
+    if (*memory) *more++ = memory;
+    if (!p->cfg.filter) *more++ = filter;
+
     uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = log_fd},
@@ -270,8 +270,8 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
                               .exit_cb = on_exit_cb,
                               .stdio = io,
                               .stdio_count = 5};
-    uv_process_t *pr = calloc(1, sizeof *pr);
-    if (!pr) abort();
+
+    uv_process_t *pr = arena_must_calloc(1, sizeof *pr);
     int err = uv_spawn(loop_uv(p->loop), pr, &o);
     free(env);
     if (err) {
@@ -300,6 +300,7 @@ static void start_worker(void *arg) {
         }
         if (st) close(fds[0]);
     }
+
     if (st) {
         w->failures++;
         w->bad_starts++;
@@ -310,14 +311,14 @@ static void start_worker(void *arg) {
         changed(w->pool);
         return;
     }
+
     w->state = W_STARTING;
     w->epoch++;
     w->started_ns = w->last_sign_ns = clock_ns();
     metric_add(M_WORKER_STARTS, 1);
     loop_watch_set(w->watch, LOOP_READ);
     // A plugin looks for its hardware first, which takes as long as it takes.
-    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
-    loop_timer_start(w->timer, w->pool->cfg.hello_ms * (plugin ? PLUGIN_PATIENCE : 1));
+    loop_timer_start(w->timer, w->pool->cfg.hello_ms * (is_plugin(w) ? PLUGIN_PATIENCE : 1));
 }
 
 static void on_hello(struct worker *w, const struct frame *f) {
@@ -377,6 +378,24 @@ static void on_stats(struct worker *w, const struct frame *f) {
     hlod__wire__stats_reply__free_unpacked(s, NULL);
 }
 
+// An event or the reply of a call.
+static void on_answer(struct worker *w, struct pool_call *at, struct frame *f) {
+    struct pool_call c = *at;
+    bool over = !is_event(f->type);
+    if (over) {
+        *at = w->calls.v[--w->calls.n];
+        w->last = c;
+        w->last_ns = w->last_sign_ns;
+    }
+    w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
+                                         f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
+
+    c.fn(c.ctx, f, ST_OK);
+    // Nothing was placed behind a cancelled call; now it may be.
+    if (c.kill_at_ns && over) changed(w->pool);
+    if (w->spent && !w->calls.n && w->state == W_READY && !w->pool->stopping) renew(w);
+}
+
 static void on_frame(struct worker *w, struct frame *f) {
     w->last_sign_ns = clock_ns();
     metric_add(M_FRAME_BYTES_IN, (int64_t)f->body.n);
@@ -391,27 +410,13 @@ static void on_frame(struct worker *w, struct frame *f) {
         on_stats(w, f);
         return;
     }
-    for (size_t i = 0; i < w->calls.n; i++) {
-        if (w->calls.v[i].id != f->call) continue;
-        struct pool_call c = w->calls.v[i];
-        if (!is_event(f->type) && f->type != c.type + REPLY) {
-            lose(w, "answered with another kind of reply");
-            return;
-        }
-        if (!is_event(f->type)) {
-            w->calls.v[i] = w->calls.v[--w->calls.n];
-            w->last = c;
-            w->last_ns = w->last_sign_ns;
-        }
-        w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
-                                             f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
-        c.fn(c.ctx, f, ST_OK);
-        // Nothing was placed behind a cancelled call; now it may be.
-        if (c.kill_at_ns && !is_event(f->type)) changed(w->pool);
-        if (w->spent && !w->calls.n && w->state == W_READY && !w->pool->stopping) renew(w);
-        return;
-    }
-    lose(w, "answered a call that was never made");
+    struct pool_call *at = find_call(w, f->call);
+    if (!at)
+        lose(w, "answered a call that was never made");
+    else if (!is_event(f->type) && f->type != at->type + REPLY)
+        lose(w, "answered with another kind of reply");
+    else
+        on_answer(w, at, f);
 }
 
 static void flush(struct worker *w) {
@@ -508,19 +513,17 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
 }
 
 void worker_charge(struct worker *w, uint64_t call, const struct charge *of) {
-    for (size_t i = 0; i < w->calls.n; i++)
-        if (w->calls.v[i].id == call) w->calls.v[i].of = *of;
+    struct pool_call *c = find_call(w, call);
+    if (c) c->of = *of;
 }
 
 void pool_cancel(struct worker *w, uint64_t call) {
-    for (size_t i = 0; i < w->calls.n; i++) {
-        struct pool_call *c = &w->calls.v[i];
-        if (c->id != call || c->kill_at_ns) continue;
-        c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
-        if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
-        Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
-        send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
-    }
+    struct pool_call *c = find_call(w, call);
+    if (!c || c->kill_at_ns) return;
+    c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
+    if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
+    Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
+    send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
 }
 
 void pool_set_grace(struct pool *p, int64_t ms) {
@@ -608,6 +611,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     if (p->cfg.compile_memory < cfg->compile_memory)
         log_event(LOG_INFO, "worker.memory", "compile_memory=%lld lowered_to=%lld",
                   (long long)cfg->compile_memory, (long long)p->cfg.compile_memory);
+
     p->n = pool_slots(cfg);
     if (p->n > POOL_MAX_WORKERS) {
         status_t st =
@@ -615,6 +619,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         free(p);
         return st;
     }
+
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
     p->memfds = memfds_new(p->n, cfg->keep_bytes);
@@ -629,6 +634,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->kill = loop_timer_new(l, on_kill, w);
         warm_init(&w->warm);
     }
+
     fill_slots(p);
     for (int i = 0; i < p->n; i++)
         if (!(p->w[i].sleeps = p->w[i].lazy) && !p->w[i].spare) start_worker(&p->w[i]);

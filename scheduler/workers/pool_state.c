@@ -95,10 +95,12 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->name = (char *)w->shown;
         out->kind = (char *)w->kind;
     }
+
     out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
     out->drained = worker_drained(w);
     bool never = w->state != W_READY && w->starts_without_hello > 0;
     out->why = (char *)(w->why ? w->why : worker_drained(w) || never ? w->lost : "");
+
     out->worker_pid = w->pid;
     out->worker_rss_bytes = w->rss_bytes;
     out->restarts = w->restarts;

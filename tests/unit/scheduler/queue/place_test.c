@@ -217,10 +217,10 @@ static void memory(void **state) {
     w[0] = cpu();
     w[0].memory_bytes = 50;
     w[0].alone_bytes = 60;
-    assert_int_equal(place_choose(&any, w, 1), PLACE_HUGE);
+    assert_int_equal(place_choose(&any, w, 1), PLACE_TOO_LARGE);
     assert_int_equal(place_choose(&any, w, 2), PLACE_WAIT); // the other one will be up again
     w[1].hopeless = true;
-    assert_int_equal(place_choose(&any, w, 2), PLACE_HUGE);
+    assert_int_equal(place_choose(&any, w, 2), PLACE_TOO_LARGE);
 }
 
 // What a worker holds can only be read there, however busy it is.
