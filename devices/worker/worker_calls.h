@@ -119,7 +119,7 @@ void worker_buffer_drop(uint64_t id);                       // none is fine
 
 // Where what a call sends lies: few bytes in the frame, else one memfd with each part at a multiple
 // of 64 bytes; the daemon's (`given`, from 1) if it gave one that fits. Begins zeroed.
-struct text_io;
+struct string_io;
 struct texts;
 struct worker_outputs {
     void **p; // [n]
@@ -128,9 +128,9 @@ struct worker_outputs {
     uint8_t *map;
     void *base; // to be unmapped
     size_t base_bytes;
-    bool shared;                // lies in a memfd
-    const struct text_io *text; // of the executable; or NULL
-    struct texts *texts;        // of the run: its results are laid out when they are known
+    bool shared;                  // lies in a memfd
+    const struct string_io *text; // of the executable; or NULL
+    struct texts *texts;          // of the run: its results are laid out when they are known
 };
 status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
                              struct worker_outputs *o) MUST_CHECK;

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "compiler/results.h"
-#include "devices/text_io.h"
+#include "devices/string_io.h"
 #include "devices/worker/worker_calls.h"
 #include "devices/worker/worker_maps.h"
 #include "devices/worker/worker_profile.h"
@@ -23,7 +23,7 @@ struct prepared {
 struct resident {
     struct digest key;
     struct dev_exe *exe;
-    struct text_io *text; // or NULL
+    struct string_io *text; // or NULL
     VEC(struct prepared) sets;
     uint64_t used;       // tick of the last call
     int64_t last_run_ns; // 0 = none yet
@@ -60,7 +60,7 @@ static void drop(struct resident **slot) {
     }
     vec_done(&r->sets);
     dev_unload(r->exe);
-    text_io_free(r->text);
+    string_io_free(r->text);
     free(r);
     *slot = NULL;
     count--;
@@ -125,7 +125,7 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     for (slot = residents; *slot;)
         slot++;
     r->key = key;
-    r->text = text_io_new(r->exe->exe);
+    r->text = string_io_new(r->exe->exe);
     r->used = ++tick;
     *slot = r;
     count++;
@@ -233,7 +233,7 @@ static status_t bind_inputs(struct worker_call *c, const Hlod__Wire__Run *q,
         RETURN_IF_ERR(input_bytes(c, w, &t[k].data));
     }
     if (r->text) {
-        RETURN_IF_ERR(text_io_begin(r->text, &c->arena, t, (int)q->n_inputs, texts));
+        RETURN_IF_ERR(string_io_begin(r->text, &c->arena, t, (int)q->n_inputs, texts));
         arena_link(&c->arena, free_texts, *texts);
     }
     RETURN_IF_ERR(dev_check_inputs(r->exe, t, (int)q->n_inputs));
@@ -339,15 +339,15 @@ static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
             bytes *= t->dims[d];
         out->outputs[k] = t; // the message is whole at any time: it is sent also on failure
         out->n_outputs = k + 1;
-        if (!text_io_is_result(o->text, (int)leaf)) {
+        if (!string_io_is_result(o->text, (int)leaf)) {
             t->data = worker_outputs_blob(c, o, (int)leaf, bytes);
             continue;
         }
         struct span texts;
         t->dtype = (char *)(uintptr_t)"string";
         t->data = worker_outputs_blob(c, o, (int)leaf, 0);
-        RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
-                                    bytes / (int64_t)sizeof(int32_t), &texts));
+        RETURN_IF_ERR(string_io_result(o->texts, &c->arena, o->p[leaf],
+                                       bytes / (int64_t)sizeof(int32_t), &texts));
         t->data->size = texts.n;
         t->data->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
     }

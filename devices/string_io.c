@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "devices/text_io.h"
+#include "devices/string_io.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,25 +8,25 @@
 #include "proto/numbers.h"
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
-struct text_io {
+struct string_io {
     struct arena arena;
     struct text_layout layout;
 };
 
-struct text_io *text_io_new(const struct executable *e) {
-    struct text_io *x = calloc(1, sizeof *x);
+struct string_io *string_io_new(const struct executable *e) {
+    struct string_io *x = calloc(1, sizeof *x);
     if (!x) abort();
     if (texts_of_module(&x->arena, e->main, &x->layout)) return x;
-    text_io_free(x);
+    string_io_free(x);
     return NULL;
 }
-void text_io_free(struct text_io *x) {
+void string_io_free(struct string_io *x) {
     if (!x) return;
     texts_free(x->layout.table);
     arena_done(&x->arena);
     free(x);
 }
-bool text_io_is_result(const struct text_io *x, int leaf) {
+bool string_io_is_result(const struct string_io *x, int leaf) {
     return x && leaf < x->layout.n_out && x->layout.out[leaf];
 }
 
@@ -47,8 +47,8 @@ static status_t to_places(struct texts *run, struct arena *a, struct dev_tensor 
     t->data = (struct span){(const uint8_t *)places, (size_t)n * sizeof *places};
     return ST_OK;
 }
-status_t text_io_begin(const struct text_io *x, struct arena *a, struct dev_tensor *t, int n,
-                       struct texts **out) {
+status_t string_io_begin(const struct string_io *x, struct arena *a, struct dev_tensor *t, int n,
+                         struct texts **out) {
     struct texts *run = texts_new(x->layout.table, 0);
     status_t st = ST_OK;
     for (int k = 0; k < n && k < x->layout.n_in && !st; k++)
@@ -60,8 +60,8 @@ status_t text_io_begin(const struct text_io *x, struct arena *a, struct dev_tens
     return st;
 }
 
-status_t text_io_texts(const struct texts *run, struct arena *a, const int32_t *places, int64_t n,
-                       struct span *out) {
+status_t string_io_result(const struct texts *run, struct arena *a, const int32_t *places,
+                          int64_t n, struct span *out) {
     int64_t bytes = 0;
     for (int64_t k = 0; k < n; k++) {
         bytes += 4 + (int64_t)texts_get(run, places[k]).n;
