@@ -169,10 +169,13 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     struct arena a = {0};
     Hlod__Artifact__Artifact m = message_of(e);
     struct hlo_constants own = {0}, *beside = e->main_text ? e->beside : &own;
+
     m.main = e->main_text ? (char *)(uintptr_t)e->main_text : module_text(&a, e->main, beside);
     m.prepare = module_text(&a, e->prepare, beside);
     m.constants = beside_of(beside);
+
     if (content) *content = content_digest(e, &m);
+
     m.counts_before = counts_message(&a, e->before);
     m.counts_after = counts_message(&a, e->after);
     m.counts_prepare = counts_message(&a, e->prepare_counts);
@@ -180,6 +183,7 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     m.passes = pass_stat_messages(&a, e);
     m.kernels = kernels_out(&a, &e->kernels);
     m.prepare_kernels = kernels_out(&a, &e->prepare_kernels);
+
     m.compile_ns = e->compile_ns;
     m.peak_bytes = e->peak_bytes;
     m.values_bytes = e->values_bytes;
@@ -187,10 +191,12 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     m.emitted = emitted_out(&a, &e->emitted);
     m.emitted_prepare = emitted_out(&a, &e->emitted_prepare);
     m.counts_optimized = counts_message(&a, e->optimized);
+
     m.flops = e->cost.flops;
     m.bytes = e->cost.bytes;
     m.replicas = e->replicas;
     m.memory_bytes = e->memory_bytes;
+
     status_t st = pack_message(&m, out);
     hlo_constants_done(&own);
     arena_done(&a);

@@ -145,12 +145,14 @@ static status_t dense_entry(struct hlo_computation *c) {
         hlo_replace_uses(p, own);
         hlo_set_operand(own, 0, p);
     }
+
     struct hlo_instr *root = c->root, **parts;
     if (!shape_is_tuple(root->shape)) {
         RETURN_IF_ERR(dense_result(c, &root));
         hlo_set_root(c, root);
         return ST_OK;
     }
+
     int n = root->shape->n_elems, odd = 0;
     parts = arena_array(a, struct hlo_instr *, n + 1);
     for (int k = 0; k < n; k++)
@@ -165,6 +167,7 @@ static status_t dense_entry(struct hlo_computation *c) {
         RETURN_IF_ERR(dense_result(c, &parts[k]));
     }
     if (odd) RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, parts, n, NULL, NULL, 0, &root));
+
     hlo_set_root(c, root);
     return ST_OK;
 }
@@ -180,36 +183,43 @@ static int64_t bytes_of_leaves(const struct shape *s) {
 static status_t compile_into(struct executable *e, const struct compile_options *opt,
                              const struct target *t, struct pass_ctx *p) {
     struct hlo_module *m = e->main;
+
     int most = t->max_replicas ? t->max_replicas : 1;
     if (opt->replicas > most)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "%d replicas: %s runs at most %d",
                                 opt->replicas, t->id, most),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     e->replicas = opt->replicas ? opt->replicas : 1;
+
     struct dynamic_result dynamic[1];
     if (e->replicas > 1 && results_dynamic(m, dynamic, 1))
         return st_new(ST_UNIMPLEMENTED,
                       "results whose size only a run knows do not go with replicas");
     e->memory_bytes = t->memory_bytes;
+
     e->before = hlo_count(m);
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
     e->rows = rows_check(e->arena, m);
+
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare));
     int64_t n = hlo_total(e->main);
     add_stat(p, "hoist", clock_ns() - start, n, n);
+
     e->results = e->main->entry->root->shape; // in the arena of main
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_main)(e->main, p));
     if (opt->precision == PRECISION_STRICT) mark_strict(e->main);
     RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
     RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
+
     e->after = hlo_count(e->main);
     e->cost = plan_cost(e->main);
     e->prepare_counts = hlo_count(e->prepare);
     e->bound_bytes = bytes_of_leaves(e->prepare->entry->root->shape);
+
     if (t->emit) return emit_code(e, t, p);
     if (p->obs && p->obs->on_main) p->obs->on_main(p->obs->ctx, e);
     return make_code(e, t, opt, p);

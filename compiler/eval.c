@@ -157,11 +157,13 @@ status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         if (stack.n > before) continue;
         (void)vec_pop(&stack);
         if (pmap_get_ptr(&done, x)) continue;
+
         hlo_eval_fn fn = hlo_op_info(x->op)->eval;
         struct literal **in = arena_array(ev->arena, struct literal *, x->n_operands + 1),
                        *v = NULL;
         for (int k = 0; k < x->n_operands; k++)
             in[k] = pmap_get_ptr(&done, x->operands[k]);
+
         if (x->op == HLO_PARAMETER)
             st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
         else if (hlo_has_effect(x))
@@ -172,6 +174,7 @@ status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct l
             st = fn(ev, x, in, &v);
         if (!st) pmap_put_ptr(&done, x, v);
     }
+
     if (!st) *out = pmap_get_ptr(&done, i);
     vec_done(&stack);
     pmap_done(&done);

@@ -75,6 +75,7 @@ static bool take_value(const char *arg, struct opt_options *o) {
 
 int main(int argc, char **argv) {
     struct opt_options o = {.print = true};
+
     for (int k = 1; k < argc; k++) {
         const char *arg = argv[k];
         if (strcmp(arg, "--help") == 0) return fputs(usage, stdout) < 0;
@@ -114,10 +115,12 @@ int main(int argc, char **argv) {
         else
             o.path = arg;
     }
+
     if (o.list_passes) opt_list_passes();
     if (o.list_rules) opt_list_rules();
     if (o.list_passes || o.list_rules) return 0;
     if (!o.path) return fputs(usage, stderr), 2;
+
     struct strbuf text = {0};
     status_t st = read_file(o.path, &text);
     int rc = 0;

@@ -237,6 +237,7 @@ static struct row_place moved(struct walk *w, const struct hlo_instr *i) {
 
 static struct row_place through(struct walk *w, const struct hlo_instr *i) {
     struct row_place p = i->n_operands ? of_operand(w, i, 0) : none;
+
     switch (i->op) {
     case HLO_COPY:
     case HLO_OPT_BARRIER:

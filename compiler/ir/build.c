@@ -260,6 +260,7 @@ hv hb_matmul(struct hb *b, hv x, hv y) {
         hb_fail(b, st_new(ST_INVALID_ARGUMENT, "matmul of a scalar"));
         return placeholder(b);
     }
+
     int xb = s->rank > 2 ? s->rank - 2 : 0, yb = t->rank > 2 ? t->rank - 2 : 0;
     int64_t ycontract = t->rank > 1 ? t->rank - 2 : 0;
     if (yb == 0) { // a matrix or vector on the right: one plain dot, whatever the rank on the left
@@ -267,6 +268,7 @@ hv hb_matmul(struct hb *b, hv x, hv y) {
                                  .rhs_contracting_dims = {&ycontract, 1}};
         return hb_dot(b, x, y, &d);
     }
+
     int nb = xb > yb ? xb : yb;
     int64_t batch[HLO_MAX_RANK], dims[HLO_MAX_RANK], ids[HLO_MAX_RANK];
     for (int k = 1; k <= nb; k++) {
@@ -280,12 +282,14 @@ hv hb_matmul(struct hb *b, hv x, hv y) {
             return placeholder(b);
         }
     }
+
     int xm = s->rank > 1 ? 2 : 1;
     memcpy(dims, batch, sizeof *batch * (size_t)nb);
     memcpy(dims + nb, s->dims + s->rank - xm, sizeof *dims * (size_t)xm);
     x = hb_broadcast_numpy(b, x, dims, nb + xm);
     memcpy(dims + nb, t->dims + t->rank - 2, sizeof *dims * 2);
     y = hb_broadcast_numpy(b, y, dims, nb + 2);
+
     struct hlo_attr_dot d = {.lhs_batch_dims = {ids, nb},
                              .rhs_batch_dims = {ids, nb},
                              .lhs_contracting_dims = {(int64_t[]){nb + xm - 1}, 1},

@@ -62,6 +62,7 @@ static struct digest hash_instr(const struct hlo_instr *i, const struct pmap *in
 void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
     struct pmap computations = {0}, instrs = {0};
     struct arena a = {0};
+
     HLO_EACH_COMPUTATION(c, m) {
         struct sha256 h;
         sha256_init(&h);
@@ -76,6 +77,7 @@ void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
         struct digest d = sha256_end(&h);
         pmap_put_ptr(&computations, c, arena_dup(&a, &d, sizeof d));
     }
+
     *out = *(const struct digest *)pmap_get_ptr(&computations, m->entry);
     for (int k = 0; k < 2; k++) { // whose memory results may take
         struct str donors = hlo_module_extra(m, hlo_donor_attrs[k]);
@@ -87,6 +89,7 @@ void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
         sha256_str(&h, donors);
         *out = sha256_end(&h);
     }
+
     pmap_done(&computations);
     pmap_done(&instrs);
     arena_done(&a);

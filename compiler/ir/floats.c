@@ -63,6 +63,7 @@ static uint32_t encode(struct float_format f, double v) {
     if (f.special == FLOAT_POW) return encode_power(f, v);
     uint32_t sign = signbit(v) ? 1u << (f.e + f.m) : 0, top = (1u << f.e) - 1,
              ones = (1u << f.m) - 1;
+
     uint32_t inf = top << f.m;
     bool alone = f.special == FLOAT_FNUZ || f.special == FLOAT_FIN;
     uint32_t nan = alone                   ? 1u << (f.e + f.m)
@@ -71,20 +72,23 @@ static uint32_t encode(struct float_format f, double v) {
     uint32_t over = f.special == FLOAT_IEEE  ? (sign | inf)
                     : f.special == FLOAT_FIN ? (sign | inf | ones)
                                              : nan;
+
     if (isnan(v)) return nan;
     double a = fabs(v);
     if (isinf(a)) return over;
     if (a == 0) return f.special == FLOAT_FNUZ ? 0 : sign;
+
     int exp;
     frexp(a, &exp); // a in [2^(exp-1), 2^exp)
     int scale = exp - 1 < 1 - f.bias ? 1 - f.bias - f.m : exp - 1 - f.m;
-    uint64_t q = (uint64_t)nearbyint(
-        ldexp(a, -scale)); // exact scaling, one rounding (to nearest even by default)
+    // Exact scaling, one rounding (to nearest even by default).
+    uint64_t q = (uint64_t)nearbyint(ldexp(a, -scale));
     // q counts units of 2^scale: a carry into the next binade needs no special case when read as
     // one integer.
     int64_t code = exp - 1 < 1 - f.bias
                        ? (int64_t)q
                        : ((int64_t)(exp - 1 + f.bias) << f.m) + (int64_t)q - ((int64_t)1 << f.m);
+
     int64_t largest = f.special == FLOAT_IEEE ? (int64_t)inf - 1
                       : f.special == FLOAT_FN ? (int64_t)(inf | ones) - 1
                                               : (int64_t)(inf | ones);

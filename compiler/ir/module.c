@@ -326,9 +326,11 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
                                                  struct pmap *done, const uint64_t *keep) {
     struct hlo_computation *seen = pmap_get_ptr(done, c);
     if (seen) return seen;
+
     for (const struct hlo_instr *i = c->first; i; i = i->next) // callees first: module order
         for (int k = 0; k < i->n_called && kept(keep, i); k++)
             clone_computation(m, i->called[k], i->called[k]->name, done, NULL);
+
     struct hlo_computation *r = hlo_computation_add(m, name);
     struct pmap map = {0};
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
@@ -349,6 +351,7 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
                 avec_push(m->arena, &j->control_preds, pmap_get_ptr(&map, i->control_preds.v[k]));
         pmap_put_ptr(&map, i, j);
     }
+
     for (size_t k = 0; k < c->params.n; k++)
         avec_push(m->arena, &r->params, pmap_get_ptr(&map, c->params.v[k]));
     r->root = pmap_get_ptr(&map, c->root);
@@ -520,6 +523,7 @@ status_t hlo_sort_instrs(struct hlo_computation *c) {
     VEC(struct hlo_instr *) order = {0};
     VEC(struct hlo_instr *) stack = {0};
     bool cycle = false;
+
     for (struct hlo_instr *i = c->first; i && !cycle; i = i->next) {
         if (!pmap_has_ptr(&colour, i)) vec_push(&stack, i);
         while (stack.n && !cycle) {
@@ -543,12 +547,14 @@ status_t hlo_sort_instrs(struct hlo_computation *c) {
             }
         }
     }
+
     status_t st = ST_OK;
     if (cycle) st = st_new(ST_INTERNAL, "computation %s: instructions form a cycle", c->name);
     for (size_t k = 0; !cycle && k < order.n; k++) {
         list_unlink(order.v[k]);
         list_append(c, order.v[k]);
     }
+
     pmap_done(&colour);
     vec_done(&order);
     vec_done(&stack);

@@ -274,6 +274,7 @@ void shape_print(struct strbuf *b, const struct shape *s, bool with_layout) {
         strbuf_putc(b, ')');
         return;
     }
+
     strbuf_puts(b, dtype_name(s->dtype));
     strbuf_putc(b, '[');
     for (int d = 0; d < s->rank; d++) {
@@ -286,6 +287,7 @@ void shape_print(struct strbuf *b, const struct shape *s, bool with_layout) {
         strbuf_i64(b, s->dims[d]);
     }
     strbuf_putc(b, ']');
+
     bool plain = layout_is_default(s->layout, s->rank);
     if (plain && (!with_layout || s->rank == 0)) return;
     strbuf_putc(b, '{');
@@ -293,6 +295,7 @@ void shape_print(struct strbuf *b, const struct shape *s, bool with_layout) {
         if (k) strbuf_putc(b, ',');
         strbuf_i64(b, s->layout ? s->layout->minor_to_major[k] : s->rank - 1 - k);
     }
+
     if (s->layout && (s->layout->tile_rank || s->layout->rest)) strbuf_putc(b, ':');
     if (s->layout && s->layout->tile_rank) {
         strbuf_puts(b, "T(");

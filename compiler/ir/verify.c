@@ -73,6 +73,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
                                    uint64_t *links) {
     status_t st = ST_OK;
     int n = 0;
+
     for (const struct hlo_instr *i = c->first; i && !st; i = i->next, n++) {
         st = i->parent != c ? bad(i, "parent is wrong") : ST_OK;
         if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
@@ -91,6 +92,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!st) hlo_set_put(placed, i);
         arena_reset(a);
     }
+
     if (!st && n != c->n_instrs)
         st = st_new(ST_INTERNAL, "computation '%s': %d instructions listed, %d counted", c->name, n,
                     c->n_instrs);

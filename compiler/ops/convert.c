@@ -47,6 +47,7 @@ EVAL(COMPARE) {
     enum cmp_direction d = HLO_ATTR(i, compare)->direction;
     bool total = HLO_ATTR(i, compare)->type == CMPT_TOTALORDER;
     enum dtype t = in[0]->shape->dtype;
+
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
         bool v;
         if (dtype_is_complex(t)) {
@@ -75,6 +76,7 @@ EVAL(COMPARE) {
         }
         lit_set_i64(r, k, v);
     }
+
     *out = r;
     return ST_OK;
 }

@@ -82,10 +82,12 @@ static status_t trees(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
                       struct literal **out) {
     struct trees t;
     RETURN_IF_ERR(trees_read(ev->arena, i, in, &t));
+
     struct literal *r = lit_new(ev->arena, i->shape);
     double start = t.how == HLO_ADD ? 0 : t.how == HLO_MINIMUM ? INFINITY : -INFINITY;
     for (int64_t k = 0; k < t.rows * t.targets; k++)
         lit_set_f64(r, k, start);
+
     for (int64_t row = 0; row < t.rows; row++)
         for (int64_t k = 0; k < t.roots; k++) {
             int32_t at = t.root[k];
@@ -185,23 +187,28 @@ static status_t lapack(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     struct lapack_call c;
     struct hlo_instr as = *i;
     struct literal *e[2];
+
     if (!lapack_read(i, &c)) return hlo_eval_supports(i);
+
     if (c.kind != LAPACK_TRSM && c.kind != LAPACK_POTRF) {
         struct literal **each;
         bool tuple = shape_is_tuple(i->shape);
         RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, tuple ? i->shape->n_elems : 1, &each, out));
         return lapack_run(&c, in, each);
     }
+
     if (c.kind == LAPACK_TRSM) {
         as.op = HLO_TRIANGULAR_SOLVE;
         as.attr = &c.trisolve;
         return hlo_eval_TRIANGULAR_SOLVE(ev, &as, in, out);
     }
+
     as.op = HLO_CHOLESKY;
     as.attr = &c.cholesky;
     as.shape = i->shape->elems[0];
     RETURN_IF_ERR(hlo_eval_CHOLESKY(ev, &as, in, &e[0]));
     e[1] = lit_new(ev->arena, i->shape->elems[1]);
+
     int64_t n = as.shape->dims[as.shape->rank - 1];
     for (int64_t k = 0; k < shape_elements(i->shape->elems[1]); k++) {
         double v[2] = {0, 0};

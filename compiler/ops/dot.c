@@ -22,6 +22,7 @@ static void pack(struct arena *a, const struct literal *l, const int *order, str
         stride[d] = step, step *= s->dims[d];
     for (int k = 0; k < s->rank; k++)
         out->dims[k] = s->dims[order[k]];
+
     switch (dtype_class(s->dtype)) {
     case DC_COMPLEX:
         out->im = arena_array(a, double, n + 1);
@@ -33,6 +34,7 @@ static void pack(struct arena *a, const struct literal *l, const int *order, str
         out->ints = arena_array(a, int64_t, n + 1);
         break;
     }
+
     if (n == 0) return;
     int64_t x[HLO_MAX_RANK + 1] = {0};
     do {
@@ -125,22 +127,26 @@ EVAL(DOT) {
     struct literal *r;
     int64_t bytes;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+
     RETURN_IF_ERR(open_pair(ev, i, in, &bytes));
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
     const struct shape *x = in[0]->shape, *y = in[1]->shape;
     int xo[HLO_MAX_RANK], yo[HLO_MAX_RANK];
     dot_order(x, d->lhs_batch_dims, d->lhs_contracting_dims, xo);
     dot_order(y, d->rhs_batch_dims, d->rhs_contracting_dims, yo);
+
     struct arena tmp = {0};
     struct packed px, py;
     pack(&tmp, in[0], xo, &px);
     pack(&tmp, in[1], yo, &py);
+
     int64_t batch = 1, m = 1, n = 1, depth = 1, k = 0;
     int nb = d->lhs_batch_dims.n, nc = d->lhs_contracting_dims.n;
     for (int e = 0; e < x->rank; e++)
         *(e < nb ? &batch : e < x->rank - nc ? &m : &depth) *= px.dims[e];
     for (int e = nb; e < y->rank - nc; e++)
         n *= py.dims[e];
+
     status_t st = ST_OK;
     for (int64_t b = 0; b < batch; b++)
         for (int64_t row = 0; row < m && !st; row++) {
@@ -151,6 +157,7 @@ EVAL(DOT) {
                 store(&s, &px, r, k++);
             }
         }
+
     arena_done(&tmp);
     ev->used_bytes -= bytes;
     *out = r;
@@ -197,22 +204,27 @@ EVAL(CONVOLUTION) {
     int64_t bytes, k = 0;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     RETURN_IF_ERR(open_pair(ev, i, in, &bytes));
+
     struct conv c = {.attr = HLO_ATTR(i, conv)};
     const struct labels *l = &c.attr->dim_labels;
     c.n = l->n_spatial;
     int xo[HLO_MAX_RANK], wo[HLO_MAX_RANK];
     xo[0] = l->in_batch, wo[0] = l->k_out;
+
     for (int d = 0; d < c.n; d++)
         xo[d + 1] = l->in_spatial[d], wo[d + 1] = l->k_spatial[d];
     xo[c.n + 1] = l->in_feature, wo[c.n + 1] = l->k_in;
+
     struct arena tmp = {0};
     pack(&tmp, in[0], xo, &c.x);
     pack(&tmp, in[1], wo, &c.w);
+
     c.per_group = c.w.dims[0] / c.attr->feature_group_count;
     c.per_batch_group = c.w.dims[0] / c.attr->batch_group_count;
     c.out_batch = r->shape->dims[l->out_batch];
     bool empty = shape_elements(in[1]->shape) == 0;
     status_t st = ST_OK;
+
     EACH_INDEX(o, r->shape) {
         int64_t at[HLO_MAX_RANK];
         struct sum s = {0};
@@ -223,6 +235,7 @@ EVAL(CONVOLUTION) {
             st = st_new(ST_CANCELLED, "evaluation was cancelled");
         store(&s, &c.x, r, k++);
     }
+
     arena_done(&tmp);
     ev->used_bytes -= bytes;
     *out = r;

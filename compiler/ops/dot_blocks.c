@@ -97,15 +97,18 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
     const struct shape *x = rule_shape(i, 0), *y = rule_shape(i, 1), *g = rule_shape(i, 2);
     int64_t dims[2 * HLO_MAX_RANK + 1], lead[HLO_MAX_RANK];
     int n = 0;
+
     RETURN_IF_ERR(rule_arrays(i));
     RETURN_IF_ERR(sized_alike(d->lhs_batch_dims, x, d->rhs_batch_dims, y, "batch dimensions"));
     RETURN_IF_ERR(sized_alike(d->lhs_contracting_dims, x, d->rhs_contracting_dims, y,
                               "contracting dimensions"));
     RETURN_IF_ERR(rule_dims(d->lhs_ragged_dims, x->rank, "lhs_ragged_dims"));
     RETURN_IF_ERR(rule_dims(d->rhs_group_dims, y->rank, "rhs_group_dims"));
+
     if (d->lhs_ragged_dims.n != 1 || !dtype_is_int(g->dtype) || g->rank < 1)
         return st_new(ST_INVALID_ARGUMENT, "%d ragged dimensions, group sizes %s",
                       d->lhs_ragged_dims.n, shape_text(a, g));
+
     enum ragged mode = ragged_mode(d);
     int64_t groups = g->dims[g->rank - 1];
     if (d->rhs_group_dims.n != (mode == RAGGED_ROWS) ||
@@ -114,6 +117,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
                                  i64s_has(d->rhs_contracting_dims, d->rhs_group_dims.v[0]))))
         return st_new(ST_INVALID_ARGUMENT, "rhs_group_dims do not fit %lld groups of %s",
                       (long long)groups, shape_text(a, y));
+
     int nl = ragged_leading(d, x, lead);
     if (g->rank > 1) {
         bool fit = g->rank == nl + 1;
@@ -123,6 +127,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
             return st_new(ST_INVALID_ARGUMENT, "group sizes %s do not fit %s", shape_text(a, g),
                           shape_text(a, x));
     }
+
     if (mode == RAGGED_CONTRACTED) dims[n++] = groups;
     for (int k = 0; k < d->lhs_batch_dims.n; k++)
         dims[n++] = x->dims[d->lhs_batch_dims.v[k]];
@@ -133,6 +138,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
         if (!i64s_has(d->rhs_batch_dims, k) && !i64s_has(d->rhs_contracting_dims, k) &&
             !i64s_has(d->rhs_group_dims, k))
             dims[n++] = y->dims[k];
+
     if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "the result has rank %d", n);
     *out = shape_make(a, i->shape ? i->shape->dtype : x->dtype, dims, n);
     return ST_OK;
@@ -161,8 +167,10 @@ static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct 
     struct literal *r;
     int64_t k = 0, depth[HLO_MAX_RANK + 1];
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+
     for (int c = 0; c < d->lhs_contracting_dims.n; c++)
         any &= (depth[c] = x->dims[d->lhs_contracting_dims.v[c]]) > 0;
+
     EACH_INDEX(o, r->shape) {
         struct pair p = {
             .x = in[0], .y = in[1], .xs = scaled ? in[2] : NULL, .ys = scaled ? in[3] : NULL};
@@ -170,6 +178,7 @@ static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct 
         int at = mode == RAGGED_CONTRACTED;
         if ((k & 1023) == 0 && ev->cancel && *ev->cancel)
             return st_new(ST_CANCELLED, "evaluation was cancelled");
+
         for (int e = 0; e < d->lhs_batch_dims.n; e++, at++)
             p.at_x[d->lhs_batch_dims.v[e]] = p.at_y[d->rhs_batch_dims.v[e]] = o[at];
         for (int e = 0; e < x->rank; e++)
@@ -179,8 +188,10 @@ static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct 
             if (!i64s_has(d->rhs_batch_dims, e) && !i64s_has(d->rhs_contracting_dims, e) &&
                 !i64s_has(d->rhs_group_dims, e))
                 p.at_y[e] = o[at++];
+
         int64_t g = mode == RAGGED_ROWS ? group_of(d, in[2], x, p.at_x) : 0;
         if (mode == RAGGED_ROWS && g >= 0) p.at_y[d->rhs_group_dims.v[0]] = g;
+
         if (any && g >= 0) do {
                 for (int e = 0; e < d->lhs_contracting_dims.n; e++)
                     p.at_x[d->lhs_contracting_dims.v[e]] = p.at_y[d->rhs_contracting_dims.v[e]] =
@@ -190,6 +201,7 @@ static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct 
             } while (index_next(c, depth, d->lhs_contracting_dims.n));
         store(&p, r, k++);
     }
+
     *out = r;
     return ST_OK;
 }

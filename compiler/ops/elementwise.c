@@ -86,6 +86,22 @@ static status_t not_defined(const struct hlo_instr *i, enum dtype t) {
                   hlo_op_name(i->op), dtype_name(t));
 }
 
+static void run_floats(const struct row *row, const struct literal *a, const struct literal *b,
+                       struct literal *r) {
+    enum dtype t = a->shape->dtype;
+    int64_t n = shape_elements(a->shape);
+    const float *x = a->data, *y = b->data;
+    float *z = r->data;
+    bool aligned = ((uintptr_t)x | (uintptr_t)y) % 4 == 0;
+
+    for (int64_t k = 0; k < n; k++)
+        if (t == DT_F64)
+            lit_set_f64(r, k, row->f64(lit_get_f64(a, k), lit_get_f64(b, k)));
+        else if (aligned && t == DT_F32 && r->shape->dtype == DT_F32)
+            z[k] = row->f32(x[k], y[k]);
+        else
+            lit_set_f64(r, k, (double)row->f32((float)lit_get_f64(a, k), (float)lit_get_f64(b, k)));
+}
 static status_t run(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                     const struct row *row, struct literal **out) {
     const struct literal *a = in[0], *b = in[i->n_operands - 1];
@@ -93,23 +109,11 @@ static status_t run(struct hlo_eval *ev, const struct hlo_instr *i, struct liter
     int64_t n = shape_elements(a->shape);
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+
     switch (dtype_class(t)) {
     case DC_FLOAT:
         if (!row->f32) return not_defined(i, t);
-        if (t == DT_F32 && r->shape->dtype == DT_F32 &&
-            ((uintptr_t)a->data | (uintptr_t)b->data) % 4 == 0) {
-            const float *x = a->data, *y = b->data;
-            float *z = r->data;
-            for (int64_t k = 0; k < n; k++)
-                z[k] = row->f32(x[k], y[k]);
-        } else if (t == DT_F64) {
-            for (int64_t k = 0; k < n; k++)
-                lit_set_f64(r, k, row->f64(lit_get_f64(a, k), lit_get_f64(b, k)));
-        } else {
-            for (int64_t k = 0; k < n; k++)
-                lit_set_f64(r, k,
-                            (double)row->f32((float)lit_get_f64(a, k), (float)lit_get_f64(b, k)));
-        }
+        run_floats(row, a, b, r);
         break;
     case DC_SIGNED:
         if (!row->s) return not_defined(i, t);
@@ -142,6 +146,7 @@ static status_t run(struct hlo_eval *ev, const struct hlo_instr *i, struct liter
     case DC_NONE:
         return not_defined(i, t);
     }
+
     *out = r;
     return ST_OK;
 }

@@ -24,18 +24,19 @@ EVAL(GATHER) {
     const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
     const struct shape *s = in[0]->shape;
     int64_t k = 0;
+
     EACH_INDEX(x, r->shape) {
         int64_t batch[HLO_MAX_RANK] = {0}, start[HLO_MAX_RANK] = {0}, at[HLO_MAX_RANK];
         int nb = 0, w = 0;
         for (int d = 0; d < r->shape->rank; d++)
             if (!i64s_has(g->offset_dims, d)) batch[nb++] = x[d];
         start_of(in[1], batch, g->index_vector_dim, g->start_index_map, start);
+
         for (int d = 0; d < s->rank; d++) {
             int64_t max = s->dims[d] - g->slice_sizes.v[d], offset = 0;
             at[d] = start[d] < 0 ? 0 : start[d] > max ? max : start[d];
             for (int b = 0; b < g->operand_batching_dims.n; b++)
-                if (g->operand_batching_dims.v[b] ==
-                    d) { // paired with a batch dimension of the indices
+                if (g->operand_batching_dims.v[b] == d) { // paired with one of the indices
                     int64_t pos = g->start_indices_batching_dims.v[b];
                     at[d] = batch[pos > g->index_vector_dim ? pos - 1 : pos];
                 }
@@ -48,6 +49,7 @@ EVAL(GATHER) {
             }
             at[d] += offset;
         }
+
         element_copy(r, k++, in[0], index_linear(at, s->dims, s->rank));
     }
     return ST_OK;
@@ -58,14 +60,17 @@ EVAL(SCATTER) {
     int n = i->n_operands / 2;
     const struct shape *s = in[0]->shape, *u = in[n + 1]->shape;
     struct literal **r = arena_array(ev->arena, struct literal *, n), *result;
+
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(hlo_eval_charge(ev, in[k]->shape));
         r[k] = lit_clone(ev->arena, in[k]);
     }
+
     struct hlo_fn *f;
     RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
     status_t st = ST_OK;
     int64_t j = 0;
+
     EACH_INDEX(x, u) {
         int64_t batch[HLO_MAX_RANK] = {0}, at[HLO_MAX_RANK] = {0};
         int nb = 0, w = 0;
@@ -73,6 +78,7 @@ EVAL(SCATTER) {
         for (int d = 0; d < u->rank; d++)
             if (!i64s_has(sc->update_window_dims, d)) batch[nb++] = x[d];
         start_of(in[n], batch, sc->index_vector_dim, sc->scatter_dims_to_operand_dims, at);
+
         for (int d = 0; d < s->rank; d++) {
             for (int b = 0; b < sc->input_batching_dims.n; b++)
                 if (sc->input_batching_dims.v[b] == d) {
@@ -87,6 +93,7 @@ EVAL(SCATTER) {
             inside &= at[d] >= 0 && at[d] <= s->dims[d] - size;
             if (inside) at[d] += offset;
         }
+
         if (inside && !st) {
             int64_t to = index_linear(at, s->dims, s->rank);
             for (int k = 0; k < n; k++) {
@@ -100,6 +107,7 @@ EVAL(SCATTER) {
         }
         j++;
     }
+
     hlo_fn_close(f);
     *out = n == 1 ? r[0] : lit_tuple(ev->arena, i->shape, r);
     return st;

@@ -13,14 +13,17 @@ status_t hlo_infer_dot(struct arena *a, const struct hlo_instr *i, const struct 
     const struct shape *x = rule_shape(i, 0), *y = rule_shape(i, 1);
     int64_t dims[2 * HLO_MAX_RANK];
     int n = 0;
+
     RETURN_IF_ERR(rule_dims(d->lhs_batch_dims, x->rank, "lhs_batch_dims"));
     RETURN_IF_ERR(rule_dims(d->rhs_batch_dims, y->rank, "rhs_batch_dims"));
     RETURN_IF_ERR(rule_dims(d->lhs_contracting_dims, x->rank, "lhs_contracting_dims"));
     RETURN_IF_ERR(rule_dims(d->rhs_contracting_dims, y->rank, "rhs_contracting_dims"));
+
     if (d->lhs_batch_dims.n != d->rhs_batch_dims.n ||
         d->lhs_contracting_dims.n != d->rhs_contracting_dims.n)
         return st_new(ST_INVALID_ARGUMENT,
                       "the operands differ in the number of batch or contracting dimensions");
+
     for (int k = 0; k < d->lhs_batch_dims.n; k++) {
         if (x->dims[d->lhs_batch_dims.v[k]] != y->dims[d->rhs_batch_dims.v[k]])
             return st_new(ST_INVALID_ARGUMENT, "batch dimension %d of %s and %s", k,
@@ -30,10 +33,12 @@ status_t hlo_infer_dot(struct arena *a, const struct hlo_instr *i, const struct 
             return st_new(ST_INVALID_ARGUMENT, "a dimension is both batch and contracting");
         dims[n++] = x->dims[d->lhs_batch_dims.v[k]];
     }
+
     for (int k = 0; k < d->lhs_contracting_dims.n; k++)
         if (x->dims[d->lhs_contracting_dims.v[k]] != y->dims[d->rhs_contracting_dims.v[k]])
             return st_new(ST_INVALID_ARGUMENT, "contracting dimension %d of %s and %s", k,
                           shape_text(a, x), shape_text(a, y));
+
     for (int k = 0; k < x->rank; k++)
         if (!i64s_has(d->lhs_batch_dims, k) && !i64s_has(d->lhs_contracting_dims, k))
             dims[n++] = x->dims[k];
@@ -41,6 +46,7 @@ status_t hlo_infer_dot(struct arena *a, const struct hlo_instr *i, const struct 
         if (!i64s_has(d->rhs_batch_dims, k) && !i64s_has(d->rhs_contracting_dims, k))
             dims[n++] = y->dims[k];
     if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "the result has rank %d", n);
+
     enum dtype t = i->shape ? i->shape->dtype : x->dtype; // a wider result type may be asked for
     if (!i->shape && x->dtype != y->dtype)
         return st_new(ST_INVALID_ARGUMENT, "operands are %s and %s", shape_text(a, x),
@@ -57,13 +63,16 @@ status_t hlo_infer_convolution(struct arena *a, const struct hlo_instr *i,
     const struct shape *x = rule_shape(i, 0), *k = rule_shape(i, 1);
     int n = l->n_spatial;
     int64_t dims[HLO_MAX_RANK], g = c->feature_group_count, bg = c->batch_group_count;
+
     if (x->rank != n + 2 || k->rank != n + 2 || (c->window.n != n && !(c->window.n == 0)))
         return st_new(ST_INVALID_ARGUMENT,
                       "%s with kernel %s: labels say %d spatial dimensions, the window %d",
                       shape_text(a, x), shape_text(a, k), n, c->window.n);
+
     if (g < 1 || bg < 1 || (g > 1 && bg > 1))
         return st_new(ST_INVALID_ARGUMENT, "group counts %lld and %lld", (long long)g,
                       (long long)bg);
+
     int64_t batch = x->dims[l->in_batch], in = x->dims[l->in_feature], ki = k->dims[l->k_in],
             ko = k->dims[l->k_out];
     if (in % g || in / g != ki)
@@ -74,6 +83,7 @@ status_t hlo_infer_convolution(struct arena *a, const struct hlo_instr *i,
         return st_new(ST_INVALID_ARGUMENT,
                       "%lld output features, batch %lld do not divide into the groups",
                       (long long)ko, (long long)batch);
+
     for (int d = 0; d < n; d++) {
         struct window_dim w =
             c->window.n ? c->window.v[d] : (struct window_dim){1, 1, 0, 0, 1, 1, false};
@@ -85,6 +95,7 @@ status_t hlo_infer_convolution(struct arena *a, const struct hlo_instr *i,
             return st_new(ST_INVALID_ARGUMENT, "window of spatial dimension %d is not valid", d);
         dims[l->out_spatial[d]] = size;
     }
+
     dims[l->out_batch] = batch / bg;
     dims[l->out_feature] = ko;
     *out = shape_make(a, i->shape ? i->shape->dtype : x->dtype, dims, n + 2);

@@ -265,6 +265,7 @@ status_t hlo_infer_gather(struct arena *a, const struct hlo_instr *i, const stru
     const struct shape *s = rule_shape(i, 0);
     int64_t batch[HLO_MAX_RANK], dims[HLO_MAX_RANK], window[HLO_MAX_RANK];
     int nb, nw = 0, rank, b = 0, w = 0;
+
     RETURN_IF_ERR(
         index_dims(a, rule_shape(i, 1), g->index_vector_dim, g->start_index_map.n, batch, &nb));
     RETURN_IF_ERR(rule_dims(g->start_index_map, s->rank, "start_index_map"));
@@ -272,12 +273,14 @@ status_t hlo_infer_gather(struct arena *a, const struct hlo_instr *i, const stru
     RETURN_IF_ERR(rule_dims(g->operand_batching_dims, s->rank, "operand_batching_dims"));
     RETURN_IF_ERR(rule_dims(g->start_indices_batching_dims, rule_shape(i, 1)->rank,
                             "start_indices_batching_dims"));
+
     RETURN_IF_ERR(batching_dims(s, g->operand_batching_dims, rule_shape(i, 1),
                                 g->start_indices_batching_dims, g->index_vector_dim));
     RETURN_IF_ERR(disjoint(g->operand_batching_dims, g->collapsed_slice_dims,
                            "collapsed_slice_dims and operand_batching_dims"));
     RETURN_IF_ERR(disjoint(g->operand_batching_dims, g->start_index_map,
                            "start_index_map and operand_batching_dims"));
+
     if (g->slice_sizes.n != s->rank)
         return st_new(ST_INVALID_ARGUMENT, "%d slice sizes for %s", g->slice_sizes.n,
                       shape_text(a, s));
@@ -290,26 +293,27 @@ status_t hlo_infer_gather(struct arena *a, const struct hlo_instr *i, const stru
                           (long long)n, d, shape_text(a, s));
         if (!dropped) window[nw++] = n;
     }
+
     rank = nb + nw;
     if (g->offset_dims.n != nw || rank > HLO_MAX_RANK)
         return st_new(ST_INVALID_ARGUMENT, "%d offset dimensions, the slices have %d",
                       g->offset_dims.n, nw);
     RETURN_IF_ERR(rule_dims(g->offset_dims, rank, "offset_dims"));
+
     for (int d = 0; d < rank; d++)
         dims[d] = i64s_has(g->offset_dims, d) ? window[w++] : batch[b++];
     *out = shape_make(a, s->dtype, dims, rank);
     return ST_OK;
 }
 
-status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
-    const struct hlo_attr_scatter *sc = HLO_ATTR(i, scatter);
-    int n = i->n_operands / 2, nb;
+// The dimensions that the attributes of a scatter name, against the first input, the indices and
+// the first updates.
+static status_t scatter_dims(struct arena *a, const struct hlo_instr *i,
+                             const struct hlo_attr_scatter *sc) {
+    int n = i->n_operands / 2, nb, b = 0, w = 0;
     int64_t batch[HLO_MAX_RANK];
-    if (i->n_operands < 3 || i->n_operands % 2 == 0)
-        return st_new(ST_INVALID_ARGUMENT, "%d operands, expected N inputs, indices, N updates",
-                      i->n_operands);
-    RETURN_IF_ERR(rule_arrays(i));
     const struct shape *s = rule_shape(i, 0), *u = rule_shape(i, n + 1);
+
     RETURN_IF_ERR(index_dims(a, rule_shape(i, n), sc->index_vector_dim,
                              sc->scatter_dims_to_operand_dims.n, batch, &nb));
     RETURN_IF_ERR(rule_dims(sc->update_window_dims, u->rank, "update_window_dims"));
@@ -319,19 +323,21 @@ status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const str
     RETURN_IF_ERR(rule_dims(sc->input_batching_dims, s->rank, "input_batching_dims"));
     RETURN_IF_ERR(rule_dims(sc->scatter_indices_batching_dims, rule_shape(i, n)->rank,
                             "scatter_indices_batching_dims"));
+
     RETURN_IF_ERR(batching_dims(s, sc->input_batching_dims, rule_shape(i, n),
                                 sc->scatter_indices_batching_dims, sc->index_vector_dim));
     RETURN_IF_ERR(disjoint(sc->input_batching_dims, sc->inserted_window_dims,
                            "inserted_window_dims and input_batching_dims"));
     RETURN_IF_ERR(disjoint(sc->input_batching_dims, sc->scatter_dims_to_operand_dims,
                            "scatter_dims_to_operand_dims and input_batching_dims"));
+
     if (sc->update_window_dims.n + sc->inserted_window_dims.n + sc->input_batching_dims.n !=
         s->rank)
         return st_new(ST_INVALID_ARGUMENT, "window dimensions do not cover operand %s",
                       shape_text(a, s));
     if (u->rank != sc->update_window_dims.n + nb)
         return st_new(ST_INVALID_ARGUMENT, "updates %s do not match the indices", shape_text(a, u));
-    int b = 0, w = 0;
+
     for (int d = 0; d < u->rank; d++) {
         if (i64s_has(sc->update_window_dims, d)) {
             while (i64s_has(sc->inserted_window_dims, w) || i64s_has(sc->input_batching_dims, w))
@@ -345,16 +351,27 @@ status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const str
                           d);
         }
     }
+    return ST_OK;
+}
+status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
+    int n = i->n_operands / 2;
+    if (i->n_operands < 3 || i->n_operands % 2 == 0)
+        return st_new(ST_INVALID_ARGUMENT, "%d operands, expected N inputs, indices, N updates",
+                      i->n_operands);
+    RETURN_IF_ERR(rule_arrays(i));
+    RETURN_IF_ERR(scatter_dims(a, i, HLO_ATTR(i, scatter)));
     for (int k = 1; k < n; k++) {
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
         RETURN_IF_ERR(rule_same_dims(a, i, n + 1 + k, n + 1));
     }
+
     const struct shape **result = arena_array(a, const struct shape *, n);
     RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
     if (n == 1) {
-        *out = shape_with_layout(a, s, NULL);
+        *out = shape_with_layout(a, rule_shape(i, 0), NULL);
         return ST_OK;
     }
+
     const struct shape **e = arena_array(a, const struct shape *, n);
     for (int k = 0; k < n; k++)
         e[k] = rule_shape(i, k);

@@ -19,15 +19,18 @@ status_t hlo_infer_scan(struct arena *a, const struct hlo_instr *i, const struct
     const struct hlo_attr_scan *t = HLO_ATTR(i, scan);
     const struct shape *r;
     RETURN_IF_ERR(rule_arrays(i));
+
     if (t->num_carries < 0 || t->num_carries >= i->n_operands)
         return st_new(ST_INVALID_ARGUMENT, "num_carries is %lld of %d operands",
                       (long long)t->num_carries, i->n_operands);
+
     int carries = (int)t->num_carries, xs = i->n_operands - carries;
     RETURN_IF_ERR(rule_dims(t->dimensions, rule_shape(i, 0)->rank, "dimensions"));
     if (t->dimensions.n != 1)
         return st_new(ST_INVALID_ARGUMENT, "dimensions must name one dimension");
     int64_t d = t->dimensions.v[0], length = rule_shape(i, 0)->dims[d];
     RETURN_IF_ERR(rule_callee(i, 0, i->n_operands, &r));
+
     const struct hlo_computation *f = i->called[0];
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *s = rule_shape(i, k);
@@ -39,10 +42,12 @@ status_t hlo_infer_scan(struct arena *a, const struct hlo_instr *i, const struct
             return st_new(ST_INVALID_ARGUMENT, "parameter %d of '%s' is %s, expected %s", k,
                           f->name, shape_text(a, f->params.v[k]->shape), shape_text(a, want));
     }
+
     int n = shape_is_tuple(r) ? r->n_elems : 1, ys = n - carries;
     if (ys < 0 || (n == 1 && !shape_is_tuple(r) && carries > 1))
         return st_new(ST_INVALID_ARGUMENT, "'%s' gives %d values, expected %d carries at least",
                       f->name, n, carries);
+
     const struct shape **e = arena_array(a, const struct shape *, n ? n : 1);
     for (int k = 0; k < n; k++) {
         const struct shape *s = shape_is_tuple(r) ? r->elems[k] : r;
@@ -54,12 +59,14 @@ status_t hlo_infer_scan(struct arena *a, const struct hlo_instr *i, const struct
             return st_new(ST_INVALID_ARGUMENT, "output %d is %s, stacked along %lld", k,
                           shape_text(a, s), (long long)d);
         e[k] = s;
+
         if (k >= ys) continue;
         int64_t dims[HLO_MAX_RANK];
         for (int j = 0; j <= s->rank; j++)
             dims[j] = j == d ? length : s->dims[j - (j > d)];
         e[k] = shape_make(a, s->dtype, dims, s->rank + 1);
     }
+
     *out = shape_is_tuple(r) ? shape_tuple(a, e, n) : e[0];
     return ST_OK;
 }
@@ -89,21 +96,25 @@ EVAL(SCAN) {
     int carries = (int)t->num_carries, xs = i->n_operands - carries;
     int n = shape_is_tuple(i->shape) ? i->shape->n_elems : 1, ys = n - carries;
     int64_t d = t->dimensions.v[0], length = in[0]->shape->dims[d], used;
+
     RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, n, &results, &r));
     status_t st = ST_OK;
     for (int k = xs; k < i->n_operands; k++)
         args[k] = in[k];
     used = ev->used_bytes;
+
     for (int64_t step = 0; step < length && !st; step++) {
         int64_t at = t->is_reverse ? length - 1 - step : step;
         struct literal *y = NULL;
         ev->arena = &two[step & 1];
         arena_reset(ev->arena);
         ev->used_bytes = used;
+
         for (int k = 0; k < xs; k++) {
             args[k] = lit_new(ev->arena, i->called[0]->params.v[k]->shape);
             slice_copy(in[k], args[k], d, at, true);
         }
+
         st = hlo_eval_computation(ev, i->called[0], args, i->n_operands, &y);
         for (int k = 0; k < n && !st; k++) {
             struct literal *v = shape_is_tuple(y->shape) ? y->elems[k] : y;
@@ -113,6 +124,7 @@ EVAL(SCAN) {
                 args[xs + k - ys] = lit_clone(ev->arena, v);
         }
     }
+
     ev->arena = home;
     for (int k = ys; k < n && !st; k++) { // into r's own elements
         struct literal *v = args[xs + k - ys];

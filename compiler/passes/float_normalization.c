@@ -191,6 +191,7 @@ static bool moves_wide(const struct hlo_instr *i) {
     default:
         return false;
     }
+
     int64_t rounded = 0, plain = 0;
     for (int k = first; k < last; k++) {
         rounded += moved(i->operands[k], true);

@@ -29,10 +29,12 @@ static bool listed(const char *list, const char *name) {
 
 status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     const struct pass *pass = pass_find(str_of(name));
+
     if (!pass) return st_new(ST_INVALID_ARGUMENT, "no pass is called '%s'", name);
     if (listed(p->opt->disable_passes, name)) return ST_OK;
     if (p->obs && p->obs->cancel && *p->obs->cancel)
         return st_new(ST_CANCELLED, "the compile was cancelled");
+
     struct pass_stat s = {.name = pass->name, .instrs_before = hlo_total(m)};
     int64_t start = clock_ns();
     p->changed = false;
@@ -41,6 +43,7 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     arena_reset(&p->scratch);
     s.ns = clock_ns() - start;
     if (st) return st_note(st, "pass %s", name);
+
 #ifdef HLOD_FAULTS
     bool verify = true;
 #else
@@ -52,6 +55,7 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
         st_drop(st);
         return broken;
     }
+
     s.instrs_after = hlo_total(m);
     s.changed = p->changed;
     avec_push(p->keep, &p->stats, s);

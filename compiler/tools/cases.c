@@ -48,10 +48,12 @@ static status_t read_case(struct str text, struct test_case *c) {
     c->tol = c->rtol = -1;
     c->in = arena_zarray(c->m->arena, struct literal *, e->params.n + 1);
     c->want = arena_zarray(c->m->arena, struct literal *, leaves + 1);
+
     while (text.n) {
         struct str line = str_trim(next_line(&text));
         bool in = str_starts(line, "// IN:"), want = str_starts(line, "// OUT:");
         struct str value = {line.p + (in ? 6 : 7), line.n - (in ? 6 : 7)};
+
         if (str_starts(line, "// TOL:") &&
             !str_to_f64(str_trim((struct str){line.p + 7, line.n - 7}), &c->tol))
             return st_new(ST_INVALID_ARGUMENT, "bad TOL line");
@@ -60,6 +62,7 @@ static status_t read_case(struct str text, struct test_case *c) {
             return st_new(ST_INVALID_ARGUMENT, "bad RTOL line");
         if (str_starts(line, "// REFUSED:"))
             c->refused = str_trim((struct str){line.p + 11, line.n - 11});
+
         if (!in && !want) continue;
         if (in ? c->n_in >= (int)e->params.n : c->n_want >= leaves)
             return st_new(ST_INVALID_ARGUMENT, "too many %s lines", in ? "IN" : "OUT");
@@ -70,6 +73,7 @@ static status_t read_case(struct str text, struct test_case *c) {
                     "%s line %d", in ? "IN" : "OUT", in ? c->n_in : c->n_want));
         *(in ? &c->n_in : &c->n_want) += 1;
     }
+
     if (c->n_in != (int)e->params.n || c->n_want != (c->refused.n ? 0 : leaves))
         return st_new(ST_INVALID_ARGUMENT,
                       "%d IN lines for %zu parameters, %d OUT lines for %d results", c->n_in,
@@ -126,10 +130,12 @@ bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
                  : t == DT_BF16       ? 8e-3
                                       : 1e-6,
            scale = 0;
+
     if (!shape_compatible(want->shape, got->shape)) {
         strbuf_puts(why, "shape differs");
         return false;
     }
+
     int64_t n = shape_elements(want->shape);
     for (int64_t e = 0; e < n; e++) {
         double v[2];
@@ -137,6 +143,7 @@ bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
         for (int p = 0; p < 2; p++)
             if (isfinite(v[p]) && fabs(v[p]) > scale) scale = fabs(v[p]);
     }
+
     for (int64_t e = 0; e < n; e++) {
         double x[2], y[2];
         lit_get_c128(want, e, x);
@@ -166,6 +173,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         struct test_case c;
         RETURN_IF_ERR(case_next(&text, &line, &c));
         if (!c.m) break;
+
         struct arena a = {0};
         struct hlo_eval ev = hlo_eval_begin(&a);
         struct literal *got;
@@ -173,21 +181,25 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         if (!st) st = hlo_eval_module(&ev, c.m, c.in, c.n_in, &got);
         struct strbuf why = {0};
         bool ok = c.refused.n ? case_refused(&c, st) : !st;
+
         if (!ok) strbuf_puts(&why, st ? st_message(st) : "was not refused");
         int leaves = ok && !st ? shape_leaves(got->shape) : 0;
         struct literal **each = arena_array(&a, struct literal *, leaves + 1);
         for (int k = 0; k < leaves; k++)
             each[k] = lit_leaf(got, k);
+
         for (int k = 0; ok && k < c.n_want; k++)
             ok = case_matches(&c, c.m, k, each, &why);
         if (!ok) fprintf(log, "case at line %d: %s\n", c.line, strbuf_cstr(&why));
         st_drop(st);
+
         strbuf_done(&why);
         arena_done(&a);
         case_done(&c);
         ran++;
         failed += !ok;
     }
+
     if (!ran) return st_new(ST_INVALID_ARGUMENT, "the file has no cases");
     fprintf(log, "%d cases, %d failed\n", ran, failed);
     *out_rc = failed > 0;

@@ -309,18 +309,21 @@ static struct str next_module(struct str *text) {
 status_t opt_check_passes(struct str text, int *out_rc) {
     int64_t compared = 0;
     int modules = 0, refused = 0, failed = 0;
+
     while (text.n) {
         struct str one = next_module(&text), rest = one;
         struct test_case given = {0};
         struct hlo_module *m = NULL;
         int line = 0;
         if (!str_trim(one).n) continue;
+
         status_t st = case_next(&rest, &line, &given);
         if (st) { // no inputs in the file
             st_drop(st);
             given.m = NULL;
             st = hlo_parse(one, NULL, &m);
         }
+
         if (st) {
             printf("refused: %s\n", st_message(st));
             refused++;
@@ -328,10 +331,12 @@ status_t opt_check_passes(struct str text, int *out_rc) {
             modules++;
             failed += !check_module(given.m ? given.m : m, given.m ? &given : NULL, &compared);
         }
+
         st_drop(st);
         case_done(&given);
         hlo_module_free(m);
     }
+
     printf("%d modules, %lld comparisons, %d refused, %d failed\n", modules, (long long)compared,
            refused, failed);
     *out_rc = failed > 0;

@@ -75,6 +75,7 @@ static void sharding_text(struct strbuf *b, const Xla__OpSharding *s) {
         if (k) strbuf_puts(b, ", ");
         sharding_text(b, s->tuple_shardings[k]);
     }
+
     if (s->type == SHARD_MAXIMAL) {
         strbuf_printf(b, "maximal device=%lld",
                       s->n_tile_assignment_devices ? (long long)s->tile_assignment_devices[0] : 0);

@@ -250,6 +250,7 @@ static status_t get_map(struct parser *p, const Xla__FrontendAttributes *map, st
         if (f->n == P_MAX_ATTRS)
             st = st_new(ST_INVALID_ARGUMENT, "more than %d attributes", P_MAX_ATTRS);
         if (st) break;
+
         const char *key = map->map[k]->key, *value = map->map[k]->value;
         size_t prefix = strlen(HLO_PB_KEPT);
         if (strncmp(key, HLO_PB_KEPT, prefix) == 0) {
@@ -273,6 +274,7 @@ static status_t get_map(struct parser *p, const Xla__FrontendAttributes *map, st
                 hlo_quote(&b, str_of(value));
         }
     }
+
     if (!st && b.n) {
         strbuf_putc(&b, '}');
         found_add(p, f, "frontend_attributes", (struct str){b.p, b.n});

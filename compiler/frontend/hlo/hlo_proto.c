@@ -157,12 +157,14 @@ static status_t get_instr(struct reader *r, struct hlo_computation *c,
     struct hlo_computation **called;
     enum hlo_op op;
     void *attr;
+
     if (++r->n_instrs > r->p.limits.max_instrs)
         return st_new(ST_RESOURCE_EXHAUSTED, "more than %lld instructions",
                       (long long)r->p.limits.max_instrs);
     if (!hlo_op_from_name(str_of(m->opcode), &op))
         return st_new(ST_INVALID_ARGUMENT, "unknown opcode '%.60s'", m->opcode);
     RETURN_IF_ERR(pb_get_shape(&r->p, m->shape, &shape));
+
     if (op == HLO_PARAMETER || op == HLO_CONSTANT) {
         RETURN_IF_ERR(get_leaf(r, c, op, shape, m, out));
     } else {
@@ -172,6 +174,7 @@ static status_t get_instr(struct reader *r, struct hlo_computation *c,
         RETURN_IF_ERR(hlo_add_read_instr(c, op, shape, operands, (int)m->n_operand_ids, attr,
                                          called, (int)m->n_called_computation_ids, out));
     }
+
     if (m->name[0]) hlo_set_name(*out, m->name);
     for (size_t k = 0; k < m->n_control_predecessor_ids; k++) {
         struct hlo_instr *x = pmap_get(&r->instrs, (uint64_t)m->control_predecessor_ids[k]);

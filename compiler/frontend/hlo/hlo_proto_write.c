@@ -86,10 +86,12 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
     if (!t->files.n && !t->functions.n && !t->locations.n && !t->frames.n) return;
     Xla__StackFrameIndexProto *x =
         PB_NEW(a, Xla__StackFrameIndexProto, xla__stack_frame_index_proto__init);
+
     for (size_t k = 0; k < t->files.n; k++)
         PB_PUSH(a, x, file_names, borrow(t->files.v[k].p));
     for (size_t k = 0; k < t->functions.n; k++)
         PB_PUSH(a, x, function_names, borrow(t->functions.v[k].p));
+
     for (size_t k = 0; k < t->locations.n; k++) {
         const int32_t *v = t->locations.v[k].v;
         Xla__StackFrameIndexProto__FileLocation *l =
@@ -103,6 +105,7 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
         l->end_column = v[5];
         PB_PUSH(a, x, file_locations, l);
     }
+
     for (size_t k = 0; k < t->frames.n; k++) { // the text counts a frame's parent from 1
         Xla__StackFrameIndexProto__StackFrame *f =
             PB_NEW(a, Xla__StackFrameIndexProto__StackFrame,
@@ -111,6 +114,7 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
         f->parent_frame_id = (int32_t)((uint32_t)t->frames.v[k].v[1] - 1);
         PB_PUSH(a, x, stack_frames, f);
     }
+
     p->stack_frame_index = x;
 }
 

@@ -537,11 +537,13 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     struct ingest_result r = {.format = "onnx"};
     struct strbuf program = {0}, sidecar = {0};
     struct smap static_names = {0};
+
     RETURN_IF_ERR(onnx_parse(a, source, limits, &m));
     RETURN_IF_ERR(onnx_check_supported(&m));
     onnx_static_names(&m, &static_names);
     status_t st = signature_of(a, &m, &static_names, &r.sig);
     struct collector c = {.a = a, .m = &m, .static_names = &static_names, .sidecar = &sidecar};
+
     struct weight_digests hashing;
     if (!st) st = collect_weights(&c, &m.main);
     r.weights = c.all.v;
@@ -549,6 +551,7 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     r.sidecar = to_arena(a, &sidecar);
     struct digest *digests = arena_array(a, struct digest, r.n_weights + 1);
     weight_digests_begin(&hashing, weight_spans(a, source, &r), (size_t)r.n_weights, digests);
+
     if (!st) st = cut_model(&m, source, &program);
     if (!st) r.program_digest = digest_program(a, &m);
     if (!st && limits && limits->max_program_bytes &&
@@ -558,11 +561,13 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
                     (long long)limits->max_program_bytes);
     r.program = to_arena(a, &program);
     smap_done(&static_names);
+
     if (!st) {
         onnx_info(a, &m, &r.info);
         onnx_usual_sizes(a, limits, &r);
     }
     weight_digests_end(&hashing);
+
     r.weights_digest = digest_weights(&r, digests);
     if (!st) *out = r;
     return st;

@@ -133,9 +133,11 @@ ONNX(if) {
     struct branch yes = {.g = graph_attr(c, "then_branch")},
                   no = {.g = graph_attr(c, "else_branch")};
     struct onnx_val *cond = onnx_in_any(c, 0);
+
     if (!hb_ok(&c->b)) return;
     if (!cond || !cond->v) return onnx_fail(c, "the condition is missing");
     if (yes.g->inputs.n || no.g->inputs.n) return onnx_fail(c, "a branch has inputs");
+
     if (cond->known) {
         const struct onnx_graph *g = lit_get_i64(cond->known, 0) ? yes.g : no.g;
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, g->outputs.n + 1);
@@ -146,8 +148,10 @@ ONNX(if) {
             onnx_out_any(c, k, outs[k]);
         return;
     }
+
     lower_branches(c, &yes, &no);
     if (!hb_ok(&c->b)) return;
+
     if (yes.g->outputs.n != no.g->outputs.n)
         return onnx_fail(c, "the branches have %zu and %zu outputs", yes.g->outputs.n,
                          no.g->outputs.n);
@@ -164,6 +168,7 @@ ONNX(if) {
                              "request's data",
                              shape_text(c->a, yes.leaves.v[k]->shape),
                              shape_text(c->a, no.leaves.v[k]->shape));
+
     hv operands[] = {scalar(c, cond->v), yes.operand, no.operand};
     hv r = hb_call(&c->b, HLO_CONDITIONAL, yes.comp->root->shape, operands, 3, NULL,
                    (struct hlo_computation *[]){yes.comp, no.comp}, 2);
@@ -234,6 +239,7 @@ static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv
 static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
     struct onnx_row *rows = arena_zarray(c->a, struct onnx_row, l->n_rows_out + 1);
     int64_t n = 0;
+
     if (l->count < 0 && !l->is_loop) return onnx_fail(c, "the length is not known");
     if (l->limit && l->count < 0)
         return onnx_fail(
@@ -241,6 +247,7 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
             "%s, so the trip count must be known at compile time, but it depends on the "
             "request's data",
             why);
+
     for (bool go = true; go && (l->count < 0 || n < l->count) && hb_ok(&c->b); n++) {
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, l->g->outputs.n + 1);
         hv i = hb_const_i64(&c->b, DT_S64, n);
@@ -261,6 +268,7 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
         for (size_t k = 0; k < l->n_rows_out; k++, at++)
             avec_push(c->a, &rows[k], outs[at]);
     }
+
     for (size_t k = 0; k < l->n_rows_out && hb_ok(&c->b); k++) {
         rows[k].axis = l->out_axis[k];
         rows[k].reversed = l->out_reversed[k];
@@ -284,6 +292,7 @@ struct body {
 static bool lower_iteration(struct onnx_ctx *c, struct loop *l, struct body *b, const char **why) {
     struct hb *hb = &c->b;
     size_t at = 2;
+
     avec_push(c->a, &b->init, hb_const_i64(hb, DT_S64, 0));
     avec_push(c->a, &b->init, l->go ? l->go : hb_constant(hb, lit_scalar_i64(c->a, DT_PRED, 1)));
     for (size_t k = 0; k < l->n_carried; k++)
@@ -293,19 +302,23 @@ static bool lower_iteration(struct onnx_ctx *c, struct loop *l, struct body *b, 
         avec_push(c->a, &b->init, l->rows_in[k]);
     onnx_captures_add(c, l->g, &b->init);
     b->n_captured = b->init.n - first;
+
     b->comp = onnx_computation(c, "loop_body");
     b->param = tuple_param(c, b->comp, b->init.v, b->init.n);
     b->child = onnx_child(c, b->comp);
     b->from = elements(b->child, b->param, b->init.n);
     struct onnx_val **carried = arena_zarray(c->a, struct onnx_val *, l->n_carried + 1);
+
     for (size_t k = 0; k < l->n_carried; k++)
         carried[k] = onnx_leaves_take(b->child, l->carried[k], true, b->from, &at);
     const hv *rows = b->from + at;
     at += l->n_rows_in;
     onnx_captures_take(c, b->child, l->g, b->from, &at);
+
     b->outs = arena_zarray(c->a, struct onnx_val *, l->g->outputs.n + 1);
     struct onnx_val **formals = formals_of(b->child, l, b->from[0], carried, rows);
     status_t st = onnx_lower_body(b->child, l->g, formals, b->outs);
+
     if (st && (l->count >= 0 || !l->limit)) { // perhaps a shape that differs by iteration
         st_drop(st);
         *why = "the body cannot be lowered once for all iterations";
@@ -315,6 +328,7 @@ static bool lower_iteration(struct onnx_ctx *c, struct loop *l, struct body *b, 
         hb_fail(hb, st);
         return false;
     }
+
     for (size_t k = 0; k < l->n_carried; k++) {
         const struct onnx_val *was = l->carried[k], *is = b->outs[k + l->is_loop];
         if (!same_structure(was, is) ||
@@ -334,6 +348,7 @@ static bool lower_iteration(struct onnx_ctx *c, struct loop *l, struct body *b, 
 static void stack_rows(struct onnx_ctx *c, struct loop *l, struct body *b) {
     struct onnx_ctx *in = b->child;
     size_t n = b->init.n;
+
     for (size_t k = 0; k < l->n_rows_out; k++) {
         const struct onnx_val *row = b->outs[l->is_loop + l->n_carried + k];
         if (!row_axis(c, l, k, row)) return;
@@ -347,10 +362,12 @@ static void stack_rows(struct onnx_ctx *c, struct loop *l, struct body *b) {
         avec_push(c->a, &b->init, hb_splat(&c->b, s, 0));
         avec_push(c->a, &b->next, r); // for now: the row
     }
+
     const struct shape **all = arena_array(c->a, const struct shape *, b->init.n + 1);
     for (size_t k = 0; k < b->init.n; k++)
         all[k] = b->init.v[k]->shape;
     hlo_set_shape(b->param, shape_tuple(c->a, all, (int)b->init.n));
+
     for (size_t k = 0; k < l->n_rows_out; k++) {
         hv row = b->next.v[b->next.n - l->n_rows_out + k], i = b->from[0];
         hv buffer = hb_gte(&in->b, b->param, (int64_t)(n + k)), zero, operands[HLO_MAX_RANK + 2];
@@ -391,6 +408,7 @@ static void finish_while(struct onnx_ctx *c, struct loop *l, struct body *b) {
     struct onnx_ctx *in = b->child;
     struct hb *hb = &in->b;
     int64_t limit_at = -1;
+
     avec_push(c->a, &b->next, hb_add(hb, b->from[0], hb_const_i64(hb, DT_S64, 1)));
     hv go = b->from[1];
     if (l->is_loop && b->early) go = scalar(in, b->outs[0]->v);
@@ -400,10 +418,12 @@ static void finish_while(struct onnx_ctx *c, struct loop *l, struct body *b) {
     size_t n_carried = b->next.n;
     for (size_t k = 0; k < b->n_captured; k++)
         avec_push(c->a, &b->next, b->from[n_carried + k]);
+
     if (l->limit && l->count < 0) { // the trip count rides along
         limit_at = (int64_t)b->init.n;
         avec_push(c->a, &b->init, l->limit);
     }
+
     size_t buffers = b->init.n;
     if (limit_at >= 0) {
         const struct shape **all = arena_array(c->a, const struct shape *, b->init.n + 1);
@@ -412,14 +432,18 @@ static void finish_while(struct onnx_ctx *c, struct loop *l, struct body *b) {
         hlo_set_shape(b->param, shape_tuple(c->a, all, (int)b->init.n));
         avec_push(c->a, &b->next, hb_gte(hb, b->param, limit_at));
     }
+
     stack_rows(c, l, b);
     if (!hb_ok(&c->b)) return;
+
     hlo_set_root(b->comp, hb_tuple(hb, b->next.v, (int)b->next.n));
     status_t st = hb_end(hb);
     if (st) return hb_fail(&c->b, st);
+
     struct hlo_computation *called[] = {condition_of(c, l, b, limit_at), b->comp};
     hv init = hb_tuple(&c->b, b->init.v, (int)b->init.n);
     hv r = hb_call(&c->b, HLO_WHILE, init->shape, &init, 1, NULL, called, 2);
+
     hv *leaf = elements(c, r, b->init.n);
     size_t at = 2;
     for (size_t k = 0; k < l->n_carried && hb_ok(&c->b); k++)
@@ -467,6 +491,7 @@ static void count_turns(struct onnx_ctx *c, struct loop *l, struct body *b) {
 static void run_loop(struct onnx_ctx *c, struct loop *l) {
     struct body b = {.early = false};
     const char *why = "a carried value is a sequence or an optional";
+
     bool lists = false;
     for (size_t k = 0; k < l->n_carried; k++)
         lists |= !l->carried[k] || !l->carried[k]->v;
@@ -474,6 +499,7 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
         if (!l->carried[k]) return onnx_fail(c, "carried value %zu is missing", k);
     l->rows_out = arena_zarray(c->a, struct onnx_val *, l->n_rows_out + 1);
     if (lists || (l->count == 1 && !l->go)) return unroll(c, l, why);
+
     bool ok = lower_iteration(c, l, &b, &why);
     if (ok && l->is_loop) {
         const struct literal *go = b.outs[0]->known;
@@ -496,8 +522,10 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
         why = NULL;
     }
     if (ok) finish_while(c, l, &b);
+
     for (size_t k = 0; (ok || !why) && k < l->n_rows_out && l->rows_out[k]; k++)
         l->rows_out[k]->text = b.outs[l->is_loop + l->n_carried + k]->text;
+
     status_t st = hb_end(&b.child->b);
     if (!hb_ok(&c->b))
         st_drop(st);
@@ -621,10 +649,12 @@ static hv batch_at(struct onnx_ctx *c, hv x, int64_t b) {
 // whose elements are scanned one by one.
 ONNX(scan8) {
     struct loop l = {.count = -1};
+
     if (c->n->in.n < 2) return onnx_fail(c, "%zu inputs", c->n->in.n);
     if (onnx_in_has(c, 0))
         return onnx_fail(c, "sequence_lens is not supported: sequences of one length are");
     if (!scan_of(c, 1, &l)) return;
+
     hv any = onnx_in_val(c, l.n_carried + 1);
     if (!any->shape->rank) return onnx_fail(c, "a scanned input has no batch dimension");
     int64_t batch = any->shape->dims[0];
@@ -633,6 +663,7 @@ ONNX(scan8) {
             return onnx_fail(c, "input %zu is %s, expected a batch of %lld", k,
                              shape_text(c->a, onnx_in_val(c, k)->shape), (long long)batch);
     if (batch < 1 || batch > 4096) return onnx_fail(c, "a batch of %lld", (long long)batch);
+
     struct onnx_leaves *outs = arena_zarray(c->a, struct onnx_leaves, c->n->out.n + 1);
     for (int64_t b = 0; b < batch && hb_ok(&c->b); b++) {
         struct loop one = l;
@@ -649,6 +680,7 @@ ONNX(scan8) {
             avec_push(c->a, &outs[k], onnx_turn_row(c, v->v, 0));
         }
     }
+
     for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
         onnx_out_any(c, k,
                      onnx_tensor_val(c, outs[k].n == 1

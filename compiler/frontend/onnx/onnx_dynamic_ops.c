@@ -284,22 +284,26 @@ static void pass_slice(struct pass *p) {
     int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK];
     int n, m, n_ends = 0, rank = x->v->shape->rank, moved = -1;
     bool inputs = c->opset >= 10, given;
+
     if (p->x && p->x != x) return refuse(p);
     if (!(inputs ? onnx_in_ints(c, 1, starts, HLO_MAX_RANK, &n)
                  : onnx_at_ints(c, "starts", starts, HLO_MAX_RANK, &n)))
         return refuse(p);
+
     const struct onnx_val *e = inputs ? p->in[2] : NULL;
     bool run_time = e && !e->known;
     if (run_time && !e->bound[0]) return refuse(p);
     if (!run_time && !(inputs ? onnx_in_ints(c, 2, ends, HLO_MAX_RANK, &n_ends)
                               : onnx_at_ints(c, "ends", ends, HLO_MAX_RANK, &n_ends)))
         return refuse(p);
+
     onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(b) || (given ? m != n : n > rank)) return refuse(p);
     if (run_time ? shape_elements(e->v->shape) != n : n_ends != n) return refuse(p);
     bool stepped =
         inputs && p->n_in > 4 && onnx_in_has(c, 4) && onnx_in_ints(c, 4, steps, HLO_MAX_RANK, &m);
     if (stepped && m != n) return refuse(p);
+
     hv size = NULL;
     for (int k = 0; k < n && hb_ok(b); k++) {
         int64_t axis = given ? axes[k] : k, have = x->v->shape->dims[axis];
@@ -319,6 +323,7 @@ static void pass_slice(struct pass *p) {
         size = hb_sub(b, hb_min(b, end, all), hb_const_i64(b, DT_S64, starts[k]));
         size = hb_max(b, size, zero);
     }
+
     if (!size) return x->size ? pass_plain(p) : refuse(p);
     if (x->size && moved != x->size_dim) return refuse(p);
     run_on(p, false);
@@ -537,17 +542,21 @@ static void dispatch(struct pass *p) {
         {"RoiAlign", pass_roialign},
         {"TopK", pass_topk},
     };
+
     struct onnx_ctx *c = p->c;
     struct str op = c->n->op;
     for (size_t k = 0; k < sizeof special / sizeof special[0]; k++)
         if (str_is(op, special[k].op) && (p->x || str_is(op, "TopK") || str_is(op, "Slice")))
             return special[k].pass(p);
+
     if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range"))
         return pass_sized(p, 1);
     if (str_is(op, "ConstantOfShape")) return pass_sized(p, 0);
+
     if (!p->x) return refuse(p);
     for (size_t k = 0; k < sizeof neutral / sizeof neutral[0]; k++)
         if (str_is(op, neutral[k].op)) return pass_neutral(p, &neutral[k]);
+
     if (str_is(op, "Shape")) return pass_shape(p);
     if (str_is(op, "Size")) return pass_size(p);
     if (LISTED(op, elementwise)) return pass_elementwise(p);
@@ -624,10 +633,12 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
     struct pass p = {.c = c, .fn = fn, .n_in = (int)c->n->in.n, .n_out = 1};
     struct onnx_val *y = result(&p, 0), at[2];
     bool any = false;
+
     bool truth = y && y->v->shape->dtype == DT_PRED && node_is(c, "Equal");
     if (!y || !hb_ok(&c->b) || y->known || y->size || c->n->in.n > 16 || c->n->out.n != 1 ||
         (!dtype_is_int(y->v->shape->dtype) && !truth) || shape_elements(y->v->shape) > MAX_BOUND)
         return;
+
     for (int k = 0; k < p.n_in; k++) {
         p.in[k] = onnx_in_any(c, (size_t)k);
         if (!p.in[k]) continue;
@@ -635,6 +646,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
         any = any || !p.in[k]->known;
     }
     if (!any || known_equal(&p) || truth) return;
+
     for (int t = 0; t < 2; t++) {
         for (int k = 0; k < p.n_in; k++) {
             if (!p.in[k] || p.in[k]->known) continue;
@@ -650,6 +662,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
         onnx_fold_value(c, &at[t]);
         onnx_out_any(c, 0, y);
     }
+
     if (!at[0].known || !at[1].known) return;
     y->bound[0] = at[0].known, y->bound[1] = at[1].known;
     y->bound_of = one_size(&p);

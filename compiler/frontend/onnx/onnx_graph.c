@@ -86,6 +86,7 @@ static status_t sort_nodes(struct onnx_model *m, struct onnx_graph *g, const str
     status_t st = ST_OK;
     VEC(size_t) stack = {0};
     VEC(struct onnx_node) sorted = {0};
+
     for (size_t first = 0; first < n && !st; first++) {
         if (!state[first]) vec_push(&stack, first);
         while (stack.n && !st) {
@@ -109,6 +110,7 @@ static status_t sort_nodes(struct onnx_model *m, struct onnx_graph *g, const str
             }
         }
     }
+
     if (!st) memcpy(&g->nodes, &sorted, sizeof sorted);
     vec_done(&stack);
     return st;

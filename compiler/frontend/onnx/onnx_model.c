@@ -580,6 +580,7 @@ static status_t packed_literal(struct arena *a, const struct onnx_tensor *t, con
     int bits = dtype_bits(s->dtype), per = 8 / bits;
     size_t want = (size_t)(n + per - 1) / (size_t)per;
     const uint8_t *bytes = t->raw.p;
+
     if (t->typed_field) { // at least one byte an integer in the file, so the file bounds the memory
         if (want > t->varints.n + t->loose.n)
             return st_new(ST_INVALID_ARGUMENT,
@@ -600,6 +601,7 @@ static status_t packed_literal(struct arena *a, const struct onnx_tensor *t, con
                       "tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
                       STR_ARG(t->name), t->raw.n, want);
     }
+
     *out = lit_new(a, s);
     for (int64_t k = 0; k < n; k++) {
         int v = bytes[k / per] >> (k % per * bits) & ((1 << bits) - 1);
@@ -616,11 +618,13 @@ status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struc
     RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
     int64_t n = shape_elements(s);
     size_t bytes = (size_t)(n * dtype_size(s->dtype));
+
     if (t->external)
         return st_new(ST_INVALID_ARGUMENT,
                       "tensor '" STR_FMT "' keeps its data in another file ('" STR_FMT
                       "'): send a model with its weights inside",
                       STR_ARG(t->name), STR_ARG(t->location));
+
     if (onnx_packed(s->dtype)) return packed_literal(a, t, s, out);
     if (t->typed_field == 0) {
         if (t->raw.n != bytes)
@@ -630,14 +634,17 @@ status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struc
         *out = lit_borrow(a, s, t->raw.p);
         return ST_OK;
     }
+
     if (dtype_size(s->dtype) > 8)
         return st_new(ST_INVALID_ARGUMENT,
                       "tensor '" STR_FMT "': typed data of %s is not supported, raw data is",
                       STR_ARG(t->name), dtype_name(s->dtype));
+
     // Typed data: at least one byte an element in the file, so the file bounds the memory.
     if (n > (int64_t)(t->varints.n + t->loose.n))
         return st_new(ST_INVALID_ARGUMENT,
                       "tensor '" STR_FMT "': the data is shorter than its shape", STR_ARG(t->name));
+
     struct literal *l = lit_new(a, s);
     struct wire w = wire_open(t->varints.p, t->varints);
     int size = dtype_size(s->dtype);
@@ -648,11 +655,11 @@ status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struc
         else
             RETURN_IF_ERR(st_note(wire_varint(&w, &v), "tensor '" STR_FMT "'", STR_ARG(t->name)));
         if (s->dtype == DT_PRED)
-            lit_set_i64(l, k,
-                        (int64_t)v); // otherwise the low bytes are the element, floats as bits too
-        else
+            lit_set_i64(l, k, (int64_t)v);
+        else // the low bytes are the element, floats as bits too
             memcpy((char *)l->data + k * size, &v, (size_t)size);
     }
     *out = l;
+
     return ST_OK;
 }

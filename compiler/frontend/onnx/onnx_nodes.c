@@ -106,6 +106,7 @@ static status_t sweep_step(struct onnx_ctx *c, const struct onnx_step *s, struct
         leave(c, s, w);
         return ST_OK;
     }
+
     hand_over(c, x);
     status_t st = s->n ? lower_node(x, s->n) : onnx_open_go_on(s, more, &curable);
     if (st && s->n && st_code(st) == ST_INVALID_ARGUMENT) {
@@ -119,6 +120,7 @@ static status_t sweep_step(struct onnx_ctx *c, const struct onnx_step *s, struct
         }
     }
     hand_over(x, c);
+
     if (failed) avec_push(c->a, &w->left, *s);
     if (!st) return ST_OK;
     if (st_code(st) == ST_FAILED_PRECONDITION && !s->n) { // waits for what was refused
@@ -126,12 +128,14 @@ static status_t sweep_step(struct onnx_ctx *c, const struct onnx_step *s, struct
         leave(c, s, w);
         return ST_OK;
     }
+
     if (s->n)
         st = st_note(st, "%snode %s, opset %lld", x->within ? x->within : "",
                      onnx_node_name(c->a, s->n), (long long)x->opset);
     else
         st = st_note(st, "%s", x->within);
     if (st_code(st) != ST_INVALID_ARGUMENT) return st;
+
     w->curable = curable && w->curable;
     strbuf_printf(&w->lines, "\n  %s", st_message(st));
     w->n_refused++;

@@ -196,10 +196,12 @@ static status_t go_on(struct onnx_ctx *c, const struct used *used, struct litera
     struct pmap becomes = {0}, from = {0};
     struct onnx_leaves carried = {0};
     p->before = c->b.c->module->next_id;
+
     for (size_t k = 0; k < p->needs.n; k++) {
         hv known = hb_constant(&c->b, bound[k]);
         pmap_put_ptr(&becomes, p->needs.v[k], known);
     }
+
     for (size_t k = 0; k < p->live.n; k++) {
         hv leaf = p->live.v[k];
         hv x = hlo_add_param(c->b.c, (int64_t)c->b.c->params.n, leaf->shape,
@@ -207,16 +209,19 @@ static status_t go_on(struct onnx_ctx *c, const struct used *used, struct litera
         avec_push(c->a, &carried, x);
         if (!pmap_has_ptr(&becomes, leaf)) pmap_put_ptr(&becomes, leaf, x);
     }
+
     for (size_t k = 0; k < p->needs.n; k++) {
         hv old = p->needs.v[k], known = pmap_get_ptr(&becomes, old);
         hlo_move_before(known, c->b.c->first);
         hlo_replace_uses(old, known);
     }
+
     find_sources(c->b.c, &from);
     for (size_t k = 0; k < p->needs.n; k++) // themselves, though nothing is made of them any more
         pmap_put_ptr(&from, p->needs.v[k], (void *)ON_RUN);
     for (size_t k = 0; k < used->v.n; k++)
         resume(c, &becomes, &from, used->v.v[k]);
+
     for (size_t k = 0; k < p->carried.n; k++)
         avec_push(c->a, &p->over, p->carried.v[k]);
     p->carried = carried;
@@ -226,6 +231,7 @@ static status_t go_on(struct onnx_ctx *c, const struct used *used, struct litera
     p->index++;
     c->n_chosen = 0; // they lie before the cut
     memset(c->chosen, 0, sizeof c->chosen);
+
     pmap_done(&becomes);
     pmap_done(&from);
     return hb_end(&c->b);

@@ -101,6 +101,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
     struct strbuf missing = {0};
     struct smap static_names = {0};
     status_t st = ST_OK;
+
     onnx_static_names(c->m, &static_names);
     for (size_t k = 0; k < c->m->main.inputs.n; k++) {
         const struct onnx_value *v = &c->m->main.inputs.v[k];
@@ -109,6 +110,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
             GOTO_IF_ERR(out, add_loose_input(c, req, k, number));
             continue;
         }
+
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
             dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_size(req, symbol);
@@ -117,6 +119,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
                               missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
         }
         if (missing.n) continue;
+
         const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, v->rank);
         GOTO_IF_ERR(out, st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
@@ -126,6 +129,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         if (o->known) o->v = hb_constant(&c->b, o->known); // the parameter stays, unused
         smap_put(&c->values, v->name, o);
     }
+
     if (missing.n) st = st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p);
 out:
     strbuf_done(&missing);
@@ -194,23 +198,27 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
     struct onnx_leaves outs = {0}, sizes = {0};
     struct dynamic_result *dynamic = arena_zarray(c->a, struct dynamic_result, g->outputs.n + 1);
     int leaf = 0;
+
     for (size_t k = 0; k < g->outputs.n; k++) {
         struct str name = g->outputs.v[k].name;
         struct onnx_val *v = smap_get(&c->values, name);
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
                           STR_ARG(name));
+
         note_texts(c, v);
         if (v->v && v->size) {
             dynamic[sizes.n].leaf = leaf;
             dynamic[sizes.n].dim = v->size_dim;
             avec_push(c->a, &sizes, v->size);
         }
+
         if (v->v) {
             avec_push(c->a, &outs, v->v);
             leaf++;
             continue;
         }
+
         // A sequence is a tuple in the result, an absent optional an empty one.
         struct onnx_leaves leaves = {0};
         for (size_t e = 0; v->list && e < v->list->n; e++)
@@ -223,10 +231,12 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         avec_push(c->a, &outs, hb_tuple(&c->b, leaves.v, (int)leaves.n));
         leaf += (int)leaves.n;
     }
+
     for (size_t k = 0; k < sizes.n; k++) {
         dynamic[k].size_leaf = leaf++;
         avec_push(c->a, &outs, sizes.v[k]);
     }
+
     c->b.op_type = c->b.op_name = NULL;
     if (sizes.n) results_set_dynamic(comp->module, dynamic, (int)sizes.n);
     hlo_set_root(comp, hb_tuple(&c->b, outs.v, (int)outs.n));
@@ -291,9 +301,11 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
         arena_done(&tmp);
         return st;
     }
+
     struct hlo_module *mod = hlo_module_new(req->entry_name ? req->entry_name : "main");
     struct hlo_computation *comp = hlo_computation_add(mod, "main");
     mod->entry = comp;
+
     struct pmap weights = {0};
     int64_t budget = m.limits.max_nodes, folding = EVAL_COMPILE_WORK;
     struct onnx_texts texts = {.table = texts_new(NULL, 0)};
@@ -308,6 +320,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .folding = &folding,
                          .cancel = req->cancel,
                          .parts = &parts};
+
     st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
     for (size_t k = 0; k < parts.opened.n; k++)
@@ -315,6 +328,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     pmap_done(&weights);
     texts_free(texts.table);
     arena_done(&tmp);
+
     if (st)
         hlo_module_free(mod);
     else

@@ -133,6 +133,7 @@ static void put_attrs(struct onnx_ctx *c, const struct onnx_function *f,
                       struct onnx_node *out) {
     *out = *in;
     memset(&out->attrs, 0, sizeof out->attrs);
+
     for (size_t k = 0; k < in->attrs.n; k++) {
         struct onnx_attr a = in->attrs.v[k];
         const struct onnx_attr *from = NULL;
@@ -146,6 +147,7 @@ static void put_attrs(struct onnx_ctx *c, const struct onnx_function *f,
             a = *from;
             a.name = name;
         }
+
         if (a.graph) { // references may stand in subgraphs too
             struct onnx_graph *g = arena_new_of(c->a, struct onnx_graph);
             *g = *a.graph;

@@ -54,6 +54,7 @@ ONNX(tensorscatter) {
             return onnx_fail(c, "cache %s, update %s", shape_text(c->a, cache->shape),
                              shape_text(c->a, update->shape));
     int64_t batch = cache->shape->dims[0];
+
     if (shape_elements(update->shape) == 0) return onnx_out_val(c, 0, cache);
     hv at = onnx_in_has(c, 2) ? hb_convert(&c->b, onnx_in_val(c, 2), DT_S64)
                               : hb_splat(&c->b, shape_make(c->a, DT_S64, &batch, 1), 0);
@@ -73,6 +74,7 @@ ONNX(causalconv) {
     struct str act = onnx_at_str(c, "activation", "none");
     bool silu = str_is(act, "silu") || str_is(act, "swish");
     if (!silu && !str_is(act, "none"))
+
         return onnx_fail(c, "activation '" STR_FMT "'", STR_ARG(act));
     if (onnx_at_int(c, "state_window", 0) ||
         onnx_at_int(c, "channels_last", 0) || // com.microsoft's
@@ -81,22 +83,26 @@ ONNX(causalconv) {
     if (s->rank != 3 || k->rank != 3 || k->dims[0] != s->dims[1] || k->dims[1] != 1 ||
         k->dims[2] < 1)
         return onnx_fail(c, "input %s with weights %s", shape_text(c->a, s), shape_text(c->a, k));
+
     int64_t keep = k->dims[2] - 1;
     if (!onnx_in_has(c, 3))
         x = onnx_pad_axis(c, x, 2, keep, 0, 0);
     else if (keep)
         x = hb_concat(b, (hv[]){onnx_in_val(c, 3), x}, 2, 2);
+
     struct window_dim win = {keep + 1, 1, 0, 0, 1, 1, false};
     struct hlo_attr_conv a = {
         .window = {&win, 1}, .feature_group_count = s->dims[1], .batch_group_count = 1};
     a.dim_labels = (struct labels){.n_spatial = 1, .in_feature = 1, .k_in = 1, .out_feature = 1};
     a.dim_labels.in_spatial[0] = a.dim_labels.k_spatial[0] = a.dim_labels.out_spatial[0] = 2;
     y = hb_conv(b, x, w, &a);
+
     if (hb_ok(b) && onnx_in_has(c, 2))
         y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 1));
     if (!hb_ok(b)) return;
     if (!shape_same_dims(y->shape, s))
         return onnx_fail(c, "past_state does not hold %lld", (long long)keep);
+
     if (silu) y = hb_mul(b, y, hb_unary(b, HLO_LOGISTIC, y));
     onnx_out_val(c, 0, y);
     onnx_out_val(c, 1, onnx_part(c, x, 2, s->dims[2], s->dims[2] + keep));

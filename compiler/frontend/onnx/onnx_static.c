@@ -139,6 +139,7 @@ static bool condenses(struct str op) {
                                       "ScatterND",
                                       "ScatterElements",
                                       "LayerNormalization"};
+
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         if (str_is(op, ops[k])) return true;
     return false;
@@ -226,6 +227,7 @@ static void spread_all(struct marker *k) {
 
 void onnx_static_names(const struct onnx_model *m, struct smap *out) {
     struct marker k = {.m = m, .marked = out};
+
     for (size_t i = 0; i < m->main.inputs.n; i++) {
         const struct onnx_value *v = &m->main.inputs.v[i];
         bool plain = v->is_tensor && !v->is_optional && v->elem_type != ONNX_STRING;
@@ -233,6 +235,7 @@ void onnx_static_names(const struct onnx_model *m, struct smap *out) {
         if (plain && !small_enough(v)) note(&k.better, v->name);
     }
     scan(&k, &m->main);
+
     size_t deep = 0; // those of subgraphs first: they spread further
     for (size_t i = 0; i < k.open.n; i++)
         if (smap_has(&k.below, k.open.v[i])) {
@@ -240,6 +243,7 @@ void onnx_static_names(const struct onnx_model *m, struct smap *out) {
             k.open.v[i] = k.open.v[deep];
             k.open.v[deep++] = name;
         }
+
     VEC(struct str) rest = {0};
     for (size_t i = deep; i < k.open.n; i++)
         vec_push(&rest, k.open.v[i]);
@@ -250,6 +254,7 @@ void onnx_static_names(const struct onnx_model *m, struct smap *out) {
     for (size_t i = 0; i < rest.n; i++)
         vec_push(&k.open, rest.v[i]);
     spread_all(&k);
+
     smap_done(&k.from);
     smap_done(&k.of_run);
     smap_done(&k.of_input);

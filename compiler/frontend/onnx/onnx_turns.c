@@ -134,6 +134,7 @@ void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, stru
 struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *rows,
                                   const struct onnx_value *like) {
     size_t n = rows->n;
+
     if (!n) {
         int64_t dims[HLO_MAX_RANK] = {0};
         enum dtype type = onnx_dtype_of(like);
@@ -147,6 +148,7 @@ struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *row
         return onnx_tensor_val(
             c, hb_constant(&c->b, lit_new(c->a, shape_make(c->a, type, dims, like->rank + 1))));
     }
+
     hv *v = arena_array(c->a, hv, n);
     for (size_t i = 0; i < n; i++) {
         const struct onnx_val *row = rows->v[rows->reversed ? n - 1 - i : i];
@@ -159,6 +161,7 @@ struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *row
         if (!hb_ok(&c->b)) return NULL;
         v[i] = onnx_turn_row(c, row->v, onnx_axis_of(c, rows->axis, row->v->shape->rank + 1));
     }
+
     struct onnx_val *all = onnx_tensor_val(
         c, n == 1 ? v[0]
                   : hb_concat(&c->b, v, (int)n, onnx_axis_of(c, rows->axis, v[0]->shape->rank)));

@@ -27,11 +27,13 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     uint64_t tag, n;
     *got = w->p < w->end;
     if (!*got) return ST_OK;
+
     *f = (struct wire_field){.at = w->p};
     RETURN_IF_ERR(wire_varint(w, &tag));
     f->number = (uint32_t)(tag >> 3);
     f->type = (enum wire_type)(tag & 7);
     if (tag >> 32 || f->number == 0) return bad(w, f->at, "a field number is not valid");
+
     size_t left = (size_t)(w->end - w->p);
     switch (tag & 7) {
     case WIRE_VARINT:
@@ -58,6 +60,7 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     default:
         return bad(w, f->at, "wire type is not valid");
     }
+
     f->after = w->p;
     return ST_OK;
 }

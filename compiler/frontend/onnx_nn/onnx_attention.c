@@ -108,11 +108,13 @@ ONNX(attention) {
     struct hb *b = &c->b;
     struct attention a = {.past = 0};
     if (!attention_inputs(c, &a)) return;
+
     const int64_t size = a.q->shape->dims[3], vsize = a.v->shape->dims[3];
     int64_t mode = onnx_at_int(c, "qk_matmul_output_mode", 0), rep = a.heads / a.kv;
     double scale = (double)onnx_at_float(c, "scale", 0),
            cap = (double)onnx_at_float(c, "softcap", 0);
     if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)size);
+
     // The queries of a group stand one after another, so they are rows of one product.
     hv q = hb_reshape(b, onnx_mul_k(c, a.q, scale), (int64_t[]){a.b, a.kv, rep * a.s, size}, 4);
     hv x = onnx_batch_dot(c, q, a.k, true), shown;
@@ -125,11 +127,13 @@ ONNX(attention) {
     x = onnx_masked_softmax(c, hb_convert(b, x, onnx_attr_dtype(c, "softmax_precision", a.type)),
                             NULL);
     if (mode == 3) shown = x;
+
     hv p = hb_reshape(b, hb_convert(b, x, a.type), (int64_t[]){a.b, a.kv, rep * a.s, a.t}, 4);
     hv y = onnx_batch_dot(c, p, a.v, false);
     y = hb_reshape(b, y, (int64_t[]){a.b, a.heads, a.s, vsize}, 4);
     if (onnx_in_val(c, 0)->shape->rank == 3)
         y = hb_reshape(b, onnx_swap_axes(c, y, 1, 2), (int64_t[]){a.b, a.s, a.heads * vsize}, 3);
+
     onnx_out_val(c, 0, y);
     onnx_out_val(c, 1, a.k);
     onnx_out_val(c, 2, a.v);

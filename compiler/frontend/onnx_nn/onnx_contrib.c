@@ -36,6 +36,7 @@ static hv fused(struct onnx_ctx *c, hv x) {
                  {"HardSigmoid", 0.2f, 0.5f},
                  {"Selu", 1.67326319217681884765625f, 1.05070102214813232421875f},
                  {"", 0.01f, 0}};
+
     size_t u = 0;
     while (usual[u].name[0] && !str_is(name, usual[u].name))
         u++;
@@ -45,6 +46,7 @@ static hv fused(struct onnx_ctx *c, hv x) {
         (double)onnx_at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
     for (size_t k = 0; list && k < 2 && k < list->floats.n; k++)
         p[k] = (double)list->floats.v[k];
+
     if (!name.n || str_is(name, "Identity") || !hb_ok(b)) return x;
     if (str_is(name, "Clip"))
         return hb_clamp(b, onnx_splat_like(c, x, p[0]), x, onnx_splat_like(c, x, p[1]));

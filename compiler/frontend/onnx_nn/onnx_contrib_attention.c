@@ -118,6 +118,7 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
     int n;
     struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0)};
     hv *parts[3] = {&a.q, &a.k, &a.v};
+
     if (!hb_ok(b)) return;
     if (!onnx_at_ints(c, "qkv_hidden_sizes", sizes, 3, &n) || n != 3)
         sizes[0] = sizes[1] = sizes[2] = qkv->shape->dims[2] / 3;
@@ -127,9 +128,11 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
     if (sizes[0] < 1 || sizes[1] < 1 || sizes[2] < 1 ||
         sizes[0] + sizes[1] + sizes[2] != qkv->shape->dims[2])
         return onnx_fail(c, "weights for %lld columns", (long long)qkv->shape->dims[2]);
+
     for (int k = 0; k < 3; at += sizes[k++])
         *parts[k] = onnx_split_heads(c, onnx_part(c, qkv, 2, at, at + sizes[k]), heads);
     if (!hb_ok(b)) return;
+
     if (onnx_in_has(c, past)) {
         hv p = onnx_in_val(c, past);
         if (p->shape->rank != 5 || p->shape->dims[0] != 2)
@@ -137,9 +140,11 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
         join_past(c, &a.k, onnx_row(c, p, 0, 0));
         join_past(c, &a.v, onnx_row(c, p, 0, 1));
     }
+
     if (!hb_ok(b)) return;
     add_masks(c, &a, mask, bias);
     if (!attend(c, &a)) return;
+
     onnx_out_val(c, 0, join_heads(c, a.y));
     if (c->n->out.n > 1)
         onnx_out_val(
@@ -247,6 +252,7 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
     hv q = onnx_in_val(c, 0), k = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : NULL,
        v = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
     int n;
+
     g->heads = onnx_at_int(c, "num_heads", 0), g->kv = onnx_at_int(c, "kv_num_heads", 0);
     for (size_t i = GQ_QUANT; i < c->n->in.n; i++)
         if (onnx_in_has(c, i))
@@ -255,17 +261,20 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
                    false;
     if (onnx_at_int(c, "sliding_window_cache", 0))
         return onnx_fail(c, "sliding_window_cache is not supported"), false;
+
     if (!onnx_in_ints(c, GQ_TOTAL, &g->total, 1, &n) || n != 1) return false;
     if (q->shape->rank != 3 || g->heads < 1 || g->kv < 1 || g->heads % g->kv || !k != !v)
         return onnx_fail(c, "query %s, %lld and %lld heads", shape_text(c->a, q->shape),
                          (long long)g->heads, (long long)g->kv),
                false;
+
     if (!k) {
         int64_t size = q->shape->dims[2] / (g->heads + 2 * g->kv), at = g->heads * size;
         v = onnx_part(c, q, 2, at + g->kv * size, at + 2 * g->kv * size);
         k = onnx_part(c, q, 2, at, at + g->kv * size);
         q = onnx_part(c, q, 2, 0, at);
     }
+
     g->batch = q->shape->dims[0], g->s = q->shape->dims[1];
     g->prompt = g->total == g->s;
     a->q = onnx_split_heads(c, q, g->heads), a->k = onnx_split_heads(c, k, g->kv);
@@ -274,6 +283,7 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
     if (onnx_in_has(c, GQ_PAST) && onnx_in_val(c, GQ_PAST)->shape->rank == 4 &&
         onnx_in_val(c, GQ_PAST)->shape->dims[2] > g->t)
         g->t = onnx_in_val(c, GQ_PAST)->shape->dims[2];
+
     hv lens = hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64);
     if (shape_elements(lens->shape) != g->batch || g->total < g->s)
         return onnx_fail(c, "seqlens_k %s, total_sequence_length %lld",

@@ -225,6 +225,7 @@ ONNX(matmulnbits) {
     int64_t k = onnx_at_int(c, "K", 0), n = onnx_at_int(c, "N", 0),
             bits = onnx_at_int(c, "bits", 4), block = onnx_at_int(c, "block_size", 0), blocks;
     hv q = onnx_in_val(c, 1), scales = onnx_in_val(c, 2), zeros;
+
     if (bits != 2 && bits != 4 && bits != 8) return onnx_fail(c, "bits %lld", (long long)bits);
     if (onnx_at_int(c, "weight_prepacked", 0))
         return onnx_fail(c, "weight_prepacked is not supported");
@@ -236,6 +237,7 @@ ONNX(matmulnbits) {
         shape_elements(scales->shape) != n * blocks)
         return onnx_fail(c, "weights %s, scales %s", shape_text(c->a, q->shape),
                          shape_text(c->a, scales->shape));
+
     int64_t wide[3] = {n, blocks, block}, flat[2] = {n, blocks * block};
     scales = hb_reshape(b, scales, wide, 2);
     zeros = block_zeros(c, 3, scales, bits);
@@ -243,6 +245,7 @@ ONNX(matmulnbits) {
     if (worth_bits(c, k, block, bits) && hb_ok(b)) return out_bits(c, q, scales, zeros, bits);
     q = hb_convert(b, onnx_unpack_bits(c, q, bits), scales->shape->dtype);
     if (!hb_ok(b)) return;
+
     if (onnx_in_has(c, 4)) { // the block of each row of K
         hv group = hb_convert(b, onnx_part(c, onnx_in_val(c, 4), 0, 0, k), DT_S64);
         q = onnx_part(c, hb_reshape(b, q, flat, 2), 1, 0, k);
@@ -254,6 +257,7 @@ ONNX(matmulnbits) {
         q = hb_reshape(b, hb_mul(b, hb_sub(b, q, zeros), scales), flat, 2);
         q = onnx_part(c, q, 1, 0, k);
     }
+
     if (hb_ok(b)) out_product(c, q, 1, 5);
 }
 // Weights [N, K] as places in a table of 16 values, upper bits first, one scale a block of the
@@ -278,15 +282,18 @@ ONNX(matmulbnb4) {
                                    0.5626170039176941,
                                    0.7229568362236023,
                                    1.0};
+
     struct hb *b = &c->b;
     int64_t k = onnx_at_int(c, "K", 0), n = onnx_at_int(c, "N", 0),
             block = onnx_at_int(c, "block_size", 0), all, sixteen = 16, zero = 0;
     hv q = onnx_in_val(c, 1), scale = onnx_in_val(c, 2);
+
     if (k < 1 || n < 1 || block < 8 || !sz_mul(n, k, &all) ||
         shape_elements(q->shape) != (all + 1) / 2 ||
         shape_elements(scale->shape) != (all + block - 1) / block)
         return onnx_fail(c, "weights %s, absmax %s", shape_text(c->a, q->shape),
                          shape_text(c->a, scale->shape));
+
     enum dtype t = scale->shape->dtype;
     int64_t bytes = (all + 1) / 2, blocks = (all + block - 1) / block;
     q = hb_reshape(b, q, &bytes, 1);
@@ -295,6 +302,7 @@ ONNX(matmulbnb4) {
     q = hb_reshape(b, q, (int64_t[]){2 * bytes}, 1);
     q = onnx_take(c, onnx_lit_f64s(c, t, onnx_at_int(c, "quant_type", 1) ? nf4 : fp4, &sixteen, 1),
                   q, 0);
+
     scale = hb_broadcast(b, hb_reshape(b, scale, &blocks, 1), (int64_t[]){blocks, block}, 2, &zero);
     scale = onnx_part(c, hb_reshape(b, scale, (int64_t[]){blocks * block}, 1), 0, 0, all);
     q = hb_mul(b, onnx_part(c, q, 0, 0, all), scale);
@@ -311,17 +319,20 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
     int64_t along_axis = onnx_axis_of(c, onnx_at_int(c, "quantize_axis", 1), rank);
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "gather_axis", 0), rank);
     bool packed = q->shape->dtype == DT_U8 && bits < 8;
+
     if (!hb_ok(b)) return;
     if (axis != 0 || along_axis != rank - 1 || rank < 2 || scales->shape->rank != rank ||
         !dtype_is_int(q->shape->dtype) || block < 1)
         return onnx_fail(c, "data %s by blocks of axis %lld, gathered along %lld, is not supported",
                          shape_text(c->a, q->shape), (long long)along_axis, (long long)axis);
     if (packed && bits != 2 && bits != 4) return onnx_fail(c, "bits %lld", (long long)bits);
+
     hv rows = onnx_wrapped(c, idx, q->shape->dims[0]);
     double middle = q->shape->dtype == DT_U8 ? (double)(1 << (bits - 1)) : 0;
     q = onnx_take(c, q, rows, 0);
     scales = onnx_take(c, scales, rows, 0);
     if (packed) q = onnx_unpack_bits(c, q, bits);
+
     if (onnx_in_has(c, 3)) {
         zeros = onnx_take(c, onnx_in_val(c, 3), rows, 0);
         if (packed) zeros = onnx_unpack_bits(c, zeros, bits);
@@ -332,6 +343,7 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
         zeros = onnx_splat_like(c, scales, middle);
     }
     if (!hb_ok(b)) return;
+
     // Over the blocks of the last dimension.
     int last = q->shape->rank - 1;
     int64_t wide[HLO_MAX_RANK + 1], map[HLO_MAX_RANK], flat[HLO_MAX_RANK];
@@ -341,6 +353,7 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
     wide[last + 1] = block, flat[last] *= block;
     if (flat[last] < q->shape->dims[last])
         return onnx_fail(c, "blocks of %lld do not cover the axis", (long long)block);
+
     hv *params[2] = {&scales, &zeros};
     for (int k = 0; k < 2; k++) {
         hv v = hb_broadcast(b, *params[k], wide, last + 2, map);

@@ -36,6 +36,7 @@ static hv derivative(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
     struct onnx_ctx *c = t->c;
     hv x = i->operands[0], y = (hv)i, r;
+
     switch (i->op) {
     case HLO_NEGATE:
         return hb_unary(b, HLO_NEGATE, d);
@@ -98,6 +99,7 @@ static void corner(struct tape *t, const struct hlo_instr *i, hv d) {
 static bool binary(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
     hv x = i->operands[0], y = i->n_operands > 1 ? i->operands[1] : NULL, r;
+
     switch (i->op) {
     case HLO_ADD:
         give(t, x, d);
@@ -254,6 +256,7 @@ static void by_dot(struct tape *t, const struct hlo_instr *i, hv d) {
 
 static bool pass_on(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
+
     switch (i->op) {
     case HLO_RESHAPE:
         give(t, i->operands[0],

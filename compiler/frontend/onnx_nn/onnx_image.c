@@ -145,21 +145,25 @@ ONNX(gridsample) {
                pad = onnx_at_str(c, "padding_mode", "zeros");
     struct grid g = {.corners = onnx_at_int(c, "align_corners", 0) != 0};
     struct taps t[MAX_DIMS];
+
     g.order = str_is(mode, "nearest")                            ? 1
               : str_is(mode, "cubic") || str_is(mode, "bicubic") ? 4
                                                                  : 2;
     g.padding = str_is(pad, "border")       ? PADDING_BORDER
                 : str_is(pad, "reflection") ? PADDING_REFLECTION
                                             : PADDING_ZEROS;
+
     if (n < 1 || n > MAX_DIMS || grid->shape->rank != n + 2 || grid->shape->dims[n + 1] != n ||
         grid->shape->dims[0] != x->shape->dims[0])
         return onnx_fail(c, "input %s with grid %s", shape_text(c->a, x->shape),
                          shape_text(c->a, grid->shape));
     for (int d = 0; d < n; d++)
         points *= grid->shape->dims[d + 1];
+
     struct image m = image_of(c, x);
     if (shape_elements(x->shape) == 0) return onnx_fail(c, "an image without pixels");
     grid = hb_reshape(b, grid, (int64_t[]){x->shape->dims[0], points, n}, 3);
+
     for (int d = 0; d < n; d++) { // the grid's last component is the first dimension
         double size = (double)m.dims[d];
         hv v = onnx_row(c, grid, 2, n - 1 - d);
@@ -168,6 +172,7 @@ ONNX(gridsample) {
                       : onnx_mul_k(c, onnx_add_k(c, onnx_mul_k(c, v, size), -1), 0.5);
         t[d] = grid_taps(c, &g, v, m.dims[d], x->shape->dtype);
     }
+
     hv y = all_taps(c, &m, t, hb_add);
     dims[0] = x->shape->dims[0], dims[1] = x->shape->dims[1];
     for (int d = 0; d < n; d++)
@@ -181,14 +186,17 @@ ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of eve
     int64_t size[HLO_MAX_RANK], dims[HLO_MAX_RANK], points = 1, two = 2, one = 1;
     int rank, n;
     bool corners = onnx_at_int(c, "align_corners", 0) != 0;
+
     if (!onnx_in_ints(c, 1, size, HLO_MAX_RANK, &rank)) return;
     n = rank - 2;
     if (n < 2 || n > 3 || theta->shape->rank != 3 || theta->shape->dims[1] != n ||
         theta->shape->dims[2] != n + 1)
         return onnx_fail(c, "theta %s for %d dimensions", shape_text(c->a, theta->shape), rank);
+
     for (int d = 0; d < n; d++)
         if (size[d + 2] < 1 || !sz_mul(points, size[d + 2], &points) || points > 1 << 26)
             return onnx_fail(c, "size %lld", (long long)size[d + 2]);
+
     double *v = arena_array(c->a, double, points *(n + 1));
     for (int64_t p = 0; p < points; p++) {
         int64_t rest = p;
@@ -200,10 +208,12 @@ ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of eve
         }
         v[p * (n + 1) + n] = 1;
     }
+
     hv base = onnx_lit_f64s(c, theta->shape->dtype, v, (int64_t[]){points, n + 1}, 2);
     hv y = hb_dot(b, theta, base, // [N, n, points]
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
                                          .rhs_contracting_dims = {&one, 1}});
+
     dims[0] = theta->shape->dims[0], dims[n + 1] = n;
     for (int d = 0; d < n; d++)
         dims[d + 1] = size[d + 2];
@@ -330,6 +340,7 @@ ONNX(roialign) {
                                  c->opset >= 16 ? "half_pixel" : "output_half_pixel");
     bool half = str_is(way, "half_pixel"), max = str_is(onnx_at_str(c, "mode", "avg"), "max");
     struct taps t[2];
+
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
         samples > 256 || shape_elements(x->shape) == 0)
@@ -338,6 +349,7 @@ ONNX(roialign) {
     if (batch->shape->dims[0] != rois->shape->dims[0])
         return onnx_fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
                          (long long)batch->shape->dims[0]);
+
     int64_t n = rois->shape->dims[0], ch = x->shape->dims[1];
     rois =
         onnx_add_k(c, onnx_mul_k(c, hb_convert(b, rois, x->shape->dtype), scale), half ? -0.5 : 0);
@@ -347,12 +359,14 @@ ONNX(roialign) {
         size[d] = hb_sub(b, onnx_row(c, rois, 1, 3 - d), from[d]);
         if (!half) size[d] = hb_max(b, size[d], onnx_splat_like(c, size[d], 1));
     }
+
     if (!hb_ok(b)) return;
     if (samples < 1) {
         struct roi_samples r = {{out[0], out[1]}, {x->shape->dims[2], x->shape->dims[3]}, max};
         hv all = roi_adaptive(c, x, batch, from, size, &r);
         return onnx_out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
     }
+
     for (int d = 0; d < 2; d++) {
         span[d] = out[d] * samples;
         hv at =
@@ -364,10 +378,12 @@ ONNX(roialign) {
             t[d].at[k] = pairs(c, t[d].at[k], span[0], span[1], d == 0);
             t[d].weight[k] = pairs(c, t[d].weight[k], span[0], span[1], d == 0);
         }
+
     struct image m = image_of(c, x);
     m.from = batch;
     hv y = all_taps(c, &m, t, max ? hb_max : hb_add); // max: of the weighted corners
     y = hb_reshape(b, y, (int64_t[]){n, ch, out[0], samples, out[1], samples}, 6);
+
     int64_t axes[2] = {3, 5};
     onnx_out_val(c, 0,
                  max ? onnx_reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false)
@@ -412,6 +428,7 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
     struct str mode = onnx_at_str(c, "mode", "bilinear");
     bool nearest = str_is(mode, "nearest");
     struct taps t[2];
+
     if (!onnx_in_ints(c, 3, out, 2, &n)) return;
     if (!nearest && !str_is(mode, "bilinear"))
         return onnx_fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
@@ -422,6 +439,7 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
         !dtype_is_float(x->shape->dtype) || shape_elements(x->shape) == 0)
         return onnx_fail(c, "input %s, rois %s, batch_indices %s", shape_text(c->a, x->shape),
                          shape_text(c->a, rois->shape), shape_text(c->a, which->shape));
+
     rois = hb_convert(b, rois, x->shape->dtype);
     for (int d = 0; d < 2; d++) {
         int64_t size = x->shape->dims[d + 2];
@@ -432,10 +450,12 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
         inside = inside ? onnx_and(c, inside, in) : in;
         t[d] = crop_taps(c, at, size, nearest);
     }
+
     struct image m = image_of(c, x);
     m.from = hb_convert(b, which, DT_S64);
     hv y = all_taps(c, &m, t, hb_add); // [rois, channels, points]
     if (!hb_ok(b)) return;
+
     inside = hb_broadcast(b, inside, y->shape->dims, 3, (int64_t[]){0, 2});
     y = hb_select(b, inside, y,
                   onnx_splat_like(c, y, (double)onnx_at_float(c, "extrapolation_value", 0)));
@@ -516,16 +536,19 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
     struct spatial s;
     struct taps t[2];
     struct grid g = {.padding = PADDING_ZEROS, .order = 2};
+
     if (x->shape->rank != 4 || w->shape->rank != 4 || off->shape->rank != 4)
         return onnx_fail(c, "only images of two dimensions are supported");
     if (!onnx_spatial_of(c, x, w->shape->dims + 2, 2, &s)) return;
     int64_t n = x->shape->dims[0], ch = x->shape->dims[1], outc = w->shape->dims[0],
             k = s.kernel[0] * s.kernel[1], oh = off->shape->dims[2], ow = off->shape->dims[3];
+
     if (group < 1 || og < 1 || ch % group || ch % og || outc % group ||
         w->shape->dims[1] != ch / group || off->shape->dims[1] != og * k * 2 ||
         off->shape->dims[0] != n || shape_elements(x->shape) == 0)
         return onnx_fail(c, "input %s, weights %s, offset %s", shape_text(c->a, x->shape),
                          shape_text(c->a, w->shape), shape_text(c->a, off->shape));
+
     off = hb_reshape(b, off, (int64_t[]){n * og, k, 2, oh * ow}, 4);
     for (int d = 0; d < 2; d++)
         t[d] = grid_taps(c, &g, displaced(c, off, &s, d, oh, ow), x->shape->dims[d + 2],
@@ -534,10 +557,12 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
     m.pixels =
         hb_reshape(b, x, (int64_t[]){n * og, ch / og, x->shape->dims[2] * x->shape->dims[3]}, 3);
     hv y = all_taps(c, &m, t, hb_add); // [batch*groups, channels/groups, kernel*outputs]
+
     if (onnx_in_has(c, 4)) {
         hv mask = hb_reshape(b, onnx_in_val(c, 4), (int64_t[]){n * og, k * oh * ow}, 2);
         y = hb_mul(b, y, hb_broadcast(b, mask, y->shape->dims, 3, (int64_t[]){0, 2}));
     }
+
     int64_t zero = 0, one = 1, two = 2;
     y = hb_reshape(b, y, (int64_t[]){n, group, ch / group * k, oh * ow}, 4);
     w = hb_reshape(b, w, (int64_t[]){group, outc / group, ch / group * k}, 3);
@@ -548,6 +573,7 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
                                       .rhs_contracting_dims = {&two, 1}});
     y = hb_transpose(b, y, (int64_t[]){2, 0, 1, 3});
     y = hb_reshape(b, y, (int64_t[]){n, outc, oh, ow}, 4);
+
     if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 3), y->shape, 1));
     onnx_out_val(c, 0, y);
 }

@@ -8,30 +8,36 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
     struct hb *b = &c->b;
     const struct shape *s = logp->shape;
     int64_t channel = 1, all[HLO_MAX_RANK];
+
     if (s->rank < 2 || target->shape->rank != s->rank - 1)
         return onnx_fail(c, "target %s for scores %s", shape_text(c->a, target->shape),
                          shape_text(c->a, s)),
                logp;
+
     target = hb_convert(b, target, DT_S64);
     hv wide = onnx_back_to(c, target, s, &channel, 1);
     hv hit = hb_compare(b, wide, onnx_index_along(c, s, DT_S64, 1), CMP_EQ),
        zero = onnx_splat_like(c, logp, 0);
     hv loss = onnx_reduce_keep(c, hb_select(b, hit, logp, zero), &channel, 1, HLO_ADD, false);
     loss = hb_unary(b, HLO_NEGATE, loss);
+
     hv w = NULL;
     if (weight) {
         hv each = hb_select(b, hit, onnx_along(c, weight, s, 1), zero);
         w = onnx_reduce_keep(c, each, &channel, 1, HLO_ADD, false);
     }
+
     if (onnx_attr(c->n, "ignore_index")) {
         double ignored = (double)onnx_at_int(c, "ignore_index", 0);
         hv counts = hb_compare(b, target, onnx_splat_like(c, target, ignored), CMP_NE);
         w = w ? hb_select(b, counts, w, onnx_splat_like(c, w, 0)) : hb_convert(b, counts, s->dtype);
         loss = hb_select(b, counts, loss, onnx_splat_like(c, loss, 0));
     }
+
     if (w) loss = hb_mul(b, loss, w);
     struct str how = onnx_at_str(c, "reduction", "mean");
     if (str_is(how, "none")) return loss;
+
     for (int d = 0; d < loss->shape->rank; d++)
         all[d] = d;
     hv sum = onnx_reduce_keep(c, loss, all, loss->shape->rank, HLO_ADD, false);

@@ -10,12 +10,14 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
     int n = x->shape->rank - 2, k;
     int64_t pads[2 * HLO_MAX_RANK];
     *s = (struct spatial){.n = n};
+
     if (n < 1 || n_kernel != n)
         return onnx_fail(c, "kernel of %d dimensions for an input of rank %d", n_kernel,
                          x->shape->rank),
                false;
     for (int d = 0; d < n; d++)
         s->kernel[d] = kernel[d], s->stride[d] = s->dilation[d] = 1;
+
     if (onnx_at_ints(c, "strides", s->stride, n, &k) && k != n)
         return onnx_fail(c, "strides has %d values, expected %d", k, n), false;
     if (onnx_at_ints(c, "dilations", s->dilation, n, &k) && k != n)
@@ -25,11 +27,13 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
         for (int d = 0; d < n; d++)
             s->low[d] = pads[d], s->high[d] = pads[n + d];
     }
+
     for (int d = 0; d < n; d++)
         if (s->kernel[d] < 1 || s->stride[d] < 1 || s->dilation[d] < 1 || s->low[d] < 0 ||
             s->high[d] < 0)
             return onnx_fail(c, "kernel, strides, dilations and pads must not be negative or zero"),
                    false;
+
     struct str mode = onnx_at_str(c, "auto_pad", "NOTSET");
     bool upper = str_is(mode, "SAME_UPPER"), lower = str_is(mode, "SAME_LOWER");
     for (int d = 0; d < n && (upper || lower); d++) {
@@ -114,12 +118,14 @@ ONNX(convtranspose) {
     int64_t group = onnx_at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
     struct spatial s;
     struct window_dim win[HLO_MAX_RANK];
+
     if (w->shape->rank != rank || rank < 3 || rank == HLO_MAX_RANK || group < 1 ||
         w->shape->dims[0] % group)
         return onnx_fail(c, "input %s with weights %s in %lld groups", shape_text(c->a, x->shape),
                          shape_text(c->a, w->shape), (long long)group);
     if (!onnx_spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
     if (!transposed_pads(c, x, w, &s, extra)) return;
+
     // [C, M/group, k...] -> [C/group, M, k...]
     memcpy(dims + 1, w->shape->dims, sizeof *dims * (size_t)rank);
     dims[0] = group, dims[1] /= group;
@@ -127,6 +133,7 @@ ONNX(convtranspose) {
     dims[0] = dims[1], dims[1] = group * dims[2];
     memmove(dims + 2, dims + 3, sizeof *dims * (size_t)(rank - 2));
     w = hb_reshape(b, w, dims, rank);
+
     struct hlo_attr_conv a = {
         .window = {win, s.n}, .feature_group_count = group, .batch_group_count = 1};
     a.dim_labels =
@@ -139,6 +146,7 @@ ONNX(convtranspose) {
         a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
             d + 2;
     }
+
     hv y = hb_conv(b, x, w, &a);
     if (hb_ok(b))
         onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);

@@ -94,8 +94,10 @@ ONNX(embedlayernorm) {
     hv ids = onnx_in_val(c, 0), words = onnx_in_val(c, 2), places = onnx_in_val(c, 3), sum, at;
     const struct shape *s = ids->shape;
     int64_t last = 2, one = 1;
+
     if (s->rank != 2 || words->shape->rank != 2 || places->shape->rank != 2)
         return onnx_fail(c, "input_ids %s", shape_text(c->a, s));
+
     sum = onnx_take(c, words, ids, 0);
     if (onnx_in_has(c, 8)) {
         at = hb_broadcast_numpy(b, onnx_in_val(c, 8), s->dims, 2);
@@ -107,14 +109,17 @@ ONNX(embedlayernorm) {
         at = onnx_part(c, places, 0, 0, s->dims[1]);
     }
     sum = hb_add(b, sum, hb_broadcast_numpy(b, at, sum->shape->dims, 3));
+
     if (onnx_in_has(c, 4) && onnx_in_has(c, 1))
         sum = hb_add(b, sum, onnx_take(c, onnx_in_val(c, 4), onnx_in_val(c, 1), 0));
     if (!hb_ok(b)) return;
+
     enum dtype t = sum->shape->dtype;
     struct normal r = normalise(c, hb_convert(b, sum, dtype_size(t) < 4 ? DT_F32 : t), &last, 1,
                                 (double)onnx_at_float(c, "epsilon", 1e-12f));
     hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 5), sum->shape));
     onnx_out_val(c, 0, hb_add(b, y, keep_dims(c, onnx_in_val(c, 6), sum->shape)));
+
     hv mask = hb_splat(b, shape_make(c->a, DT_S32, s->dims, 1), 0);
     if (onnx_in_has(c, 7)) {
         mask = hb_compare(b, onnx_in_val(c, 7), onnx_splat_like(c, onnx_in_val(c, 7), 1), CMP_EQ);

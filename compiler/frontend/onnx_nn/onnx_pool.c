@@ -62,6 +62,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
     struct range r[HLO_MAX_RANK];
     int64_t out[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0}, count = 1;
     hv best = NULL, where = NULL;
+
     for (int d = 0; d < s->n; d++) {
         pads[d + 2] = (struct pad_dim){s->low[d], s->high[d], 0};
         int64_t win = (s->kernel[d] - 1) * s->dilation[d] + 1,
@@ -72,11 +73,13 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
             return onnx_fail(c, "Indices of windows above %d elements are not supported",
                              MAX_OFFSETS);
     }
+
     double low = onnx_lowest_of(x->shape->dtype);
     hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, low), pads);
     hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, -1), pads);
     r[0] = (struct range){0, x->shape->dims[0], 1};
     r[1] = (struct range){0, x->shape->dims[1], 1};
+
     for (int64_t k = 0; k < count && hb_ok(b); k++) {
         for (int d = 0; d < s->n; d++) {
             int64_t from = at[d] * s->dilation[d];
@@ -94,6 +97,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         for (int d = s->n - 1; d >= 0 && ++at[d] == s->kernel[d]; d--)
             at[d] = 0;
     }
+
     onnx_out_val(c, 0, best);
     onnx_out_val(c, 1, where);
 }
@@ -225,12 +229,14 @@ ONNX(col2im) {
                                                                           count = 1, blocks = 1;
     struct spatial s;
     int n, m;
+
     if (!onnx_in_ints(c, 1, image, HLO_MAX_RANK - 3, &n) ||
         !onnx_in_ints(c, 2, block, HLO_MAX_RANK - 3, &m))
         return;
     if (n != m || n < 1 || x->shape->rank != 3)
         return onnx_fail(c, "image of %d, block of %d dimensions, input %s", n, m,
                          shape_text(c->a, x->shape));
+
     dims[0] = dims[1] = 1;
     for (int d = 0; d < n; d++)
         dims[d + 2] = image[d];
@@ -244,11 +250,13 @@ ONNX(col2im) {
         dims[d + 2] = room / s.stride[d] + 1;
         if (!sz_mul(blocks, dims[d + 2], &blocks)) return onnx_fail(c, "too many blocks");
     }
+
     if (x->shape->dims[1] % count || x->shape->dims[2] != blocks)
         return onnx_fail(c, "input %s for %lld blocks of %lld elements", shape_text(c->a, x->shape),
                          (long long)blocks, (long long)count);
     dims[1] = x->shape->dims[1] / count;
     x = hb_reshape(b, x, (int64_t[]){dims[0], dims[1], count, blocks}, 4);
+
     for (int64_t k = 0; k < count && hb_ok(b); k++) {
         struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
         for (int d = 0; d < n; d++) {
@@ -262,6 +270,7 @@ ONNX(col2im) {
         for (int d = n - 1; d >= 0 && ++at[d] == block[d]; d--)
             at[d] = 0;
     }
+
     onnx_out_val(c, 0, sum);
 }
 

@@ -320,6 +320,7 @@ ONNX(resize) {
         .exclude_outside = onnx_at_int(c, "exclude_outside", 0) != 0,
         .cubic_a = (double)onnx_at_float(c, "cubic_coeff_a", -0.75f),
         .extrapolation = (double)onnx_at_float(c, "extrapolation_value", 0)};
+
     if (!mode_of(c, &r)) return;
     if (onnx_at_ints(c, "axes", r.axes, HLO_MAX_RANK, &r.n)) {
         for (int k = 0; k < r.n; k++)
@@ -328,6 +329,7 @@ ONNX(resize) {
         for (r.n = 0; r.n < rank; r.n++)
             r.axes[r.n] = r.n;
     }
+
     if (!hb_ok(&c->b) || !roi_from(c, &r)) return;
     bool sizes = !old && onnx_in_has(c, 3);
     if (sizes && onnx_in_has(c, 2)) { // an empty tensor stands for "not given"
@@ -336,6 +338,7 @@ ONNX(resize) {
         if (shape_elements(l->shape)) return onnx_fail(c, "both scales and sizes are given");
     }
     if (!sizes && !onnx_in_has(c, old ? 1 : 2))
+
         return onnx_fail(c, "neither scales nor sizes are given");
     if (sizes ? sizes_from(c, &r, x->shape, 3) : scales_from(c, &r, x->shape, old ? 1 : 2))
         resize_all(c, x, &r);

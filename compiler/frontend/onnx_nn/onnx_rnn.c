@@ -257,8 +257,10 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
                            *alpha = onnx_attr(c->n, "activation_alpha"),
                            *beta = onnx_attr(c->n, "activation_beta");
     size_t na = 0, nb = 0, first = (size_t)(direction * n);
+
     if (names && names->strings.n && names->strings.n < first + (size_t)n)
         return onnx_fail(c, "%zu activations", names->strings.n), false;
+
     for (size_t j = 0; j < first + (size_t)n; j++) {
         struct activation a = {.name = names && names->strings.n
                                            ? names->strings.v[j]
@@ -422,13 +424,16 @@ ONNX(rnn) {
     int directions = str_is(way, "bidirectional") ? 2 : 1;
     bool batch_first = onnx_at_int(c, "layout", 0) != 0;
     hv x = onnx_in_val(c, 0), r = onnx_in_val(c, 2), y[2], h[2], state[2];
+
     if (x->shape->rank != 3 || r->shape->rank != 3)
         return onnx_fail(c, "input %s, weights %s", shape_text(c->a, x->shape),
                          shape_text(c->a, r->shape));
+
     if (batch_first) x = onnx_swap_axes(c, x, 0, 1);
     bool quantised = str_is(c->n->op, "DynamicQuantizeLSTM");
     int64_t hidden = onnx_at_int(c, "hidden_size", r->shape->dims[quantised ? 1 : 2]);
     if (!rnn_shapes(c, x, gates, directions, hidden, quantised)) return;
+
     for (int d = 0; d < directions; d++) {
         struct cell k = {.kind = kind,
                          .steps = x->shape->dims[0],
@@ -444,6 +449,7 @@ ONNX(rnn) {
         if (!hb_ok(&c->b)) return;
         h[d] = k.h, state[d] = k.c;
     }
+
     hv all = beside(c, y, directions, 1); // [steps, directions, batch, hidden]
     if (batch_first) all = hb_transpose(&c->b, all, (int64_t[]){2, 0, 1, 3});
     onnx_out_val(c, 0, all);

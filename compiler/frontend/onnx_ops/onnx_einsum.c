@@ -64,6 +64,7 @@ static bool next_term(struct str *left, bool *more, struct str *term) {
 static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
     struct str all = onnx_at_str(c, "equation", ""), left = all, right = {NULL, 0}, term;
     bool more = true;
+
     for (size_t k = 0; k + 1 < all.n && !e->arrow; k++)
         if (all.p[k] == '-' && all.p[k + 1] == '>') {
             left.n = k;
@@ -71,6 +72,7 @@ static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
             e->arrow = true;
         }
     if (c->n->in.n > MAX_TERMS) return onnx_fail(c, "more than %d inputs", MAX_TERMS), false;
+
     while (e->terms < (int)c->n->in.n && next_term(&left, &more, &term)) {
         const struct shape *s = onnx_in_val(c, (size_t)e->terms)->shape;
         struct labels_of *l = &e->in[e->terms++];
@@ -86,9 +88,11 @@ static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
                 e->ellipsis = l->v[d] - ELLIPSIS + 1;
         }
     }
+
     if (e->terms != (int)c->n->in.n || more)
         return onnx_fail(c, "equation: terms do not match the inputs"), false;
     if (e->arrow) return read_term(c, e, right, -1, &e->out);
+
     for (int d = e->ellipsis; d > 0; d--) // implicit: "...", then letters that stand once, sorted
         e->out.v[e->out.n++] = ELLIPSIS + d - 1;
     for (int l = 0; l < ELLIPSIS; l++)
@@ -198,15 +202,18 @@ ONNX(det) {
     hv x = onnx_in_val(c, 0), det = NULL;
     int rank = x->shape->rank;
     int64_t n = rank < 2 ? 0 : x->shape->dims[rank - 1], axis = 1, batch = 1;
+
     if (rank < 2 || x->shape->dims[rank - 2] != n || n < 1)
         return onnx_fail(c, "input %s: expected square matrices", shape_text(c->a, x->shape));
     for (int d = 0; d < rank - 2; d++)
         batch *= x->shape->dims[d];
+
     hv m = hb_reshape(b, x, (int64_t[]){batch, n, n}, 3);
     if (n > MAX_UNROLLED && batch > 0) {
         det = onnx_det_by_loop(c, m);
         return onnx_out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
     }
+
     for (int64_t k = n; k > 0 && hb_ok(b); k--) {
         const struct shape *s = shape_make(c->a, DT_S64, (int64_t[]){batch, k}, 2);
         hv column = onnx_row(c, m, 2, 0), size = hb_unary(b, HLO_ABS, column);
@@ -215,13 +222,14 @@ ONNX(det) {
         hv here = hb_compare(b, at, onnx_back_to(c, first, s, &axis, 1), CMP_EQ);
         hv wide = hb_broadcast(b, here, (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 1});
         hv pivots = hb_select(b, wide, m, onnx_splat_like(c, m, 0));
-        pivots =
-            onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false); // the pivot's row, [batch, k]
+        // the pivot's row, [batch, k]
+        pivots = onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false);
         hv pivot = onnx_row(c, pivots, 1, 0);
         hv moved = hb_compare(b, first, onnx_splat_like(c, first, 0), CMP_NE);
         hv factor = hb_select(b, moved, hb_unary(b, HLO_NEGATE, pivot), pivot);
         det = det ? hb_mul(b, det, factor) : factor;
         if (k == 1) break;
+
         // The first row takes the pivot's place; then the first column is cleared.
         hv top =
             hb_broadcast(b, onnx_row(c, m, 1, 0), (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 2});
@@ -236,5 +244,6 @@ ONNX(det) {
                    hb_broadcast(b, onnx_part(c, pivots, 1, 1, k), dims, 3, (int64_t[]){0, 2}));
         m = hb_sub(b, onnx_part(c, m, 2, 1, k), minus);
     }
+
     onnx_out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
 }

@@ -20,28 +20,33 @@ static void eliminate(struct onnx_ctx *c, hv k, hv *v, void *user) {
        top = onnx_take(c, m, k, 1); // [batch, n], [batch, wide]
     int64_t axis = 1;
     (void)user;
+
     if (!hb_ok(b)) return;
     const struct shape *s = shape_make(c->a, DT_S64, column->shape->dims, 2);
     hv below = hb_compare(b, hb_iota(b, s, 1), onnx_spread(c, k, s), CMP_GE);
     hv size = hb_select(b, below, hb_unary(b, HLO_ABS, column), onnx_splat_like(c, column, -1));
     hv first = onnx_place_of_extreme(c, size, axis, true, false, false); // s64[batch]
     if (!hb_ok(b)) return;
+
     if (v[1]) {
         hv stays = hb_compare(b, first, onnx_spread(c, k, first->shape), CMP_EQ);
         v[1] = hb_select(b, stays, v[1], hb_unary(b, HLO_NEGATE, v[1]));
     }
+
     hv here = rows_at(c, m, first, CMP_EQ);
     hv pivots = hb_select(b, here, m, onnx_splat_like(c, m, 0));
-    pivots =
-        onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false); // the pivot's row, [batch, wide]
+    // the pivot's row, [batch, wide]
+    pivots = onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false);
     hv low = onnx_back_to(c, pivots, m->shape, &axis, 1);
     m = hb_select(b, here, onnx_back_to(c, top, m->shape, &axis, 1), m);
     m = hb_select(b, rows_at(c, m, k, CMP_EQ), low, m);
+
     hv pivot = onnx_take(c, pivots, k, 1); // [batch]
     pivot = hb_select(b, hb_compare(b, pivot, onnx_splat_like(c, pivot, 0), CMP_EQ),
                       onnx_splat_like(c, pivot, 1), pivot);
     column = onnx_take(c, m, k, 2);
     if (!hb_ok(b)) return;
+
     hv ratio = hb_div(b, column, onnx_along(c, pivot, column->shape, 0));
     ratio = hb_broadcast(b, ratio, m->shape->dims, 3, (int64_t[]){0, 1});
     v[0] = hb_select(b, rows_at(c, m, k, CMP_GT), hb_sub(b, m, hb_mul(b, ratio, low)), m);

@@ -137,6 +137,7 @@ ONNX(activation) {
     struct hb *b = &c->b;
     hv x = onnx_in_val(c, 0), zero = scalar_like(c, x, 0), one = scalar_like(c, x, 1), r = x;
     struct str op = c->n->op;
+
     if (str_is(op, "Relu")) {
         r = hb_max(b, x, zero);
     } else if (str_is(op, "LeakyRelu")) {
@@ -172,6 +173,7 @@ ONNX(activation) {
     } else if (str_is(op, "Gelu")) {
         r = onnx_gelu(c, x, str_is(onnx_at_str(c, "approximate", "none"), "tanh"));
     }
+
     onnx_out_val(c, 0, r);
 }
 
@@ -184,6 +186,7 @@ ONNX(reduce) {
     int n, rank = x->shape->rank;
     bool given, keep = onnx_at_int(c, "keepdims", 1) != 0;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
+
     onnx_axes_of(c, 1, rank, axes, &n, &given);
     if (!hb_ok(&c->b)) return;
     if (n == 0) {
@@ -191,11 +194,13 @@ ONNX(reduce) {
         for (n = 0; n < rank; n++)
             axes[n] = n;
     }
+
     enum dtype t = x->shape->dtype;
     double count = 1;
     for (int k = 0; k < n; k++)
         count *= (double)x->shape->dims[axes[k]];
     count = count > 0 ? count : 1; // the mean of none is 0, as in ONNX Runtime
+
     if (str_is(op, "Max") || str_is(op, "Min")) {
         if (t == DT_PRED) x = hb_convert(b, x, DT_U8);
         x = onnx_reduce_keep(c, x, axes, n, str_is(op, "Max") ? HLO_MAXIMUM : HLO_MINIMUM, keep);
@@ -203,8 +208,9 @@ ONNX(reduce) {
     }
     if (str_is(op, "Prod"))
         return onnx_out_val(c, 0, onnx_reduce_keep(c, x, axes, n, HLO_MULTIPLY, keep));
-    if (str_is(op,
-               "LogSumExp")) { // shifted by the maximum, which is taken as 0 where it is not finite
+
+    // Shifted by the maximum, which is taken as 0 where it is not finite.
+    if (str_is(op, "LogSumExp")) {
         hv m = onnx_reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
         m = hb_select(b, hb_unary(b, HLO_IS_FINITE, m), m, scalar_like(c, m, 0));
         hv s = onnx_reduce_keep(
@@ -216,6 +222,7 @@ ONNX(reduce) {
             dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[d];
         return onnx_out_val(c, 0, keep ? hb_reshape(b, r, dims, rank) : r);
     }
+
     if (str_is(op, "L1")) x = hb_unary(b, HLO_ABS, x);
     if (str_is(op, "L2") || str_is(op, "SumSquare")) x = hb_mul(b, x, x);
     hv r = onnx_reduce_keep(c, x, axes, n, HLO_ADD, keep);

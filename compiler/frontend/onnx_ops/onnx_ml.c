@@ -173,6 +173,7 @@ static hv by_table(struct onnx_ctx *c, hv x, const struct literal *keys,
     struct hb *b = &c->b;
     int64_t n = shape_elements(keys->shape), dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int rank = x->shape->rank;
+
     if (n != shape_elements(values->shape) || n > 1 << 16 || rank == HLO_MAX_RANK)
         return onnx_fail(c, "%lld keys for %lld values", (long long)n,
                          (long long)shape_elements(values->shape)),
@@ -181,21 +182,25 @@ static hv by_table(struct onnx_ctx *c, hv x, const struct literal *keys,
         return onnx_fail(c, "keys of %s for an input of %s", dtype_name(keys->shape->dtype),
                          dtype_name(x->shape->dtype)),
                x;
+
     for (int d = 0; d < rank; d++)
         map[d] = d, dims[d] = x->shape->dims[d];
     dims[rank] = n;
     hv k = hb_reshape(b, hb_constant(b, lit_clone(c->a, keys)), &n, 1);
     hv v = hb_reshape(b, hb_constant(b, lit_clone(c->a, values)), &n, 1);
     hv wide = hb_broadcast(b, x, dims, rank + 1, map), key = onnx_along(c, k, wide->shape, rank);
+
     hv same = hb_compare(b, wide, key, CMP_EQ);
     if (dtype_is_float(x->shape->dtype))
         same = hb_binary(
             b, HLO_OR, same,
             onnx_and(c, hb_compare(b, wide, wide, CMP_NE), hb_compare(b, key, key, CMP_NE)));
+
     hv pos = onnx_index_along(c, wide->shape, DT_S64, rank);
     int64_t last = rank;
     pos = hb_select(b, same, pos, onnx_splat_like(c, pos, (double)n));
     pos = onnx_reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
+
     hv rest = hb_constant(b, lit_clone(c->a, other));
     v = hb_concat(b, (hv[]){v, hb_reshape(b, rest, (int64_t[]){1}, 1)}, 2, 0);
     return onnx_take(c, v, pos, 0);

@@ -161,16 +161,19 @@ static hv probabilities(struct onnx_ctx *c, hv decided, int64_t k) {
     int64_t n = decided->shape->dims[0], pairs = decided->shape->dims[1], row_at = 0, two = 2;
     const float *pa, *pb;
     double *a = arena_array(c->a, double, pairs + 1), *off = arena_array(c->a, double, pairs + 1);
+
     if ((int64_t)floats(c, "prob_a", &pa) != pairs || (int64_t)floats(c, "prob_b", &pb) != pairs)
         return onnx_fail(c, "prob_a or prob_b does not have %lld values", (long long)pairs),
                decided;
     for (int64_t p = 0; p < pairs; p++)
         a[p] = -(double)pa[p], off[p] = -(double)pb[p];
+
     hv r = hb_mul(b, decided,
                   onnx_along(c, onnx_lit_f64s(c, DT_F32, a, &pairs, 1), decided->shape, 1));
     r = hb_add(b, r, onnx_along(c, onnx_lit_f64s(c, DT_F32, off, &pairs, 1), r->shape, 1));
     r = hb_clamp(b, hb_const_f64(b, DT_F32, 1e-7), hb_unary(b, HLO_LOGISTIC, r),
                  hb_const_f64(b, DT_F32, 1 - 1e-7));
+
     // Chances [n, k, k] by columns: pair (i, j) is r at i,j and 1 - r at j,i; 0 on the diagonal.
     hv *cell = arena_zarray(c->a, hv, k * k + 1);
     for (int64_t i = 0; i < k; i++)
@@ -180,6 +183,7 @@ static hv probabilities(struct onnx_ctx *c, hv decided, int64_t k) {
         }
     for (int64_t i = 0; i < k; i++)
         cell[i * k + i] = onnx_splat_like(c, cell[1], 0);
+
     int64_t dims[3] = {n, k, k};
     hv chance = hb_reshape(b, hb_concat(b, cell, (int)(k * k), 1), dims, 3); // [t][j]: t beats j
     hv against = onnx_swap_axes(c, chance, 1, 2), sq = hb_mul(b, against, against);
@@ -189,6 +193,7 @@ static hv probabilities(struct onnx_ctx *c, hv decided, int64_t k) {
        j = onnx_index_along(c, chance->shape, DT_S32, 2);
     hv q = hb_unary(b, HLO_NEGATE, hb_mul(b, against, chance));
     q = hb_select(b, hb_compare(b, t, j, CMP_EQ), diagonal, q);
+
     hv v[2] = {hb_splat(b, shape_make(c->a, DT_F32, (int64_t[]){n, k}, 2), 1 / (double)k), q};
     onnx_loop_times(c, MAX_TURNS, v, 2, couple, &k);
     return v[0];

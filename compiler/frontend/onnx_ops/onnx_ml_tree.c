@@ -154,6 +154,7 @@ static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
 // Does every row come to a weight of every target? So it is where some tree has one in each leaf.
 static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
     if (f->targets > MAX_WEIGHTS / f->n) return true;
+
     // By node and target: has each leaf below one? Children first, each node once: trees may share
     // nodes, and paths may be many more than nodes.
     uint8_t *every = arena_zarray(c->a, uint8_t, f->n * f->targets),
@@ -163,6 +164,7 @@ static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
         every[f->leaf[k] * f->targets + f->target[k]] = 1;
     for (int64_t k = 0; k < f->n; k++)
         done[k] = is_leaf(f, k);
+
     for (int64_t r = 0; r < f->roots; r++) {
         int64_t n = 0;
         for (stack[n++] = f->root[r]; n > 0;) {
@@ -178,6 +180,7 @@ static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
             n--;
         }
     }
+
     for (int64_t t = 0; t < f->targets; t++) {
         bool sure = false;
         for (int64_t r = 0; r < f->roots && !sure; r++)
@@ -259,6 +262,7 @@ ONNX(treeensemble) {
                            *targets = list(c, "leaf_targetids");
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     int64_t post = onnx_at_int(c, "post_transform", 0);
+
     const struct literal *split = numbers_of(c, "nodes_splits", NULL),
                          *mode = numbers_of(c, "nodes_modes", NULL),
                          *weight = numbers_of(c, "leaf_weights", NULL),
@@ -266,6 +270,7 @@ ONNX(treeensemble) {
                                         ? numbers_of(c, "membership_values", NULL)
                                         : NULL;
     if (!hb_ok(&c->b)) return;
+
     size_t n = feature ? feature->ints.n : 0, leaves = targets ? targets->ints.n : 0, used = 0;
     int64_t sets = members ? shape_elements(members->shape) : 0;
     if (!roots || n > MAX_NODES || leaves > MAX_NODES || sets > MAX_NODES || post < 0 || post > 4 ||
@@ -273,11 +278,13 @@ ONNX(treeensemble) {
         (int64_t)n != shape_elements(mode->shape) ||
         (int64_t)leaves != shape_elements(weight->shape))
         return onnx_fail(c, "attributes of %zu nodes and %zu leaves do not match", n, leaves);
+
     forest_room(c, &f, (int64_t)(n + leaves) + sets, (int64_t)roots->ints.n, (int64_t)leaves);
     read_links(c, &f, split, mode, (int64_t)leaves);
     for (size_t k = 0; k < n && hb_ok(&c->b); k++)
         if ((f.node[k][TREE_KIND] & 7) == TREE_MEMBER)
             used = add_members(c, &f, (int64_t)k, members, used);
+
     for (size_t k = 0; k < leaves; k++) {
         f.leaf[k] = (int32_t)(n + k);
         f.target[k] = narrow(targets->ints.v[k]);
@@ -286,6 +293,7 @@ ONNX(treeensemble) {
     f.weights = (int64_t)leaves;
     for (size_t k = 0; k < roots->ints.n; k++)
         f.root[f.roots++] = narrow(roots->ints.v[k]);
+
     if (!hb_ok(&c->b)) return;
     hv y = where_reached(c, &f, onnx_in_val(c, 0), scores(c, &f, onnx_in_val(c, 0)));
     y = onnx_ml_post_transform(c, y, str_of(posts[post]));
@@ -358,16 +366,19 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
                          *w = numbers_of(c, arena_printf(c->a, "%s_weights_as_tensor", role),
                                          arena_printf(c->a, "%s_weights", role));
     size_t n = node ? node->ints.n : 0, m = wid ? wid->ints.n : 0;
+
     if (!hb_ok(&c->b)) return false;
     if (!tree || tree->ints.n != n || !mode || mode->strings.n != n || n > MAX_NODES ||
         shape_elements(split->shape) < (int64_t)n || shape_elements(w->shape) < (int64_t)m)
         return onnx_fail(c, "attributes of %zu nodes do not match", n), false;
+
     struct node_key *keys = arena_array(c->a, struct node_key, n + 1);
     bool *child = arena_zarray(c->a, bool, n + 1);
     for (size_t k = 0; k < n; k++)
         keys[k] = (struct node_key){tree->ints.v[k], node->ints.v[k]};
     number_nodes(ids, keys, n);
     forest_room(c, f, (int64_t)n, (int64_t)n, (int64_t)m);
+
     for (size_t k = 0; k < n; k++) {
         enum tree_mode kind = mode_named(mode->strings.v[k]);
         bool leaf = kind == TREE_LEAF;
@@ -382,8 +393,10 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
                  (int)kind | (int_at(missing, k, 0) ? TREE_MISSING : 0),
                  lit_get_f64(split, (int64_t)k));
     }
+
     for (size_t k = 0; k < n; k++)
         if (!child[k]) f->root[f->roots++] = (int32_t)k;
+
     for (size_t k = 0; k < m; k++) {
         f->leaf[k] = (int32_t)node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1));
         f->target[k] = f->targets == 1 ? 0 : narrow(wid->ints.v[k]);

@@ -134,8 +134,10 @@ ONNX(splittosequence) {
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), s->rank), *sizes, at = 0;
     int n = 0;
     if (!hb_ok(&c->b)) return;
+
     int64_t size = s->dims[axis];
     sizes = arena_zarray(c->a, int64_t, MAX_PARTS);
+
     if (onnx_in_has(c, 1)) {
         if (!onnx_in_ints(c, 1, sizes, MAX_PARTS, &n)) return;
         if (onnx_in_val(c, 1)->shape->rank == 0) { // chunks of one size, the last one what is left
@@ -151,11 +153,13 @@ ONNX(splittosequence) {
         for (n = 0; n < size; n++)
             sizes[n] = 1;
     }
+
     bool drop = !onnx_in_has(c, 1) && !onnx_at_int(c, "keepdims", 1);
     struct onnx_list *l = arena_new_of(c->a, struct onnx_list);
     l->dtype = s->dtype;
     l->text = onnx_in_any(c, 0)->text;
     at = 0;
+
     for (int k = 0; k < n; k++) {
         struct range r[HLO_MAX_RANK];
         int64_t dims[HLO_MAX_RANK];
@@ -171,6 +175,7 @@ ONNX(splittosequence) {
         avec_push(c->a, l, onnx_tensor_val(c, part));
         l->v[l->n - 1]->text = l->text;
     }
+
     if (at != size)
         return onnx_fail(c, "sizes sum to %lld of %lld", (long long)at, (long long)size);
     out_list(c, 0, l);
@@ -182,15 +187,18 @@ ONNX(sequencemap) {
     const struct onnx_attr *at = onnx_attr(c->n, "body");
     const struct onnx_list *l = in_list(c, 0);
     if (!hb_ok(&c->b)) return;
+
     if (!at || !at->graph || at->graph->inputs.n != c->n->in.n)
         return onnx_fail(c, "the body does not take %zu inputs", c->n->in.n);
     const struct onnx_graph *g = at->graph;
+
     struct onnx_list **outs = arena_array(c->a, struct onnx_list *, g->outputs.n + 1);
     for (size_t o = 0; o < g->outputs.n; o++) {
         outs[o] = arena_new_of(c->a, struct onnx_list);
         outs[o]->dtype = onnx_dtype_of(&g->outputs.v[o]);
         outs[o]->text = g->outputs.v[o].elem_type == ONNX_STRING;
     }
+
     for (size_t k = 0; k < l->n; k++) {
         struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, g->inputs.n + 1),
                         **results = arena_zarray(c->a, struct onnx_val *, g->outputs.n + 1);
@@ -209,6 +217,7 @@ ONNX(sequencemap) {
             avec_push(c->a, outs[o], results[o]);
         }
     }
+
     for (size_t o = 0; o < g->outputs.n; o++)
         out_list(c, o, outs[o]);
 }

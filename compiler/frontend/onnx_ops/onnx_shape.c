@@ -62,6 +62,7 @@ static void sparse_constant(struct onnx_ctx *c, const struct onnx_sparse *s) {
 ONNX(constant) {
     const struct onnx_attr *a = c->n->attrs.n ? &c->n->attrs.v[0] : NULL;
     struct literal *l = NULL;
+
     if (!a) return onnx_fail(c, "no value");
     if (str_is(a->name, "sparse_value") && a->sparse) return sparse_constant(c, a->sparse);
     if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
@@ -90,6 +91,7 @@ ONNX(constant) {
     } else {
         return onnx_fail(c, "attribute '" STR_FMT "' is not supported", STR_ARG(a->name));
     }
+
     onnx_out_val(c, 0, hb_constant(&c->b, l));
 }
 
@@ -276,6 +278,7 @@ ONNX(slice) {
         rev[HLO_MAX_RANK];
     struct range r[HLO_MAX_RANK];
     bool inputs = c->opset >= 10, given;
+
     if (!(inputs ? onnx_in_ints(c, 1, starts, HLO_MAX_RANK, &n) &&
                        onnx_in_ints(c, 2, ends, HLO_MAX_RANK, &m)
                  : onnx_at_ints(c, "starts", starts, HLO_MAX_RANK, &n) &&
@@ -284,6 +287,7 @@ ONNX(slice) {
         return onnx_fail(c, "starts and ends do not match");
     onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(&c->b)) return;
+
     for (int k = 0; k < n && !given; k++)
         axes[k] = k;
     if ((given && m != n) || (!given && n > rank))
@@ -292,8 +296,10 @@ ONNX(slice) {
         steps[k] = 1;
     if (inputs && onnx_in_has(c, 4) && (!onnx_in_ints(c, 4, steps, HLO_MAX_RANK, &m) || m != n))
         return onnx_fail(c, "%d steps for %d starts", m, n);
+
     for (int d = 0; d < rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
+
     for (int k = 0; k < n && hb_ok(&c->b); k++) {
         int64_t size = x->shape->dims[axes[k]], s = starts[k], e = ends[k];
         if (steps[k] == 0 || steps[k] == INT64_MIN)
@@ -312,6 +318,7 @@ ONNX(slice) {
         r[axes[k]] = (struct range){size - 1 - s, size - 1 - e, -steps[k]};
         rev[reversed++] = axes[k];
     }
+
     if (reversed) x = hb_reverse(&c->b, x, rev, reversed);
     onnx_out_val(c, 0, hb_slice(&c->b, x, r));
 }
@@ -367,22 +374,26 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
                        struct str mode) {
     enum { MAX_RUNS = 4096 };
     int64_t n = x->shape->dims[axis], lo = low < 0 ? low : 0, hi = high < 0 ? high : 0, end;
+
     bool fits = lo >= -n && hi >= -n - lo;
     if (fits && (lo || hi)) {
         x = onnx_part(c, x, axis, -lo, n + hi);
         low -= lo, high -= hi, n += lo + hi;
         if (low == 0 && high == 0) return x;
     }
+
     int64_t p = -low;
     if (!fits || !sz_add(n, high, &end) || !sz_add(end, low, &(int64_t){0}) || n == 0) {
         onnx_fail(c, "pads %lld and %lld of a dimension of %lld", (long long)low, (long long)high,
                   (long long)n);
         return x;
     }
+
     struct {
         hv *v;
         size_t n, cap;
     } runs = {0};
+
     for (int64_t len; p < end && hb_ok(&c->b); p += len) {
         int64_t from = repeated(mode, p, n), last = from, step = 0;
         for (len = 1; p + len < end; len++) {
@@ -402,6 +413,7 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
         avec_push(c->a, &runs, run);
         if (runs.n > MAX_RUNS) onnx_fail(c, "a pad that repeats a small dimension too often");
     }
+
     if (!hb_ok(&c->b)) return x;
     if (runs.n == 0) return onnx_part(c, x, axis, 0, 0);
     return runs.n == 1 ? runs.v[0] : hb_concat(&c->b, runs.v, (int)runs.n, axis);
@@ -416,24 +428,29 @@ ONNX(pad) {
     struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
     struct str mode = onnx_at_str(c, "mode", "constant");
     bool by_input = c->opset >= 11 || c->n->domain.n; // com.microsoft always had inputs
+
     if (!(by_input ? onnx_in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
                    : onnx_at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
                          onnx_at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
         return onnx_fail(c, "no pads");
+
     if (onnx_in_has(c, 3)) onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(&c->b)) return;
     for (int k = 0; k < rank && !given; k++)
         axes[m++] = k;
     if (n != 2 * m) return onnx_fail(c, "%d pads for %d axes", n, m);
+
     if (str_is(mode, "edge") || str_is(mode, "reflect") || str_is(mode, "wrap")) {
         for (int k = 0; k < m && hb_ok(b); k++)
             if (pads[k] || pads[m + k]) x = pad_repeated(c, x, axes[k], pads[k], pads[m + k], mode);
         return onnx_out_val(c, 0, x);
     }
+
     if (!str_is(mode, "constant"))
         return onnx_fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
     for (int k = 0; k < m && hb_ok(b); k++)
         p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
+
     if (by_input && onnx_in_has(c, 2))
         value = hb_reshape(b, onnx_in_val(c, 2), NULL, 0);
     else

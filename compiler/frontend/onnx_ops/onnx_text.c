@@ -177,11 +177,13 @@ ONNX(stringnormalizer) {
     struct str change = onnx_at_str(c, "case_change_action", "NONE"),
                locale = onnx_at_str(c, "locale", "");
     bool flat = x->shape->rank == 1, sensitive = onnx_at_int(c, "is_case_sensitive", 0) != 0;
+
     if (!flat && (x->shape->rank != 2 || x->shape->dims[0] != 1))
         return onnx_fail(c, "texts of %s, expected [n] or [1, n]", shape_text(c->a, x->shape));
     if (str_starts(locale, "tr") || str_starts(locale, "az") || str_starts(locale, "lt"))
         return onnx_fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
                          STR_ARG(locale));
+
     int64_t n = shape_elements(x->shape), bound = n ? n : 1, flags = sensitive ? 0 : TEXT_ANY_CASE;
     if (str_is(change, "LOWER"))
         flags |= TEXT_LOWER;
@@ -190,11 +192,13 @@ ONNX(stringnormalizer) {
     else if (!str_is(change, "NONE"))
         return onnx_fail(c, "case_change_action '" STR_FMT "'", STR_ARG(change));
     if (!stop || !stop->strings.n) flags &= ~TEXT_ANY_CASE;
+
     struct literal *words =
         onnx_text_list(c, stop ? stop->strings.v : NULL, stop ? stop->strings.n : 0);
     hv operands[] = {hb_reshape(b, x, &n, 1), hb_constant(b, words),
                      hb_const_i64(b, DT_S32, flags)};
     const struct shape *s[] = {shape_make(c->a, DT_S32, &bound, 1), shape_scalar(c->a, DT_S64)};
+
     hv r = text_call(c, "normalize", shape_tuple(c->a, s, 2), operands, 3);
     hv kept = hb_gte(b, r, 0), count = hb_gte(b, r, 1);
     if (!hb_ok(b)) return;

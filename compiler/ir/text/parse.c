@@ -36,6 +36,7 @@ static status_t p_computation(struct parser *p) {
         p_space(&p->c);
         name = p->c.p < p->c.end && *p->c.p == '{' ? STR("entry") : p_word(&p->c);
     }
+
     if (!name.n) return p_error(p, at, "expected a computation");
     p_take(&p->c, ":");
     if (p_take(&p->c, "(")) { // the signature repeats what the parameters say
@@ -45,19 +46,23 @@ static status_t p_computation(struct parser *p) {
             return p_error(p, at, "expected (parameters) -> shape");
         RETURN_IF_ERR(p_shape(p, &p->c, 0, &result));
     }
+
     if (!p_take(&p->c, "{"))
         return p_error(p, p->c.p, "expected '{' of computation '" STR_FMT "'", STR_ARG(name));
     if (smap_has(&p->computations, name))
         return p_error(p, at, "computation '" STR_FMT "' is there twice", STR_ARG(name));
+
     struct hlo_computation *c =
         hlo_computation_add(p->m, arena_strndup(p->m->arena, name.p, name.n));
     smap_done(&p->instrs);
     p->renamed.n = 0;
     RETURN_IF_ERR(p_body(p, c));
+
     struct attr_text attrs[P_MAX_ATTRS];
     int n;
     RETURN_IF_ERR(p_attrs(p, attrs, &n)); // execution_thread and the like: nothing we keep
     smap_put(&p->computations, name, c);
+
     if (entry && p->m->entry) return p_error(p, at, "two ENTRY computations");
     if (entry) p->m->entry = c;
     for (size_t k = 0; entry && k < p->renamed.n; k++)
@@ -202,15 +207,18 @@ static status_t p_module(struct parser *p) {
         }
         hlo_sort_extra(p->m->extra.v, p->m->extra.n);
     }
+
     RETURN_IF_ERR(p_source_map(p));
     for (p_space(&p->c); p->c.p < p->c.end; p_space(&p->c))
         RETURN_IF_ERR(p_computation(p));
     if (!p->m->last) return p_error(p, p->c.p, "the module has no computation");
+
     if (p->m->entry)
         name_inputs(p, p->renamed_entry.v, p->renamed_entry.n);
     else
         name_inputs(p, p->renamed.v, p->renamed.n);
     if (!p->m->entry) p->m->entry = p->m->last; // as XLA takes it
+
     RETURN_IF_ERR(hlo_check_entry_layout(p->m));
     RETURN_IF_ERR(st_note(hlo_verify(p->m), "the module does not verify"));
     return p->limits.incomplete ? ST_OK : hlo_complete(p->m);

@@ -52,6 +52,7 @@ static status_t p_called(struct parser *p, struct hlo_computation *user, enum hl
     static const char *const lists[] = {"branch_computations", "called_computations", NULL};
     *n_called = 0;
     if (!(hlo_op_info(op)->traits & HLO_T_REGION)) return ST_OK;
+
     for (int k = 0; singles[k]; k++) {
         struct attr_text *t = p_attr_find(attrs, n, singles[k]);
         if (!t) continue;
@@ -62,6 +63,7 @@ static status_t p_called(struct parser *p, struct hlo_computation *user, enum hl
         else
             RETURN_IF_ERR(find_computation(p, p_word(&c), t->value.p, to));
     }
+
     for (int k = 0; lists[k]; k++) {
         struct attr_text *t = p_attr_find(attrs, n, lists[k]);
         if (!t) continue;

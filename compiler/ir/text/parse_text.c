@@ -184,6 +184,7 @@ bool p_normal(struct strbuf *out, struct str v) {
     int depth = 0;
     bool blank = false;
     const char *end = v.p + v.n;
+
     for (const char *q = v.p; q < end; q++) {
         char x = *q;
         if (is_space(x)) {
@@ -194,6 +195,7 @@ bool p_normal(struct strbuf *out, struct str v) {
         if (x == '/' && q + 1 < end && (q[1] == '/' || q[1] == '*')) return false; // a comment
         if (blank && out->n) strbuf_putc(out, ' ');
         blank = false;
+
         if (x == '"') {
             const char *close = string_end(q, end);
             if (!close) return false;
@@ -201,6 +203,7 @@ bool p_normal(struct strbuf *out, struct str v) {
             q = close - 1;
             continue;
         }
+
         if (x == '{' || x == '(' || x == '[') {
             if (depth == MAX_NESTING) return false;
             open[depth++] = x == '{' ? '}' : x == '(' ? ')' : ']';

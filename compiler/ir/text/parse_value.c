@@ -24,8 +24,10 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
     }
     if (n != s->rank && n != 0)
         return p_error(p, at, "layout has %d entries, the shape %d dimensions", n, s->rank);
+
     for (int k = 0; n == 0 && k < s->rank; k++)
         l.minor_to_major[k] = (int8_t)(s->rank - 1 - k);
+
     if (p_take(c, ":")) {
         const char *from = c->p;
         struct cursor t = *c;
@@ -36,8 +38,8 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
                 k++;
                 if (!p_take(&t, ",")) break;
             }
-            if (k && p_take(&t, ")") && t.p < t.end &&
-                *t.p != '(') { // one plain tile; anything else stays text
+            // One plain tile; anything else stays text.
+            if (k && p_take(&t, ")") && t.p < t.end && *t.p != '(') {
                 l.tile_rank = (int8_t)k;
                 for (int j = 0; j < k; j++)
                     l.tile[j] = (int32_t)dims[j];
@@ -51,6 +53,7 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
             l.rest = rest.p;
         }
     }
+
     if (!p_take(c, "}")) return p_error(p, at, "layout has no closing brace");
     if (!layout_is_default(&l, s->rank)) s->layout = arena_dup(p->m->arena, &l, sizeof l);
     return ST_OK;
@@ -81,6 +84,7 @@ static status_t p_tuple_shape(struct parser *p, struct cursor *c, int depth,
 
 status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct shape **out) {
     if (p_take(c, "(")) return p_tuple_shape(p, c, depth, out);
+
     const char *at = c->p;
     struct str word = p_word(c);
     enum dtype t = dtype_from_name(word);
@@ -88,6 +92,7 @@ status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct sha
     if (t == DT_INVALID || t == DT_TUPLE || !p_take(c, "["))
         return p_error(p, at, "expected a shape such as f32[2,3], found '" STR_FMT "'",
                        STR_ARG(word));
+
     int64_t dims[HLO_MAX_RANK];
     bool dynamic[HLO_MAX_RANK], any = false;
     int rank = 0;
@@ -103,12 +108,14 @@ status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct sha
             return p_error(p, c->p, "expected a dimension");
         rank++;
     }
+
     struct shape *s = (struct shape *)(uintptr_t)shape_make(p->m->arena, t, dims, rank);
     if (any) s->dynamic = arena_dup_array(p->m->arena, dynamic, rank);
     s->unbounded = unbounded;
     if (c->p < c->end && *c->p == '{' && c->p + 1 < c->end &&
         (c->p[1] == '}' || c->p[1] == ':' || (c->p[1] >= '0' && c->p[1] <= '9')))
         RETURN_IF_ERR(p_layout(p, c, s));
+
     RETURN_IF_ERR(st_note(shape_check(s, 0), "shape"));
     *out = s;
     return ST_OK;
@@ -147,6 +154,7 @@ static status_t p_element(struct parser *p, struct cursor *c, struct literal *l,
     p_space(c);
     const char *at = c->p;
     double re, im = 0;
+
     if (dtype_is_complex(t) && p_take(c, "(")) {
         bool ok = real_value(number_word(c), &re) && p_take(c, ",") &&
                   real_value(number_word(c), &im) && p_take(c, ")");
@@ -154,11 +162,13 @@ static status_t p_element(struct parser *p, struct cursor *c, struct literal *l,
         lit_set_c128(l, i, re, im);
         return ST_OK;
     }
+
     struct str w = number_word(c);
     if (t == DT_PRED && (str_is(w, "true") || str_is(w, "false"))) {
         lit_set_i64(l, i, w.p[0] == 't');
         return ST_OK;
     }
+
     if (dtype_is_int(t) || t == DT_PRED) {
         int64_t v;
         uint64_t u;
@@ -175,6 +185,7 @@ static status_t p_element(struct parser *p, struct cursor *c, struct literal *l,
                            dtype_name(t));
         return ST_OK;
     }
+
     if (!real_value(w, &re))
         return p_error(p, at, "expected a number of type %s, found '" STR_FMT "'", dtype_name(t),
                        STR_ARG(w));
@@ -226,6 +237,7 @@ status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
         *out = lit_tuple(p->m->arena, s, e);
         return ST_OK;
     }
+
     if (p->limits.constants.p && p_take(c, "{@")) return p_beside(p, c, s, out);
     // An element takes two characters of text at the least, unless some dimension is zero: this
     // bounds memory by the input's length.
@@ -235,17 +247,20 @@ status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
         return p_error(p, c->p, "a literal of type %s", dtype_name(s->dtype));
     if (!elided && n > (c->end - c->p) + 1)
         return p_error(p, c->p, "the literal is too short for %lld elements", (long long)n);
+
     if (!sz_mul(n, dtype_size(s->dtype), &bytes) ||
         bytes > p->limits.max_literal_bytes - p->literal_bytes)
         return p_error(p, c->p, "literals above the limit of %lld bytes",
                        (long long)p->limits.max_literal_bytes);
     p->literal_bytes += bytes;
+
     struct literal *l = lit_new(p->m->arena, s);
     l->elided = elided;
     if (elided) {
         *out = l;
         return ST_OK;
     }
+
     int64_t i = 0;
     p_space(c);
     if (n == 0 && c->p < c->end && *c->p == '{') {
@@ -325,9 +340,11 @@ static status_t read_window(struct parser *p, const struct attr_text *t, struct 
     struct cursor c = over(t->value);
     struct window_dim dims[HLO_MAX_RANK];
     int n = -1;
+
     if (!p_take(&c, "{")) return bad_value(p, t, "{size=...}");
     for (int k = 0; k < HLO_MAX_RANK; k++)
         dims[k] = (struct window_dim){1, 1, 0, 0, 1, 1, false};
+
     while (!p_take(&c, "}")) {
         struct str name = p_word(&c);
         if (!name.n || !p_take(&c, "=")) return bad_value(p, t, "name=AxB fields");
@@ -352,11 +369,13 @@ static status_t read_window(struct parser *p, const struct attr_text *t, struct 
             }
             k++;
         } while (c.p < c.end && *c.p == 'x' && c.p++);
+
         // Reversal may be given for the leading dimensions alone.
         if (n >= 0 && (str_is(name, "rhs_reversal") ? k > n : k != n))
             return bad_value(p, t, "the same number of dimensions in each field");
         n = n > k ? n : k;
     }
+
     out->n = n < 0 ? 0 : n;
     out->v = out->n ? arena_dup_array(p->m->arena, dims, out->n) : NULL;
     return ST_OK;

@@ -138,12 +138,14 @@ static void put_literal(struct printer *p, const struct literal *l) {
 
 static void put_instr(struct printer *p, const struct hlo_instr *i) {
     struct strbuf *b = p->b;
+
     put_name(p, i);
     strbuf_puts(b, " = ");
     put_shape(p, i->shape);
     strbuf_putc(b, ' ');
     strbuf_puts(b, hlo_op_name(i->op));
     strbuf_putc(b, '(');
+
     if (i->op == HLO_PARAMETER) {
         strbuf_i64(b, i->param_number);
     } else if (i->op == HLO_CONSTANT) {
@@ -152,11 +154,13 @@ static void put_instr(struct printer *p, const struct hlo_instr *i) {
         else
             put_literal(p, i->literal);
     }
+
     for (int k = 0; k < i->n_operands; k++) {
         if (k) strbuf_puts(b, ", ");
         put_name(p, i->operands[k]);
     }
     strbuf_putc(b, ')');
+
     attr_print(b, hlo_op_info(i->op)->attrs, i->attr);
     if (i->n_called) put_called(p, i);
     if (i->control_preds.n) {
@@ -167,6 +171,7 @@ static void put_instr(struct printer *p, const struct hlo_instr *i) {
         }
         strbuf_putc(b, '}');
     }
+
     put_frontend(p, i);
     for (size_t k = 0; k < i->extra.n; k++) {
         struct hlo_text_attr x = i->extra.v[k];

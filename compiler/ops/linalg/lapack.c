@@ -190,11 +190,13 @@ static bool read_other(const struct hlo_instr *i, struct str config, enum lapack
                      .t = a->dtype,
                      .r = real_of(a->dtype)};
     f.c = f.r == DT_F32 ? DT_C64 : DT_C128;
+
     const struct shape *whole = b ? i->operands[3]->shape : a;
     if (shape_is_tuple(whole) || whole->rank < 2) return false;
     f.nb = whole->rank - 2;
     f.m = whole->dims[f.nb], f.n = whole->dims[f.nb + 1];
     f.least = f.m < f.n ? f.m : f.n;
+
     char uplo = letter(config, "uplo");
     *out = (struct lapack_call){.kind = kind,
                                 .batch = 1,
@@ -205,9 +207,11 @@ static bool read_other(const struct hlo_instr *i, struct str config, enum lapack
                                 .adjoint = says(config, "transpose"),
                                 .left_vectors = letter(config, "compute_left") == 'V',
                                 .right_vectors = letter(config, "compute_right") == 'V'};
+
     for (int d = 0; d < f.nb; d++)
         out->batch *= whole->dims[d];
     if (kind == LAPACK_GESDD) out->left_vectors = letter(config, "mode") != 'N';
+
     switch (kind) {
     case LAPACK_GTSV:
         return fits_gtsv(&f, i);

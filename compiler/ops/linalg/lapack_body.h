@@ -151,6 +151,7 @@ void NAME(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w) {
         tau[k] = NAME(reflector)(m, v, v + 1, 1);
         e[k] = RE(v[0]);
         v[0] = 1;
+
         memset(w, 0, sizeof *w * (size_t)m);
         for (int64_t j = 0; j < m; j++) { // w = b v of the lower triangle
             const T *col = b + j * n;
@@ -161,10 +162,12 @@ void NAME(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w) {
             }
             w[j] += s;
         }
+
         for (int64_t r = 0; r < m; r++) {
             w[r] *= tau[k];
             dot += CJ(w[r]) * v[r];
         }
+
         for (int64_t r = 0; r < m; r++)
             w[r] -= 0.5 * tau[k] * dot * v[r];
         for (int64_t j = 0; j < m; j++)
@@ -172,6 +175,7 @@ void NAME(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w) {
                 b[j * n + r] -= v[r] * CJ(w[j]) + w[r] * CJ(v[j]);
         v[0] = e[k];
     }
+
     for (int64_t k = 0; k < n; k++)
         d[k] = RE(a[k * n + k]);
 }

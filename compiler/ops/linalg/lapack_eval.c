@@ -76,6 +76,7 @@ static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *co
     bool real = !dtype_is_complex(in[0]->shape->dtype);
     int64_t n = c->n, k = 0;
     struct eigen x = {.n = n};
+
     cplx *a = room_c(tmp, n * n), *w = room_c(tmp, n), *room = room_c(tmp, n);
     if (real) {
         double *h = room_r(tmp, n * n);
@@ -84,9 +85,11 @@ static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *co
             a[e] = h[e];
     } else
         load_c(a, in[0], b * n * n, n, n);
+
     bool good = eigen_of(&x, a, real, tmp);
     for (int64_t e = 0; e < n; e++)
         w[e] = x.t[e * n + e];
+
     if (c->kind == LAPACK_GEES) {
         store_c(x.t, out[0], b * n * n, n, n);
         store_c(x.q, out[1], b * n * n, n, n);
@@ -94,11 +97,13 @@ static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *co
         lit_set_i64(out[4], b, good ? 0 : 1);
         return;
     }
+
     if (real) {
         store_r(x.re, out[k++], b * n, n, 1);
         store_r(x.im, out[k++], b * n, n, 1);
     } else
         store_c(w, out[k++], b * n, n, 1);
+
     if (good && (c->left_vectors || c->right_vectors)) {
         x.v = room_c(tmp, n * n);
         triangle_vectors(n, x.t, x.q, x.v, room);

@@ -40,8 +40,10 @@ static cplx shift_of(int64_t n, const cplx *h, int64_t e) {
 static void sweep(int64_t n, cplx *h, cplx *q, int64_t l, int64_t e, cplx shift) {
     for (int64_t k = l; k <= e; k++)
         h[k * n + k] -= shift;
+
     double c = 1;
     cplx s = 0;
+
     for (int64_t k = l; k <= e; k++) {
         double c0 = c;
         cplx s0 = s;
@@ -57,6 +59,7 @@ static void sweep(int64_t n, cplx *h, cplx *q, int64_t l, int64_t e, cplx shift)
                 h[j * n + k + 1] = c * y - conj(s) * x;
             }
         }
+
         if (k == l) continue;
         cplx *x = h + (k - 1) * n, *y = h + k * n; // the rotation before, on columns k - 1 and k
         for (int64_t r = 0; r <= k; r++) {
@@ -145,19 +148,24 @@ static void real_pair(struct real_qr *x, int64_t e) {
            z = sqrt(fabs(q));
     H(e, e) += x->shifted;
     H(e - 1, e - 1) += x->shifted;
+
     double last = H(e, e);
+
     if (q < 0) {
         x->re[e - 1] = x->re[e] = last + p;
         x->im[e - 1] = z, x->im[e] = -z;
         return;
     }
+
     z = p + copysign(z, p);
     x->re[e - 1] = last + z;
     x->re[e] = z != 0 ? last - w / z : last + z;
     x->im[e - 1] = x->im[e] = 0;
+
     double f = H(e, e - 1), c, s;
     givens(z, f, &c, &s); // (s, c) is the eigenvector of the second
     double cc = s, ss = c;
+
     for (int64_t j = e - 1; j < x->n; j++) {
         double t = H(e - 1, j);
         H(e - 1, j) = ss * t + cc * H(e, j);
@@ -178,6 +186,7 @@ static void real_pair(struct real_qr *x, int64_t e) {
 static void double_step(struct real_qr *x, int64_t l, int64_t e, double a, double b, double w) {
     double p = 0, q = 0, r = 0;
     int64_t m = e - 2;
+
     for (;; m--) {
         double z = H(m, m), f = a - z, g = b - z;
         p = (f * g - w) / H(m + 1, m) + H(m, m + 1);
@@ -190,10 +199,12 @@ static void double_step(struct real_qr *x, int64_t l, int64_t e, double a, doubl
             DBL_EPSILON * fabs(p) * (fabs(H(m - 1, m - 1)) + fabs(z) + fabs(H(m + 1, m + 1))))
             break;
     }
+
     for (int64_t i = m + 2; i <= e; i++) {
         H(i, i - 2) = 0;
         if (i > m + 2) H(i, i - 3) = 0;
     }
+
     for (int64_t k = m; k < e; k++) {
         bool three = k != e - 1;
         double scale = 1;
@@ -203,15 +214,18 @@ static void double_step(struct real_qr *x, int64_t l, int64_t e, double a, doubl
             if (scale == 0) break;
             p /= scale, q /= scale, r /= scale;
         }
+
         double s = copysign(sqrt(p * p + q * q + r * r), p);
         if (s == 0) continue;
         if (k != m)
             H(k, k - 1) = -s * scale;
         else if (l != m)
             H(k, k - 1) = -H(k, k - 1);
+
         p += s;
         double f = p / s, g = q / s, z = r / s;
         q /= p, r /= p;
+
         for (int64_t j = k; j < x->n; j++) {
             double t = H(k, j) + q * H(k + 1, j) + (three ? r * H(k + 2, j) : 0);
             H(k, j) -= t * f, H(k + 1, j) -= t * g;
@@ -231,12 +245,14 @@ static void double_step(struct real_qr *x, int64_t l, int64_t e, double a, doubl
 }
 static bool real_schur(struct real_qr *x) {
     int turn = 0;
+
     for (int64_t e = x->n - 1; e >= 0;) {
         int64_t l = e;
         for (; l > 0; l--) {
             double near = fabs(H(l - 1, l - 1)) + fabs(H(l, l));
             if (!(fabs(H(l, l - 1)) > DBL_EPSILON * (near == 0 ? x->norm : near))) break;
         }
+
         if (l >= e - 1) {
             if (l == e) {
                 H(e, e) += x->shifted;
@@ -247,6 +263,7 @@ static bool real_schur(struct real_qr *x) {
             turn = 0;
             continue;
         }
+
         double a = H(e, e), b = H(e - 1, e - 1), w = H(e, e - 1) * H(e - 1, e);
         if (turn == 10 || turn == 30) { // an exceptional shift
             x->shifted += a;
@@ -256,6 +273,7 @@ static bool real_schur(struct real_qr *x) {
             a = b = 0.75 * s;
             w = -0.4375 * s * s;
         }
+
         if (++turn > TURNS) return false;
         double_step(x, l, e, a, b, w);
     }
@@ -279,15 +297,18 @@ void schur_from_real(int64_t n, const double *h, const double *v, const double *
         t[k] = below ? 0 : h[k];
         q[k] = v[k];
     }
+
     for (int64_t e = 1; e < n; e++) {
         if (!(im[e - 1] > 0)) {
             t[(e - 1) * n + e] = 0;
             continue;
         }
+
         cplx shift = re[e - 1] + I * im[e - 1];
         cplx a = t[(e - 1) * n + e - 1] - shift, b = t[e * n + e - 1]; // (b, -a) is its eigenvector
         double r = hypot(cabs(a), cabs(b));
         cplx c = b / r, s = -a / r;
+
         for (int64_t i = 0; i <= e; i++) { // columns: (c, s) first, then what stands upright on it
             cplx x = t[(e - 1) * n + i], y = t[e * n + i];
             t[(e - 1) * n + i] = c * x + s * y;

@@ -31,7 +31,9 @@ int NAME(tridiagonal_solve)(int64_t n, int64_t columns, T *dl, T *d, T *du, T *b
             }
         }
     }
+
     if (n && d[n - 1] == 0) return (int)n;
+
     for (int64_t j = 0; j < columns; j++)
         for (int64_t k = n; k-- > 0;) {
             T s = b[j * n + k];

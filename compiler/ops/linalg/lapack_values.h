@@ -30,6 +30,7 @@ static bool NAME(ql)(int64_t n, double *d, double *e, T *z) {
                 m++;
             if (m == l) break;
             if (turn == 60) return false;
+
             double g = (d[l + 1] - d[l]) / (2 * e[l]), r = hypot(g, 1), s = 1, c = 1, p = 0;
             g = d[m] - d[l] + e[l] / (g + copysign(r, g));
             for (i = m - 1; i >= l; i--) {
@@ -49,11 +50,13 @@ static bool NAME(ql)(int64_t n, double *d, double *e, T *z) {
                 g = c * r - b;
                 NAME(rotate)(n, z + (i + 1) * n, z + i * n, c, s);
             }
+
             if (r == 0 && i >= l) continue;
             d[l] -= p;
             e[l] = g;
             e[m] = 0;
         }
+
     for (int64_t k = 0; k < n; k++) {
         int64_t least = k;
         for (int64_t j = k + 1; j < n; j++)

@@ -154,30 +154,36 @@ WHOLE(TRIANGULAR_SOLVE) {
     const struct shape *sh = i->shape;
     int64_t rows = sh->dims[sh->rank - 2], cols = sh->dims[sh->rank - 1];
     int64_t n = t->left_side ? rows : cols;
+
     // x op(a) = b is op(a)^T x^T = b^T.
     bool flip = (t->transpose_a != TRI_NO_TRANSPOSE) != !t->left_side, lower = t->lower != flip;
     enum dtype wide = wide_of(sh->dtype);
     struct stack x = {.i = i, .wide = wide, .flip = !t->left_side}, a = x;
     struct sum sum;
     V side, v, m, diagonal;
+
     struct kir_loop *unit = open_units(lw, &x, t->left_side ? cols : rows, &side);
     a.rank = x.rank;
     a.flip = flip;
     memcpy(a.index, x.index, sizeof a.index);
+
     struct kir_loop *step = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
     V last = kir_i64(k, n - 1);
     V row = lower ? step->var : kir_idx_add(k, last, kir_idx_mul(k, step->var, -1));
     RETURN_IF_ERR(operand_at(lw, &x, 1, row, side, &v));
+
     V e = open_sum(lw, &sum, wide, v, step->var, n);
     V col = lower ? e : kir_idx_add(k, last, kir_idx_mul(k, e, -1));
     RETURN_IF_ERR(operand_at(lw, &a, 0, row, col, &m));
     if (t->transpose_a == TRI_ADJOINT) m = conjugate(k, wide, m);
     v = close_sum(lw, &sum, m, result_at(lw, &x, col, side));
+
     if (!t->unit_diagonal) {
         RETURN_IF_ERR(operand_at(lw, &a, 0, row, row, &diagonal));
         if (t->transpose_a == TRI_ADJOINT) diagonal = conjugate(k, wide, diagonal);
         v = kmath(lw, KFN_DIV, wide, v, diagonal);
     }
+
     put_at(lw, &x, row, side, v);
     kir_end(k, step, NULL);
     kir_end(k, unit, NULL);

@@ -118,10 +118,12 @@ WHOLE(BATCH_NORM_GRAD) {
     struct pass p = {.i = i};
     struct kir_loop *unit;
     V count, x, dy, sums[2], scale, mean, var;
+
     RETURN_IF_ERR(begin_feature(lw, &p, &unit, &count));
     RETURN_IF_ERR(wide(lw, i, 1, &unit->var, &scale));
     RETURN_IF_ERR(wide(lw, i, 2, &unit->var, &mean));
     RETURN_IF_ERR(wide(lw, i, 3, &unit->var, &var));
+
     sums[0] = sums[1] = kir_f(k, DT_F64, 0);
     open_pass(lw, &p, sums, 2);
     RETURN_IF_ERR(wide(lw, i, 0, p.index, &x));
@@ -129,17 +131,21 @@ WHOLE(BATCH_NORM_GRAD) {
     sums[0] = sum(k, sums[0], dy);
     sums[1] = sum(k, sums[1], two(k, K_MUL, dy, two(k, K_SUB, x, mean)));
     close_pass(lw, &p, sums, 2);
+
     V root = deviation(lw, i, var);
     lower_put(lw, i, 1, &unit->var, narrow(lw, i, two(k, K_DIV, sums[1], root)));
     lower_put(lw, i, 2, &unit->var, narrow(lw, i, sums[0]));
+
     V each = two(k, K_DIV, sums[0], count);
     V slope = two(k, K_DIV, sums[1], two(k, K_MUL, count, two(k, K_MUL, root, root)));
     V factor = two(k, K_DIV, scale, root);
+
     open_pass(lw, &p, NULL, 0);
     RETURN_IF_ERR(wide(lw, i, 0, p.index, &x));
     RETURN_IF_ERR(wide(lw, i, 4, p.index, &dy));
     dy = two(k, K_SUB, two(k, K_SUB, dy, each), two(k, K_MUL, two(k, K_SUB, x, mean), slope));
     lower_put(lw, i, 0, p.index, narrow(lw, i, two(k, K_MUL, factor, dy)));
+
     close_pass(lw, &p, NULL, 0);
     kir_end(k, unit, NULL);
     return ST_OK;

@@ -101,6 +101,7 @@ static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_va
     struct kir *k = &lw->k;
     struct kir_val *red[HLO_MAX_RANK + 1], *v[2], *group = c->group, *in_group = NULL;
     int lead = c->mode == RAGGED_CONTRACTED, o = lead + batch[0].n;
+
     lower_unflatten(lw, r, c->dims, con[0].n, red);
     for (int s = 0; s < 2; s++) {
         struct kir_val *at[HLO_MAX_RANK + 1];
@@ -109,6 +110,7 @@ static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_va
             at[n] = i64s_has(batch[s], n) || i64s_has(con[s], n) ? NULL
                     : s == 1 && i64s_has(c->d.rhs_group_dims, n) ? group
                                                                  : index[o++];
+
         for (int n = 0; n < batch[s].n; n++)
             at[batch[s].v[n]] = index[lead + n];
         for (int n = 0; n < con[s].n; n++)
@@ -118,10 +120,12 @@ static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_va
             RETURN_IF_ERR(group_of(lw, i, c, at, &in_group));
             in_group = kir_cmp(k, CMP_EQ, in_group, index[0]);
         }
+
         if (i->op != HLO_SCALED_DOT) continue;
         RETURN_IF_ERR(scale(lw, i, s, f->type[0], at, &v[s]));
         types[s] = f->type[0];
     }
+
     *out = multiply_add(lw, f->type[0], types[0], v[0], types[1], v[1], acc[0]);
     if (in_group) *out = kir_select(k, in_group, *out, acc[0]);
     return ST_OK;
@@ -189,6 +193,7 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
     struct kir *k = &lw->k;
     struct kir_val *pos[HLO_MAX_RANK + 1], *xi[HLO_MAX_RANK + 1], *ki[HLO_MAX_RANK + 1], *x, *w,
         *ok = kir_int(k, DT_PRED, 1);
+
     lower_unflatten(lw, r, c->dims, c->n, pos);
     struct kir_val *of = index[l->out_feature];
     xi[l->in_batch] = index[l->out_batch];
@@ -196,12 +201,15 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
         xi[l->in_batch] =
             kir_idx_add(k, index[l->out_batch],
                         kir_idx_mul(k, kir_idx_divmod(k, of, c->batch_out, 0), c->batch));
+
     xi[l->in_feature] = pos[0];
     if (a->feature_group_count > 1)
         xi[l->in_feature] = kir_idx_add(
             k, pos[0], kir_idx_mul(k, kir_idx_divmod(k, of, c->group_out, 0), c->group_in));
+
     ki[l->k_in] = pos[0];
     ki[l->k_out] = of;
+
     for (int d = 0; d < l->n_spatial; d++) {
         const struct window_dim *wd = &a->window.v[d];
         int64_t size = in->dims[l->in_spatial[d]], last = (size - 1) * wd->base_dilation;
@@ -211,6 +219,7 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
         struct kir_val *v = kir_idx_add(k, kir_idx_mul(k, index[l->out_spatial[d]], wd->stride),
                                         kir_idx_mul(k, p, wd->window_dilation));
         v = kir_idx_add(k, v, kir_i64(k, -wd->pad_low));
+
         ok = kir_op(k, K_AND, ok,
                     kir_op(k, K_AND, kir_cmp(k, CMP_GE, v, kir_i64(k, 0)),
                            kir_cmp(k, CMP_LE, v, kir_i64(k, last)), NULL),
@@ -225,6 +234,7 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
         }
         xi[l->in_spatial[d]] = v;
     }
+
     RETURN_IF_ERR(lower_operand(lw, i, 0, xi, &x));
     RETURN_IF_ERR(lower_operand(lw, i, 1, ki, &w));
     struct kir_val *sum =

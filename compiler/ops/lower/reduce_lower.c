@@ -296,6 +296,7 @@ WHOLE(REDUCE_WINDOW) {
     struct kir_val *index[HLO_MAX_RANK + 1];
     int64_t outer = 1, inner = 1, blocks;
     bool parts = false;
+
     if (r.n > LOWER_MAX_RESULTS || !rule_running_window(i, &r.w))
         return lower_no(lw, "a window of another kind");
     r.wide = r.n == 1 && s->dtype == DT_F32 && plain_sum(lw, i->called[0]);
@@ -305,11 +306,13 @@ WHOLE(REDUCE_WINDOW) {
         r.type[o] = r.wide ? DT_F64 : i->operands[o]->shape->dtype;
         parts |= dtype_is_complex(r.type[o]);
     }
+
     bool line = inner == 1 && !parts;
     int64_t most = inner < BLOCK ? inner : BLOCK;
     blocks = (inner + BLOCK - 1) / BLOCK;
     for (int o = 0; !line && o < r.n; o++)
         r.at[o] = lower_scratch(lw, r.type[o], most);
+
     int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
     struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
     if (units) {
@@ -323,6 +326,7 @@ WHOLE(REDUCE_WINDOW) {
                            : running_block(lw, &r, index, s->dims + r.w.dim + 1,
                                            s->rank - r.w.dim - 1, begin, end, most));
     }
+
     kir_end(k, u, NULL);
     return ST_OK;
 }

@@ -42,12 +42,14 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
     const struct shape *s = i->operands[0]->shape, *ix = i->operands[n]->shape,
                        *u = i->operands[n + 1]->shape;
     struct kir_val *batch[HLO_MAX_RANK + 1], *sel[HLO_MAX_RANK + 1], *v;
+
     for (int d = 0; d < u->rank; d++)
         if (!i64s_has(sc->update_window_dims, d)) batch[nb++] = x[d];
     for (int d = 0; d < ix->rank; d++)
         sel[d] = d == sc->index_vector_dim ? kir_i64(k, 0) : batch[b++];
     for (int d = 0; d < s->rank; d++)
         at[d] = kir_i64(k, 0);
+
     for (int m = 0; m < sc->scatter_dims_to_operand_dims.n; m++) {
         if (sc->index_vector_dim < ix->rank) sel[sc->index_vector_dim] = kir_i64(k, m);
         RETURN_IF_ERR(lower_operand(lw, i, n, sel, &v));
@@ -56,6 +58,7 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
     }
     for (int m = 0; m < sc->input_batching_dims.n; m++)
         at[sc->input_batching_dims.v[m]] = sel[sc->scatter_indices_batching_dims.v[m]];
+
     *inside = kir_int(k, DT_PRED, 1);
     for (int d = 0; d < s->rank; d++) {
         if (i64s_has(sc->input_batching_dims, d)) continue; // as many as the indices have
@@ -77,11 +80,13 @@ WHOLE(SCATTER) {
     struct kir_val *index[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *inside, *v;
     struct kir_val *args[2 * LOWER_MAX_RESULTS], *out[LOWER_MAX_RESULTS];
     struct nest nest;
+
     if (n > LOWER_MAX_RESULTS) return lower_no(lw, "too many operands");
     for (int o = 0; o < n; o++)
         if (i->called[0]->params.v[o]->shape->dtype != i->operands[o]->shape->dtype ||
             i->called[0]->params.v[n + o]->shape->dtype != i->operands[n + 1 + o]->shape->dtype)
             return lower_no(lw, "a computation of other types");
+
     k->fn->extent = 1;
     struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
     if (shape_elements(s)) {
@@ -93,6 +98,7 @@ WHOLE(SCATTER) {
         if (nest.n) nest.loop[nest.n - 1]->vectorize = true;
         close_nest(lw, &nest);
     }
+
     if (shape_elements(s) && shape_elements(u)) {
         open_nest(lw, u->dims, u->rank, &nest, index);
         RETURN_IF_ERR(position(lw, i, index, at, &inside));
@@ -108,6 +114,7 @@ WHOLE(SCATTER) {
             nest.loop[nest.n - 1]->vectorize = true;
         close_nest(lw, &nest);
     }
+
     kir_end(k, unit, NULL);
     return ST_OK;
 }
@@ -165,9 +172,11 @@ WHOLE(SELECT_AND_SCATTER) {
     const struct shape *s = i->operands[0]->shape, *u = i->operands[1]->shape;
     struct kir_val *index[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *best[3], *args[2], *v;
     struct nest nest;
+
     if (dtype_is_complex(s->dtype) || !plain_types(i->called[0], s->dtype) ||
         !plain_types(i->called[1], s->dtype))
         return lower_no(lw, "a computation of other types");
+
     k->fn->extent = shape_elements(s) ? 1 : 0;
     struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
     if (shape_elements(s)) {
@@ -177,6 +186,7 @@ WHOLE(SELECT_AND_SCATTER) {
         if (nest.n) nest.loop[nest.n - 1]->vectorize = true;
         close_nest(lw, &nest);
     }
+
     if (shape_elements(s) && shape_elements(u)) {
         open_nest(lw, u->dims, u->rank, &nest, index);
         RETURN_IF_ERR(choose(lw, i, index, best));
@@ -189,6 +199,7 @@ WHOLE(SELECT_AND_SCATTER) {
         lower_put(lw, i, 0, at, kir_select(k, best[0], v, args[0]));
         close_nest(lw, &nest);
     }
+
     kir_end(k, unit, NULL);
     return ST_OK;
 }

@@ -54,31 +54,38 @@ static struct kir_val *two(struct kir *k, enum kop op, struct kir_val *x, struct
 // One element of one pass: runs of 2^pass positions pairwise become runs of twice that.
 static status_t place(struct lower *lw, struct line *l, struct kir_val *pass, struct kir_val *e) {
     struct kir *k = &lw->k;
+
     struct kir_val *n = kir_i64(k, l->n), *zero = kir_i64(k, 0), *one = kir_i64(k, 1);
     struct kir_val *w = two(k, K_SHL, one, pass), *wide = two(k, K_ADD, pass, one);
     struct kir_val *from =
                        kir_select(k, kir_cmp(k, CMP_EQ, two(k, K_AND, pass, one), one), n, zero),
                    *to = two(k, K_SUB, n, from);
+
     struct kir_val *base = two(k, K_SHL, two(k, K_SHR, e, wide), wide);
     struct kir_val *mid = two(k, K_MIN, two(k, K_ADD, base, w), n),
                    *end = two(k, K_MIN, two(k, K_ADD, mid, w), n);
     struct kir_val *right = kir_cmp(k, CMP_GE, e, mid);
+
     struct kir_val *mine = load_order(lw, l, two(k, K_ADD, from, e));
     struct kir_val *start = kir_select(k, right, base, mid);
     struct kir_val *range[2] = {start, kir_select(k, right, mid, end)}, *next[2], *less;
+
     struct kir_loop *search = kir_for(k, zero, wide, 64, range, 2);
     struct kir_val *lo = search->carry[0], *hi = search->carry[1];
     struct kir_val *m = two(k, K_SHR, two(k, K_ADD, lo, hi), one);
     struct kir_val *probe = two(k, K_MIN, m, kir_i64(k, l->n - 1));
     struct kir_val *other = load_order(lw, l, two(k, K_ADD, from, probe));
+
     // Of equal elements the left one comes first.
     RETURN_IF_ERR(
         before(lw, l, kir_select(k, right, mine, other), kir_select(k, right, other, mine), &less));
+
     struct kir_val *further = two(k, K_XOR, less, right), *open = kir_cmp(k, CMP_LT, lo, hi);
     next[0] = kir_select(k, two(k, K_AND, open, further), two(k, K_ADD, m, one), lo);
     next[1] =
         kir_select(k, two(k, K_AND, open, two(k, K_XOR, further, kir_int(k, DT_PRED, 1))), m, hi);
     kir_end(k, search, next);
+
     // base + how many of my run come before me + how many of the other.
     struct kir_val *own = two(k, K_SUB, e, kir_select(k, right, mid, base));
     struct kir_val *others = two(k, K_SUB, search->result[0], start);

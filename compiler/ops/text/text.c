@@ -161,6 +161,7 @@ static bool next_part(struct str *s, struct str delimiter, bool last, bool *done
 status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                         struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 3, 2));
+
     const struct shape *x = in[0]->shape, *r = i->shape;
     if (!is_scalar(in[1]->shape, DT_S32) || !is_scalar(in[2]->shape, DT_S64) ||
         !shape_is_tuple(r) || r->n_elems != 3 || r->elems[0]->dtype != DT_S32 ||
@@ -169,9 +170,11 @@ status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         return bad_call(ev, i);
     for (int d = 0; d < x->rank; d++)
         if (r->elems[0]->dims[d] != x->dims[d]) return bad_call(ev, i);
+
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
     struct str delimiter = text_of(ev, in[1], 0);
     int64_t most = lit_get_i64(in[2], 0), bound = r->elems[0]->dims[x->rank], longest = 0;
+
     for (int64_t k = 0, n = shape_elements(x); k < n; k++) {
         struct str s = text_of(ev, in[0], k), part;
         bool done = false;
@@ -189,6 +192,7 @@ status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         lit_set_i64((*out)->elems[1], k, count);
         if (count > longest) longest = count;
     }
+
     lit_set_i64((*out)->elems[2], 0, longest);
     return ST_OK;
 }

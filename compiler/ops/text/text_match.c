@@ -207,6 +207,7 @@ static status_t escaped_char(struct parser *q, uint32_t *out) {
     char c = *q->at;
     const char *known = c ? strchr(from, c) : NULL;
     uint32_t v = 0;
+
     if (known) {
         v = (uint32_t)to[known - from];
         q->at++;
@@ -230,6 +231,7 @@ static status_t escaped_char(struct parser *q, uint32_t *out) {
     } else {
         return error(q, "this escape is not known here");
     }
+
     *out = v;
     return ST_OK;
 }
@@ -404,6 +406,7 @@ static status_t atom(struct parser *q) {
     default:
         break;
     }
+
     size_t at = 0;
     uint32_t c = text_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
     q->at += at;

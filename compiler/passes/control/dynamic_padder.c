@@ -229,6 +229,7 @@ static status_t dynamic_reshape(struct padder *p, struct hlo_instr *i, struct si
 static status_t through(struct padder *p, struct hlo_instr *i, struct sizes *out) {
     const struct sizes *s = i->n_operands ? sizes_of(p, i->operands[0]) : NULL;
     struct i64s map;
+
     switch (i->op) {
     case HLO_COPY:
     case HLO_BITCAST_CONVERT:
@@ -288,15 +289,18 @@ static void replace(struct padder *p, struct hlo_instr *i, struct hlo_instr *wit
 static status_t visit(struct padder *p, struct hlo_instr *i, struct arena *scratch) {
     struct sizes *out = arena_zarray(scratch, struct sizes, elements(i) + 1);
     bool touched = false;
+
     for (int k = 0; k < i->n_operands; k++)
         touched |= sizes_of(p, i->operands[k]) != NULL;
     if (i->op == HLO_PARAMETER && is_dynamic(i->shape))
         return refuse(i, "pass the size and use set-dimension-size");
+
     if (i->op == HLO_GET_DIMENSION_SIZE && touched) {
         struct hlo_instr *n = sizes_of(p, i->operands[0])->of[HLO_ATTR(i, dims)->dimensions.v[0]];
         if (n) replace(p, i, hb_convert(&p->b, n, i->shape->dtype));
         return ST_OK;
     }
+
     if (i->op == HLO_SET_DIMENSION_SIZE) {
         int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
         struct hlo_instr *x = i->operands[0];
@@ -310,11 +314,13 @@ static status_t visit(struct padder *p, struct hlo_instr *i, struct arena *scrat
         pmap_put_ptr(&p->known, r, out);
         return hb_ok(&p->b) ? ST_OK : hb_end(&p->b);
     }
+
     bool given = i->op == HLO_DYNAMIC_RESHAPE;
     if (!touched && !given) {
         i->shape = bounded(p->a, i->shape); // no size is behind the mark
         return ST_OK;
     }
+
     if (i->op == HLO_GET_TUPLE_ELEMENT)
         *out = sizes_of(p, i->operands[0])[HLO_ATTR(i, gte)->index];
     else if (i->op == HLO_TUPLE)
@@ -322,6 +328,7 @@ static status_t visit(struct padder *p, struct hlo_instr *i, struct arena *scrat
     else
         RETURN_IF_ERR(given ? dynamic_reshape(p, i, out) : through(p, i, out));
     i->shape = bounded(p->a, i->shape);
+
     struct hlo_instr *r = i;
     if (given) {
         r = hb_op(&p->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
@@ -338,11 +345,13 @@ static status_t close_root(struct padder *p, struct hlo_computation *c, struct a
     struct dynamic_result cut[MAX_CUT];
     int n = elements(root), n_cut = 0;
     bool tuple = shape_is_tuple(root->shape), some = false;
+
     for (int k = 0; s && k < n; k++) {
         const struct shape *e = tuple ? root->shape->elems[k] : root->shape;
         some |= !shape_is_tuple(e) && any(&s[k], e->rank);
     }
     if (!some) return ST_OK;
+
     leaf = arena_array(scratch, struct hlo_instr *, n + MAX_CUT);
     for (int k = 0; k < n; k++) {
         leaf[k] = !tuple                  ? root
@@ -350,6 +359,7 @@ static status_t close_root(struct padder *p, struct hlo_computation *c, struct a
                                           : hb_gte(&p->b, root, k);
         if (shape_is_tuple(leaf[k]->shape)) return refuse(root, "beside a nested tuple");
     }
+
     for (int k = 0; k < n; k++)
         for (int d = 0; d < leaf[k]->shape->rank; d++) {
             if (!s[k].of[d]) continue;
@@ -357,6 +367,7 @@ static status_t close_root(struct padder *p, struct hlo_computation *c, struct a
             cut[n_cut] = (struct dynamic_result){.leaf = k, .dim = d, .size_leaf = n + n_cut};
             leaf[n + n_cut++] = s[k].of[d];
         }
+
     struct hlo_instr *all = hb_tuple(&p->b, leaf, n + n_cut);
     if (!hb_ok(&p->b)) return ST_OK;
     hlo_set_root(c, all);

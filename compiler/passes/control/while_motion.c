@@ -196,26 +196,31 @@ static status_t rebuild(struct loop *l) {
     int to[MAX_ELEMENTS], n = 0;
     const struct shape **s = arena_array(a, const struct shape *, l->n + MAX_HOISTED);
     struct hlo_instr **in = arena_array(a, struct hlo_instr *, l->n + MAX_HOISTED), *init, *w, *all;
+
     for (int k = 0; k < l->n; k++) {
         if (!l->keep[k]) continue;
         in[n] = graph_element(l->init, k, l->w);
         s[n] = l->w->shape->elems[k];
         to[k] = n++;
     }
+
     for (int e = 0; e < l->n_hoisted; e++) {
         in[n] = l->outside[e];
         s[n++] = l->outside[e]->shape;
     }
+
     const struct shape *state = shape_tuple(a, s, n);
     RETURN_IF_ERR(new_body(l, state, to, n));
     RETURN_IF_ERR(renumber(l, l->cond, state, to));
     hlo_remove_dead(l->cond);
+
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, in, n, NULL, NULL, 0, &init));
     hlo_move_before(init, l->w);
     RETURN_IF_ERR(hlo_add_instr(c, HLO_WHILE, NULL, &init, 1, NULL, called, 2, &w));
     hlo_move_before(w, l->w);
     w->op_type = l->w->op_type;
     w->op_name = l->w->op_name;
+
     for (int k = 0; k < l->n; k++)
         in[k] = graph_element(l->keep[k] ? w : l->init, l->keep[k] ? to[k] : k, l->w);
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, in, l->n, NULL, NULL, 0, &all));
@@ -228,16 +233,19 @@ static status_t rebuild(struct loop *l) {
 static status_t improve(struct hlo_instr *w, bool *changed) {
     struct loop l;
     bool needed[MAX_ELEMENTS] = {false}, constants = false, dropped = false;
+
     if (!open_loop(w, &l)) return ST_OK;
     for (int k = 0; k < l.n; k++)
         constants |= constant_start(&l, k) != NULL;
     find_needed(&l, needed);
     for (int k = 0; k < l.n; k++)
         dropped |= !needed[k];
+
     find_hoisted(&l);
     int left = l.n + l.n_hoisted;
     for (int k = 0; k < l.n; k++)
         left -= !needed[k] || constant_start(&l, k);
+
     if ((!constants && !dropped && !l.n_hoisted) || left == 0) return ST_OK;
     l.n_hoisted = 0;
     own(&l);
@@ -248,11 +256,13 @@ static status_t improve(struct hlo_instr *w, bool *changed) {
         write_constant(l.cond, k, c);
         write_constant(l.body, k, c);
     }
+
     find_hoisted(&l); // again, in the body that is the loop's own, with constants written
     struct pmap done = {0};
     for (int e = 0; e < l.n_hoisted; e++)
         l.outside[e] = in_front(&l, l.hoisted[e], &done);
     pmap_done(&done);
+
     *changed = true;
     return rebuild(&l);
 }

@@ -90,6 +90,7 @@ static status_t merge(const struct siblings *g) {
     struct merged f = {.body = hlo_computation_add(outer->module, "fused_computation")};
     enum fusion_kind kind = FUSION_LOOP;
     computation_move_before(f.body, outer);
+
     for (int k = 0; k < g->n; k++) {
         roots[k] = add_member(&f, g->v[k]);
         bool reduces =
@@ -98,14 +99,17 @@ static status_t merge(const struct siblings *g) {
         if (reduces) kind = FUSION_INPUT;
     }
     pmap_done(&f.params);
+
     RETURN_IF_ERR(hlo_add_instr(f.body, HLO_TUPLE, NULL, roots, g->n, NULL, NULL, 0, &root));
     hlo_set_root(f.body, root);
     RETURN_IF_ERR(hlo_sort_instrs(f.body));
+
     RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, f.operands, f.n,
                                 &(struct hlo_attr_fusion){.kind = kind}, &f.body, 1, &whole));
     whole->op_type = g->v[0]->op_type;
     whole->op_name = g->v[0]->op_name;
     f.body->fusion = whole;
+
     for (int k = 0; k < g->n; k++) {
         struct hlo_instr *e;
         RETURN_IF_ERR(hlo_add_instr(outer, HLO_GET_TUPLE_ELEMENT, NULL, &whole, 1,

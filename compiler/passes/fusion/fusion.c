@@ -47,10 +47,12 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     struct hlo_module *m = outer->module;
     struct pmap map = {0};
     VEC(struct hlo_instr *) operands = {0};
+
     body = hlo_computation_add(m, "fused_computation");
     computation_move_before(body, outer); // callees stand before callers
     for (int k = 0; k < n; k++)
         pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
+
     for (int k = 0; k < n; k++)
         for (int j = 0; j < instrs[k]->n_operands; j++) {
             struct hlo_instr *x = instrs[k]->operands[j];
@@ -62,6 +64,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
             pmap_put_ptr(&map, x, hlo_add_param(body, (int64_t)operands.n, x->shape, "param"));
             avec_push(m->arena, &operands, x);
         }
+
     for (int k = 0; k < n; k++) {
         struct hlo_instr *x = instrs[k],
                          **in = arena_array(m->arena, struct hlo_instr *, x->n_operands + 1);
@@ -71,6 +74,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     }
     hlo_set_root(body, pmap_get_ptr(&map, last));
     pmap_done(&map);
+
     struct hlo_instr *f;
     RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, operands.v, (int)operands.n,
                                 &(struct hlo_attr_fusion){.kind = kind}, &body, 1, &f));
@@ -78,6 +82,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     f->op_type = hero->op_type;
     f->op_name = hero->op_name;
     body->fusion = f;
+
     hlo_move_before(f, last);
     hlo_replace_uses(last, f);
     *out = f;

@@ -59,6 +59,7 @@ static void cover_splat(struct lib_step *s, struct hlo_instr *i) {
 static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
     struct hlo_instr *scaled = NULL, *half = NULL, *prod = NULL;
     double v;
+
     for (size_t k = 0; k < x->users.n; k++) {
         struct hlo_instr *u = x->users.v[k];
         if (u->op != HLO_MULTIPLY) return NULL;
@@ -73,6 +74,7 @@ static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
             prod = u;
         }
     }
+
     if (!scaled || scaled->users.n != 1 || (half != NULL) == (prod != NULL) || x->users.n != 2)
         return NULL;
     struct hlo_instr *erf = scaled->users.v[0];
@@ -80,10 +82,12 @@ static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
     struct hlo_instr *plus = erf->users.v[0];
     if (plus->op != HLO_ADD || match_with_splat(plus, &v) != erf || v != 1 || plus->users.n != 1)
         return NULL;
+
     struct hlo_instr *last = plus->users.v[0];
     if (last->op != HLO_MULTIPLY || (half && half->users.n != 1)) return NULL;
     const struct hlo_instr *other = last->operands[last->operands[0] == plus];
     if (other != (half ? half : x)) return NULL;
+
     for (int k = 0; k < 2; k++)
         cover_splat(s, match_splat(scaled->operands[k], &v) ? scaled->operands[k] : scaled);
     for (int k = 0; k < 2; k++)
@@ -92,6 +96,7 @@ static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
     for (int k = 0; half && k < 2; k++)
         cover_splat(s, match_splat(half->operands[k], &v) ? half->operands[k] : half);
     cover(s, last);
+
     if (half) return last;
     if (last->users.n != 1 || is_root(last)) return NULL;
     struct hlo_instr *final = last->users.v[0];
@@ -120,6 +125,7 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
                      struct lib_step *s) {
     double lo, hi;
     struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
+
     switch (u->op) {
     case HLO_ADD:
         if (over_channel(hero, other)) {
@@ -165,6 +171,7 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
 // x / scale -> round -> + zero point -> clamp to the type's range -> the type.
 static bool quantise(struct hlo_instr *u, struct lib_step *s) {
     double scale, zero = 0, lo, hi;
+
     if (!match_splat(u->operands[1], &scale) || scale == 0 || u->users.n != 1) return false;
     struct hlo_instr *round = u->users.v[0], *at = round;
     if (round->op != HLO_ROUND_EVEN || round->users.n != 1) return false;
@@ -173,15 +180,18 @@ static bool quantise(struct hlo_instr *u, struct lib_step *s) {
         if (match_with_splat(add, &zero) != round || add->users.n != 1) return false;
         at = add;
     }
+
     struct hlo_instr *clamp = at->users.v[0];
     if (clamp->op != HLO_CLAMP || clamp->operands[1] != at || clamp->users.n != 1 ||
         !match_splat(clamp->operands[0], &lo) || !match_splat(clamp->operands[2], &hi))
         return false;
+
     struct hlo_instr *last = clamp->users.v[0];
     bool u8 = last->shape->dtype == DT_U8;
     if (last->op != HLO_CONVERT || (!u8 && last->shape->dtype != DT_S8) || lo != (u8 ? 0 : -128) ||
         hi != (u8 ? 255 : 127))
         return false;
+
     s->post =
         (struct lib_post){.kind = LIB_POST_QUANTISE, .alpha = (float)scale, .beta = (float)zero};
     cover_splat(s, u->operands[1]);

@@ -126,6 +126,7 @@ static status_t look_up(struct hlo_instr *end, struct pass_ctx *p) {
     struct cone c = {.b = hb_begin(end->parent), .source = end->tmp};
     c.b.op_name = end->op_name, c.b.op_type = end->op_type;
     hv table, index = end->tmp;
+
     status_t st = table_of(&c, end, p, &table);
     if (!st && table) {
         int64_t zero = 0, one = 1;
@@ -144,6 +145,7 @@ static status_t look_up(struct hlo_instr *end, struct pass_ctx *p) {
             p->changed = true;
         }
     }
+
     for (struct hlo_instr *i = last->next; i; i = i->next)
         i->mark = 0;
     pass_place(last, end);

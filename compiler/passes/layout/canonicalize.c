@@ -141,6 +141,7 @@ static struct hlo_instr *canonical_conv(struct hb *b, struct hlo_instr *i) {
                      *k = ordered(b, i->operands[1], l->k_out, l->k_in, l->k_spatial, n);
     struct range cut[HLO_MAX_RANK];
     int64_t reversed[HLO_MAX_RANK], back[HLO_MAX_RANK];
+
     for (int d = 0; d < n + 2; d++)
         cut[d] = (struct range){0, x->shape->dims[d], 1};
     bool cuts = false;
@@ -153,19 +154,23 @@ static struct hlo_instr *canonical_conv(struct hb *b, struct hlo_instr *i) {
         if (w[d].pad_high < 0) cut[d + 2].limit += w[d].pad_high, w[d].pad_high = 0, cuts = true;
         if (cut[d + 2].limit < cut[d + 2].start) return NULL;
     }
+
     if (cuts) x = hb_slice(b, x, cut);
     if (n_reversed) k = hb_reverse(b, k, reversed, n_reversed);
+
     c.window = (struct window){w, n};
     c.dim_labels = (struct labels){.n_spatial = n, .in_feature = 1, .k_in = 1, .out_feature = 1};
     int64_t dims[HLO_MAX_RANK] = {i->shape->dims[l->out_batch], i->shape->dims[l->out_feature]};
     back[l->out_batch] = 0;
     back[l->out_feature] = 1;
+
     for (int d = 0; d < n; d++) {
         c.dim_labels.in_spatial[d] = c.dim_labels.k_spatial[d] = c.dim_labels.out_spatial[d] =
             d + 2;
         dims[d + 2] = i->shape->dims[l->out_spatial[d]];
         back[l->out_spatial[d]] = d + 2;
     }
+
     const struct shape *s = shape_make(b->c->module->arena, i->shape->dtype, dims, n + 2);
     return hb_transpose(b, hb_op(b, HLO_CONVOLUTION, s, (hv[]){x, k}, 2, &c), back);
 }

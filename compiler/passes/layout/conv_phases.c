@@ -115,9 +115,11 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
     struct range cut[HLO_MAX_RANK];
     bool dilated = false, cuts = false;
     (void)p;
+
     if (!a || a->batch_group_count != 1 || a->window.n > 3 || i->shape->dynamic ||
         i->operands[0]->shape->dynamic || a->window.n != a->dim_labels.n_spatial)
         return NULL;
+
     int n = a->window.n;
     const struct labels *l = &a->dim_labels;
     struct hlo_instr *x = i->operands[0], *k = i->operands[1];
@@ -125,6 +127,7 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
                    l->out_feature == 1 && l->k_out == 0 && l->k_in == 1;
     for (int d = 0; d < 2; d++)
         cut[d] = (struct range){0, x->shape->dims[d], 1};
+
     for (int d = 0; d < n; d++) {
         w[d] = a->window.v[d];
         dilated |= w[d].base_dilation != 1;
@@ -139,12 +142,14 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
             return NULL;
         cuts |= cut[d + 2].start || cut[d + 2].limit != x->shape->dims[d + 2];
     }
+
     if (!dilated || !ordered) return NULL;
     struct hlo_attr_conv c = *a;
     int64_t dims[HLO_MAX_RANK] = {i->shape->dims[0], i->shape->dims[1]};
     c.window = (struct window){w, n};
     for (int d = 0; d < n; d++)
         dims[1] *= plan[d].phases, dims[d + 2] = plan[d].count;
+
     if (cuts) x = hb_slice(b, x, cut);
     k = split_kernel(b, spread(b, k, &a->window, a->window.v, plan), n, plan);
     const struct shape *s = shape_make(b->c->module->arena, i->shape->dtype, dims, n + 2);

@@ -106,11 +106,13 @@ static struct hlo_instr *through_dims(struct hb *b, struct hlo_instr *u) {
     const struct hlo_instr *m = u->operands[0];
     int rank = u->shape->rank;
     struct hlo_instr *x, *r = NULL;
+
     if (m->op != HLO_TRANSPOSE || !plain(u) || !plain(m) || !plain(m->operands[0]) ||
         !only_user(m, u))
         return NULL;
     struct i64s perm = perm_of(m);
     x = m->operands[0];
+
     if (u->op == HLO_SLICE) {
         struct range v[HLO_MAX_RANK];
         for (int d = 0; d < rank; d++)
@@ -135,6 +137,7 @@ static struct hlo_instr *through_dims(struct hb *b, struct hlo_instr *u) {
         r = hb_call(b, u->op, NULL, (hv[]){x, u->operands[1]}, 2,
                     &(struct hlo_attr_window){.window = {v, rank}}, u->called, 1);
     }
+
     return r ? redo(b, m, r, u->shape) : NULL;
 }
 

@@ -87,25 +87,30 @@ static hv by_chirp(struct hb *b, hv x, int64_t n, bool inverse) {
     int rank = x->shape->rank;
     struct arena tmp = {0};
     struct pad_dim pads[HLO_MAX_RANK] = {0};
+
     while (m < 2 * n - 1)
         m *= 2;
     double complex *c = arena_array(&tmp, double complex, n),
                    *f = arena_zarray(&tmp, double complex, m),
                    *room = arena_array(&tmp, double complex, m);
+
     memcpy(dims, x->shape->dims, sizeof *dims * (size_t)rank);
     for (int64_t k = 0; k < n; k++) {
         c[k] = inverse ? conj(chirp(k, n)) : chirp(k, n);
         f[k] = f[(m - k) % m] = conj(c[k]);
     }
+
     transform(f, room, m);
     pads[rank - 1].high = m - n;
     struct literal *zero =
         lit_new(b->c->module->arena, shape_make(b->c->module->arena, t, NULL, 0));
+
     hv y = hb_mul(b, x, along(b, t, c, n, dims, rank));
     y = fft_op(b, hb_pad(b, y, hb_constant(b, zero), pads), FFT_FFT, m);
     dims[rank - 1] = m;
     y = fft_op(b, hb_mul(b, y, along(b, t, f, m, dims, rank)), FFT_IFFT, m);
     dims[rank - 1] = n;
+
     for (int64_t k = 0; k < n && inverse; k++)
         c[k] /= (double)n;
     y = hb_mul(b, first_of(b, y, 0, n), along(b, t, c, n, dims, rank));

@@ -178,9 +178,11 @@ static hv combined(struct hb *b, const struct hlo_computation *f, hv old, hv upd
 RULE_FN(scatter_one) {
     struct hb *b = &r->b;
     const struct hlo_attr_scatter *a = HLO_ATTR(i, scatter);
+
     if (i->n_operands != 3 || a->input_batching_dims.n ||
         shape_elements(i->operands[2]->shape) == 0)
         return NULL;
+
     hv x = i->operands[0], indices = i->operands[1], upd = i->operands[2];
     const struct shape *s = x->shape;
     int64_t windows[HLO_MAX_RANK], n = a->scatter_dims_to_operand_dims.n;
@@ -188,6 +190,7 @@ RULE_FN(scatter_one) {
     if (n == 0 || shape_elements(indices->shape) != n || s->dynamic || upd->shape->dynamic ||
         !combines(i->called[0]))
         return NULL;
+
     // A type that holds the sizes; of 64 bits without a sign, what s64 does not hold is out of
     // bounds either way.
     enum dtype t = indices->shape->dtype == DT_S32 ? DT_S32 : DT_S64;
@@ -198,6 +201,7 @@ RULE_FN(scatter_one) {
         if (windows[d] > s->dims[d]) return NULL;
         if (s->dims[d] > INT32_MAX) t = DT_S64;
     }
+
     hv start[HLO_MAX_RANK + 2], inside = NULL, zero = hb_const_i64(b, t, 0);
     for (int d = 0; d < s->rank; d++)
         start[d + 2] = zero;
@@ -209,6 +213,7 @@ RULE_FN(scatter_one) {
             hb_binary(b, HLO_AND, hb_compare(b, at, zero, CMP_GE), hb_compare(b, at, last, CMP_LE));
         inside = inside ? hb_binary(b, HLO_AND, inside, fits) : fits;
     }
+
     struct hlo_attr_dynslice sizes = {.dynamic_slice_sizes = {windows, s->rank}};
     start[1] = x;
     hv old = hb_op(b, HLO_DYNAMIC_SLICE, NULL, start + 1, s->rank + 1, &sizes);

@@ -157,10 +157,12 @@ RULE_FN(dot_transpose) {
     for (int side = 0; side < 2; side++) {
         struct hlo_instr *t = i->operands[side];
         if (t->op != HLO_TRANSPOSE) continue;
+
         const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
         struct i64s perm = HLO_ATTR(t, dims)->dimensions,
                     batch = side ? d->rhs_batch_dims : d->lhs_batch_dims,
                     contract = side ? d->rhs_contracting_dims : d->lhs_contracting_dims;
+
         int64_t nb[HLO_MAX_RANK], nc[HLO_MAX_RANK], last = -1;
         bool ordered = true;
         for (int k = 0; k < t->shape->rank; k++) {
@@ -169,6 +171,7 @@ RULE_FN(dot_transpose) {
             last = perm.v[k];
         }
         if (!ordered) continue;
+
         for (int k = 0; k < batch.n; k++)
             nb[k] = perm.v[batch.v[k]];
         for (int k = 0; k < contract.n; k++)
@@ -176,6 +179,7 @@ RULE_FN(dot_transpose) {
         struct hlo_attr_dot n = *d;
         *(side ? &n.rhs_batch_dims : &n.lhs_batch_dims) = (struct i64s){nb, batch.n};
         *(side ? &n.rhs_contracting_dims : &n.lhs_contracting_dims) = (struct i64s){nc, contract.n};
+
         struct hlo_instr *x[2] = {i->operands[0], i->operands[1]};
         x[side] = t->operands[0];
         struct i64s moved = {nb, batch.n};
@@ -184,6 +188,7 @@ RULE_FN(dot_transpose) {
             continue;
         if (lib_rows_or_columns(t->shape, batch) && !lib_rows_or_columns(x[side]->shape, moved))
             continue;
+
         return hb_op(&r->b, HLO_DOT, i->shape, x, 2, &n);
     }
     return NULL;
