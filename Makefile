@@ -1,4 +1,5 @@
-# hlod: one non-recursive Makefile. `make help` lists the targets. Variants: CONFIG=release|debug, SAN=address,undefined | SAN=thread.
+# hlod: one non-recursive Makefile. `make help` lists the targets. Variants: CONFIG=release|debug,
+# SAN=address,undefined | SAN=thread.
 CONFIG ?= release
 SAN    ?=
 CC     ?= cc
@@ -11,17 +12,22 @@ VENV   := build/venv
 PYTHON := $(VENV)/bin/python
 
 FOLDERS  := base proto compiler devices scheduler server client
-WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Wcast-align -Wpointer-arith -Wswitch $(if $(WERROR),-Werror)
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
+  -Wcast-align -Wpointer-arith -Wswitch $(if $(WERROR),-Werror)
 OPT      := $(if $(filter debug,$(CONFIG)),-O0 -g3,-O2 -g)
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DARENA_DEBUG,)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
+  -DARENA_DEBUG,)
 VERSION  := 0.1.0
-DEFS     := -D_GNU_SOURCE -DHLOD_VERSION=\"$(VERSION)\" $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
+DEFS     := -D_GNU_SOURCE -DHLOD_VERSION=\"$(VERSION)\" \
+  $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
 LLVM_CONFIG ?= llvm-config-19
 LLVM_CFLAGS := -I$(shell $(LLVM_CONFIG) --includedir 2>/dev/null)
-CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
+CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. \
+  -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
 LDFLAGS   = $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
 
-# A file named main_*.c is a program; everything else of a folder goes to its archive. New files are found, in folders of any depth.
+# A file named main_*.c is a program; everything else of a folder goes to its archive. New files are
+# found, in folders of any depth.
 ALL_SRC  := $(filter-out client/examples/%,$(shell find $(FOLDERS) -name '*.c' | LC_ALL=C sort))
 MAIN_SRC := $(foreach f,$(ALL_SRC),$(if $(filter main_%,$(notdir $f)),$f))
 LIB_SRC  := $(filter-out $(MAIN_SRC),$(ALL_SRC))
@@ -36,8 +42,10 @@ PROGRAMS := $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(B
 
 SYS_base      := -lcrypto -lm -lpthread
 SYS_proto     := -lprotobuf-c -ljansson
-# LLVM_STATIC=1 links of LLVM what is used: 40 MB instead of 190 MB with all that the shared library pulls in. For the container image.
-LLVM_LIBS_1   := -Wl,--gc-sections -Wl,--start-group $(shell $(LLVM_CONFIG) --link-static --libs native orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz
+# LLVM_STATIC=1 links of LLVM what is used: 40 MB instead of 190 MB with all that the shared library
+# pulls in. For the container image.
+LLVM_LIBS_1   := -Wl,--gc-sections -Wl,--start-group $(shell $(LLVM_CONFIG) --link-static --libs \
+  native orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz
 LLVM_LIBS_    := -lLLVM-19
 SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(LLVM_LIBS_$(LLVM_STATIC))
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
@@ -58,7 +66,9 @@ link = $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l
 all: $(PROGRAMS) ## build everything
 
 define folder_rules
-$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o)
+$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) \
+  $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) \
+  $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o)
 	$$(call say,ar $$(@F))
 	$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
@@ -75,9 +85,11 @@ $(eval $(call program_rule,hlo-run,devices/main_run.c,devices))
 $(eval $(call program_rule,hlo-opt,compiler/main_opt.c,compiler))
 $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
-# libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
+# libhlod: the client's public half with what it needs of proto and base, as one object that exports
+# hlod_* and nothing else.
 LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
-LIBHLOD_OBJ  := $(call obj,$(wildcard client/lib/hlod*.c) client/lib/wire.c client/lib/http.c client/lib/grpc_client.c client/lib/grpc_channel.c client/lib/onnx_external.c)
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/lib/hlod*.c) client/lib/wire.c client/lib/http.c \
+  client/lib/grpc_client.c client/lib/grpc_channel.c client/lib/onnx_external.c)
 LIBHLOD_LIBS := -lgrpc -lgpr -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
 all: $(LIBHLOD)
 $(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a
@@ -87,16 +99,20 @@ $(BUILD)/libhlod.a: $(BUILD)/libhlod.o
 	$(Q)rm -f $@ && ar rcs $@ $<
 $(BUILD)/libhlod.so: $(BUILD)/libhlod.o
 	$(call say,link libhlod.so)
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0 $(if $(SAN),,-Wl,-z,defs) -o $@ $< $(LIBHLOD_LIBS)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0 $(if $(SAN),,-Wl,-z,defs) \
+	  -o $@ $< $(LIBHLOD_LIBS)
 
 # What gRPC reflection tells: protoc's description of the services, as a C array of libserver.
-API_PROTOS := proto/hlod.proto $(filter-out proto/formats/descriptor.proto,$(wildcard proto/formats/inference.proto proto/formats/health.proto proto/formats/reflection_*.proto))
+API_PROTOS := proto/hlod.proto $(filter-out proto/formats/descriptor.proto,$(wildcard \
+  proto/formats/inference.proto proto/formats/health.proto proto/formats/reflection_*.proto))
 API_DESC   := $(BUILD)/gen/server/api_descriptors
 $(API_DESC).c: $(API_PROTOS) Makefile
 	$(call say,protoc api descriptors)
 	$(Q)mkdir -p $(@D) && protoc -I. --include_imports --descriptor_set_out=$(@:.c=.bin) $(API_PROTOS)
-	$(Q)(echo 'extern const unsigned char api_descriptors[]; extern const unsigned api_descriptors_bytes;'; \
-	  echo 'const unsigned char api_descriptors[] = {'; od -An -v -tu1 $(@:.c=.bin) | sed 's/  */,/g; s/^,//; s/$$/,/'; \
+	$(Q)(echo 'extern const unsigned char api_descriptors[];'; \
+	  echo 'extern const unsigned api_descriptors_bytes;'; \
+	  echo 'const unsigned char api_descriptors[] = {'; od -An -v -tu1 $(@:.c=.bin) | \
+	  sed 's/  */,/g; s/^,//; s/$$/,/'; \
 	  echo '}; const unsigned api_descriptors_bytes = sizeof api_descriptors;') > $@
 
 # The page at /: its files as C arrays of libserver.
@@ -105,7 +121,8 @@ $(BUILD)/gen/server/dashboard.c: $(DASHBOARD) server/dashboard/embed.sh
 	$(call say,embed dashboard)
 	$(Q)mkdir -p $(@D) && sh server/dashboard/embed.sh $(DASHBOARD) > $@.tmp && mv $@.tmp $@
 
-.SECONDARY: $(PROTO_C) $(PROTO_H) # headers found by wildcard rules must not be removed as intermediates
+# headers found by wildcard rules must not be removed as intermediates
+.SECONDARY: $(PROTO_C) $(PROTO_H)
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	$(call say,protoc-c $<)
 	$(Q)mkdir -p $(@D) && $(PROTOC_C) --c_out=$(BUILD)/gen -I. $<
@@ -129,8 +146,10 @@ $(foreach d,$(FOLDERS),$(eval $(call unit_rule,$(d))))
 .PHONY: units
 units: $(UNIT) ## build the unit tests
 
-# Tests want more than a build: fetched the first time that a goal of theirs is named, and again when deploy/setup.sh changed. SETUP=no leaves that to you.
-ifneq ($(filter check% units conform% fuzz% bench% soak% attack% lint layers docs% demo-audio,$(MAKECMDGOALS)),)
+# Tests want more than a build: fetched the first time that a goal of theirs is named, and again
+# when deploy/setup.sh changed. SETUP=no leaves that to you.
+ifneq ($(filter check% units conform% fuzz% bench% soak% attack% lint layers docs% \
+  demo-audio,$(MAKECMDGOALS)),)
 ifneq ($(SETUP),no)
 ifneq ($(file <build/.setup-check),$(shell cksum <deploy/setup.sh))
 $(shell sh deploy/setup.sh check >&2)
@@ -145,6 +164,8 @@ include $(wildcard tests/*.mk deploy/*.mk)
 clean: ## remove build outputs of this configuration
 	rm -rf $(BUILD)
 help: ## this list
-	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+	@awk '/^## / && text {text = text substr($$0, 3); next} text {print text; text = ""} \
+	  /^[a-z%-]+:.*##/ {text = $$0; sub(/:.*##/, "\t", text)} END {if (text) print text}' \
+	  $(MAKEFILE_LIST) | expand -t 20
 
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_SRC)))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The main job on real input: EfficientNet-lite0 with its ImageNet weights names the cat in a photograph, through a daemon on a port of its own choosing.
+# The main job on real input: EfficientNet-lite0 with its ImageNet weights names the cat in a
+# photograph, through a daemon on a port of its own choosing.
 # Usage: sh deploy/demo.sh BUILD_DIR   (make demo). Leaves nothing running.
 set -eu
 cd "$(dirname "$0")/.."
@@ -18,7 +19,8 @@ stop() {
 trap stop EXIT INT TERM
 
 build/venv/bin/python tests/models/efficientnet.py "$models"
-"$bin/hlod" --http 127.0.0.1:0 --grpc 127.0.0.1:0 --data "$work/data" --port-file "$work/port" 2>"$work/log" &
+"$bin/hlod" --http 127.0.0.1:0 --grpc 127.0.0.1:0 --data "$work/data" --port-file "$work/port" \
+    2>"$work/log" &
 pid=$!
 n=0
 until [ -s "$work/port" ]; do
@@ -37,7 +39,8 @@ model=$(sed -n 's/^model *//p' "$work/compiled")
 
 echo
 echo "== 2. run it on $models/cat.png, 20 times: the five best classes"
-"$hlo" run "$model" -i image=@"$models/cat.png" --crop 0.875 --size 224x224 --mean 127 --std 128 --repeat 20 --top 5 --labels "$models/labels.txt" 2>&1
+"$hlo" run "$model" -i image=@"$models/cat.png" --crop 0.875 --size 224x224 --mean 127 --std 128 \
+    --repeat 20 --top 5 --labels "$models/labels.txt" 2>&1
 
 echo
 echo "== 3. the same upload again"

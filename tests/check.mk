@@ -1,16 +1,22 @@
-# make check: every group in turn, counted together (tests/check.sh). Groups that need minutes have their own targets.
+# make check: every group in turn, counted together (tests/check.sh). Groups that need minutes have
+# their own targets.
 GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
-# The same cases on the CPU device, each implementation forced in turn; what it does not take runs on the reference evaluator.
+OPS_EVAL = for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || \
+  echo "FAIL $$f"; done
+# The same cases on the CPU device, each implementation forced in turn; what it does not take runs
+# on the reference evaluator.
 OPS_CPU = for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $(OPS); done; \
-  for c in update:dynamic-update-slice concat:concatenate transpose:transpose sort:topk; do f=tests/ops/$${c\#*:}.hlo; \
-  $(BUILD)/hlo-run --cases --impl $${c%:*} $$f && echo "PASS $${c%:*} $$f" || echo "FAIL $${c%:*} $$f"; done
+  for c in update:dynamic-update-slice concat:concatenate transpose:transpose sort:topk; do \
+  f=tests/ops/$${c\#*:}.hlo; \
+  $(BUILD)/hlo-run --cases --impl $${c%:*} $$f && echo "PASS $${c%:*} $$f" || \
+  echo "FAIL $${c%:*} $$f"; done
 OPS_SIM = $(BUILD)/hlo-run --cases --device sim $(OPS)
 .PHONY: check check-quick check-models lint
 check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N passed, N failed" last
 	$(Q)sh tests/check.sh \
 	  units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' \
-	  ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done' \
+	  ops '$(OPS_EVAL)' \
 	  devices '$(BUILD)/device_test' \
 	  ops-sim '$(OPS_SIM)' \
 	  fuzz-hlo '$(MAKE) -s check-fuzz-hlo' \
@@ -35,7 +41,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  soak '$(MAKE) -s check-soak' \
 	  disk '$(MAKE) -s check-soak-disk' \
 	  memory '$(MAKE) -s check-memory' \
-	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
+	  onnx '$(PYTHON) tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
 	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \
@@ -53,7 +59,8 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
 	  zoo 'build/venv/bin/python tests/zoo/conform.py $(BUILD) --which small' \
-	  fuzz-onnx-graphs 'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \
+	  fuzz-onnx-graphs \
+	  'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \
 	  quantised 'build/venv/bin/python tests/models/quantised.py $(BUILD)' \
 	  parts 'build/venv/bin/python tests/models/parts.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
@@ -65,46 +72,71 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases
-	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done'
+	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops \
+	  '$(OPS_EVAL)'
 check-models: all ## every model of the zoo, light and real ones, over HTTP against ONNX Runtime
 	$(Q)sh tests/check.sh models 'build/venv/bin/python tests/models/serve.py $(BUILD)'
 .PHONY: check-aot check-aot-nightly
-check-aot: all ## compiling for TPUs and GPUs that are not here; fetches their plugins from PyPI (some 400 MB) at the first run
-	$(Q)mkdir -p build/aot; sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD)'
+check-aot: ## compiling for TPUs and GPUs that are not here; fetches their plugins from PyPI (some
+## 400 MB) at the first run
+check-aot: all
+	$(Q)mkdir -p build/aot; \
+	  sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD)'
 check-aot-nightly: all ## VGG19 with batch 100 for a TPU and two GPUs (minutes)
-	$(Q)mkdir -p build/aot; sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD) --nightly'
+	$(Q)mkdir -p build/aot; \
+	  sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD) --nightly'
 .PHONY: conform-hlo
-conform-hlo: $(BUILD)/hlo-opt ## the modules of XLA's own tests: text, HloModuleProto and values against XLA
+conform-hlo: ## the modules of XLA's own tests: text, HloModuleProto and values against XLA
+conform-hlo: $(BUILD)/hlo-opt
 	$(Q)build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD)
 lint: $(LIBS) ## the house rules
 	$(Q)sh tests/meta/lint.sh $(BUILD)
-# The whole archive of a folder links with those below it and nothing else; every header compiles alone.
-layer_link = $(CC) $(SANFLAGS) -shared -Wl,-z,$(if $(SAN),undefs,defs) -o /dev/null -Wl,--whole-archive $(BUILD)/lib$(1).a -Wl,--no-whole-archive $(foreach l,$(wordlist 2,9,$(L_$(1))),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l)))
+# The whole archive of a folder links with those below it and nothing else; every header compiles
+# alone.
+layer_link = $(CC) $(SANFLAGS) -shared -Wl,-z,$(if $(SAN),undefs,defs) -o /dev/null \
+  -Wl,--whole-archive $(BUILD)/lib$(1).a -Wl,--no-whole-archive \
+  $(foreach l,$(wordlist 2,9,$(L_$(1))),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l)))
 HEADERS := $(shell git ls-files '*.h' 2>/dev/null)
 .PHONY: layers
 layers: $(LIBS) ## each archive links with the layers below it only; each header compiles alone
-	$(Q)$(foreach d,$(FOLDERS),if $(call layer_link,$(d)); then echo "PASS lib$(d).a links with: $(wordlist 2,9,$(L_$(d)))"; else echo "FAIL lib$(d).a"; fi;) true
-	$(Q)bad=0; for h in $(HEADERS); do $(CC) -std=gnu11 $(DEFS) -I. -I$(BUILD)/gen $(LLVM_CFLAGS) -fsyntax-only -x c $$h 2>/dev/null || { echo "$$h does not compile alone"; bad=1; }; done; \
-	  if [ $$bad = 0 ]; then echo "PASS $(words $(HEADERS)) headers compile alone"; else echo "FAIL headers"; fi
+	$(Q)$(foreach d,$(FOLDERS),if $(call layer_link,$(d)); \
+	  then echo "PASS lib$(d).a links with: $(wordlist 2,9,$(L_$(d)))"; \
+	  else echo "FAIL lib$(d).a"; fi;) true
+	$(Q)bad=0; for h in $(HEADERS); do $(CC) -std=gnu11 $(DEFS) -I. -I$(BUILD)/gen $(LLVM_CFLAGS) \
+	  -fsyntax-only -x c $$h 2>/dev/null || { echo "$$h does not compile alone"; bad=1; }; done; \
+	  if [ $$bad = 0 ]; then echo "PASS $(words $(HEADERS)) headers compile alone"; else \
+	  echo "FAIL headers"; fi
 .PHONY: docs
 docs: docs-daemon $(BUILD)/hlo-opt ## documents made from tables
-	$(Q)(echo "# Passes"; echo; echo "Generated by \`hlo-opt --list-passes\`; the order is in compiler/pipeline.c."; echo; $(BUILD)/hlo-opt --list-passes; echo; echo "## Rules of algsimp"; echo; echo "Tried in this order on each instruction (compiler/passes/rules/rules.def); \`--disable-rule=NAME\` leaves one out."; echo; $(BUILD)/hlo-opt --list-rules) > docs/passes.md
+	$(Q)(echo "# Passes"; echo; \
+	  echo "Generated by \`hlo-opt --list-passes\`; the order is in compiler/pipeline.c."; echo; \
+	  $(BUILD)/hlo-opt --list-passes; echo; echo "## Rules of algsimp"; echo; \
+	  echo "Tried in this order on each instruction (compiler/passes/rules/rules.def);"; \
+	  echo "\`--disable-rule=NAME\` leaves one out."; echo; \
+	  $(BUILD)/hlo-opt --list-rules) | $(WRAP) > docs/passes.md
 	$(Q)$(PYTHON) client/python/make_schema.py client/python/hlod/_schema.py
-	$(Q)$(PYTHON) tests/meta/ops_table.py --opt $(BUILD)/hlo-opt > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
-# What needs minutes and a build of its own: make check-san SAN=address,undefined, make check-san SAN=thread. Each process writes its reports to a file (tests/check.sh), so that none is lost, a worker's
-# neither; ignore_noninstrumented_modules: what libgrpc, libuv and others do among themselves is not ours to judge.
+	$(Q)$(PYTHON) tests/meta/ops_table.py --opt $(BUILD)/hlo-opt > $(BUILD)/ops.md && \
+	  mv $(BUILD)/ops.md docs/ops.md
+# What needs minutes and a build of its own: make check-san SAN=address,undefined, make check-san
+# SAN=thread. Each process writes its reports to a file (tests/check.sh), so that none is lost, a
+# worker's neither; ignore_noninstrumented_modules: what libgrpc, libuv and others do among
+# themselves is not ours to judge.
 SAN_DIR  = $(CURDIR)/$(BUILD)/san
 SAN_LOG  = log_path=$(SAN_DIR)/report
-SAN_ENV  = SAN_REPORTS=$(SAN_DIR) UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:$(SAN_LOG)" ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:quarantine_size_mb=32:$(SAN_LOG)" LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
+SAN_ENV  = SAN_REPORTS=$(SAN_DIR) UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:$(SAN_LOG)" \
+  ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:quarantine_size_mb=32:$(SAN_LOG)" \
+  LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
   TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 $(SAN_LOG)"
 # One thread and much input: nothing to see for ThreadSanitizer.
 SAN_GROUPS_ADDRESS = fuzz-corpus '$(MAKE) -s check-fuzz SAN=$(SAN)' \
   truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
   models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
-  ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done' \
+  ops '$(OPS_EVAL)' \
   ops-cpu '$(OPS_CPU)'
 .PHONY: check-san
-check-san: all units $(FAKE_WORKER) $(BUILD)/device_test ## units, device contract, scenarios, transcripts, gRPC, clients, traces, hostile input, a soak under the sanitizer named by SAN
+check-san: ## units, device contract, scenarios, transcripts, gRPC, clients, traces, hostile input,
+## a soak under the sanitizer named by SAN
+check-san: all units $(FAKE_WORKER) $(BUILD)/device_test
 	$(Q)[ -n "$(SAN)" ] || { echo "say SAN=address,undefined or SAN=thread"; exit 2; }
 	$(Q)rm -rf $(SAN_DIR); mkdir -p $(SAN_DIR); $(SAN_ENV) sh tests/check.sh \
 	  units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' \

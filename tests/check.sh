@@ -1,9 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the groups of `make check` in turn and counts every test. A group is a command whose output is TAP ("ok ...", "not ok ..."), cmocka's summary
-# ("[  PASSED  ] N test(s)"), or lines "PASS name" / "FAIL name", or "api: N exchanges, N failures". A command that fails without naming a failure counts as one.
+# Runs the groups of `make check` in turn and counts every test. A group is a command whose output
+# is TAP ("ok ...", "not ok ..."), cmocka's summary ("[ PASSED ] N test(s)"), or lines "PASS name" /
+# "FAIL name", or "api: N exchanges, N failures". A command that fails without naming a failure
+# counts as one.
 # Closing line: N passed, N failed. Usage: check.sh NAME COMMAND [NAME COMMAND ...]
-# SAN_REPORTS names a folder: each file that the group's processes, workers too, leave there is a sanitizer's report and counts as a failure; it is shown and set aside.
+# SAN_REPORTS names a folder: each file that the group's processes, workers too, leave there is a
+# sanitizer's report and counts as a failure; it is shown and set aside.
 passed=0
 failed=0
 log=$(mktemp)
@@ -14,10 +17,13 @@ while [ $# -ge 2 ]; do
     shift 2
     sh -c "$command" >"$log" 2>&1
     rc=$?
-    p=$(awk '/^ok /{n++} /^PASS /{n++} /^\[  PASSED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$2-$4} END{print n+0}' "$log")
-    f=$(awk '/^not ok /{n++} /^FAIL /{n++} /^\[  FAILED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$4} END{print n+0}' "$log")
+    p=$(awk '/^ok /{n++} /^PASS /{n++} /^\[  PASSED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$2-$4}
+        END{print n+0}' "$log")
+    f=$(awk '/^not ok /{n++} /^FAIL /{n++} /^\[  FAILED  \] [0-9]+ test/{n+=$4}
+        /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$4} END{print n+0}' "$log")
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-    if grep -q '^SKIP ' "$log"; then grep '^SKIP ' "$log"; elif [ "$p" -eq 0 ] && [ "$f" -eq 0 ]; then f=1; echo "group $name ran no test"; fi
+    if grep -q '^SKIP ' "$log"; then grep '^SKIP ' "$log"; elif [ "$p" -eq 0 ] && [ "$f" -eq 0 ]; \
+        then f=1; echo "group $name ran no test"; fi
     [ "$f" -eq 0 ] || { tail -n 60 "$log"; grep '^FAIL \|^not ok ' "$log"; }
     for r in ${SAN_REPORTS:+"$SAN_REPORTS"/report.*}; do
         [ -e "$r" ] || continue

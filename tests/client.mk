@@ -1,8 +1,12 @@
 # The C client as a user has it: installed, by pkg-config.
 .PHONY: check-client check-jobs-cli
-check-jobs-cli: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker ## hlo submit: suites, reports, CI examples, the commands of README and docs/jobs.md
-	$(Q)build/venv/bin/python tests/client/submit.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
-check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker $(LIBHLOD) ## libhlod as installed: header, example, both ways of linking
+check-jobs-cli: ## hlo submit: suites, reports, CI examples, the commands of README and docs/jobs.md
+check-jobs-cli: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker
+	$(Q)build/venv/bin/python tests/client/submit.py --build $(BUILD) \
+	  --worker $(BUILD)/tests/fake_worker
+check-client: ## libhlod as installed: header, example, both ways of linking
+check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
+  $(BUILD)/tests/fake_worker $(LIBHLOD)
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/untold.py $(BUILD)
 	$(Q)python3 tests/client/words.py $(BUILD)
@@ -14,15 +18,22 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)
 	$(Q)python3 tests/client/buffers.py --build $(BUILD)
-	$(Q)build/venv/bin/python tests/client/uploads.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
+	$(Q)build/venv/bin/python tests/client/uploads.py --build $(BUILD) \
+	  --worker $(BUILD)/tests/fake_worker
 	$(Q)python3 tests/client/cli.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
-	$(Q)build/venv/bin/python tests/client/readme.py --build $(BUILD) --flags="$(if $(SAN),-fsanitize=$(SAN))"
-	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
+	$(Q)build/venv/bin/python tests/client/readme.py --build $(BUILD) \
+	  --flags="$(if $(SAN),-fsanitize=$(SAN))"
+	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker \
+	  --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
 # The library under a sanitizer, its tests with it; daemon and worker are the usual ones.
 .PHONY: check-client-san
-check-client-san: $(BUILD)/hlod $(BUILD)/tests/fake_worker ## libhlod's tests, asynchronous ones first, under ASan with UBSan and under TSan
-	$(Q)for s in address,undefined thread; do d=build/$(CONFIG)-$$(echo $$s | tr , -); $(MAKE) -s SAN=$$s $$d/libhlod.a && \
-	  python3 tests/client/san.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --lib $$d/libhlod.a --flags=-fsanitize=$$s --libs="$(LIBHLOD_LIBS)" || exit 1; done
+check-client-san: ## libhlod's tests, asynchronous ones first, under ASan with UBSan and under TSan
+check-client-san: $(BUILD)/hlod $(BUILD)/tests/fake_worker
+	$(Q)for s in address,undefined thread; do d=build/$(CONFIG)-$$(echo $$s | tr , -); \
+	  $(MAKE) -s SAN=$$s $$d/libhlod.a && \
+	  python3 tests/client/san.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker \
+	  --lib $$d/libhlod.a --flags=-fsanitize=$$s --libs="$(LIBHLOD_LIBS)" || exit 1; done
 .PHONY: check-client-python
-check-client-python: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo ## the Python package over HTTP and gRPC, and its README's examples
+check-client-python: ## the Python package over HTTP and gRPC, and its README's examples
+check-client-python: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
 	$(Q)build/venv/bin/python tests/client/python_client.py --build $(BUILD)

@@ -1,17 +1,25 @@
-# Conformance against suites that others wrote. ARGS: options of the runner, e.g. make conform-onnx ARGS='--family recurrent --list-failed'.
+# Conformance against suites that others wrote. ARGS: options of the runner, e.g. make conform-onnx
+# ARGS='--family recurrent --list-failed'.
 .PHONY: conform-onnx
 conform-onnx: all ## ONNX's backend cases over HTTP, beside ONNX Runtime in the same run
 	$(Q)build/venv/bin/python tests/conform/run_onnx.py $(BUILD) $(ARGS)
-# The cases of another release of onnx (its wheel has them), which the first run fetches from PyPI: make conform-onnx-later, or LATER_CASES=1.21.0.
+# The cases of another release of onnx (its wheel has them), which the first run fetches from PyPI:
+# make conform-onnx-later, or LATER_CASES=1.21.0.
 LATER_CASES ?= 1.22.0
 build/onnx-$(LATER_CASES)/.hlod:
-	$(Q)build/venv/bin/pip install -q --disable-pip-version-check --no-deps --target $(@D) onnx==$(LATER_CASES) && touch $@
+	$(Q)build/venv/bin/pip install -q --disable-pip-version-check --no-deps --target $(@D) \
+	  onnx==$(LATER_CASES) && touch $@
 .PHONY: conform-onnx-later
-conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod ## the node cases of a later onnx (1.22.0) over HTTP, beside ONNX Runtime; LATER_CASES=1.21.0 for another
-	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --suites node $(ARGS)
+conform-onnx-later: ## the node cases of a later onnx (1.22.0) over HTTP, beside ONNX Runtime;
+## LATER_CASES=1.21.0 for another
+conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
+	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) \
+	  --suites node $(ARGS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
-$(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c tests/conform/device_pjrt.c tests/conform/device_help.h $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
+$(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \
+  tests/conform/device_pjrt.c tests/conform/device_help.h \
+  $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
 	$(call say,link device_test)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices) -lcmocka
 # Both code generators on the same kernels, bit for bit.
@@ -20,10 +28,14 @@ $(KERNEL_DIFF): tests/conform/kernel_diff.c $(foreach l,$(L_devices),$(BUILD)/li
 	$(call say,link kernel_diff)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices)
 .PHONY: check-direct
-check-direct: $(KERNEL_DIFF) ## every kernel of tests/ops by LLVM and by the direct generator, bit for bit (ARGS="--time --bind N=1 FILE.onnx")
+check-direct: ## every kernel of tests/ops by LLVM and by the direct generator, bit for bit
+## (ARGS="--time --bind N=1 FILE.onnx")
+check-direct: $(KERNEL_DIFF)
 	$(Q)$(KERNEL_DIFF) $(or $(ARGS),$(wildcard tests/ops/*.hlo))
 .PHONY: check-devices
-check-devices: $(DEVICE_TEST) $(BUILD)/hlo-run ## the device contract over every kind, and the operator cases on the simulated device
+check-devices: ## the device contract over every kind, and the operator cases on the simulated
+## device
+check-devices: $(DEVICE_TEST) $(BUILD)/hlo-run
 	$(Q)$(DEVICE_TEST)
 	$(Q)$(OPS_SIM)
 .PHONY: check-variants

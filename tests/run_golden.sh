@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the `// RUN:` lines of golden files; %s is the file, tools come from BUILD. A file without RUN lines fails. Usage: run_golden.sh BUILD FILE...
+# Runs the `// RUN:` lines of golden files; %s is the file, tools come from BUILD. A file without
+# RUN lines fails. Usage: run_golden.sh BUILD FILE...
 PATH=$(cd "$1" && pwd):$PATH
 shift
 status=0

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The dashboard's files as C arrays: embed.sh FILE... > dashboard.c (see server/http/http_dashboard.h). index.html is "/".
+# The dashboard's files as C arrays: embed.sh FILE... > dashboard.c (see
+# server/http/http_dashboard.h). index.html is "/".
 set -eu
 echo '#include "server/http/http_dashboard.h"'
 table=""

@@ -17,6 +17,8 @@ import re
 import subprocess
 import sys
 
+from wrap import wrap
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
@@ -185,7 +187,7 @@ def table(found):
     tail = ["", "## ONNX operators that leave no instruction of their own", "",
             "Evaluated while the graph is lowered, in need of input values, or not in the backend "
             "cases: " + (", ".join(rest) or "none") + "."]
-    return "\n".join(head + out + tail + refused() + graphs()) + "\n"
+    return wrap("\n".join(head + out + tail + refused() + graphs()) + "\n")
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of Python over 100 columns, one each. Text in triple quotes that is no docstring is data (a
-graph, a document) and may be wider. Usage: width.py FILE..."""
+"""Lines of Python and Markdown over 100 columns, one each. Tables and code of Markdown are free,
+and so is text in triple quotes that is no docstring (data). Usage: width.py FILE..."""
 import ast, sys, tokenize
 
 def docstrings(tree):
@@ -22,13 +22,21 @@ def data(path, tree):
             if t.type == tokenize.STRING and t.start[0] < t.end[0] and t.start not in docs:
                 yield from range(t.start[0], t.end[0] + 1)
 
+def no_prose(lines):
+    """The lines of a document that are tables or code."""
+    code = False
+    for n, line in enumerate(lines, 1):
+        code ^= line.lstrip().startswith(("```", "~~~"))
+        if code or line.startswith("    ") or line.lstrip().startswith("|"):
+            yield n
+
 for path in sys.argv[1:]:
     with open(path) as f:
         text = f.read()
     lines = text.split("\n")
     wide = [n for n, line in enumerate(lines, 1) if len(line) > 100]
     if wide:
-        free = set(data(path, ast.parse(text)))
+        free = set(data(path, ast.parse(text)) if path.endswith(".py") else no_prose(lines))
         for n in wide:
             if n not in free:
                 print(f"{path}:{n}: {len(lines[n - 1])} columns")
