@@ -7,7 +7,7 @@
 #include "compiler/ir/op.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
-#define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \
+#define OP(e, ...)                                                                                 \
     status_t hlo_eval_##e(struct hlo_eval *ev, const struct hlo_instr *i,                          \
                           struct literal *const *in, struct literal **out) MUST_CHECK;
 #include "compiler/ir/ops.def"
@@ -18,7 +18,7 @@
 // other devices, or it is a custom-call of an unknown target. Types and shapes are not looked at.
 status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_call.c
 status_t hlo_eval_has_rule(const struct hlo_instr *i) MUST_CHECK; // whatever a custom-call's target
-#define HLO_EVAL_FIRST_STATE 0x853c49e6748fea9bu // of random numbers
+#define HLO_EVAL_FIRST_STATE 0x853c49e6748fea9bu                  // of random numbers
 struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps
 // For what a compile computes itself: EVAL_COMPILE_BYTES, and so many operations, of the
 // EVAL_COMPILE_WORK that one compile has for all; what goes beyond is left to the run. cancel may

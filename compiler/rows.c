@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-#include "compiler/ir/op.h"
 #include "compiler/calls/trees.h"
+#include "compiler/ir/op.h"
 
 enum kind { NO_ROWS, HAS_ROWS, MIXED };
 struct row_place {
@@ -21,8 +21,8 @@ struct row_place {
 struct walk {
     struct arena *a;
     struct row_place *at; // by instruction id
-    int64_t n;        // rows
-    int looks;        // of `uniform`, which walks a graph as a tree
+    int64_t n;            // rows
+    int looks;            // of `uniform`, which walks a graph as a tree
 };
 enum { MAX_LOOKS = 100000 };
 static const struct row_place none = {NO_ROWS, 0, 0}, mixed = {MIXED, 0, 0};
@@ -121,9 +121,11 @@ static bool no_rows(struct walk *w, const struct hlo_instr *i, int from, int to)
     return true;
 }
 
-// ---- operators that have rows among their operands
+// ---- rules of ops.def, for operators that have rows among their operands
 
-static struct row_place dot(struct walk *w, const struct hlo_instr *i) {
+#define RULE(name) static struct row_place rows_##name(struct walk *w, const struct hlo_instr *i)
+
+RULE(dot) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
     struct i64s batch[2] = {a->lhs_batch_dims, a->rhs_batch_dims},
                 contract[2] = {a->lhs_contracting_dims, a->rhs_contracting_dims};
@@ -147,7 +149,7 @@ static struct row_place dot(struct walk *w, const struct hlo_instr *i) {
     return rows_at(batch[0].n + (s ? left : 0) + free, p[s].k);
 }
 
-static struct row_place convolution(struct walk *w, const struct hlo_instr *i) {
+RULE(convolution) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
     struct row_place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS || of_operand(w, i, 1).kind || p.d != a->dim_labels.in_batch ||
@@ -156,7 +158,7 @@ static struct row_place convolution(struct walk *w, const struct hlo_instr *i) {
     return rows_at(a->dim_labels.out_batch, p.k);
 }
 
-static struct row_place gather(struct walk *w, const struct hlo_instr *i) {
+RULE(gather) {
     const struct hlo_attr_gather *a = HLO_ATTR(i, gather);
     struct row_place x = of_operand(w, i, 0), ids = of_operand(w, i, 1);
     if (x.kind == MIXED || ids.kind == MIXED) return mixed;
@@ -182,7 +184,7 @@ static struct row_place gather(struct walk *w, const struct hlo_instr *i) {
     return rows_at((int)a->offset_dims.v[kept], x.k);
 }
 
-static struct row_place reduce(struct walk *w, const struct hlo_instr *i) {
+RULE(reduce) {
     int n = i->n_operands / 2;
     struct i64s dims = HLO_ATTR(i, dims)->dimensions;
     struct row_place p = together(w, i, 0, n);
@@ -190,7 +192,7 @@ static struct row_place reduce(struct walk *w, const struct hlo_instr *i) {
     return rows_at(p.d - below(dims, p.d), p.k);
 }
 
-static struct row_place reduce_window(struct walk *w, const struct hlo_instr *i) {
+RULE(reduce_window) {
     int n = i->n_operands / 2;
     struct window win = HLO_ATTR(i, window)->window;
     struct row_place p = together(w, i, 0, n);
@@ -203,7 +205,7 @@ static struct row_place reduce_window(struct walk *w, const struct hlo_instr *i)
 }
 
 // Parts of dimensions: rows must be taken whole.
-static struct row_place part(struct walk *w, const struct hlo_instr *i) {
+RULE(part) {
     struct row_place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS) return mixed;
     bool whole = i->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
@@ -215,7 +217,7 @@ static struct row_place part(struct walk *w, const struct hlo_instr *i) {
     return whole && no_rows(w, i, 1, i->n_operands) ? p : mixed;
 }
 
-static struct row_place update(struct walk *w, const struct hlo_instr *i) {
+RULE(update) {
     struct row_place p = together(w, i, 0, 2);
     bool whole =
         p.kind == HAS_ROWS && i->operands[1]->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
@@ -226,67 +228,64 @@ static struct row_place unless(struct row_place p, bool mixes) {
     return mixes ? mixed : p;
 }
 
-static struct row_place moved(struct walk *w, const struct hlo_instr *i) {
-    struct row_place p = of_operand(w, i, 0), q;
-    if (i->op == HLO_RESHAPE)
-        return reshaped(w, i->operands[0]->shape, i->shape, p, &q) ? q : mixed;
-    struct i64s dims = HLO_ATTR(i, dims)->dimensions;
-    if (i->op == HLO_BROADCAST) return rows_at((int)dims.v[p.d], p.k);
-    return rows_at(index_of(dims, p.d), p.k); // transpose
+RULE(mixed) {
+    (void)w, (void)i;
+    return mixed;
 }
-
-static struct row_place through(struct walk *w, const struct hlo_instr *i) {
+RULE(each) {
+    return together(w, i, 0, i->n_operands);
+}
+RULE(same) { // of a part of a tuple: the results of an operator have their rows alike
+    return of_operand(w, i, 0);
+}
+RULE(reshape) {
+    struct row_place q;
+    return reshaped(w, i->operands[0]->shape, i->shape, of_operand(w, i, 0), &q) ? q : mixed;
+}
+RULE(broadcast) {
+    struct row_place p = of_operand(w, i, 0);
+    return rows_at((int)HLO_ATTR(i, dims)->dimensions.v[p.d], p.k);
+}
+RULE(transpose) {
+    struct row_place p = of_operand(w, i, 0);
+    return rows_at(index_of(HLO_ATTR(i, dims)->dimensions, p.d), p.k);
+}
+RULE(concatenate) {
+    struct row_place p = rows_each(w, i);
+    return unless(p, p.d == HLO_ATTR(i, dims)->dimensions.v[0]);
+}
+RULE(reverse) {
+    struct row_place p = of_operand(w, i, 0);
+    return unless(p, index_of(HLO_ATTR(i, dims)->dimensions, p.d) >= 0);
+}
+RULE(sort) {
+    struct row_place p = rows_each(w, i);
+    return unless(p, p.d == HLO_ATTR(i, sort)->dimensions.v[0]);
+}
+RULE(topk) {
+    struct row_place p = of_operand(w, i, 0);
+    return unless(p, p.d == i->operands[0]->shape->rank - 1);
+}
+RULE(fft) {
+    struct row_place p = of_operand(w, i, 0);
+    return unless(p, p.d >= i->shape->rank - HLO_ATTR(i, fft)->fft_length.n);
+}
+RULE(batch_norm) {
+    struct row_place p = of_operand(w, i, 0);
+    return unless(p, p.d == HLO_ATTR(i, batchnorm)->feature_index || !no_rows(w, i, 1, 5));
+}
+RULE(custom_call) {
     struct row_place p = i->n_operands ? of_operand(w, i, 0) : none;
-
-    switch (i->op) {
-    case HLO_COPY:
-    case HLO_OPT_BARRIER:
-    case HLO_GET_TUPLE_ELEMENT: // of an operator with several results: their rows lie alike
-        return p;
-    case HLO_RESHAPE:
-    case HLO_BROADCAST:
-    case HLO_TRANSPOSE:
-        return moved(w, i);
-    case HLO_SLICE:
-    case HLO_DYNAMIC_SLICE:
-    case HLO_PAD:
-        return part(w, i);
-    case HLO_DYNAMIC_UPDATE_SLICE:
-        return update(w, i);
-    case HLO_CONCATENATE:
-        p = together(w, i, 0, i->n_operands);
-        return unless(p, p.d == HLO_ATTR(i, dims)->dimensions.v[0]);
-    case HLO_REVERSE:
-        return unless(p, index_of(HLO_ATTR(i, dims)->dimensions, p.d) >= 0);
-    case HLO_SORT:
-        p = together(w, i, 0, i->n_operands);
-        return unless(p, p.d == HLO_ATTR(i, sort)->dimensions.v[0]);
-    case HLO_TOPK:
-        return unless(p, p.d == i->operands[0]->shape->rank - 1);
-    case HLO_FFT:
-        return unless(p, p.d >= i->shape->rank - HLO_ATTR(i, fft)->fft_length.n);
-    case HLO_BATCH_NORM_INFERENCE:
-        return unless(p, p.d == HLO_ATTR(i, batchnorm)->feature_index || !no_rows(w, i, 1, 5));
-    case HLO_MAP:
-        return together(w, i, 0, i->n_operands);
-    case HLO_REDUCE:
-        return reduce(w, i);
-    case HLO_REDUCE_WINDOW:
-        return reduce_window(w, i);
-    case HLO_DOT:
-        return dot(w, i);
-    case HLO_CONVOLUTION:
-        return convolution(w, i);
-    case HLO_GATHER:
-        return gather(w, i);
-    case HLO_CUSTOM_CALL:
-        return unless(p, !(trees_is(i) || bits_is(i)) || p.d != 0 ||
-                             i->operands[0]->shape->rank < 2 ||
-                             !no_rows(w, i, 1, i->n_operands));
-    default:
-        return hlo_is_elementwise(i) ? together(w, i, 0, i->n_operands) : mixed;
-    }
+    bool known = trees_is(i) || bits_is(i);
+    return unless(p, !known || p.d != 0 || i->operands[0]->shape->rank < 2 ||
+                         !no_rows(w, i, 1, i->n_operands));
 }
+
+static struct row_place (*const rules[HLO_OP_COUNT])(struct walk *, const struct hlo_instr *) = {
+#define OP(e, text, arity, traits, attrs, infer, eval, lower, batch, grad) [HLO_##e] = rows_##batch,
+#include "compiler/ir/ops.def"
+#undef OP
+};
 
 static struct row_place place_of(struct walk *w, const struct hlo_instr *i) {
     if (i->op == HLO_PARAMETER && i->param_kind == PARAM_INPUT)
@@ -305,7 +304,7 @@ static struct row_place place_of(struct walk *w, const struct hlo_instr *i) {
         if (kind == MIXED || (x->op == HLO_TUPLE && !no_rows(w, x, 0, x->n_operands))) return mixed;
         any = any || kind == HAS_ROWS;
     }
-    return any ? through(w, i) : none;
+    return any ? rules[i->op](w, i) : none;
 }
 
 // ---- the answer

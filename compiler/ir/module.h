@@ -11,7 +11,7 @@
 #include "compiler/ir/literal.h"
 
 enum hlo_op {
-#define OP(e, text, arity, traits, attrs, infer, eval, lower) HLO_##e,
+#define OP(e, ...) HLO_##e,
 #include "compiler/ir/ops.def"
 #undef OP
     HLO_OP_COUNT

@@ -3,7 +3,7 @@
 // and nobody wrote is a link error.
 #include "compiler/ir/op.h"
 
-#define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \
+#define OP(e, text, arity, traits, attrs, rule, evals, lowers, ...)                                \
     status_t hlo_infer_##rule(struct arena *a, const struct hlo_instr *i,                          \
                               const struct shape **out);                                           \
     status_t hlo_eval_##e(struct hlo_eval *ev, const struct hlo_instr *i,                          \
@@ -34,7 +34,7 @@ enum {
 #define LOWER_W(e) NULL // no element of it alone: kernel/lower.c has the rule
 
 static const struct hlo_op_info table[HLO_OP_COUNT] = {
-#define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \
+#define OP(e, text, arity, traits, attrs, rule, evals, lowers, ...)                                \
     [HLO_##e] = {                                                                                  \
         text, arity, traits, ATTR_##attrs, hlo_infer_##rule, EVAL_##evals(e), LOWER_##lowers(e)},
 #include "compiler/ir/ops.def"

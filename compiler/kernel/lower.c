@@ -651,7 +651,7 @@ typedef status_t (*whole_fn)(struct lower *lw, const struct hlo_instr *i);
 #define WHOLE_N(e) NULL
 #define WHOLE_W(e) hlo_whole_##e
 static const whole_fn whole_rules[HLO_OP_COUNT] = {
-#define OP(e, text, arity, traits, attrs, rule, evals, lowers) [HLO_##e] = WHOLE_##lowers(e),
+#define OP(e, text, arity, traits, attrs, rule, evals, lowers, ...) [HLO_##e] = WHOLE_##lowers(e),
 #include "compiler/ir/ops.def"
 #undef OP
 };

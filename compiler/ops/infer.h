@@ -4,7 +4,7 @@
 #include "compiler/ir/op.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
-#define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \
+#define OP(e, text, arity, traits, attrs, rule, ...)                                               \
     status_t hlo_infer_##rule(struct arena *a, const struct hlo_instr *i,                          \
                               const struct shape **out) MUST_CHECK;
 #include "compiler/ir/ops.def"

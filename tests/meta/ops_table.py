@@ -31,7 +31,7 @@ def ops():
     """[(enum, text, infer, eval, lower, comment of the group)]"""
     rows, group = [], ""
     for line in read("compiler/ir/ops.def").split("\n"):
-        m = re.match(r'OP\((\w+), *"([^"]+)", *(-?\d+), *([^,]+), *(\w+), *(\w+), *(\w), *(\w)\)',
+        m = re.match(r'OP\((\w+), *"([^"]+)", *(-?\d+), *([^,]+), *(\w+), *(\w+), *(\w), *(\w),',
                      line)
         if m:
             rows.append((m.group(1), m.group(2), m.group(6), m.group(7), m.group(8), group))

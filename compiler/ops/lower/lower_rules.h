@@ -10,7 +10,7 @@
 #define WHOLE(op) status_t hlo_whole_##op(struct lower *lw, const struct hlo_instr *i)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
-#define OP(e, text, arity, traits, attrs, infer, eval, lower)                                      \
+#define OP(e, ...)                                                                                 \
     LOWER(e) MUST_CHECK;                                                                           \
     WHOLE(e) MUST_CHECK;
 #include "compiler/ir/ops.def"
