@@ -266,7 +266,7 @@ static bool belongs(const struct task *t, struct worker *w) {
 }
 
 // Serves or refuses one task of the role. A task that waits for memory lets others pass for a
-// while, then nobody, so that what it waits for can become free.
+// while, then none, so that the memory can become free.
 static bool dispatch_one(struct sched *s, enum worker_role role) {
     struct queue *q = &s->queue[role];
     int64_t now = clock_ns();

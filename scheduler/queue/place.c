@@ -78,7 +78,7 @@ static bool has_relief(const struct place_want *want, const struct place_worker 
         found = relieves(want, &w[i]);
     return found && place_is_brief(want);
 }
-// Is nobody else there, now?
+// Is no other worker ready and not held?
 static bool needs_relief(const struct place_want *want, const struct place_worker *w, int n) {
     for (int i = 0; i < n; i++)
         if (!w[i].relief && place_matches(want, &w[i]) && w[i].ready && !w[i].held) return false;
@@ -125,7 +125,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
             if (score > other_score) other = i, other_score = score;
             continue;
         }
-        // Nobody's, while the tenant has one that is busy: that one it waits for.
+        // Without a tenant, while this tenant has a busy one: it waits for that.
         if (want->tenant && !*w[i].tenant && has_own(want, w, n, w[i].group)) continue;
         if (!w[i].ready || !place_has_room(want, &w[i])) continue;
         if (relief && w[i].held) continue; // it is relieved, or free again, before long

@@ -4,8 +4,8 @@
 // executable, then the least busy, then the first; never one that is held, while another will do.
 // Never waits for a warm worker while a cold one is free: a load costs milliseconds, a queue may
 // cost more. Work that is known to be brief does not go behind a worker that is held where its
-// device has a *relief*: a second process that takes nothing else. How long a compile takes nobody
-// knows: each may go to a compilers' relief once; what that gave up (moved) waits for the others.
+// device has a *relief*: a second process that takes nothing else. How long a compile takes is not
+// known: each may go to a compilers' relief once; what that gave up (moved) waits for the others.
 // Thread: any.
 #pragma once
 #include <stdbool.h>
@@ -31,7 +31,7 @@ struct place_worker {
     bool asked_only;         // takes only work for its kind
     int32_t calls, max_calls;
     int64_t expected_ns; // of the work under way
-    bool held;           // nobody knows when what is under way ends, or it should have long ago
+    bool held;           // the end of what is under way is not known, or is overdue
     bool stuck;          // held for as long as brief work may wait (place_want.relief_ns)
     bool relief;         // takes brief work only, or what is pinned to it
     bool has_executable, has_prepared;
@@ -42,7 +42,7 @@ struct place_worker {
     // Where workers belong to tenants (want.tenant): group are those of one device, or compilers of
     // one kind; what is under way in any of them is counted in each (place_group).
     int32_t group;
-    const char *tenant; // whose its process is; "" = nobody's yet
+    const char *tenant; // whose its process is; "" = none yet
     bool spare;         // no process, may be given one
     bool idle;          // of another tenant it would be taken from, between two pieces of work
     int64_t used;       // when it was last used; of those that may be taken the least goes first
@@ -59,7 +59,7 @@ enum { PLACE_BRIEF_CALLS = 16, PLACE_BRIEF_NS = 300000 };
 // Adds up calls, expected_ns and planned_bytes of each group, in each of its workers; they have one
 // memory.
 void place_group(struct place_worker *w, int n);
-// With want.tenant: the tenant's own worker of a group, else one that is nobody's yet, else (the
+// With want.tenant: the tenant's own worker of a group, else one without a tenant, else (the
 // caller gives it a new process first: place_is_mine is false) a spare one, else an idle one of
 // another tenant.
 bool place_is_mine(const struct place_want *want, const struct place_worker *w);

@@ -2,9 +2,9 @@
 // queue: what waits for one kind of worker. Each tenant has a lane; the lanes take turns by stride
 // scheduling: a lane's `pass` grows by what it was charged over its weight, and the lane with the
 // smallest pass is served first, so that over time tenants get device time in the proportion of
-// their weights however much each of them asks for. A lane that was empty joins at the present
-// pass: nobody saves up time by being away. Within a lane larger priorities go first, then arrival:
-// a priority never takes time from another tenant. Bounded: when the queue is full a newcomer takes
+// their weights, independent of how much each requests. A lane that was empty joins at the present
+// pass: an idle tenant saves up no time. Within a lane larger priorities go first, then arrival: a
+// priority never takes time from another tenant. Bounded: when the queue is full a new item takes
 // the place of the last item of the lane that is longest for its weight, or is refused if that is
 // its own. Items and lanes are embedded in their owners; the queue owns nothing. Pure: no clock, no
 // I/O. Thread: one at a time.

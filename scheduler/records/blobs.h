@@ -21,7 +21,7 @@ status_t blob_own(struct journal *j, const char *tenant, struct digest d) MUST_C
 status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) MUST_CHECK;
 // Are its bytes those it is named by? Reads them, unless that was done and the file has not
 // changed. A damaged one is quarantined, and logged: DATA_LOSS, as is one that was removed. With a
-// journal, NOT_FOUND where nobody ever had it; without one it must be there.
+// journal, NOT_FOUND where no tenant ever had it; without one it must be there.
 status_t blob_check(struct store *s, struct journal *j, struct digest d) MUST_CHECK;
 // What the store said of a blob that must be there: logged where it is damage. Takes and returns
 // st.

@@ -216,7 +216,7 @@ struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer
                             size_t n, bool tuple, int64_t lease_ms, int64_t now_ns) {
     struct handle *h = arena_must_calloc(1, sizeof *h);
     uint64_t number;
-    do { // not to be guessed, though a guess would help nobody: tenants are checked
+    do { // not to be guessed; tenants are checked besides
         if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
         snprintf(h->text, sizeof h->text, "b%016llx", (unsigned long long)number);
     } while (smap_has(&b->by_text, str_of(h->text)));

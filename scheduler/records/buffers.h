@@ -3,7 +3,7 @@
 // life of one worker, counted: handles hold it, and calls in flight. A *handle* is a tenant's name
 // for one buffer, or for several (a tuple), with a lease that each use begins anew. A handle ends
 // when it is freed, donated, not used for the length of its lease, or when its worker dies; what
-// ended is remembered for a while, so that whoever asks is told how. Pure: the clock and the
+// ended is remembered for a while, so that an error can say how. Pure: the clock and the
 // workers are the caller's. Thread: loop.
 //
 //     reserve -> (the worker makes it) -> fill -> name ... find ... free, expire, donate, lost
@@ -38,14 +38,14 @@ struct handle {
     enum handle_state state; // busy: a run that is under way will take it
     int64_t lease_ms;        // -1 = none
     int64_t used_ns;
-    int code, reason; // lost, dead: what whoever asks is told
+    int code, reason; // lost, dead: of the error
     char why[128];
     struct handle *prev, *next; // of all, oldest first; of the dead
 };
 struct buffers_config {
     int64_t lease_ms;    // of those who ask for none; -1 = no end
     int64_t quota_bytes; // of a tenant on one device; 0 = half of the device's memory
-    void (*drop)(void *ctx, const struct buffer *b); // nobody holds it: the worker may let it go
+    void (*drop)(void *ctx, const struct buffer *b); // without a holder: the worker may free it
     void *ctx;
 };
 struct buffers *buffers_new(const struct buffers_config *cfg);
@@ -83,7 +83,7 @@ status_t buffers_renew(struct buffers *b, const char *tenant, const char *text, 
 // Also of a lost one. *out_bytes: of memory that nothing holds any more.
 status_t buffers_free(struct buffers *b, const char *tenant, const char *text,
                       int64_t *out_bytes) MUST_CHECK;
-// A run that will take the handle is on its way; it took it, or not. Between the two the handle
+// A run that will take the handle is under way; it took it, or not. Between the two the handle
 // cannot be used, freed, or expire; it may be lost.
 void buffers_lend(struct handle *h);
 void buffers_taken(struct buffers *b, struct handle *h, uint64_t job);

@@ -447,7 +447,7 @@ static status_t mend(struct jdb *j, bool at_once) {
 }
 
 // The one that is behind is made again; of two that differ the second. It is put aside: how far
-// behind it is nobody knows.
+// it is behind is not known.
 static status_t in_step(struct jdb *j) {
     struct jdb_file *a = &j->f[0], *b = &j->f[1];
     if (!both_open(j)) return ST_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sorted list, and an index of each tenant's names, so that nobody's lookups walk over others'.
-// Changes go to the journal on the pool, in the order they were made (one at a time, see
+// A sorted list, and an index of each tenant's names, so that a look-up does not walk over other
+// tenants'. Changes go to the journal on the pool, in the order they were made (one at a time, see
 // save_next).
 #include "scheduler/records/models.h"
 
@@ -41,7 +41,7 @@ struct models {
     size_t n;
     VEC(struct change *) changes;
     struct change *saving; // the pool's while not NULL
-    status_t failed;       // the first error that nobody was told of
+    status_t failed;       // the first error that no caller was told of
 };
 
 static struct digest key_of_name(const char *tenant, const char *name, int64_t version) {
@@ -96,7 +96,7 @@ static void saved(void *arg) {
 }
 bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) {
     struct change *last = m->changes.n ? m->changes.v[m->changes.n - 1] : m->saving;
-    if (!last || last->fn) return false; // the last one's maker waits for it already
+    if (!last || last->fn) return false; // its caller waits for it already
     last->fn = fn;
     last->ctx = ctx;
     return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // owners: whose content is: (tenant, digest) for models and blobs that a tenant brought, and for
-// executables that its models were compiled to. Content is stored once whoever brings it; a digest
-// alone gives nothing: who does not own it is told what is told of a digest that nobody has
+// executables that its models were compiled to. Content is stored once for all tenants; a digest
+// alone gives nothing: a tenant that does not own it gets the answer for an unknown digest
 // (docs/decisions/0016). Rows lie in the journal; memory keeps those met lately.
 // Thread: loop, but the functions that take a journal: pool.
 #pragma once

@@ -60,7 +60,7 @@ Hlod__V1__Job *suite_brief(struct arena *a, const Hlod__V1__SubmitJobsRequest *q
 status_t suites_admit(struct suites *s, const struct suite_record *r) MUST_CHECK;
 // A submit that failed after it was written in part: the journal may have it all the same.
 void suites_doubt(struct suites *s, struct digest key);
-// The journal had a suite of this key already: is it one that nobody admitted?
+// The journal had a suite of this key already: is it one that was not admitted?
 bool suites_doubted(struct suites *s, struct digest key);
 
 // ---- looking, waiting, ending

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What suite.c (states), suite_run.c (one attempt) and suite_save.c (the way to the journal) share,
-// and nobody else. Thread: loop, except the work functions.
+// What suite.c (states), suite_run.c (one attempt) and suite_save.c (the way to the journal) share;
+// for no other file. Thread: loop, except the work functions.
 #pragma once
 #include "base/map.h"
 #include "base/str.h"

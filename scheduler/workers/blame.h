@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // blame: work that ended the worker process it was in, by tenant. What has done so BLAME_DEATHS
 // times is put aside: it is refused at once until a time, longer after each further death, then
-// tried again. Whoever sends it has no more of the others' worker, and nobody else is refused: the
-// inputs are a tenant's own. A death is forgotten BLAME_FORGET_NS after the time that it cost.
+// tried again. Only the tenant whose work it is is refused, since the inputs are its own; the
+// others keep their worker. A death is forgotten BLAME_FORGET_NS after the time that it cost.
 // Bounded: the oldest goes. Pure. Thread: loop.
 #pragma once
 #include "base/hash.h"

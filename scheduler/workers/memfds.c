@@ -169,7 +169,7 @@ struct memfd *memfd_ref(struct memfd *m) {
     return m;
 }
 
-// Keeps m as the newest of its owner, or says no.
+// Keeps m as the newest of its owner. False: it is not kept.
 static bool keep(struct memfds *p, struct memfd *m) {
     if (m->owner == MEMFD_NOBODY || p->closing || m->bytes > p->keep_bytes) return false;
     struct owner *o = &p->owners[m->owner];

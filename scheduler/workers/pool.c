@@ -94,7 +94,7 @@ static void end_life(struct worker *w) {
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
     w->out.n = 0;
-    w->tenant[0] = 0; // the next process has seen nobody's
+    w->tenant[0] = 0; // the next process has no tenant
     w->served = false;
     loop_timer_stop(w->kill);
     w->kill_ns = 0;
@@ -145,7 +145,7 @@ static void blame(const struct worker *w, const char *why) {
 
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life. One
 // that was killed for a request that would not stop, or died at work, says nothing of the next: it
-// starts at once, or whoever sends such requests would hold the device down.
+// starts at once, so that such requests do not keep the device down.
 static void lose_by(struct worker *w, const char *why, bool fault) {
     if (w->state == W_DOWN || w->state == W_STOPPED) return;
     bool killed = w->kill_ns && w->kill_ns <= clock_ns();

@@ -63,20 +63,19 @@ struct worker *pool_worker(struct pool *p, int i);
 // The state for place_choose, except what depends on the work: has_executable, has_prepared,
 // needed_bytes, alone_bytes.
 struct place_worker pool_place(const struct worker *w);
-// Where workers belong to tenants. Binds a worker that is nobody's yet to this one; one that is
-// another's, or has no process, gets a new one first, and is ready when that has said hello.
+// Where workers belong to tenants. Binds a worker without a tenant to this one; a worker of another
+// tenant, or without a process, gets a new process first, and is ready after its handshake.
 void worker_give(struct worker *w, const char *tenant);
 // Starts a relief, unless it was lost a moment ago. One of compilers that is up gives up what it
 // does, if it is stuck: its calls are answered as lost.
 void worker_relieve(struct worker *w);
 struct warm *worker_warm(struct worker *w);
 struct footprint *worker_footprint(struct worker *w);
-// Somebody wants a compile worker of this kind: it is started if it sleeps, and again if it gave up
-// a while ago.
+// A compile worker of this kind is needed: starts it if it sleeps, or gave up some seconds ago.
 void pool_wake(struct pool *p, const char *kind);
+void pool_devices(const struct pool *p, struct strbuf *out); // their names, with commas
 // Why the workers of that role for a device (kind or name) cannot be started, as they said
 // themselves; "" if they did not. Borrowed until the loop's next turn.
-void pool_devices(const struct pool *p, struct strbuf *out); // their names, with commas
 const char *pool_why(const struct pool *p, enum worker_role role, const char *device);
 const char *worker_why(const struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the
@@ -110,7 +109,7 @@ void worker_charge(struct worker *w, uint64_t call, const struct charge *of);
 // within the grace.
 void pool_cancel(struct worker *w, uint64_t call);
 // A place for one more piece of work is taken or free again (place_worker.calls).
-// unknown: nobody knows how long it takes.
+// unknown: how long it takes is not known.
 void worker_take(struct worker *w, bool unknown);
 bool worker_began(const struct worker *w, uint64_t call); // this call, in its present or last life
 void worker_expect(struct worker *w, int64_t ns);         // so much more work is under way, or less

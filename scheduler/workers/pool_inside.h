@@ -65,7 +65,7 @@ struct worker {
     struct pool_call last; // that was answered, and when; its end may still be the process's
     int64_t last_ns;
     VEC(struct pending) out;
-    int places_taken, unknown, restarts; // unknown: of the places, by who nobody knows how long
+    int places_taken, unknown, restarts; // unknown: places for an unknown time
     int64_t moved_ns;                    // a piece of work began alone, or ended
     int64_t flight_bytes, expected_ns;
     int64_t rss_bytes, prepared_bytes;
@@ -74,8 +74,8 @@ struct worker {
     int64_t refused; // system calls, of this life
     struct warm warm;
     struct footprint footprint;
-    // Where workers belong to tenants: which of the group it is, whose its process is ("" =
-    // nobody's yet), whether it did anything for them, when last.
+    // Where workers belong to tenants: its group, the tenant of its process ("" = none yet),
+    // whether it has worked for that tenant, and when last.
     int group;
     char tenant[72], shown[64];
     bool extra;  // not the first of its group: goes when it is idle for long

@@ -34,7 +34,7 @@ static bool full(const struct worker *w) {
     return most > 0 && w->flight_bytes >= most;
 }
 
-// Where workers belong to nobody: a relief that nobody needed for long.
+// Where workers do not belong to tenants: a relief without work.
 bool worker_relief_idle(const struct worker *w) {
     return w->relief && !w->places_taken && !w->calls.n && !w->buffers;
 }
