@@ -60,8 +60,8 @@ check "only job.c writes struct job" "$(git ls-files 'scheduler/job/*.c' 'schedu
     scheduler/sched.c | grep -v '/job.c$' | xargs grep -nE "$job_field")"
 check "lines under 100 columns" "$(git ls-files '*.c' '*.h' '*.mk' Makefile |
     xargs awk 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns"}')"
-check "Python and prose under 100 columns, data, tables, code apart" "$(git ls-files '*.py' '*.md' |
-    xargs python3 tests/meta/width.py)"
+check "Python, prose and .def under 100 columns, data, tables, code apart" \
+    "$(git ls-files '*.py' '*.md' '*.def' | xargs python3 tests/meta/width.py)"
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops \
     compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler \
     server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of Python and Markdown over 100 columns, one each. Tables and code of Markdown are free,
+"""Lines of Python, Markdown and .def over 100 columns, one each. Tables and code are free,
 and so is text in triple quotes that is no docstring (data). Usage: width.py FILE..."""
-import ast, sys, tokenize
+import ast, re, sys, tokenize
 
 def docstrings(tree):
     """Where the docstrings of a file begin: (line, column)."""
@@ -30,13 +30,20 @@ def no_prose(lines):
         if code or line.startswith("    ") or line.lstrip().startswith("|"):
             yield n
 
+def rows(lines):
+    """The lines of a .def that are rows, or the heading of their columns."""
+    for n, line in enumerate(lines, 1):
+        if not line.lstrip().startswith(("/*", "* ", "//")) or re.search(r"\S {2,}\S", line):
+            yield n
+
 for path in sys.argv[1:]:
     with open(path) as f:
         text = f.read()
     lines = text.split("\n")
     wide = [n for n, line in enumerate(lines, 1) if len(line) > 100]
     if wide:
-        free = set(data(path, ast.parse(text)) if path.endswith(".py") else no_prose(lines))
+        free = set(data(path, ast.parse(text)) if path.endswith(".py")
+                   else rows(lines) if path.endswith(".def") else no_prose(lines))
         for n in wide:
             if n not in free:
                 print(f"{path}:{n}: {len(lines[n - 1])} columns")

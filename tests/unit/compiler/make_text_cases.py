@@ -22,10 +22,10 @@ def rows(change):
     return [(a, b, step or 1, by) for a, b, step, by in found]
 
 
-print("/* Letters' cases beyond ASCII by Unicode %s, where one code point becomes one: code points "
-      "first to last in steps of `step` move by `by`. In order." % unicodedata.unidata_version)
-print(" * Made by tests/unit/compiler/make_text_cases.py; do not edit.\n *    first   last    step "
-      "by */")
+print("/* Letters' cases beyond ASCII by Unicode %s, where one code point becomes one: "
+      "code points\n * first to last in steps of `step` move by `by`. In order. Made by\n"
+      " * tests/unit/compiler/make_text_cases.py; do not edit." % unicodedata.unidata_version)
+print(" *    first   last    step by */")
 for name, change in (("LOWER", str.lower), ("UPPER", str.upper)):
     for a, b, step, by in rows(change):
         print("%s(0x%04x, 0x%04x, %d, %d)" % (name, a, b, step, by))
