@@ -18,19 +18,19 @@
 #include "base/store/store.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
+#include "scheduler/records/journal.h"
 #include "scheduler/records/models.h"
-#include "scheduler/workers/plugins.h"
 #include "scheduler/suite/suite.h"
+#include "scheduler/workers/plugins.h"
 #include "server/api/api_uploads.h"
 #include "server/budget.h"
 #include "server/cache_key.h"
 #include "server/check_device.h"
 #include "server/config.h"
-#include "server/http/cors.h"
 #include "server/grpc/grpc.h"
+#include "server/http/cors.h"
 #include "server/http/http.h"
 #include "server/last_words.h"
 #include "server/notify.h"
@@ -57,8 +57,13 @@ struct daemon {
     struct api api;
     struct tls *tls; // NULL: plain
     struct http *http;
-    struct rpc *rpc;       // NULL: not wanted
-    int max_connections;   // of each port
+    struct rpc *rpc;     // NULL: not wanted
+    int max_connections; // of each port
+    // What start() makes of the options: addresses, data folder, devices.
+    const char *host, *grpc_host;
+    uint16_t port, grpc_port;
+    const char *dir;
+    struct device_list devices;
     struct notify *notify; // NULL: no service manager
     uv_signal_t sig[4];
     char backup_dir[4096];
@@ -334,12 +339,12 @@ static struct rpc_config grpc_options(const struct daemon *d) {
                                .receive_bytes = c->receive_bytes,
                                .tls = d->tls};
 }
-static status_t start_grpc(struct daemon *d, const char *host) {
+static status_t start_grpc(struct daemon *d) {
     struct config *c = &d->cfg;
     struct rpc_config rc = grpc_options(d);
     RETURN_IF_ERR(st_note(rpc_start(d->loop, &d->api, &rc, &d->rpc), "--grpc"));
-    log_event(LOG_INFO, "server.listen", "grpc=%s:%d", host, rpc_port(d->rpc));
-    return st_note(write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc)),
+    log_event(LOG_INFO, "server.listen", "grpc=%s:%d", d->grpc_host, rpc_port(d->rpc));
+    return st_note(write_port(c->grpc_port_file, d->grpc_host, (uint16_t)rpc_port(d->rpc)),
                    "--grpc-port-file");
 }
 
@@ -442,21 +447,20 @@ static status_t try_http(struct http_config hc) {
     hc.port = 0;
     return http_try(&hc, &in_use);
 }
-static status_t try_listeners(struct daemon *d, const char *host, uint16_t port,
-                              const char *grpc_host, uint16_t grpc_port) {
-    struct http_config hc = http_options(d, host, port);
+static status_t try_listeners(struct daemon *d) {
+    struct http_config hc = http_options(d, d->host, d->port);
     RETURN_IF_ERR(try_http(hc));
     if (!*d->cfg.grpc) return ST_OK;
     struct rpc_config rc = grpc_options(d);
     bool in_use;
-    hc.host = grpc_host;
-    hc.port = grpc_port;
+    hc.host = d->grpc_host;
+    hc.port = d->grpc_port;
     status_t st = http_try(&hc, &in_use); // says why, where the other does not
     if (st && !in_use) return st;
     if (in_use) {
         say(st, " (another hlod?)");
-        rc.address =
-            arena_printf(&d->cfg.arena, strchr(grpc_host, ':') ? "[%s]:0" : "%s:0", grpc_host);
+        rc.address = arena_printf(&d->cfg.arena, strchr(d->grpc_host, ':') ? "[%s]:0" : "%s:0",
+                                  d->grpc_host);
     }
     st_drop(st);
     return rpc_try(&rc);
@@ -479,41 +483,49 @@ static status_t try_folder(const char *dir) {
     return ST_OK;
 }
 
-static status_t start(struct daemon *d) {
+// Judges the options that concern several parts, before anything is opened.
+static status_t judge_options(struct daemon *d) {
     struct config *c = &d->cfg;
-    const char *host, *grpc_host = "";
-    uint16_t port, grpc_port = 0;
-    RETURN_IF_ERR(st_note(address(c, c->http, &host, &port), "--http"));
-    if (*c->grpc) RETURN_IF_ERR(st_note(address(c, c->grpc, &grpc_host, &grpc_port), "--grpc"));
+    RETURN_IF_ERR(st_note(address(c, c->http, &d->host, &d->port), "--http"));
+    if (*c->grpc)
+        RETURN_IF_ERR(st_note(address(c, c->grpc, &d->grpc_host, &d->grpc_port), "--grpc"));
     RETURN_IF_ERR(start_security(d));
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
-    struct device_list devices = {0};
-    struct str list = str_of(c->device), one;
-    const char *dir = data_dir(d);
-    snprintf(d->backup_dir, sizeof d->backup_dir, "%s/backup", dir);
+    d->dir = data_dir(d);
+    snprintf(d->backup_dir, sizeof d->backup_dir, "%s/backup", d->dir);
     RETURN_IF_ERR(cors_check(c->cors_origin));
-    RETURN_IF_ERR(plugins_init(&c->arena, dir, c->plugins, &d->plugins));
+
+    RETURN_IF_ERR(plugins_init(&c->arena, d->dir, c->plugins, &d->plugins));
+    struct str list = str_of(c->device), one;
     while (list.n && str_cut(&list, ',', &one))
-        RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &devices, one));
+        RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &d->devices, one));
     if (*c->isolate && strcmp(c->isolate, "tenant") != 0)
         return st_new(ST_INVALID_ARGUMENT, "isolate: 'tenant' or nothing, not '%s'", c->isolate);
-    if (devices.n == 0 || devices.n > MAX_DEVICES)
+    if (d->devices.n == 0 || d->devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
     d->max_connections = allowed_connections(c);
-    if (c->check) {
-        RETURN_IF_ERR(tenants_check(c->tenants));
-        RETURN_IF_ERR(try_folder(dir));
-        if (access(worker_path(d), X_OK))
-            return st_note(st_errno(errno, worker_path(d)), "worker program");
-        for (size_t i = 0; i < devices.n; i++)
-            if (i == 0 || strcmp(devices.v[i], devices.v[i - 1]) != 0) // KIND*N: once
-                RETURN_IF_ERR(check_device(&d->plugins, &c->arena, worker_path(d), devices.v[i],
-                                           c->pjrt_plugin));
-        return try_listeners(d, host, port, grpc_host, grpc_port);
-    }
+    return ST_OK;
+}
 
+// --check-config
+static status_t check(struct daemon *d) {
+    const struct device_list *devices = &d->devices;
+    struct config *c = &d->cfg;
+    RETURN_IF_ERR(tenants_check(c->tenants));
+    RETURN_IF_ERR(try_folder(d->dir));
+    const char *worker = worker_path(d);
+    if (access(worker, X_OK)) return st_note(st_errno(errno, worker), "worker program");
+    for (size_t i = 0; i < devices->n; i++)
+        if (i == 0 || strcmp(devices->v[i], devices->v[i - 1]) != 0) // KIND*N: once
+            RETURN_IF_ERR(
+                check_device(&d->plugins, &c->arena, worker, devices->v[i], c->pjrt_plugin));
+    return try_listeners(d);
+}
+
+static status_t open_data(struct daemon *d) {
+    const char *dir = d->dir;
     RETURN_IF_ERR(of_data(make_parents(dir), dir));
-    RETURN_IF_ERR(of_data(store_open(dir, c->cache_bytes, &d->store), dir));
+    RETURN_IF_ERR(of_data(store_open(dir, d->cfg.cache_bytes, &d->store), dir));
     if (*store_mended(d->store))
         log_event(LOG_ERROR, "store.damaged", "why=\"%s\"", store_mended(d->store));
     if (store_free_bytes(d->store) < STORE_LITTLE)
@@ -522,15 +534,17 @@ static status_t start(struct daemon *d) {
                   "refused\"",
                   (long long)store_free_bytes(d->store));
     RETURN_IF_ERR(of_data(journal_open(dir, &d->journal), dir));
-    RETURN_IF_ERR(of_data(journal_jobs_open(dir, &d->jobs), dir));
-    RETURN_IF_ERR(loop_new(&d->loop));
-    loop_spin(d->loop, c->spin_us * 1000);
-    d->notify = notify_new(d->loop, can_serve, d);
+    return of_data(journal_jobs_open(dir, &d->jobs), dir);
+}
+
+// Workers, scheduler and batch jobs.
+static status_t start_scheduler(struct daemon *d) {
+    const struct config *c = &d->cfg;
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = sched_options(c);
     sc.pool = (struct pool_config){.worker_path = worker_path(d),
-                                   .devices = devices.v,
-                                   .n_devices = (int)devices.n,
+                                   .devices = d->devices.v,
+                                   .n_devices = (int)d->devices.n,
                                    .plugins = &d->plugins,
                                    .n_compile = (int)c->compile_workers,
                                    .compile_memory = c->compile_memory,
@@ -545,7 +559,11 @@ static status_t start(struct daemon *d) {
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     struct suites_config jobs = suites_options(c);
-    RETURN_IF_ERR(suites_new(d->sched, d->jobs, &jobs, &d->suites));
+    return suites_new(d->sched, d->jobs, &jobs, &d->suites);
+}
+
+static status_t start_api(struct daemon *d) {
+    const struct config *c = &d->cfg;
     d->api = (struct api){.sched = d->sched,
                           .suites = d->suites,
                           .auth = d->api.auth,
@@ -558,10 +576,10 @@ static status_t start(struct daemon *d) {
                           .max_message_bytes = c->max_message_bytes,
                           .start_ns = clock_ns()};
     api_options(&d->api, c);
-    RETURN_IF_ERR(uploads_load(d->api.uploads, d->sched, d->api.upload_keep_ms));
-    struct http_config hc = http_options(d, host, port);
-    RETURN_IF_ERR(st_note(http_start(d->loop, &d->api, &hc, &d->http), "--http"));
-    if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
+    return uploads_load(d->api.uploads, d->sched, d->api.upload_keep_ms);
+}
+
+static void watch_signals(struct daemon *d) {
     static const struct {
         int number;
         uv_signal_cb fn;
@@ -572,18 +590,40 @@ static status_t start(struct daemon *d) {
         d->sig[i].data = d;
         uv_signal_start(&d->sig[i], signals[i].fn, signals[i].number);
     }
-    if (!c->worker_filter)
+}
+
+static void warn(const struct daemon *d) {
+    if (!d->cfg.worker_filter)
         log_event(
             LOG_WARN, "server.filter",
             "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
             "files\"");
     if (d->api.auth) say_tokens(d->api.auth);
-    if (d->api.auth && !d->tls && !str_is_loopback(str_of(host)))
+    if (d->api.auth && !d->tls && !str_is_loopback(str_of(d->host)))
         log_event(LOG_WARN, "server.tokens",
                   "why=\"tokens cross the network unencrypted: --tls-cert, or a proxy with TLS\"");
-    log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
-              http_port(d->http), dir, api_version_text());
-    return st_note(write_port(c->port_file, host, http_port(d->http)), "--port-file");
+}
+
+static status_t start(struct daemon *d) {
+    struct config *c = &d->cfg;
+    RETURN_IF_ERR(judge_options(d));
+    if (c->check) return check(d);
+
+    RETURN_IF_ERR(open_data(d));
+    RETURN_IF_ERR(loop_new(&d->loop));
+    loop_spin(d->loop, c->spin_us * 1000);
+    d->notify = notify_new(d->loop, can_serve, d);
+    RETURN_IF_ERR(start_scheduler(d));
+    RETURN_IF_ERR(start_api(d));
+    struct http_config hc = http_options(d, d->host, d->port);
+    RETURN_IF_ERR(st_note(http_start(d->loop, &d->api, &hc, &d->http), "--http"));
+    if (*c->grpc) RETURN_IF_ERR(start_grpc(d));
+    watch_signals(d);
+
+    warn(d);
+    log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", d->host,
+              http_port(d->http), d->dir, api_version_text());
+    return st_note(write_port(c->port_file, d->host, http_port(d->http)), "--port-file");
 }
 
 static void finish(struct daemon *d) {

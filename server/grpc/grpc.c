@@ -345,6 +345,9 @@ static void on_sent(struct tag *t) {
 
 static void accept_next(struct rpc *r, struct rpc_call **place);
 
+static const struct rpc_method *(*const lookups[])(const char *path) = {
+    rpc_api_method, rpc_health_method, rpc_reflection_method};
+
 static void on_accepted(struct tag *t) {
     struct rpc_call *c = t->c;
     struct rpc *r = c->r;
@@ -365,9 +368,8 @@ static void on_accepted(struct tag *t) {
     if (!r->stopped) accept_next(r, place);
     let_read(r);
     char *path = grpc_slice_to_c_string(c->details.method);
-    c->method = rpc_api_method(path);
-    if (!c->method) c->method = rpc_health_method(path);
-    if (!c->method) c->method = rpc_reflection_method(path);
+    for (size_t i = 0; i < sizeof lookups / sizeof *lookups && !c->method; i++)
+        c->method = lookups[i](path);
     grpc_op watch = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     watch.data.recv_close_on_server.cancelled = &c->was_cancelled;
     start(c, &watch, 1, &c->closed, on_closed);

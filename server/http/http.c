@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library side of HTTP: one uv watch on its epoll descriptor, one timer for its timeouts, and
-// the handler that takes each request through its life (http_req.h).
-//
-// Leaving clients: while a request is suspended the library does not look at its socket, so we
-// watch a duplicate of it. HUP or ERR means gone: cancel. A mere FIN may be a half-close of a
-// client that still reads, or the whole client gone; only writing tells. So at a FIN we write
-// something harmless (a blank line or empty frame in an open stream, else an interim 102) and look
-// for the reset that a dead peer answers with.
+// The library side of HTTP: its start and stop, and the handler that takes each request through its
+// life (http_req.h). Driving it, and watching for clients that leave: http_watch.c.
 #include "server/http/http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +19,9 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "proto/json.h"
+#include "scheduler/loop.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/suite/journal_jobs.h"
-#include "scheduler/loop.h"
 #include "scheduler/suite/suite.h"
 #include "server/http/cors.h"
 #include "server/http/http_conn.h"
@@ -37,193 +30,6 @@
 #include "server/http/http_read.h"
 #include "server/http/http_req.h"
 #include "server/tls.h"
-
-// ---- driving the library
-
-enum { SERIES = 10, SERIES_NS = 1000 * 1000 };
-static void run_library(struct http *h) {
-    if (!h->mhd || h->running) return;
-    h->running = true;
-    http_reads_of(h->conns);
-    int64_t begun = clock_ns();
-    uint64_t before;
-    do { // it takes so many new connections at a time; where more wait, others wait behind them
-        before = http_conns_opened(h->conns);
-        MHD_run(h->mhd);
-    } while (http_conns_opened(h->conns) - before >= SERIES && clock_ns() - begun < SERIES_NS);
-    http_reads_of(NULL);
-    h->running = false;
-    MHD_UNSIGNED_LONG_LONG ms;
-    if (MHD_get_timeout(h->mhd, &ms) == MHD_YES)
-        loop_timer_start(h->timer, ms < 1000000 ? (int64_t)ms : 1000000);
-    else
-        loop_timer_stop(h->timer);
-}
-static void on_epoll(void *arg, int events) {
-    (void)events;
-    run_library(arg);
-}
-static void on_timer(void *arg) {
-    run_library(arg);
-}
-static void on_kick(void *arg) {
-    struct http *h = arg;
-    h->kicked = false;
-    run_library(h);
-}
-void http_kick(struct http *h) {
-    if (h->kicked) return;
-    h->kicked = true;
-    loop_post(h->loop, on_kick, h);
-}
-static void on_resumed(void *arg) {
-    http_kick(arg);
-}
-
-// ---- watching for a leaving client
-
-static void no_longer_young(struct http_req *r) {
-    struct http *h = r->h;
-    if (!r->young) return;
-    r->young = false;
-    *(r->young_prev ? &r->young_prev->young_next : &h->young_first) = r->young_next;
-    *(r->young_next ? &r->young_next->young_prev : &h->young_last) = r->young_prev;
-    r->young_prev = r->young_next = NULL;
-}
-static void stop_watch(struct http_req *r) {
-    no_longer_young(r);
-    loop_watch_free(r->watch);
-    loop_timer_free(r->gone_timer);
-    r->watch = NULL;
-    r->gone_timer = NULL;
-    if (r->watch_fd >= 0) close(r->watch_fd);
-    r->watch_fd = -1;
-}
-
-static bool peer_dead(const struct http_req *r) {
-    struct pollfd p = {.fd = r->watch_fd, .events = 0};
-    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
-}
-
-static void client_gone(struct http_req *r) {
-    if (r->gone) return;
-    r->gone = true;
-    stop_watch(r);
-    http_leave(r);
-}
-
-void http_leave(struct http_req *r) {
-    if (r->pooled) return; // the pool holds the request: http_body.c comes back here
-    if (r->call && !r->call->finished) call_cancel(r->call);
-    r->stream_ended = true;
-    if (!r->response)
-        http_reply_error(r, st_reason(st_new(ST_CANCELLED, "the client left"),
-                                      HLOD__V1__REASON__REASON_CLIENT_GONE));
-    if (r->suspended) http_resume(r);
-}
-
-// The library's edge-triggered watch can miss an end of file that came together with the last data;
-// taking the connection out and in again shows it.
-static void nudge(void *arg) {
-    struct http_req *r = arg;
-    if (!r->started && !r->suspended) {
-        http_suspend(r);
-        http_resume(r);
-    }
-    loop_timer_start(r->gone_timer, 20);
-}
-
-// Writes something harmless: a dead peer answers with a reset, a half-closed one reads on.
-static void probe(struct http_req *r) {
-    r->probed = true;
-    if (!r->queued) {
-        (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
-                    MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else if (r->reader_waits) { // an open stream: a blank line or frame may come between two
-                                  // events
-        if (r->route.form == FORM_FRAMES)
-            strbuf_add(&r->out, "\0\0\0", 4);
-        else
-            strbuf_putc(&r->out, '\n');
-        http_resume(r);
-    } else
-        r->probed = false; // its next event will do
-}
-
-static void look_again(void *arg) {
-    struct http_req *r = arg;
-    if (!r->started)
-        nudge(r);
-    else if (peer_dead(r))
-        client_gone(r);
-    else {
-        if (!r->probed) probe(r);
-        loop_timer_start(r->gone_timer, 50);
-    }
-}
-
-static void on_peer(void *arg, int events) {
-    struct http_req *r = arg;
-    (void)events;
-    if (r->started && (r->h->cfg.tls || peer_dead(r))) { // TLS has no half-close worth the name
-        client_gone(r);
-        return;
-    }
-    loop_watch_set(r->watch, 0);
-    if (r->started)
-        probe(r); // in mid-body the library must see it, when it has read what came before
-    r->gone_timer = loop_timer_new(r->h->loop, look_again, r);
-    loop_timer_start(r->gone_timer, 5);
-}
-
-static void watch_peer(struct http_req *r) {
-    const union MHD_ConnectionInfo *i =
-        MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (!i || r->watch || r->watch_fd >= 0) return;
-    r->watch_fd = dup(i->connect_fd);
-    if (r->watch_fd < 0) return;
-    status_t st = loop_watch_new(r->h->loop, r->watch_fd, on_peer, r, &r->watch);
-    if (st)
-        st_drop(st);
-    else
-        loop_watch_set(r->watch, LOOP_HANGUP);
-}
-
-// A watch costs eight system calls, and most requests are answered before anybody leaves: those get
-// one that have lasted from one look to the next.
-enum { LOOK_MS = 10 };
-static void on_look(void *arg) {
-    struct http *h = arg;
-    h->looks++;
-    while (h->young_first && h->young_first->young_since + 1 < h->looks) {
-        struct http_req *r = h->young_first;
-        no_longer_young(r);
-        watch_peer(r);
-    }
-    if (h->young_first) loop_timer_start(h->look, LOOK_MS);
-}
-static void watch_soon(struct http_req *r) {
-    struct http *h = r->h;
-    if (r->young || r->watch) return;
-    if (!h->young_first) loop_timer_start(h->look, LOOK_MS);
-    r->young = true;
-    r->young_since = h->looks;
-    r->young_prev = h->young_last;
-    *(h->young_last ? &h->young_last->young_next : &h->young_first) = r;
-    h->young_last = r;
-}
-
-void http_suspend(struct http_req *r) {
-    if (r->suspended) return;
-    r->suspended = true;
-    MHD_suspend_connection(r->conn);
-}
-void http_resume(struct http_req *r) {
-    if (!r->suspended || r->pooled) return;
-    r->suspended = r->reader_waits = false;
-    MHD_resume_connection(r->conn);
-    http_kick(r->h);
-}
 
 // ---- who calls
 
@@ -262,10 +68,10 @@ static const char *header(void *conn, const char *name) {
 // (http_guard.h), before the library sees it. Here is what needs no raw bytes.
 static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) MUST_CHECK;
 static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) {
-    const char *wish = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Expect");
+    const char *expect = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Expect");
     if (!seen) return st_new(ST_INTERNAL, "the request came past its guard");
     const char *why = nul ? "a NUL, a space or a control character in the path"
-                      : wish && strcasecmp(wish, "100-continue")
+                      : expect && strcasecmp(expect, "100-continue")
                           ? "an Expect other than 100-continue"
                           : NULL;
     return why ? st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why),
@@ -351,7 +157,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     http_conn_replied(conn);
     if (!r || *con_cls == &nul_in_path) return;
     *con_cls = NULL;
-    stop_watch(r);
+    http_watch_stop(r);
     if (r->call && r->started && !r->call->finished) call_cancel(r->call);
     if (r->response) MHD_destroy_response(r->response);
     budget_drop(&r->hold);
@@ -397,10 +203,43 @@ static enum MHD_Result queue_reply(struct http_req *r) {
     cors_headers(r);
     r->queued = true;
     http_conn_replies(r->conn, r->call);
-    if (!r->stream_open) stop_watch(r); // from here the library sees the socket itself
+    if (!r->stream_open) http_watch_stop(r); // from here the library sees the socket itself
     // A request we did not read to its end leaves the connection in an unknown state; the library
     // closes it then.
     return MHD_queue_response(r->conn, r->code, r->response);
+}
+
+// A reply without a call, before any body is read. Takes st.
+static enum MHD_Result refuse(struct http_req *r, status_t st) {
+    r->error = ST_OK;
+    http_reply_error(r, st);
+    return queue_reply(r);
+}
+
+// The call of a request to a row: route, caller and headers into it.
+static status_t begin_call(struct http_req *r, const char *url, const char *verb) MUST_CHECK;
+static status_t begin_call(struct http_req *r, const char *url, const char *verb) {
+    struct MHD_Connection *conn = r->conn;
+    struct call *c = r->call = malloc(sizeof *c);
+    if (!c) abort();
+    call_init(c, r->h->api);
+    c->sink = &http_sink;
+    c->transport = r;
+
+    const char *codings = header(conn, "Accept-Encoding"), *accept = header(conn, "Accept");
+    r->coding = coding_accepted(codings ? codings : "");
+    call_trace(c, header(conn, "traceparent"));
+    const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");
+    int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
+    RETURN_IF_ERR(
+        http_route(&c->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow));
+
+    c->row = r->route.row;
+    c->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
+    const char *range = header(conn, "Range");
+    if (range) c->range = arena_strdup(&c->arena, range);
+    RETURN_IF_ERR(admit(r->h, conn, c->row, &c->arena, &c->principal));
+    return call_headers(c, header, conn);
 }
 
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *url,
@@ -411,62 +250,30 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     *con_cls = r;
     h->open_requests++;
     *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
-    if (bad) {
-        r->plain = true;
-        http_reply_error(r, bad);
-        return queue_reply(r);
-    }
-    r->preflight = is_preflight(h, conn, verb);
+    r->preflight = !bad && is_preflight(h, conn, verb);
+    r->plain = bad || r->preflight;
+    if (bad) return refuse(r, bad);
     if (r->preflight) {
         struct strbuf none = {0};
-        r->plain = true;
         http_reply_text(r, 204, "text/plain; charset=utf-8", &none);
         return queue_reply(r);
     }
-    if (plain_route(r, verb, url)) {
-        if (!r->error) return MHD_YES;
-        status_t st = r->error;
-        r->error = ST_OK;
-        http_reply_error(r, st);
-        return queue_reply(r);
-    }
-    r->call = malloc(sizeof *r->call);
-    if (!r->call) abort();
-    call_init(r->call, h->api);
-    r->call->sink = &http_sink;
-    r->call->transport = r;
-    const char *codings = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept-Encoding");
-    r->coding = coding_accepted(codings ? codings : "");
-    call_trace(r->call, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "traceparent"));
-    const char *accept = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept");
-    const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");
-    int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
-    status_t st =
-        http_route(&r->call->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow);
-    if (!st) {
-        r->call->row = r->route.row;
-        const char *range = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Range");
-        r->call->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
-        if (range) r->call->range = arena_strdup(&r->call->arena, range);
-        st = admit(h, conn, r->call->row, &r->call->arena, &r->call->principal);
-        if (!st) st = call_headers(r->call, header, conn);
-    }
+    if (plain_route(r, verb, url)) return r->error ? refuse(r, r->error) : MHD_YES;
+
+    status_t st = begin_call(r, url, verb);
     if (st)
         http_fail(r, st);
     else
         http_body_begin(r);
     if (!r->error) {
-        if (r->in != IN_NONE) watch_soon(r);
+        if (r->in != IN_NONE) http_watch_soon(r);
         return MHD_YES;
     }
     // Refused before its body: the library closes the connection after the reply if one follows.
     metric_add(M_REQUESTS, 1);
     metric_add(M_REQUEST_ERRORS, 1);
-    st = r->error;
-    r->error = ST_OK;
     r->call->finished = true;
-    http_reply_error(r, st);
-    return queue_reply(r);
+    return refuse(r, r->error);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
@@ -494,7 +301,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         r->started = true;
         http_conn_whole(conn);
         http_suspend(r);
-        watch_soon(r);
+        http_watch_soon(r);
         http_body_end(r);
         return MHD_YES;
     }
@@ -533,6 +340,10 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 }
 
 // ---- start and stop
+
+static void on_resumed(void *arg) {
+    http_kick(arg);
+}
 
 static status_t bind_address(const char *host, uint16_t port, struct sockaddr_storage *out,
                              socklen_t *out_n) {
@@ -615,8 +426,8 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
         free(h);
         return st;
     }
-    h->timer = loop_timer_new(l, on_timer, h);
-    h->look = loop_timer_new(l, on_look, h);
+    h->timer = loop_timer_new(l, http_on_timer, h);
+    h->look = loop_timer_new(l, http_on_look, h);
     h->conns = http_conns_new(api->sched, cfg, on_resumed, h);
     h->mhd = h->conns ? start_library(h) : NULL;
     const union MHD_DaemonInfo *info =
@@ -624,7 +435,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     if (!info)
         st = st_new(ST_INTERNAL, "cannot start the HTTP server");
     else
-        st = loop_watch_new(l, info->epoll_fd, on_epoll, h, &h->watch);
+        st = loop_watch_new(l, info->epoll_fd, http_on_epoll, h, &h->watch);
     if (st) {
         loop_timer_free(h->timer);
         loop_timer_free(h->look);

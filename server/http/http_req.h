@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// http_req: one request inside the HTTP transport, shared by http.c (library, loop), http_body.c
-// (receiving) and http_reply.c (sending).
+// http_req: one request inside the HTTP transport, shared by http.c (library), http_watch.c (loop),
+// http_body.c (receiving) and http_reply.c (sending).
 //
 //   headers -> route, checks -> body pieces -> start -> [suspended: call runs] -> finish -> reply
 //   queued -> freed when the library is done with it
@@ -52,9 +52,8 @@ struct http_req {
     struct MHD_Connection *conn;
     struct route route;
     struct call *call;
-    bool plain;
-    bool preflight; // a browser asks whether a page may ask // not an API row: probes, metrics,
-                    // openapi
+    bool plain;     // not an API row: probes, metrics, openapi
+    bool preflight; // a browser asks whether a page may ask
     char plain_path[32];
     status_t error;    // found before the call could start
     const char *allow; // for 405, in the call's arena
@@ -80,15 +79,21 @@ struct http_req {
     uint64_t young_since; // http.looks
     struct MHD_Response *response;
     unsigned code;
-    bool queued;       // handed to the library
-    text_holes holes;       // of the text that is being printed
+    bool queued;                 // handed to the library
+    text_holes holes;            // of the text that is being printed
     struct http_text *long_text; // that is made while it is read; a stream's: all, in order
-    struct strbuf out; // stream: bytes not yet taken
+    struct strbuf out;           // stream: bytes not yet taken
     size_t out_at;
     struct http_lent lent;
     bool stream_open, stream_ended, reader_waits;
 };
-void http_kick(struct http *h); // run the library soon
+// http_watch.c
+void http_kick(struct http *h);            // run the library soon
+void http_on_epoll(void *arg, int events); // of the loop: struct http
+void http_on_timer(void *arg);
+void http_on_look(void *arg);
+void http_watch_soon(struct http_req *r); // for the client's leaving, if the request lasts
+void http_watch_stop(struct http_req *r);
 void http_suspend(struct http_req *r);
 void http_resume(struct http_req *r);
 void http_leave(struct http_req *r); // the client is gone: cancel, let the library clean up

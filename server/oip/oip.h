@@ -15,11 +15,12 @@ struct oip_model {
 status_t oip_find(struct call *c, const char *name, const char *version,
                   struct oip_model *out) MUST_CHECK;
 const char *oip_datatype(const char *dtype); // "f32" -> "FP32"; HLO's own where there is none
-// A parameter of a request, input or output by its key; NULL if it was not given.
+// oip_request.c. A parameter of a request, input or output by its key; NULL if it was not given.
 const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key);
 bool oip_integer(const Inference__InferParameter *p, int64_t *out); // false: none, or not a number
 int oip_flag(const Inference__InferParameter *p);                   // -1: not given
-// One more in a reply, to be filled.
+bool oip_in_region(const ProtobufCMessage *tensor); // an input or requested output lies there
+// One more parameter in a reply, to be filled.
 Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
                                              const char *key);
 
@@ -44,8 +45,7 @@ status_t oip_whole(struct call *c, const Hlod__V1__Signature *sig) MUST_CHECK;
 // oip_shm.c: system shared memory.
 struct oip_regions;
 struct oip_regions *oip_regions_new(void);
-void oip_regions_free(struct oip_regions *r);       // NULL is fine
-bool oip_in_region(const ProtobufCMessage *tensor); // an input or requested output lies there
+void oip_regions_free(struct oip_regions *r); // NULL is fine
 status_t oip_region_read(struct call *c, const ProtobufCMessage *tensor,
                          const struct job_input *in) MUST_CHECK; // to the payload
 status_t oip_region_write(struct call *c, const ProtobufCMessage *tensor,

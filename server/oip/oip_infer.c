@@ -22,66 +22,6 @@ struct infer { // c->state
     const struct job_result *r;           // when it is done
 };
 
-// The entries of the parameters' maps are types of their own, all of one shape: hence by
-// descriptor.
-const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key) {
-    const uint8_t *base = (const uint8_t *)m;
-    const ProtobufCFieldDescriptor *f =
-        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "parameters");
-    const ProtobufCMessageDescriptor *entry = f->descriptor;
-    const uint8_t *const *v = *(const uint8_t *const *const *)(const void *)(base + f->offset);
-    size_t n = *(const size_t *)(const void *)(base + f->quantifier_offset);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(*(char *const *)(const void *)(v[i] + entry->fields[0].offset), key))
-            return *(Inference__InferParameter *const *)(const void *)(v[i] +
-                                                                       entry->fields[1].offset);
-    return NULL;
-}
-bool oip_integer(const Inference__InferParameter *p, int64_t *out) {
-    if (!p) return false;
-    if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_INT64_PARAM)
-        *out = p->int64_param;
-    else if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_UINT64_PARAM)
-        *out = p->uint64_param > INT64_MAX ? INT64_MAX : (int64_t)p->uint64_param;
-    else
-        return false;
-    return true;
-}
-int oip_flag(const Inference__InferParameter *p) { // -1: not given
-    if (!p || p->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM)
-        return -1;
-    return p->bool_param;
-}
-
-// ---- inputs
-
-struct tensor_desc *tensors_of_infer(struct call *c, int from) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
-    struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
-    for (size_t i = 0; i < q->n_inputs; i++) {
-        const Inference__ModelInferRequest__InferInputTensor *x = q->inputs[i];
-        t[i] = (struct tensor_desc){.name = x->name,
-                                    .type = x->datatype,
-                                    .dims = x->shape,
-                                    .rank = x->n_shape,
-                                    .given = -1};
-        t[i].elsewhere = oip_in_region(&x->base);
-        if (t[i].elsewhere) // its size is checked when it is read
-            oip_integer(oip_parameter(&x->base, "shared_memory_byte_size"), &t[i].given);
-        else if (from == TENSORS_RAW)
-            t[i].given = c->given[i];
-        else if (!oip_integer(oip_parameter(&x->base, "binary_data_size"), &t[i].given))
-            t[i].in_json = true;
-        if (from == TENSORS_JSON && x->contents && x->contents->n_bytes_contents) {
-            t[i].given = 0;
-            for (size_t k = 0; k < x->contents->n_bytes_contents; k++)
-                t[i].given += 4 + (int64_t)x->contents->bytes_contents[k].len;
-        }
-    }
-    c->n_inputs = q->n_inputs;
-    return t;
-}
-
 Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
                                              const char *key) {
     typedef Inference__ModelInferResponse__ParametersEntry entry;

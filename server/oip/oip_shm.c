@@ -185,10 +185,6 @@ void oip_cuda(struct call *c) {
 
 // ---- tensors there
 
-bool oip_in_region(const ProtobufCMessage *tensor) {
-    return oip_parameter(tensor, "shared_memory_region") != NULL;
-}
-
 // The part of a region that a tensor's parameters name.
 static status_t place_of(const struct call *c, const ProtobufCMessage *tensor, struct region **out,
                          int64_t *at, int64_t *bytes) {
