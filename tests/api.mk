@@ -79,7 +79,7 @@ check-memory: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAILING_MALLOC)
 	$(Q)$(PYTHON) tests/sched/memory.py --build $(BUILD) --shim $(FAILING_MALLOC) \
 	  --seconds $(if $(filter command%,$(origin SECS)),$(SECS),10) \
 	  $(if $(filter command%,$(origin SEED)),--seed $(SEED))
-# What the daemon hears from outside, at random: HTTP, gRPC, workers gone wrong
+# What the daemon hears from outside, at random: HTTP, gRPC, faulty workers
 # (tests/fuzz/daemon.py). SECS each, RANDOM_SEED= to repeat one.
 .PHONY: fuzz-daemon
 fuzz-daemon: ## hostile requests, messages, HTTP/2 frames and workers for SECS seconds each

@@ -127,7 +127,7 @@ SAN_ENV  = SAN_REPORTS=$(SAN_DIR) UBSAN_OPTIONS="print_stacktrace=1:halt_on_erro
   ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:quarantine_size_mb=32:$(SAN_LOG)" \
   LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
   TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 $(SAN_LOG)"
-# One thread and much input: nothing to see for ThreadSanitizer.
+# These use one thread: ThreadSanitizer finds nothing in them.
 SAN_GROUPS_ADDRESS = fuzz-corpus '$(MAKE) -s check-fuzz SAN=$(SAN)' \
   truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
   models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# House rules that a grep can hold: who includes whom, banned functions, control-flow macros, SPDX
-# lines, READMEs, a case file for every op, what nobody uses. Who calls whom is read from object
+# House rules that a grep can hold: include rules, banned functions, control-flow macros, SPDX
+# lines, READMEs, a case file for every op, unused functions. Calls are read from object
 # files. Usage: lint.sh [BUILD]
 build=${1:-build/release}
 status=0
