@@ -129,18 +129,24 @@ static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
                x86_length(g, SHAPE_LANES, wide || far), TMP3, m, K_TMP);
     x86_put(g, v, TMP3);
 }
-// Every second element of 4 bytes: two loads, the second without the lane behind the last.
+// Every second element of 4 bytes: one load for 8 lanes, two for 16, the last without the element
+// behind the last lane.
 static void load_second(struct x86_gen *g, const struct kir_val *v) {
     int32_t even[16];
+    bool two = g->vec->lanes == 16;
     for (int k = 0; k < 16; k++)
-        even[k] = 2 * k;
+        even[k] = 2 * k % (two ? 32 : 16);
     x86_lea(&g->as, RDX, x86_address(g, v));
     x86_mov_imm(&g->as, RAX, 0x7fff);
     x86_mask_from(&g->as, K_TMP, RAX);
-    x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
-    x86_masked(g, EV_MOVUPS, L512, TMP1, 0, x86_m(x86_at(RDX, 64)), K_TMP, true);
+    if (two) x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
+    x86_masked(g, EV_MOVUPS, L512, TMP1, 0, x86_m(x86_at(RDX, two ? 64 : 0)), K_TMP, true);
+
     x86_op2(g, EV_MOVUPS, L512, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
-    x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
+    if (two)
+        x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
+    else
+        x86_op3(g, PERMUTE, L512, TMP3, TMP3, x86_r(TMP1));
     x86_put(g, v, TMP3);
 }
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
@@ -148,8 +154,7 @@ void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
     int size = dtype_size(v->elem);
     if (size < 4)
         load_small(g, v);
-    else if (at->shape == SHAPE_STRIDE && at->stride == 2 && size == 4 && g->vec->lanes == 16 &&
-             !g->masked)
+    else if (at->shape == SHAPE_STRIDE && at->stride == 2 && size == 4 && !g->masked)
         load_second(g, v);
     else
         load_gathered(g, v);
@@ -157,25 +162,26 @@ void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
 
 // ---- groups of stores
 
-// Whole vectors: lane l of the j-th is lane (16 j + l) / n of value (16 j + l) % n. Each value is
-// put into its lanes of what the values before have made.
+// Whole vectors of so many lanes as there are, `w`: lane l of the j-th is lane (w j + l) / n of
+// value (w j + l) % n. Each value is put into its lanes of what the values before have made.
 static void interleave(struct x86_gen *g, const struct x86_group *group) {
-    int n = group->n;
+    int n = group->n, w = g->vec->lanes;
+    enum x86_len len = x86_length(g, SHAPE_LANES, false);
     x86_lea(&g->as, RDX, x86_address(g, group->store[0]));
     for (int j = 0; j < n; j++) {
-        x86_op2(g, EV_MOVAPS, L512, TMP3,
+        x86_op2(g, EV_MOVAPS, len, TMP3,
                 x86_r(x86_lane_reg(g, group->store[0]->args[1], false, TMP0)));
         for (int k = 1; k < n; k++) {
-            int32_t from[16];
-            for (int l = 0; l < 16; l++) {
-                int at = (16 * j + l) / n, of = (16 * j + l) % n;
-                from[l] = of == k ? 16 + at : k == 1 && of == 0 ? at : l;
+            int32_t from[16] = {0};
+            for (int l = 0; l < w; l++) {
+                int at = (w * j + l) / n, of = (w * j + l) % n;
+                from[l] = of == k ? w + at : k == 1 && of == 0 ? at : l;
             }
-            x86_op2(g, EV_MOVUPS, L512, TMP1, x86_m(x86_pooled(x86_const(&g->as, from, 64))));
-            x86_op3(g, PERMUTE_INTO, L512, TMP3, TMP1,
+            x86_op2(g, EV_MOVUPS, len, TMP1, x86_m(x86_pooled(x86_const(&g->as, from, 64))));
+            x86_op3(g, PERMUTE_INTO, len, TMP3, TMP1,
                     x86_lane_arg(g, group->store[k]->args[1], false, TMP2));
         }
-        x86_op2(g, EV_STOREUPS, L512, TMP3, x86_m(x86_at(RDX, 64 * j)));
+        x86_op2(g, EV_STOREUPS, len, TMP3, x86_m(x86_at(RDX, 4 * w * j)));
     }
 }
 // What is stored, in 32 bits with zeros above. In TMP0; uses TMP1 and TMP2.

@@ -327,12 +327,12 @@ static int gaps_left(const struct kir_block *b, const struct quality *q) {
         if (v->op == K_FOR) return q->gaps;
         if (v->op == K_STORE) x86_of(v)->group = NULL;
     }
-    if (q->wide) return q->gaps;
     for (const struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_STORE || x86_of(v->args[0])->stride == 1) continue;
         bool first = true; // of its buffer
         for (const struct kir_val *u = b->first; u != v; u = u->next)
             first &= u->op != K_STORE || u->imm_i != v->imm_i;
+        if (q->wide && dtype_size(v->elem) != 4) continue; // pack() has 16 lanes
         if (first) filled += fill_gaps(b, v, q->p->a);
     }
     return q->gaps - filled;
