@@ -168,7 +168,7 @@ struct hlod_executable {
     const struct hlod_pass *passes;
     size_t n_passes;
 };
-// Uploads a model and compiles it; the same bytes are read once, the same program is compiled once.
+// Uploads a model, above 64 MiB as hlod_upload does, and compiles it. Neither is done twice.
 // o       NULL = defaults
 // out     caller frees with hlod_executable_free
 // errors  INVALID_ARGUMENT model or shapes; RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED; CANCELLED by

@@ -28,6 +28,24 @@ struct hlod_blob {
 HLOD_API enum hlod_code hlod_blob_get(struct hlod *h, const char *digest, struct hlod_blob **out);
 HLOD_API void hlod_blob_free(struct hlod_blob *b); // NULL is fine
 
+struct hlod_bytes {
+    const void *data;
+    size_t size_bytes;
+};
+// Bytes of the whole: sent until now, and all. sent may go back when a piece is sent again.
+typedef void (*hlod_upload_fn)(void *ctx, int64_t sent, int64_t total);
+// Uploads a model in pieces of 8 MiB, or of what the server takes. Where the connection breaks or
+// the server is busy it goes on from what the server holds, up to five times in a row without
+// progress. Blocks meanwhile.
+// parts       [n_parts] the model's bytes, one part after the other
+// on_progress on the caller's thread; NULL = none. Must not use the same connection
+// out_digest  as the server stored it and as it was read here; name it in hlod_compile_digest
+// errors      UNAVAILABLE it did not go on; RESOURCE_EXHAUSTED; DATA_LOSS; INVALID_ARGUMENT too
+//             large for the server
+HLOD_API enum hlod_code hlod_upload(struct hlod *h, const struct hlod_bytes *parts, size_t n_parts,
+                                    hlod_upload_fn on_progress, void *ctx,
+                                    char out_digest[HLOD_DIGEST_CHARS]);
+
 // ---- submit
 
 struct hlod_job_tensor {

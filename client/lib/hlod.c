@@ -6,10 +6,11 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/store/file.h"
 #include "client/lib/onnx_external.h"
-#include "client/lib/wire.h"
+#include "client/lib/upload.h"
 
 status_t wire_open(const char *addr, const struct http_security *s, struct http_client **out_http,
                    struct grpc_client **out_grpc) {
@@ -151,23 +152,22 @@ static const char *compile_path(struct arena *a, const char *model,
 static char *copy(struct arena *a, const char *s) {
     return s ? arena_strdup(a, s) : (char *)protobuf_c_empty_string;
 }
+ProtobufCBinaryData wire_joined(struct arena *a, const struct span *parts, size_t n) {
+    size_t bytes = 0;
+    if (n == 1) return (ProtobufCBinaryData){parts[0].n, (uint8_t *)(uintptr_t)parts[0].p};
+    for (size_t i = 0; i < n; i++)
+        bytes += parts[i].n;
+
+    uint8_t *p = arena_alloc(a, bytes + 1), *end = p;
+    for (size_t i = 0; i < n; end += parts[i++].n)
+        if (parts[i].n) memcpy(end, parts[i].p, parts[i].n);
+    return (ProtobufCBinaryData){bytes, p};
+}
 // The model in one piece: a message field.
 static status_t whole(struct arena *a, const struct wire_model *m, ProtobufCBinaryData *out) {
-    size_t n = 0;
-    for (size_t i = 0; i < m->n_parts; i++)
-        n += m->parts[i].n;
-    if (m->file) {
-        struct span bytes;
-        RETURN_IF_ERR(file_map(a, m->file, &bytes));
-        *out = (ProtobufCBinaryData){bytes.n, (uint8_t *)(uintptr_t)bytes.p};
-    } else if (m->n_parts == 1) {
-        *out = (ProtobufCBinaryData){n, (uint8_t *)(uintptr_t)m->parts[0].p};
-    } else {
-        uint8_t *p = arena_alloc(a, n + 1);
-        *out = (ProtobufCBinaryData){n, p};
-        for (size_t i = 0; i < m->n_parts; p += m->parts[i++].n)
-            if (m->parts[i].n) memcpy(p, m->parts[i].p, m->parts[i].n);
-    }
+    struct span file;
+    if (m->file) RETURN_IF_ERR(file_map(a, m->file, &file));
+    *out = wire_joined(a, m->file ? &file : m->parts, m->file ? 1 : m->n_parts);
     if (out->len > INT32_MAX - (1 << 20))
         return st_new(ST_INVALID_ARGUMENT,
                       "a model of %zu bytes is beyond one gRPC message: use http:// for it",
@@ -250,11 +250,28 @@ status_t wire_compiled(struct wire_reader *r, void **out) {
     return ST_OK;
 }
 
-static enum hlod_code compile(struct hlod *h, struct arena *a, const struct wire_model *m,
+// A large model goes ahead of its request, which then names its digest, kept in hex.
+static status_t send_ahead(struct hlod *h, struct arena *a, struct wire_model *m, char hex[65]) {
+    struct stat sb;
+    struct span file;
+    int64_t bytes = m->file && stat(m->file, &sb) == 0 ? (int64_t)sb.st_size : 0;
+    for (size_t i = 0; i < m->n_parts; i++)
+        bytes += (int64_t)m->parts[i].n;
+    if (bytes <= UPLOAD_IN_PIECES) return ST_OK;
+
+    if (m->file) RETURN_IF_ERR(file_map(a, m->file, &file));
+    RETURN_IF_ERR(
+        upload_parts(h, m->file ? &file : m->parts, m->file ? 1 : m->n_parts, NULL, NULL, hex));
+    *m = (struct wire_model){.digest = hex};
+    return ST_OK;
+}
+static enum hlod_code compile(struct hlod *h, struct arena *a, struct wire_model *m,
                               const struct hlod_compile_options *o, struct hlod_executable **out) {
     struct wire_request q;
     struct wire_reader r;
-    status_t st = wire_compile(a, h->grpc != NULL, m, o, &q);
+    char hex[65];
+    status_t st = send_ahead(h, a, m, hex);
+    if (!st) st = wire_compile(a, h->grpc != NULL, m, o, &q);
     if (!st) st = wire_stream(h, &q, &r);
     void *got;
     if (!st) st = wire_compiled(&r, &got);

@@ -269,6 +269,10 @@ void wire_note_status(struct wire_reader *r, status_t st) {
     r->refused = r->refused || (st && (st_get_reason(st) || !local));
 }
 
+static void on_sent(void *ctx, int64_t sent, int64_t total) {
+    const struct wire_request *q = ((struct wire_reader *)ctx)->q;
+    q->on_progress(q->ctx, sent, total);
+}
 struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
                               const char *headers[2]) {
     headers[0] = q->header;
@@ -283,6 +287,7 @@ struct http_request wire_http(const struct wire_request *q, struct wire_reader *
                                  .n_parts = q->n_parts,
                                  .body_file = q->body_file,
                                  .on_bytes = q->reply ? NULL : wire_frames,
+                                 .on_progress = q->on_progress ? on_sent : NULL,
                                  .ctx = r};
 }
 
@@ -301,6 +306,7 @@ static void on_stream_end(void *ctx, status_t st) {
 }
 status_t wire_stream(struct hlod *h, const struct wire_request *q, struct wire_reader *out) {
     *out = (struct wire_reader){.q = q};
+    h->answered = false;
     if (h->grpc) {
         struct stream_wait w = {.r = out};
         struct grpc_request g = {q->method, q->message, on_message, on_stream_end, &w};

@@ -44,7 +44,8 @@ struct wire_request {
     hlod_event_fn on_event;                  // or NULL
     // Each event as it came, of a stream that need not end with a result; or NULL. False cancels.
     bool (*on_message)(void *ctx, const Hlod__V1__Event *e);
-    void *ctx; // of both
+    void (*on_progress)(void *ctx, int64_t sent, int64_t total); // of the body over HTTP; or NULL
+    void *ctx;                                                   // of all three
     // HTTP: POST path
     const char *verb;                         // NULL = POST
     const char *path, *content_type, *header; // header: one further, or NULL
@@ -71,6 +72,8 @@ status_t wire_compile(struct arena *a, bool grpc, const struct wire_model *m,
 status_t wire_run(struct arena *a, bool grpc, const char *digest, const struct hlod_tensor *in,
                   size_t n_in, const struct hlod_run_options *o,
                   struct wire_request *out) MUST_CHECK;
+// The parts as one field of a message: of several a copy in `a`.
+ProtobufCBinaryData wire_joined(struct arena *a, const struct span *parts, size_t n);
 // Shapes as a message's field; copied.
 Hlod__V1__ShapeBinding **wire_shapes(struct arena *a, const struct hlod_shape *v, size_t n);
 // A model's file with the data files beside it.

@@ -4,6 +4,7 @@
 // (tests/api/fake_worker.c: a run adds one to every number).
 #include <hlod.h>
 #include <hlod_admin.h>
+#include <hlod_jobs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,36 @@ static void run(void) {
     hlod_executable_free(e);
 }
 
+static void on_sent(void *ctx, int64_t sent, int64_t total) {
+    int64_t *most = ctx;
+    if (sent > *most && sent <= total) *most = sent;
+}
+static void in_pieces(void) { // 65 MiB: beyond one request; the last bytes decide the digest
+    const size_t n = 65u << 20, first = 10u << 20;
+    static const char begin[] = "FAKE\nin x f32 1,4\nout y f32 1,4\nweight 8\n# ";
+    char *model = malloc(n), digest[HLOD_DIGEST_CHARS] = "";
+    if (!model) abort();
+    memset(model, 'x', n);
+    memcpy(model, begin, sizeof begin - 1);
+    model[n - 1] = '\n';
+
+    int64_t most = 0;
+    struct hlod_executable *a = NULL, *b = NULL;
+    const struct hlod_bytes parts[2] = {{model, first}, {model + first, n - first}};
+    CHECK(hlod_upload(h, parts, 2, on_sent, &most, digest) == HLOD_OK && strlen(digest) == 64);
+    CHECK(hlod_compile_digest(h, digest, NULL, &a) == HLOD_OK);
+    CHECK(hlod_compile(h, model, n, NULL, &b) == HLOD_OK);
+    CHECK(a && b && !strcmp(a->model, digest) && !strcmp(b->model, digest));
+    CHECK(most == (int64_t)n);
+    hlod_executable_free(a);
+    hlod_executable_free(b);
+
+    const struct hlod_bytes none = {model, 0};
+    CHECK(hlod_upload(h, &none, 1, NULL, NULL, digest) == HLOD_INVALID_ARGUMENT);
+    free(model);
+}
 static void large(void) { // 16 MiB each way
+    in_pieces();
     enum { N = 1 << 20 };
     struct hlod_executable *e = compiled(1);
     CHECK(e != NULL);

@@ -4,8 +4,7 @@ only by way of a third.
 
 A call is the relocation of a call or jump in an object file.  So a function whose address stands in
 a table (ops.def) or is handed over as a callback draws no edge, nor does an inline function of a
-header.  A circle of more than SMALL files fails, but for those listed in KNOWN, which may only
-shrink.
+header.  A circle of more than SMALL files fails.
 
 Usage: circles.py [--large] BUILD [FOLDER...]
 --large: only those that fail; exit status 1 if there is one
@@ -17,8 +16,6 @@ import sys
 
 FOLDERS = ("base", "proto", "compiler", "devices", "scheduler", "server", "client")
 SMALL = 3
-# Top folder: files in its circles, largest first.
-KNOWN = {"client": [4]}
 CALLS = ("R_X86_64_PLT32", "R_AARCH64_CALL26", "R_AARCH64_JUMP26")
 
 
@@ -91,11 +88,9 @@ def circles_of(edges):
 
 def main(build, folders, large):
     edges = edges_of(objects(build, folders or FOLDERS))
-    known = {folder: list(sizes) for folder, sizes in KNOWN.items()}
     bad = False
     for circle in circles_of(edges):
-        sizes = known.get(os.path.commonpath(circle).split("/")[0])
-        allowed = len(circle) <= SMALL or (sizes and len(circle) <= sizes.pop(0))
+        allowed = len(circle) <= SMALL
         bad = bad or not allowed
         if large and allowed:
             continue
