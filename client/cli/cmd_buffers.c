@@ -49,48 +49,11 @@ static int list(struct hlo *h) {
     return 0;
 }
 
-// Prints the reply: a buffer (brief: its handle), or the handles of those under "buffers".
-static int show(struct hlo *h, status_t st, struct http_reply *r, bool brief) {
-    json_error_t e;
-    if (st) return fail_status(st);
-    int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e)), *b;
-    const json_t *all = json_object_get(j, "buffers");
-    size_t k;
-    if (j && h->json)
-        print_json(j);
-    else if (all)
-        json_array_foreach(all, k, b) puts(text_at(b, "handle"));
-    else if (j && brief)
-        puts(text_at(j, "handle"));
-    else if (j && *text_at(j, "state"))
-        print_buffer(j);
-    json_decref(j);
-    http_reply_done(r);
-    return rc;
-}
-
-// body: taken; NULL = none. accept: NULL = JSON.
-static status_t request(struct hlo *h, const char *method, const char *path, json_t *body,
-                        const char *accept, struct http_reply *r) {
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    struct span part = {(const uint8_t *)text, text ? strlen(text) : 0};
-    status_t st = hlo_http(h,
-                           &(struct http_request){.method = method,
-                                                  .path = path,
-                                                  .accept = accept,
-                                                  .parts = &part,
-                                                  .n_parts = text ? 1 : 0},
-                           r);
-    free(text);
-    return st;
-}
-
 static int put(struct hlo *h, const struct buffers *b) {
     struct npy in[MAX_WORDS] = {0};
     struct image_options o = {.std = {1, 1, 1}};
     struct http_reply r;
+    json_error_t e;
     json_t *list_of = json_array();
     status_t st = ST_OK;
     for (int k = 0; k < b->n_inputs && !st; k++) {
@@ -105,7 +68,19 @@ static int put(struct hlo *h, const struct buffers *b) {
         json_decref(q);
         return fail_status(st);
     }
-    return show(h, tensors_send(h, "/v1/buffers", q, in, b->n_inputs, REPLY_BYTES, &r), &r, true);
+    st = tensors_send(h, "/v1/buffers", q, in, b->n_inputs, REPLY_BYTES, &r);
+    if (st) return fail_status(st);
+
+    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e)), *x;
+    size_t k;
+    if (j && h->json)
+        print_json(j);
+    else
+        json_array_foreach(json_object_get(j, "buffers"), k, x) puts(text_at(x, "handle"));
+    json_decref(j);
+    http_reply_done(&r);
+    return rc;
 }
 
 // The method's own path: its reply has the tensors' bytes behind the JSON, of a tuple all.
@@ -114,10 +89,19 @@ static int get(struct hlo *h, const struct buffers *b) {
     struct npy *x;
     struct http_reply r;
     int n;
-    json_t *q = json_pack("{s:s}", "handle", b->words[1]);
     bool json = reply_form(h, b->out) == REPLY_JSON;
-    const char *accept = json ? "application/json" : "application/octet-stream";
-    status_t st = request(h, "POST", "/hlod.v1.Hlod/GetBuffer", q, accept, &r);
+    struct strbuf query = {0};
+    strbuf_puts(&query, "{\"handle\":");
+    strbuf_json_str(&query, str_of(b->words[1]));
+    strbuf_puts(&query, "}");
+    struct span body = {(const uint8_t *)query.p, query.n};
+    struct http_request q = {.method = "POST",
+                             .path = "/hlod.v1.Hlod/GetBuffer",
+                             .accept = json ? "application/json" : "application/octet-stream",
+                             .parts = &body,
+                             .n_parts = 1};
+    status_t st = hlo_http(h, &q, &r);
+    strbuf_done(&query);
     if (st) return fail_status(st);
     if (r.code >= 300) {
         int rc = fail_reply(&r, EXIT_REFUSED);
@@ -138,25 +122,31 @@ static int get(struct hlo *h, const struct buffers *b) {
     return st ? fail_status(st) : 0;
 }
 
-static int each(struct hlo *h, const struct buffers *b, const char *method, const char *tail) {
+static int each(struct hlo *h, const struct buffers *b, const char *method) {
     int rc = 0;
     for (int k = 1; k < b->n_words && !rc; k++) {
-        struct http_reply r;
-        const char *path =
-            arena_printf(&h->arena, "/v1/buffers/%s%s", path_part(&h->arena, b->words[k]), tail);
-        json_t *body = *tail ? json_pack("{s:I}", "lease_ms", (json_int_t)b->lease_ms) : NULL;
-        rc = show(h, request(h, method, path, body, NULL, &r), &r, false);
+        json_t *q = json_pack("{s:s}", "handle", b->words[k]), *j;
+        if (!strcmp(method, "RenewBuffer"))
+            json_object_set_new(q, "lease_ms", json_integer((json_int_t)b->lease_ms));
+        rc = hlo_print(h, method, q, &j);
+        if (rc || !j) continue;
+        if (*text_at(j, "state")) print_buffer(j);
+        json_decref(j);
     }
     return rc;
 }
 
 static int tuple(struct hlo *h, const struct buffers *b) {
-    struct http_reply r;
-    json_t *elements = json_array();
+    json_t *elements = json_array(), *j;
     for (int k = 1; k < b->n_words; k++)
         json_array_append_new(elements, json_string(b->words[k]));
-    json_t *q = json_pack("{s:o, s:I}", "elements", elements, "lease_ms", (json_int_t)b->lease_ms);
-    return show(h, request(h, "POST", "/v1/tuples", q, NULL, &r), &r, true);
+    int rc = hlo_print(
+        h, "MakeTuple",
+        json_pack("{s:o, s:I}", "elements", elements, "lease_ms", (json_int_t)b->lease_ms), &j);
+    if (rc || !j) return rc;
+    puts(text_at(j, "handle"));
+    json_decref(j);
+    return 0;
 }
 
 int cmd_buffers(struct hlo *h) {
@@ -187,8 +177,8 @@ int cmd_buffers(struct hlo *h) {
     if (strcmp(verb, "put") == 0 && b.n_words == 1 && b.n_inputs) return put(h, &b);
     if (strcmp(verb, "get") == 0 && b.n_words == 2) return get(h, &b);
     if (strcmp(verb, "tuple") == 0 && b.n_words > 1) return tuple(h, &b);
-    if (strcmp(verb, "free") == 0 && b.n_words > 1) return each(h, &b, "DELETE", "");
-    if (strcmp(verb, "renew") == 0 && b.n_words > 1) return each(h, &b, "POST", "/lease");
+    if (strcmp(verb, "free") == 0 && b.n_words > 1) return each(h, &b, "FreeBuffer");
+    if (strcmp(verb, "renew") == 0 && b.n_words > 1) return each(h, &b, "RenewBuffer");
     return usage_error("buffers takes ls, put -i NAME=VALUE, get HANDLE, tuple HANDLE..., renew "
                        "HANDLE, free HANDLE...");
 }

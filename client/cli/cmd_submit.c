@@ -16,6 +16,7 @@
 #include "client/cli/hlo.h"
 #include "client/cli/report.h"
 #include "client/lib/onnx_external.h"
+#include "proto/json.h"
 
 enum {
     PASSED_SHOWN = 40,
@@ -52,13 +53,10 @@ static bool should_stop(void *ctx) {
 static status_t put(struct hlo *h, const char *hex, const struct http_request *body) {
     struct http_reply r;
     const char *path = arena_printf(&h->arena, "/v1/blobs/%s", hex);
-    RETURN_IF_ERR(hlo_http(
-        h,
-        &(struct http_request){.method = "GET", .path = arena_printf(&h->arena, "%s/info", path)},
-        &r));
-    bool there = r.code == 200;
-    http_reply_done(&r);
+    json_t *there = hlo_try(h, "StatBlob", json_pack("{s:s}", "digest", hex));
+    json_decref(there);
     if (there) return ST_OK;
+
     struct http_request q = *body;
     q.method = "PUT";
     q.path = path;
@@ -111,27 +109,24 @@ static int submit(struct submit *s) {
     struct hlo *h = s->h;
     Hlod__V1__SubmitJobsRequest *q = s->suite.request;
     q->idempotency_key = (char *)(uintptr_t)(s->key ? s->key : default_key(s));
-    size_t n = hlod__v1__submit_jobs_request__get_packed_size(q);
-    uint8_t *packed = arena_alloc(&h->arena, n + 1);
-    struct span part = {packed, hlod__v1__submit_jobs_request__pack(q, packed)};
-    struct http_reply r;
-    status_t st = ST_OK;
+    struct strbuf text = {0};
+    char *reply = NULL;
+    enum hlod_code code;
+    status_t st = hlo_open(h);
+    if (st) return fail_status(st);
+
+    json_print(&text, &q->base);
     for (int tries = 0;; tries++) { // the key makes a second one harmless
-        st = hlo_http(h,
-                      &(struct http_request){.method = "POST",
-                                             .path = "/v1/jobs",
-                                             .content_type = "application/x-protobuf",
-                                             .parts = &part,
-                                             .n_parts = 1},
-                      &r);
-        if (st_code(st) != ST_UNAVAILABLE || tries == 2) break;
-        st_drop(st);
+        code = hlod_call_json(h->hlod, "SubmitJobs", strbuf_cstr(&text), NULL, NULL, &reply);
+        if (code != HLOD_UNAVAILABLE || hlod_error(h->hlod)->answered || tries == 2) break;
         sleep(1);
     }
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    strbuf_done(&text);
+    if (code) return hlo_fail(h, EXIT_REFUSED);
+
     json_error_t e;
-    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
+    json_t *j = shown_json(h, json_loads(reply, 0, &e));
+    hlod_text_free(reply);
     s->id = arena_strdup(&h->arena, text_at(j, "suite"));
     s->n_jobs = (int64_t)number_at(j, "jobs");
     if (j && !h->quiet)
@@ -144,8 +139,7 @@ static int submit(struct submit *s) {
             puts(s->id);
     }
     json_decref(j);
-    http_reply_done(&r);
-    return rc;
+    return 0;
 }
 
 // ---- wait
@@ -216,16 +210,10 @@ static int wait_for_end(struct submit *s) {
     }
     if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
     if (s->over) return 0;
-    struct http_reply r; // the jobs are nobody's now
-    status_t st =
-        hlo_http(h,
-                 &(struct http_request){.method = "DELETE",
-                                        .path = arena_printf(&h->arena, "/v1/jobs/%s", s->id)},
-                 &r);
-    if (!st) http_reply_done(&r);
+    json_t *gone = hlo_try(h, "CancelJob", json_pack("{s:s}", "job", s->id)); // nobody's now
+    json_decref(gone);
     fprintf(stderr, "hlo: %s; suite %s %s\n", interrupted ? "interrupted" : "out of time", s->id,
-            st ? "goes on" : "is cancelled");
-    st_drop(st);
+            gone ? "is cancelled" : "goes on");
     return interrupted ? EXIT_INTERRUPTED : EXIT_DEADLINE;
 }
 
