@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store/store.h"
-#include "scheduler/op/ahead.h"
 #include "scheduler/job/hold.h"
 #include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
+#include "scheduler/op/ahead.h"
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/records/models.h"
@@ -89,6 +89,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->batches);
     smap_seed_random(&s->targets);
     history_init(&s->history);
+
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.on_fault = sched_blame;
     s->cfg.pool.ctx = s;
@@ -97,6 +98,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->lease_timer = loop_timer_new(l, sched_lease_over, s);
     s->relief_timer = loop_timer_new(l, sched_relief_due, s);
     s->aheads = aheads_new(l);
+
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
@@ -105,15 +107,10 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     if (!st) st = own_named(s);
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {
-        tenants_done(&s->tenants);
-        models_free(s->names);
-        owners_free(s->owners);
-        recent_free(s->recent);
         loop_timer_free(s->lease_timer);
         loop_timer_free(s->relief_timer);
         aheads_free(s->aheads);
-        buffers_done(s->buffers);
-        free(s);
+        sched_free(s);
         return st;
     }
     *out = s;

@@ -49,7 +49,6 @@ struct batch {
 
 // ---- what may be joined
 
-static status_t cannot(const char *what, const char *name, const char *why) MUST_CHECK;
 static status_t cannot(const char *what, const char *name, const char *why) {
     return st_reason(st_new(ST_INVALID_ARGUMENT, "runs of this model cannot be batched: %s '%s' %s",
                             what, name, why),
@@ -149,10 +148,8 @@ static const struct job_input *ordered(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     struct job_input *v = arena_array(&j->arena, struct job_input, sig->n_inputs);
     for (size_t k = 0; k < j->spec->n_inputs; k++) {
-        size_t i = *j->inputs[k].name ? 0 : k;
-        while (*j->inputs[k].name && strcmp(sig->inputs[i]->name, j->inputs[k].name))
-            i++;
-        v[i] = j->inputs[k];
+        const char *name = j->inputs[k].name;
+        v[*name ? key_index(sig->inputs, sig->n_inputs, name) : k] = j->inputs[k];
     }
     return v;
 }
@@ -321,6 +318,7 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
     }
     metric_add(M_BATCHES, 1);
     metric_add(M_BATCH_ROWS, b->rows);
+
     for (size_t i = 0; i < b->members.n; i++) { // for the statistics of its name
         const struct job *j = b->members.v[i].j;
         if (!j || !j->spec->run.name) continue;
@@ -330,6 +328,7 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
     }
     leader->model->batch_plan = job_footprint(leader);
     leader->model->batch_ns = leader->exe->run_ns;
+
     int64_t bucket = b->inputs[0].dims[0];
     b->refs++;
     end(b);

@@ -80,7 +80,10 @@ void job_wait_worker(struct job *j) {
 void job_choose_device(struct job *j, const char *kind) {
     j->device = kind;
 }
-void job_count_out(struct job *j, int64_t bytes) {
+void job_count_out(struct job *j, Hlod__Wire__WireTensor *const *v, size_t n) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += v[i]->data ? (int64_t)v[i]->data->size : 0;
     metric_add(M_DEVICE_BYTES_OUT, bytes);
     j->tenant->total_bytes += bytes;
     quota_charge(&j->tenant->bytes, bytes);
@@ -150,15 +153,9 @@ int job_replicas(const struct job *j) {
     return n > 1 ? n : 1;
 }
 
-const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name) {
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
-    return NULL;
-}
-
 // The model's name of the input that is given as `name`; `name` itself where that is one, or none.
 static const char *name_of_alias(const Hlod__V1__Signature *sig, const char *name) {
-    if (!*name || job_signature_input(sig, name)) return name;
+    if (!*name || key_input(sig, name)) return name;
     for (size_t i = 0; i < sig->n_inputs; i++)
         if (*sig->inputs[i]->alias && !strcmp(sig->inputs[i]->alias, name))
             return sig->inputs[i]->name;
@@ -193,13 +190,6 @@ static void rename_inputs(struct job *j) {
 
 // ---- rows
 
-static void drop_result(struct job *j) {
-    for (int i = 0; i < j->r.n_fds && !j->out; i++)
-        close(j->r.fds[i]);
-    memfd_unref(j->out);
-    j->out = j->r.memory = NULL;
-    j->r.n_fds = 0;
-}
 void job_forget_model(struct job *j) {
     j->subject = j->model->source; // an executable's digest has led here
     j->reread = true;
@@ -225,7 +215,11 @@ void job_forget_prepared(struct job *j) {
 void job_forget_reply(struct job *j) {
     if (j->reply.any) protobuf_c_message_free_unpacked(j->reply.any, NULL);
     j->reply.any = NULL;
-    drop_result(j);
+    for (int i = 0; i < j->r.n_fds && !j->out; i++)
+        close(j->r.fds[i]);
+    memfd_unref(j->out);
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
 }
 
 static struct job *of_task(struct task *t) {
@@ -265,6 +259,7 @@ void job_deliver(struct job *j, enum job_row row, const struct delivery *d) {
     if (d->timing) job_timing(j, d->timing, clock_ns() - d->since_ns);
     if (row == ROW_MODEL && d->weights) j->weights = model_ref(d->weights);
     if (row == ROW_MODEL && !d->model) return;
+
     switch (row) {
     case ROW_MODEL:
         j->model = model_ref(d->model);
@@ -334,7 +329,7 @@ bool job_call_again(struct job *j, status_t st, bool lost, bool began) {
     if (!job_invalidate(j, waited ? ROW_SLOT : ROW_PREPARED)) return false;
     st_drop(st);
     if (evicted && worker_epoch(j->seat.w) == j->seat.epoch) job_kind(j)->evicted(j);
-    drop_result(j);
+    job_forget_reply(j);
     job_advance(j);
     return true;
 }
@@ -470,7 +465,7 @@ void job_retire(struct job *j) {
 
 void job_cancel(struct job *j) {
     if (j->finished) return;
-    j->finished = j->cancelled = true;
+    j->finished = true;
     metric_add(M_CANCELS, 1);
     log_event(LOG_INFO, "job.cancelled", "job=%llu after_ms=%.1f", (unsigned long long)j->r.id,
               (double)(clock_ns() - j->start_ns) / 1e6);

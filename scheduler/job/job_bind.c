@@ -46,7 +46,7 @@ static status_t input_shapes(struct job *j, struct key_shape **out) {
         const struct job_input *in = &inputs[i];
         const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
         shapes[i] = (struct key_shape){.input = name, .rank = in->rank, .dims = in->dims};
-        RETURN_IF_ERR(job_values(j, in, job_signature_input(sig, name), &shapes[i]));
+        RETURN_IF_ERR(job_values(j, in, key_input(sig, name), &shapes[i]));
     }
     *out = shapes;
     return ST_OK;
@@ -117,7 +117,6 @@ static const char *best_device(struct job *j, struct digest work) {
     return arena_strdup(&j->arena, kinds[best]);
 }
 
-static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out) MUST_CHECK;
 static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out) {
     struct key_shape *shapes;
     Hlod__Wire__Binding **bindings;

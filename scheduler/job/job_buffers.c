@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
@@ -45,11 +44,8 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
     struct job *j = c->j;
     status_t st = lost;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_PUT_REPLY) return;
-    if (f) {
-        Hlod__Wire__PutReply *r = weigh_unpack_or_null(&hlod__wire__put_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable put reply");
-        if (r) hlod__wire__put_reply__free_unpacked(r, NULL);
-    }
+    hlod__wire__put_reply__free_unpacked(wire_reply(&hlod__wire__put_reply__descriptor, f, &st),
+                                         NULL);
     hold_settle(c->hold, !st, NULL, 0);
     for (size_t i = 0; i < c->hold->made.n && !st && j; i++) {
         const struct job_input *in = &j->inputs[i];
@@ -81,8 +77,7 @@ status_t put_send(struct job *j) {
         status_t st = buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(w),
                                       j->seat.epoch, device_memory(w), j->inputs[i].size, 0, &x);
         if (st) {
-            hold_free(c->hold);
-            free(c);
+            job_call_drop(c);
             return st;
         }
         vec_push(&c->hold->made, x);
@@ -91,7 +86,6 @@ status_t put_send(struct job *j) {
         c->flight_bytes += j->inputs[i].size;
     }
     metric_add(M_DEVICE_BYTES_IN, c->flight_bytes);
-    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &j->spec->payload_fd,
                   j->spec->payload_fd >= 0, on_put);
     return ST_OK;
@@ -100,35 +94,28 @@ status_t put_send(struct job *j) {
 // ---- get
 
 static void get_result(struct job *j) {
+    size_t n = j->kept->buffers.n;
+    const char **names = arena_array(&j->arena, const char *, n + 1);
     Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
     hlod__wire__run_reply__init(r);
-    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->kept->buffers.n + 1);
-    Hlod__V1__Signature *names = arena_new_of(&j->arena, Hlod__V1__Signature);
-    hlod__v1__signature__init(names);
-    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, j->kept->buffers.n + 1);
-    uint32_t *outputs = arena_array(&j->arena, uint32_t, j->kept->buffers.n + 1);
-    for (size_t i = 0; i < j->kept->buffers.n; i++) {
-        const struct buffer *b = j->kept->buffers.v[i];
-        Hlod__Wire__WireTensor *t = r->outputs[i] = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
+    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
+    for (; r->n_outputs < n; r->n_outputs++) {
+        const struct buffer *b = j->kept->buffers.v[r->n_outputs];
+        Hlod__Wire__WireTensor *t = r->outputs[r->n_outputs] =
+            arena_new_of(&j->arena, Hlod__Wire__WireTensor);
         hlod__wire__wire_tensor__init(t);
         t->dtype = (char *)(uintptr_t)b->dtype->name;
         t->dims = b->dims;
         t->n_dims = (size_t)b->rank;
-        t->data = j->reply.get->data[i];
-        names->outputs[i] = arena_new_of(&j->arena, Hlod__V1__TensorSpec);
-        hlod__v1__tensor_spec__init(names->outputs[i]);
-        names->outputs[i]->name = b->name;
-        outputs[i] = (uint32_t)i;
+        t->data = j->reply.get->data[r->n_outputs];
+        names[r->n_outputs] = b->name;
         metric_add(M_DEVICE_BYTES_OUT, t->data ? (int64_t)t->data->size : 0);
     }
-    r->n_outputs = names->n_outputs = j->kept->buffers.n;
 
     int64_t offset = j->spec->get.offset, bytes = j->spec->get.bytes;
     struct job_result done = j->r;
     done.reply = r;
-    done.names = names;
-    done.outputs = outputs;
-    done.n_outputs = j->kept->buffers.n;
+    job_name_outputs(j, names, n, &done);
     done.get.part = offset || bytes;
     done.get.part_bytes = bytes ? bytes : j->kept->buffers.v[0]->bytes - offset;
     job_answer(j, &done);
@@ -140,21 +127,17 @@ static void on_get(void *ctx, struct frame *f, status_t lost) {
     struct job *j = job_call_ended(c, f, lost);
     if (!j) return;
     status_t st = lost;
-    if (f) {
-        Hlod__Wire__GetReply *r = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable get reply");
-        if (!st && r->n_data != j->kept->buffers.n)
-            st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu", r->n_data,
-                        j->kept->buffers.n);
-        if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
-    }
+    Hlod__Wire__GetReply *r = wire_reply(&hlod__wire__get_reply__descriptor, f, &st);
+    if (!st && r->n_data != j->kept->buffers.n)
+        st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu", r->n_data,
+                    j->kept->buffers.n);
+    if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     job_timing(j, "get", clock_ns() - j->sent_ns);
     if (!st) get_result(j);
     job_finish(j, st);
 }
 
 // Not there any more: the handle says why, as whoever asks next would hear.
-static status_t why_lost(const struct job *j) MUST_CHECK;
 static status_t why_lost(const struct job *j) {
     struct handle *h;
     int leaf;

@@ -11,7 +11,15 @@ struct run_call *job_call_new(struct job *j) {
     struct run_call *c = calloc(1, sizeof *c);
     if (!c) abort();
     *c = (struct run_call){.j = j, .s = j->s, .w = j->seat.w};
+    if (j->spec->payload) c->in = memfd_ref(j->spec->payload);
     return c;
+}
+
+void job_call_drop(struct run_call *c) {
+    memfd_unref(c->in);
+    memfd_unref(c->out);
+    hold_free(c->hold);
+    free(c);
 }
 
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,

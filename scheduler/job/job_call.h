@@ -21,6 +21,7 @@ struct run_call {
 };
 
 struct run_call *job_call_new(struct job *j); // in the job's seat; not sent yet
+void job_call_drop(struct run_call *c);       // nor ever; its hold is settled
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
                    int n_fds, pool_reply_fn fn);
 // The worker began with it: its job's owner hears.

@@ -49,7 +49,7 @@ struct job {
     const char *owner;  // must own what is used; NULL: all may be
     int64_t start_ns, timeout_ms, deadline_ns;
     struct loop_timer *deadline;
-    bool finished, cancelled, free_later;
+    bool finished, free_later;
     bool held;              // a posted step or pool work uses the job
     status_t refused;       // found at the start, told in the first step
     bool admitted;          // by its tenant's quotas, for so many bytes
@@ -187,13 +187,12 @@ bool job_held_no_more(struct job *j);           // false: it has ended, and may 
 void job_wait_op(struct job *j, struct op *op); // NULL: it does not any more
 void job_joined(struct job *j);                 // a compile that is under way
 void job_wait_worker(struct job *j);
-void job_choose_device(struct job *j, const char *kind); // for "auto"
-void job_count_out(struct job *j, int64_t bytes);        // a device gave so many
-void job_used(struct job *j, int64_t ns);                // of its worker, by its running
-void job_used_before(struct job *j, int64_t ns);         // and by loading, preparing
-struct seat job_take_seat(struct job *j);                // its place is the caller's now
-int job_replicas(const struct job *j);                   // 1 and up
-const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name);
+void job_choose_device(struct job *j, const char *kind);                       // for "auto"
+void job_count_out(struct job *j, Hlod__Wire__WireTensor *const *v, size_t n); // device gave them
+void job_used(struct job *j, int64_t ns);        // of its worker, by its running
+void job_used_before(struct job *j, int64_t ns); // and by loading, preparing
+struct seat job_take_seat(struct job *j);        // its place is the caller's now
+int job_replicas(const struct job *j);           // 1 and up
 // Of its call (job_call.c): it was sent; its last frame, or loss, came. `out`: where the worker was
 // told to put the results, or NULL; taken.
 void job_sent(struct job *j, struct run_call *c);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/store/store.h"
-#include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/queue/aside.h"
@@ -18,38 +17,22 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     if (!j) return;
     if (!f && job_call_moved(j, w, lost)) return;
     status_t st = lost;
-    if (f) {
-        Hlod__Wire__InspectReply *r =
-            weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable inspect reply");
-        if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
-        struct job_result done = j->r;
-        if (!st) done.inspect.text = r->text;
-        job_answer(j, &done);
-    }
+    Hlod__Wire__InspectReply *r = wire_reply(&hlod__wire__inspect_reply__descriptor, f, &st);
+    if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+    struct job_result done = j->r;
+    if (!st) done.inspect.text = r->text;
+    job_answer(j, &done);
     job_finish(j, st);
 }
 
 status_t inspect_send(struct job *j) {
     int fds[2], n = 0;
-    int64_t offset, size;
-    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT, program = HLOD__WIRE__BLOB__INIT;
-    const struct {
-        enum store_kind kind;
-        struct digest d;
-        Hlod__Wire__Blob *b;
-    } parts[] = {{STORE_EXECUTABLE, j->key.digest, &artifact},
-                 {STORE_PROGRAM, j->model->program, &program}};
-    status_t st = ST_OK;
-    for (int i = 0; i < 2 && !st; i++) {
-        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_COPY, &fds[n], &offset,
-                           &size);
-        if (st) break;
-        n++;
-        parts[i].b->fd = (uint32_t)n;
-        parts[i].b->offset = (uint64_t)offset;
-        parts[i].b->size = (uint64_t)size;
-    }
+    Hlod__Wire__Blob artifact, program;
+    status_t st = wire_blob_open(j->s->store, STORE_EXECUTABLE, j->key.digest, STORE_COPY, fds, &n,
+                                 &artifact);
+    if (!st)
+        st = wire_blob_open(j->s->store, STORE_PROGRAM, j->model->program, STORE_COPY, fds, &n,
+                            &program);
     if (!st) {
         Hlod__Wire__Compile how = HLOD__WIRE__COMPILE__INIT;
         how.format = j->model->rec->format;
@@ -74,8 +57,8 @@ status_t inspect_send(struct job *j) {
 }
 
 status_t inspect_want(const struct job *j, struct task *t) {
-    const char *stage =
-        j->spec->inspect.stage; // these are not in the artefact: the worker compiles again
+    const char *stage = j->spec->inspect.stage;
+    // These are not in the artefact: the worker compiles again.
     bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};

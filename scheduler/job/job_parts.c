@@ -98,11 +98,9 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
         return st_new(ST_INTERNAL, "a result that is to be a size has another type than expected");
     RETURN_IF_ERR(bytes_of(j, t->data, bytes, (size_t)(n * type->bytes)));
     for (int64_t k = 0; k < n; k++, ++*at) {
-        Hlod__Wire__Binding *b = arena_new_of(&j->arena, Hlod__Wire__Binding);
-        hlod__wire__binding__init(b);
-        b->symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run->parts->n, *at);
-        b->size = key_element(bytes + k * type->bytes, type);
-        avec_push(&j->arena, all, b);
+        const char *symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run->parts->n, *at);
+        int64_t size = key_element(bytes + k * type->bytes, type);
+        avec_push(&j->arena, all, key_binding(&j->arena, symbol, size));
     }
     return ST_OK;
 }

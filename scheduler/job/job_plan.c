@@ -89,8 +89,7 @@ static status_t find_worker(struct job *j) {
 }
 
 // The handle of a buffer that is gone says why.
-static status_t check_held(const struct job *j) MUST_CHECK;
-static status_t check_held(const struct job *j) {
+status_t plan_lost_buffers(const struct job *j) {
     struct handle *h;
     int leaf;
     for (size_t k = 0; k < j->plan->values.n; k++) {
@@ -102,9 +101,6 @@ static status_t check_held(const struct job *j) {
                          HLOD__V1__REASON__REASON_BUFFER_LOST);
     }
     return ST_OK;
-}
-status_t plan_lost_buffers(const struct job *j) {
-    return check_held(j);
 }
 
 static status_t begin(struct job *j) {
@@ -139,9 +135,7 @@ static status_t begin(struct job *j) {
 static status_t find_output(struct job *j, const struct pstep *s, const char *output,
                             uint32_t *out_leaf) {
     const Hlod__V1__Signature *names = job_names(s->job);
-    size_t i = 0;
-    while (*output && i < names->n_outputs && strcmp(names->outputs[i]->name, output))
-        i++;
+    size_t i = *output ? key_index(names->outputs, names->n_outputs, output) : 0;
     if (i == names->n_outputs)
         return step_note(j, s, key_no_such("output", output, names->outputs, names->n_outputs));
     if (!*output && names->n_outputs != 1)
@@ -217,6 +211,7 @@ static status_t start_step(struct job *j, struct pstep *s) {
         in[k] = j->plan->values.v[a->value].in;
         in[k].name = a->name;
     }
+
     struct job_spec spec = {.kind = JOB_STEP,
                             .model = s->spec->model,
                             .has_weights = s->spec->has_weights,
@@ -366,7 +361,7 @@ status_t plan_check(struct job *j, struct delivery *d) {
     for (size_t r = 0; r < j->spec->plan.spec->n_results; r++)
         RETURN_IF_ERR(add_outputs(j, &j->spec->plan.spec->results[r]));
     RETURN_IF_ERR(check_keep(j));
-    return check_held(j);
+    return plan_lost_buffers(j);
 }
 
 // ---- a seat, weights
@@ -410,7 +405,7 @@ status_t plan_want(const struct job *j, struct task *t) {
 status_t plan_prepare(struct job *j, bool *later) {
     struct plan_run *p = j->plan;
     struct delivery slot = {.seat = &(struct seat){.w = j->seat.w, .epoch = j->seat.epoch}};
-    RETURN_IF_ERR(check_held(j));
+    RETURN_IF_ERR(plan_lost_buffers(j));
     if (!p->prepare_ns) p->prepare_ns = clock_ns();
     p->seating = true;
     for (size_t k = 0; k < p->n_steps; k++) {

@@ -46,6 +46,7 @@ static status_t take_hold(struct job *j, struct hold *h, Hlod__Wire__RunPlan *m)
         in->donate = may_take(p, b);
         if (in->donate) credit += b->bytes;
     }
+
     for (size_t k = 0; k < p->outs.n; k++) {
         struct buffer *b;
         if (!p->outs.v[k].keep) continue;
@@ -55,6 +56,7 @@ static status_t take_hold(struct job *j, struct hold *h, Hlod__Wire__RunPlan *m)
         vec_push(&h->made, b);
         m->results[k]->keep = b->id;
     }
+
     for (size_t k = 0; k < p->values.n; k++)
         if (p->values.v[k].held) vec_push(&h->held, buffer_ref(p->values.v[k].held));
     for (size_t k = 0; k < p->lent.n; k++) {
@@ -139,8 +141,7 @@ status_t plan_send(struct job *j) {
     status_t st = take_hold(j, c->hold, &m);
     if (st) {
         hold_settle(c->hold, false, NULL, 0);
-        hold_free(c->hold);
-        free(c);
+        job_call_drop(c);
         return st;
     }
     int fds[2], n_fds = 0;
@@ -153,7 +154,6 @@ status_t plan_send(struct job *j) {
         fds[n_fds++] = memfd_fd(c->out);
         m.output_fd = (uint32_t)n_fds;
     }
-    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN_PLAN, &m.base, fds, n_fds, on_plan);
     sched_charge(c->w, c->id, j->tenant, "plan", plan_work(j));
     return ST_OK;
@@ -181,7 +181,6 @@ static void on_event(struct run_call *c, const struct frame *f) {
     if (d) hlod__wire__step_done__free_unpacked(d, NULL);
 }
 
-static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply *r) MUST_CHECK;
 static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply *r) {
     const struct plan_run *p = j->plan;
     bool good = r->n_outputs == p->outs.n && r->n_steps == p->n_steps;
@@ -219,36 +218,16 @@ static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPla
 }
 
 static void measure(struct job *j, const Hlod__Wire__RunPlanReply *r) {
-    int64_t used_ns = 0, out = 0;
+    int64_t used_ns = 0;
     for (size_t n = 0; n < r->n_steps; n++) {
         struct exe *e = j->plan->steps[j->spec->plan.spec->order[n]].job->exe;
         used_ns += exe_measured(e, r->steps[n]->run_ms, r->steps[n]->n_run_ms,
                                 clock_ns() - j->sent_ns - used_ns);
     }
-    for (size_t k = 0; k < r->n_outputs; k++)
-        out += r->outputs[k]->data ? (int64_t)r->outputs[k]->data->size : 0;
     job_used(j, used_ns);
-    job_count_out(j, out);
+    job_count_out(j, r->outputs, r->n_outputs);
     int64_t carried_ns = clock_ns() - j->sent_ns - used_ns - clock_of_ms(r->peak_ms);
     if (carried_ns > 0) job_timing(j, "transfer", carried_ns);
-}
-
-// The outputs' names, and each as itself.
-static void name_outputs(struct job *j, struct job_result *done) {
-    const struct plan_run *p = j->plan;
-    Hlod__V1__Signature *names = arena_new_of(&j->arena, Hlod__V1__Signature);
-    uint32_t *outputs = arena_array(&j->arena, uint32_t, p->outs.n + 1);
-    hlod__v1__signature__init(names);
-    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, p->outs.n + 1);
-    for (size_t k = 0; k < p->outs.n; k++) {
-        names->outputs[k] = arena_new_of(&j->arena, Hlod__V1__TensorSpec);
-        hlod__v1__tensor_spec__init(names->outputs[k]);
-        names->outputs[k]->name = (char *)(uintptr_t)p->outs.v[k].name;
-        outputs[k] = (uint32_t)k;
-    }
-    done->n_outputs = names->n_outputs = p->outs.n;
-    done->names = names;
-    done->outputs = outputs;
 }
 
 // In the form of a run's result.
@@ -257,7 +236,10 @@ static void make_result(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     struct job_result done = j->r;
     Hlod__Wire__RunReply *run = arena_new_of(&j->arena, Hlod__Wire__RunReply);
     struct job_step_result *steps = arena_zarray(&j->arena, struct job_step_result, p->n_steps + 1);
-    name_outputs(j, &done);
+    const char **names = arena_array(&j->arena, const char *, p->outs.n + 1);
+    for (size_t k = 0; k < p->outs.n; k++)
+        names[k] = p->outs.v[k].name;
+    job_name_outputs(j, names, p->outs.n, &done);
     hlod__wire__run_reply__init(run);
     run->outputs = r->outputs;
     run->n_outputs = r->n_outputs;
@@ -289,23 +271,17 @@ static void on_plan(void *ctx, struct frame *f, status_t lost) {
         on_event(c, f);
         return;
     }
-    Hlod__Wire__RunPlanReply *r = NULL;
     status_t st = lost;
+    Hlod__Wire__RunPlanReply *r = wire_reply(&hlod__wire__run_plan_reply__descriptor, f, &st);
     bool is_lost = lost != NULL, began = c->began || (lost && worker_began(c->w, c->id));
-    if (f) {
-        r = weigh_unpack_or_null(&hlod__wire__run_plan_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable plan reply");
-    }
     if (!st && c->j) st = check_reply(c->j, r);
     hold_settle(c->hold, !st, r ? r->consumed : NULL, r ? r->n_consumed : 0);
     if (!st && !c->j) hold_abandon(c->hold);
     if (!st && c->j) keep_results(c->j, c->hold, r);
     struct job *j = job_call_ended(c, f, st);
-    if (!j) {
-        if (r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
-        return;
-    }
-    if (st && r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
+    if (!j || st) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
+    if (!j) return;
+
     if (st && job_call_again(j, st, is_lost, began)) return;
     if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     job_timing(j, "run", clock_ns() - j->sent_ns);

@@ -95,7 +95,6 @@ static void lookup_work(void *arg) {
     if (l->want_weights && !l->st && l->owns_weights) l->weights = read_source(l, j->spec->weights);
 }
 
-static status_t not_found(struct digest d) MUST_CHECK;
 static status_t not_found(struct digest d) {
     char hex[65];
     digest_hex(d, hex);
@@ -111,12 +110,11 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
     k.bindings = arena_array(&j->arena, Hlod__Wire__Binding *, x->n_bindings + 1);
     for (; k.n_bindings < x->n_bindings; k.n_bindings++) {
         const char *text = x->bindings[k.n_bindings], *eq = strrchr(text, '=');
-        Hlod__Wire__Binding *b = k.bindings[k.n_bindings] =
-            arena_new_of(&j->arena, Hlod__Wire__Binding);
-        hlod__wire__binding__init(b);
-        if (!eq || !str_to_i64(str_of(eq + 1), &b->size))
+        int64_t size;
+        if (!eq || !str_to_i64(str_of(eq + 1), &size))
             return st_new(ST_DATA_LOSS, "unreadable record of an executable");
-        b->symbol = arena_strndup(&j->arena, text, (size_t)(eq - text));
+        k.bindings[k.n_bindings] =
+            key_binding(&j->arena, arena_strndup(&j->arena, text, (size_t)(eq - text)), size);
     }
     k.parts = (struct key_parts){.program = j->model->program,
                                  .bindings = key_bindings_text(&j->arena, k.bindings, k.n_bindings),
@@ -144,7 +142,6 @@ static void tell_hit(struct job *j) {
     job_event(j, &e);
 }
 
-static status_t resolved(struct job *j, struct model *m, struct exe *e) MUST_CHECK;
 static status_t resolved(struct job *j, struct model *m, struct exe *e) {
     job_deliver(j, ROW_MODEL, &(struct delivery){.model = m, .hit = true});
     if (!e && j->spec->kind == JOB_INSPECT)
@@ -191,6 +188,7 @@ static void looked_up(void *arg) {
         e = sched_keep_exe(j->s, exe_new(j->subject, l->exe));
     else if (l->exe)
         hlod__v1__executable_info__free_unpacked(l->exe, NULL);
+
     bool have_blob = l->have_blob;
     if (j->owner && l->owns_model) owners_keep(j->s->owners, j->owner, j->subject, l->model_source);
     if (j->owner && l->owns_weights)
@@ -202,6 +200,7 @@ static void looked_up(void *arg) {
         st_drop(st);
         return;
     }
+
     if (weights) job_deliver(j, ROW_MODEL, &(struct delivery){.weights = weights});
     if (!st && want_weights && !weights) st = not_found(j->spec->weights);
     if (m && !e && read_otherwise(j, m->rec)) ingest = true;

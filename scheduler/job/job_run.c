@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "proto/weigh.h"
 #include "scheduler/job/batch.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_parts.h"
@@ -83,6 +82,7 @@ const Hlod__V1__Signature *job_names(struct job *j) {
             avec_push(a, &in, tensor_of(a, s, name, given->rank));
         }
     }
+
     Hlod__V1__Signature *f = arena_new_of(a, Hlod__V1__Signature);
     hlod__v1__signature__init(f);
     f->inputs = in.v;
@@ -91,6 +91,7 @@ const Hlod__V1__Signature *job_names(struct job *j) {
     f->n_outputs = sig->n_outputs;
     const Hlod__V1__Signature *bound = j->exe ? j->exe->info->signature : NULL;
     if (!bound) return f;
+
     f->n_outputs = bound->n_outputs;
     f->outputs = arena_array(a, Hlod__V1__TensorSpec *, bound->n_outputs + 1);
     for (size_t k = 0; k < bound->n_outputs; k++) {
@@ -120,11 +121,10 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
     for (size_t i = 0; i < n; i++)
         out[i] = NULL;
+
     for (size_t k = 0; k < j->spec->n_inputs; k++) {
         const struct job_input *in = &given[k];
-        size_t i = *in->name ? 0 : k;
-        while (*in->name && i < names->n_inputs && strcmp(names->inputs[i]->name, in->name))
-            i++;
+        size_t i = *in->name ? key_index(names->inputs, names->n_inputs, in->name) : k;
         if (i >= names->n_inputs)
             return key_no_such("input", in->name, names->inputs, names->n_inputs);
         if (out[i])
@@ -133,6 +133,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
                 HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         out[i] = in;
     }
+
     for (size_t i = 0; i < n; i++) {
         const Hlod__V1__TensorSpec *want = sig->inputs[i];
         const char *name = names->inputs[i]->name;
@@ -145,11 +146,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         if ((size_t)in->rank != want->n_dims) return key_wrong_rank(want, name, in->rank);
         for (size_t d = 0; d < want->n_dims; d++)
             if (want->dims[d]->size >= 0 && want->dims[d]->size != in->dims[d])
-                return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                        "input '%s', dimension %zu: expected %" PRId64
-                                        ", found %" PRId64,
-                                        name, d, want->dims[d]->size, in->dims[d]),
-                                 HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+                return key_wrong_size(name, d, want->dims[d]->size, in->dims[d]);
     }
     return ST_OK;
 }
@@ -196,20 +193,35 @@ status_t job_order_outputs(struct job *j, struct delivery *d) {
         d->n_outputs = j->exe->info->signature->n_outputs;
         return ST_OK;
     }
-    size_t n = j->spec->run.n_outputs ? j->spec->run.n_outputs : names->n_outputs;
+    char *const *wanted = j->spec->run.n_outputs ? j->spec->run.outputs : NULL;
+    size_t n = wanted ? j->spec->run.n_outputs : names->n_outputs;
     uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
     for (size_t k = 0; k < n; k++) {
-        size_t i = j->spec->run.n_outputs ? 0 : k;
-        while (j->spec->run.n_outputs && i < names->n_outputs &&
-               strcmp(names->outputs[i]->name, j->spec->run.outputs[k]))
-            i++;
+        size_t i = wanted ? key_index(names->outputs, names->n_outputs, wanted[k]) : k;
         if (i >= names->n_outputs)
-            return key_no_such("output", j->spec->run.outputs[k], names->outputs, names->n_outputs);
+            return key_no_such("output", wanted[k], names->outputs, names->n_outputs);
         v[k] = (uint32_t)i;
     }
     d->outputs = v;
     d->n_outputs = n;
     return ST_OK;
+}
+
+void job_name_outputs(struct job *j, const char *const *names, size_t n, struct job_result *out) {
+    Hlod__V1__Signature *s = arena_new_of(&j->arena, Hlod__V1__Signature);
+    uint32_t *outputs = arena_array(&j->arena, uint32_t, n + 1);
+    hlod__v1__signature__init(s);
+    s->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, n + 1);
+    for (; s->n_outputs < n; s->n_outputs++) {
+        Hlod__V1__TensorSpec *t = s->outputs[s->n_outputs] =
+            arena_new_of(&j->arena, Hlod__V1__TensorSpec);
+        hlod__v1__tensor_spec__init(t);
+        t->name = (char *)(uintptr_t)names[s->n_outputs];
+        outputs[s->n_outputs] = (uint32_t)s->n_outputs;
+    }
+    out->names = s;
+    out->outputs = outputs;
+    out->n_outputs = n;
 }
 
 int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most_ns) {
@@ -236,10 +248,7 @@ static void measure(struct job *j) {
     // A run by an executable's digest had no choice, and a part is not the work.
     if (!digest_is_zero(j->key.work) && !info->part)
         history_note(&j->s->history, j->key.work, info->target_id, ns / (int64_t)r->n_run_ms, size);
-    int64_t out = 0;
-    for (size_t i = 0; i < r->n_outputs; i++)
-        out += (int64_t)(r->outputs[i]->data ? r->outputs[i]->data->size : 0);
-    job_count_out(j, out);
+    job_count_out(j, r->outputs, r->n_outputs);
 }
 
 static void tell_times(struct job *j, bool ok) {
@@ -268,15 +277,11 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (!j) return;
 
     status_t st = lost;
-    Hlod__Wire__RunReply *r = NULL;
-    if (f) {
-        r = weigh_unpack_or_null(&hlod__wire__run_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable run reply");
-    }
+    Hlod__Wire__RunReply *r = wire_reply(&hlod__wire__run_reply__descriptor, f, &st);
     if (!st && r->n_outputs != j->r.n_outputs)
         st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", r->n_outputs,
                     j->r.n_outputs);
-    if (st && r) hlod__wire__run_reply__free_unpacked(r, NULL);
+    if (st) hlod__wire__run_reply__free_unpacked(r, NULL);
     if (st && job_call_again(j, st, is_lost, began)) return;
     if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     if (!st) measure(j);
@@ -469,7 +474,6 @@ status_t run_send(struct job *j) {
         fds[n_fds++] = memfd_fd(c->out);
         m.output_fd = (uint32_t)n_fds;
     }
-    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
     c->batch = batch_ref(j->spec->run.leads);
     c->let_go = batch_unref;
     c->flight_bytes += job_carried_bytes(j);

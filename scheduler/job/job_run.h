@@ -38,6 +38,8 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
 status_t job_check_inputs(struct job *j) MUST_CHECK; // against the model's, before any compile
 // Which outputs are wanted, and their names.
 status_t job_order_outputs(struct job *j, struct delivery *d) MUST_CHECK;
+// Into *out: outputs of these names, each as it is (names, outputs, n_outputs).
+void job_name_outputs(struct job *j, const char *const *names, size_t n, struct job_result *out);
 status_t job_check_weights(const struct job *j) MUST_CHECK; // they are of the model's program
 // A run's inputs as one replica sees them: without the first dimension where there are several.
 status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK;

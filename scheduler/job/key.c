@@ -99,14 +99,11 @@ end:
 
 // ---- bindings
 
-static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
-                         int64_t found) MUST_CHECK;
-static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
-                         int64_t found) {
+status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t found) {
     return st_reason(st_new(ST_INVALID_ARGUMENT,
                             "input '%s', dimension %zu: expected %" PRId64 ", found %" PRId64,
                             input, dim, expected, found),
-                     reason);
+                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
 }
 
 struct binder {
@@ -121,6 +118,17 @@ static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
     for (size_t i = 0; i < b->bound.n; i++)
         if (!strcmp(b->bound.v[i]->symbol, symbol)) return b->bound.v[i];
     return NULL;
+}
+
+Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t size) {
+    Hlod__Wire__Binding *b = arena_new_of(a, Hlod__Wire__Binding);
+    hlod__wire__binding__init(b);
+    b->symbol = (char *)(uintptr_t)symbol;
+    b->size = size;
+    return b;
+}
+static void add(struct binder *b, const char *symbol, int64_t size) {
+    avec_push(b->a, &b->bound, key_binding(b->a, symbol, size));
 }
 
 // ---- words about tensors
@@ -146,10 +154,10 @@ void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
 status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) {
     struct strbuf b = {0};
     key_spec_text(&b, t);
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT,
-                                   "input '%s': expected rank %zu, found %d (it is %s)", name,
-                                   t->n_dims, rank, strbuf_cstr(&b) + strlen(t->name) + 1),
-                            HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    status_t st =
+        st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d (it is %s)",
+                         name, t->n_dims, rank, strbuf_cstr(&b) + strlen(t->name) + 1),
+                  HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
     strbuf_done(&b);
     return st;
 }
@@ -179,7 +187,7 @@ static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
         const Hlod__V1__Dim *dim = in->dims[d];
         int64_t found = s->dims[d];
         if (dim->size >= 0 && dim->size != found)
-            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, dim->size, found);
+            return key_wrong_size(in->name, d, dim->size, found);
         if (dim->size >= 0) continue;
         if (found < 0)
             return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -187,14 +195,9 @@ static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
                                     dim->symbol),
                              HLOD__V1__REASON__REASON_UNBOUND_DIM);
         Hlod__Wire__Binding *old = lookup(b, dim->symbol);
-        if (old && old->size != found)
-            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, old->size, found);
+        if (old && old->size != found) return key_wrong_size(in->name, d, old->size, found);
         if (old) continue;
-        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
-        hlod__wire__binding__init(n);
-        n->symbol = arena_strdup(b->a, dim->symbol);
-        n->size = found;
-        avec_push(b->a, &b->bound, n);
+        add(b, arena_strdup(b->a, dim->symbol), found);
     }
     return ST_OK;
 }
@@ -216,13 +219,8 @@ static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, si
                                 " elements, %" PRId64 " values given, at most %d",
                                 in->name, want, s->n_values, KEY_MAX_VALUES),
                          HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-    for (int64_t k = 0; k < want; k++) {
-        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
-        hlod__wire__binding__init(n);
-        n->symbol = (char *)arena_printf(b->a, "=%zu[%03d]", index, (int)k);
-        n->size = s->values[k];
-        avec_push(b->a, &b->bound, n);
-    }
+    for (int64_t k = 0; k < want; k++)
+        add(b, arena_printf(b->a, "=%zu[%03d]", index, (int)k), s->values[k]);
     return ST_OK;
 }
 
@@ -233,13 +231,6 @@ bool key_is_loose(const Hlod__V1__TensorSpec *in) {
 }
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *in, size_t e) {
     return in->sequence ? arena_printf(a, "%s[%zu]", in->name, e) : in->name;
-}
-static void add(struct binder *b, const char *symbol, int64_t size) {
-    Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
-    hlod__wire__binding__init(n);
-    n->symbol = (char *)(uintptr_t)symbol;
-    n->size = size;
-    avec_push(b->a, &b->bound, n);
 }
 static const struct key_shape *shape_named(const struct key_shape *s, size_t n, const char *name) {
     for (size_t k = 0; k < n; k++)
@@ -295,18 +286,22 @@ int64_t key_element(const uint8_t *p, const struct dtype_row *t) {
     return is_signed ? (int64_t)(u << shift) >> shift : (int64_t)u;
 }
 
-static const Hlod__V1__TensorSpec *input_named(const Hlod__V1__Signature *sig, const char *name) {
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
-    return NULL;
+size_t key_index(Hlod__V1__TensorSpec *const *v, size_t n, const char *name) {
+    size_t i = 0;
+    while (i < n && strcmp(v[i]->name, name))
+        i++;
+    return i;
+}
+const Hlod__V1__TensorSpec *key_input(const Hlod__V1__Signature *sig, const char *name) {
+    size_t i = key_index(sig->inputs, sig->n_inputs, name);
+    return i < sig->n_inputs ? sig->inputs[i] : NULL;
 }
 
 // "NAME[3]" of a sequence NAME
 static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
     const char *open = strrchr(name, '[');
     if (!open) return false;
-    const Hlod__V1__TensorSpec *in =
-        input_named(sig, arena_strndup(a, name, (size_t)(open - name)));
+    const Hlod__V1__TensorSpec *in = key_input(sig, arena_strndup(a, name, (size_t)(open - name)));
     return in && in->sequence;
 }
 
@@ -346,7 +341,6 @@ static void put_shapes(struct strbuf *t, const struct binder *b, const Hlod__V1_
     }
 }
 
-static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) MUST_CHECK;
 static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
     struct strbuf t = {0};
     size_t n = 0;
@@ -425,13 +419,14 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (key_is_loose(sig->inputs[i]))
             RETURN_IF_ERR(bind_loose(&b, sig->inputs[i], i, shapes, n, complete, &used));
     for (size_t i = 0; i < n; i++) {
-        const Hlod__V1__TensorSpec *in = input_named(sig, shapes[i].input);
+        const Hlod__V1__TensorSpec *in = key_input(sig, shapes[i].input);
         if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
         if (in && in->sequence) in = NULL; // its elements have names of their own
         plain++;
         if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
+
     if (used + plain != n)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "the elements of a sequence are not numbered from 0 without gaps"),
@@ -442,6 +437,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
             if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
         if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
     }
+
     RETURN_IF_ERR(bind_rest(&b, sig, complete));
     key_sort_bindings(b.bound.v, b.bound.n);
     *out = b.bound.v;

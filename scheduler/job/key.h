@@ -39,8 +39,12 @@ struct key_shape {
 // An element as a binding has it: integers sign-extended, floating-point ones as their bits. At
 // most 8 bytes.
 int64_t key_element(const uint8_t *p, const struct dtype_row *t);
+Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t size);
+size_t key_index(Hlod__V1__TensorSpec *const *v, size_t n, const char *name); // n: none
+// The model's input of that name, or NULL.
+const Hlod__V1__TensorSpec *key_input(const Hlod__V1__Signature *sig, const char *name);
 void key_sort_bindings(Hlod__Wire__Binding **b, size_t n); // as a key has them
-enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input
+enum { KEY_MAX_VALUES = 256 };                             // elements of one by_value input
 // Binds the signature's symbols, each element of its by_value inputs as "=<input>[<element>]", and
 // of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
 // number of tensors, ranks, sizes. complete: what is not given of those is absent (a run), not
@@ -61,6 +65,8 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
 // there are.
 status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v,
                      size_t n) MUST_CHECK;
+// SHAPE_MISMATCH: a dimension has another size.
+status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t found) MUST_CHECK;
 // `name` came with another number of dimensions than t has.
 status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) MUST_CHECK;
 // "x f32[N,3]"

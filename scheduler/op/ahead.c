@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/weigh.h"
-#include "scheduler/job/job_inside.h"
+#include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
 
@@ -71,12 +71,9 @@ static void on_expected(void *ctx, struct frame *f, status_t lost) {
     free(a);
 }
 
-static bool runs(const struct job *j) {
-    return j->spec->kind == JOB_RUN || j->spec->kind == JOB_STEP;
-}
 static const struct job *who_runs(const struct op *op) {
     for (size_t i = 0; i < op->waiters.n; i++)
-        if (runs(op->waiters.v[i])) return op->waiters.v[i];
+        if (job_takes_inputs(op->waiters.v[i])) return op->waiters.v[i];
     return NULL;
 }
 bool ahead_wanted(const struct op *op) {

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
 
-struct op *op_find(struct sched *s, const char *name) {
-    return smap_get(&s->ops, str_of(name));
-}
-
-struct op *op_new(struct sched *s, enum op_kind kind, const char *name) {
+static struct op *new_op(struct sched *s, enum op_kind kind, const char *name) {
     struct op *op = calloc(1, sizeof *op);
     if (!op) abort();
     op->kind = kind;
@@ -25,14 +25,39 @@ struct op *op_new(struct sched *s, enum op_kind kind, const char *name) {
     return op;
 }
 
+bool op_wait(struct job *j, enum op_kind kind, const char *name, struct op **out) {
+    struct op *op = smap_get(&j->s->ops, str_of(name));
+    bool is_new = !op;
+    if (is_new) op = new_op(j->s, kind, name);
+    vec_push(&op->waiters, j);
+    job_wait_op(j, op);
+    *out = op;
+    return is_new;
+}
+
+static struct op *of_task(struct task *t) {
+    return (struct op *)((char *)t - offsetof(struct op, task));
+}
+static void placed(struct task *t) {
+    struct op *op = of_task(t);
+    op->seat = t->seat;
+    op->placed(op);
+}
+static void failed(struct task *t, status_t st) {
+    op_end(of_task(t), st);
+}
+void op_queue(struct op *op, const char *device, struct tenant *tenant, int32_t priority) {
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = device},
+                             .tenant = tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = priority}};
+    task_queue(op->s, &op->task);
+}
+
 static void unlist(struct op *op) {
     if (op->listed) smap_del(&op->s->ops, str_of(op->name));
     op->listed = false;
-}
-
-void op_join(struct op *op, struct job *j) {
-    vec_push(&op->waiters, j);
-    job_wait_op(j, op);
 }
 
 // One that prepares sits where its waiters do. The last of them leaves it the place: it is taken,
@@ -85,6 +110,13 @@ void op_end(struct op *op, status_t st) {
     free(op);
 }
 
+void op_quarantined(const struct op *op, status_t why) {
+    char hex[65];
+    digest_hex(op->digest, hex);
+    metric_add(M_CACHE_QUARANTINED, 1);
+    log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(why));
+}
+
 void op_tell(struct op *op, Hlod__V1__Event *e) {
     for (size_t i = 0; i < op->waiters.n; i++)
         job_event(op->waiters.v[i], e);
@@ -109,6 +141,27 @@ bool op_answered(struct op *op, struct frame *f, status_t lost) {
     else if (!op->waiters.n || !task_moved(&op->task, w, lost))
         op_end(op, lost);
     return f != NULL;
+}
+
+void *wire_reply(const ProtobufCMessageDescriptor *d, const struct frame *f, status_t *st) {
+    if (!f) return NULL;
+    uint8_t *r = weigh_unpack_or_null(d, f->body);
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(d, "status");
+    *st = r ? wire_status(*(Hlod__Wire__Status **)(void *)(r + field->offset))
+            : st_new(ST_INTERNAL, "unreadable %s of a worker", d->short_name);
+    return r;
+}
+
+status_t wire_blob_open(struct store *s, enum store_kind kind, struct digest d,
+                        enum store_check check, int *fds, int *n_fds, Hlod__Wire__Blob *out) {
+    int64_t offset, size;
+    hlod__wire__blob__init(out);
+    RETURN_IF_ERR(store_open_fd(s, kind, d, check, &fds[*n_fds], &offset, &size));
+    out->fd = (uint32_t)++*n_fds;
+    out->offset = (uint64_t)offset;
+    out->size = (uint64_t)size;
+    return ST_OK;
 }
 
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,

@@ -4,6 +4,7 @@
 // hands to each waiter by job_deliver; op_end wakes them. Thread: loop, except *_work functions.
 #pragma once
 #include "base/arena.h"
+#include "base/store/store.h"
 #include "base/vec.h"
 #include "scheduler/sched_inside.h"
 
@@ -16,6 +17,7 @@ struct op {
     VEC(struct job *) waiters;
     struct arena arena;
     struct task task;
+    void (*placed)(struct op *op); // it has its seat
     struct seat seat;
     uint64_t call;
     int64_t start_ns;
@@ -30,7 +32,7 @@ struct op {
     int32_t priority;
     Hlod__Wire__Binding **bindings;
     size_t n_bindings;
-    const char *bindings_text, *options, *target_id, *device_kind, *build_id;
+    const char *options, *target_id, *device_kind, *build_id;
     uint32_t kernel_abi;
     const char *differs;                                    // of a verify
     bool hit, damaged, compiling, loaded, verify, expected; // OP_EXE: a device was told
@@ -40,22 +42,32 @@ struct op {
     int n_fds;
     Hlod__Wire__IngestReply *ingest;
     Hlod__Wire__CompileReply *compile;
-    int64_t artifact_offset, artifact_size, prepared_bytes;
+    Hlod__Wire__Blob artifact; // to be loaded, OP_PREPARE
+    int64_t prepared_bytes;
     struct {
         struct shape_use *v;
         size_t n, cap;
     } shapes; // of the program, OP_EXE
 };
-struct op *op_find(struct sched *s, const char *name); // NULL if none runs
-struct op *op_new(struct sched *s, enum op_kind kind, const char *name);
-void op_join(struct op *op, struct job *j);
+// The job waits for the op of this name. True: it is new, and the caller's to start.
+bool op_wait(struct job *j, enum op_kind kind, const char *name, struct op **out);
+// Waits for a compile worker for devices of this kind, "" = any; then op->placed.
+void op_queue(struct op *op, const char *device, struct tenant *tenant, int32_t priority);
 void op_leave(struct op *op,
               struct job *j);            // an op without waiters is given up where that saves work
 void op_end(struct op *op, status_t st); // takes st; wakes the waiters and frees the op
-void op_tell(struct op *op, Hlod__V1__Event *e); // to every waiter
+void op_quarantined(const struct op *op, status_t why); // its executable; borrows why
+void op_tell(struct op *op, Hlod__V1__Event *e);        // to every waiter
 // The last frame of op's call came, or its worker was lost: the worker's place is free again; takes
 // the frame's descriptors. False: the op has ended with `lost`, or waits for another worker.
 bool op_answered(struct op *op, struct frame *f, status_t lost);
+// The message that a frame has, and its status into *st; NULL: there is no frame, and *st stays, or
+// it cannot be read. The caller's to free.
+void *wire_reply(const ProtobufCMessageDescriptor *d, const struct frame *f, status_t *st);
+// An object of the store as a blob of a message: its descriptor is fds[*n_fds], then the caller's.
+status_t wire_blob_open(struct store *s, enum store_kind kind, struct digest d,
+                        enum store_check look, int *fds, int *n_fds,
+                        Hlod__Wire__Blob *out) MUST_CHECK;
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
                   void **out_base, size_t *out_base_bytes) MUST_CHECK;
 

@@ -24,10 +24,6 @@
 #include "scheduler/records/artifact.h"
 #include "scheduler/records/journal.h"
 
-static struct op *op_of(struct task *t) {
-    return (struct op *)((char *)t - offsetof(struct op, task));
-}
-
 static void give_exe(struct op *op, bool hit) {
     op_deliver(op, ROW_EXECUTABLE,
                &(struct delivery){.exe = op->exe,
@@ -38,36 +34,32 @@ static void give_exe(struct op *op, bool hit) {
 
 // ---- look up
 
-static void lookup_work(void *arg) {
-    struct op *op = arg;
+static status_t look_up(struct op *op) {
     int fd;
     int64_t offset, size;
+    struct span rec;
     status_t st =
         store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd, &offset, &size);
-    struct span rec;
-    if (st_code(st) == ST_NOT_FOUND) { // evicted ones have no record
-        status_t known =
-            journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
-        if (!known) st = st_note(st, "its file was removed");
+    if (!st) close(fd);
+    op->damaged = st_code(st) == ST_DATA_LOSS;
+    if (st && st_code(st) != ST_NOT_FOUND) return st;
+
+    status_t known = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
+    if (st) { // evicted ones have no record
         op->damaged = !known;
         st_drop(known);
+        return op->damaged ? st_note(st, "its file was removed") : st;
     }
-    if (st) {
-        op->damaged = op->damaged || st_code(st) == ST_DATA_LOSS;
-        op->st = st;
-        return;
-    }
-    close(fd);
-    st = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
-    if (!st) {
-        Hlod__V1__ExecutableInfo *info =
-            weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
-        if (info)
-            op->exe = exe_new(op->digest, info);
-        else
-            st = st_new(ST_NOT_FOUND, "unreadable record");
-    }
-    op->st = st;
+    RETURN_IF_ERR(known);
+    Hlod__V1__ExecutableInfo *info =
+        weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
+    if (!info) return st_new(ST_NOT_FOUND, "unreadable record");
+    op->exe = exe_new(op->digest, info);
+    return ST_OK;
+}
+static void lookup_work(void *arg) {
+    struct op *op = arg;
+    op->st = look_up(op);
 }
 
 static void queue_compile(struct op *op);
@@ -83,14 +75,12 @@ static void looked_up(void *arg) {
         op_end(op, ST_OK);
         return;
     }
-    char hex[65];
-    digest_hex(op->digest, hex);
-    if (op->damaged) {
-        metric_add(M_CACHE_QUARANTINED, 1);
-        log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(st));
-    }
+    if (op->damaged) op_quarantined(op, st);
     metric_add(M_CACHE_MISSES, 1);
     st_drop(st);
+
+    char hex[65];
+    digest_hex(op->digest, hex);
     for (size_t i = 0; i < op->waiters.n;) { // those that will not wait for a compile
         struct job *j = op->waiters.v[i];
         if (!j->spec->no_compile) {
@@ -103,6 +93,7 @@ static void looked_up(void *arg) {
                          HLOD__V1__REASON__REASON_WOULD_COMPILE));
         i = 0;
     }
+
     if (op->waiters.n == 0)
         op_end(op, ST_OK);
     else if ((st = sched_aside(op->s, op->waiters.v[0]->tenant, "compile", op->digest)) ||
@@ -233,6 +224,7 @@ static void complete_info(struct op *op) {
     x->weights_bytes = 0;
     for (size_t i = 0; i < op->model->rec->n_weights; i++)
         sz_sum(&x->weights_bytes, op->model->rec->weights[i]->size);
+
     for (size_t i = 0; i < x->n_bindings; i++)
         free(x->bindings[i]);
     free(x->bindings);
@@ -263,9 +255,8 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     if (f && f->type == HLOD__WIRE__TYPE__TYPE_DRAFT) ahead_draft(op, f);
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY) return;
     if (!op_answered(op, f, lost)) return;
-    op->compile = weigh_unpack_or_null(&hlod__wire__compile_reply__descriptor, f->body);
-    status_t st = op->compile ? wire_status(op->compile->status)
-                              : st_new(ST_INTERNAL, "unreadable compile reply");
+    status_t st = ST_OK;
+    op->compile = wire_reply(&hlod__wire__compile_reply__descriptor, f, &st);
     if (st) {
         op_end(op, st);
         return;
@@ -289,15 +280,20 @@ static bool told(const struct op *op) {
     return false;
 }
 
-static void tell_compiling(struct op *op) {
+// To all who wait, or to the one that has joined a compile under way.
+static void tell_compiling(struct op *op, struct job *joined) {
     char hex[65];
     digest_hex(op->digest, hex);
     Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
     compiling.digest = hex;
+    compiling.joined = joined != NULL;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
     e.compiling = &compiling;
-    op_tell(op, &e);
+    if (joined)
+        job_event(joined, &e);
+    else
+        op_tell(op, &e);
 }
 
 // The source must be read again: the waiters start over without its record.
@@ -313,26 +309,20 @@ static void forget_program(struct op *op) {
     op_end(op, ST_OK);
 }
 
-static void placed(struct task *t) {
-    struct op *op = op_of(t);
-    op->seat = t->seat;
-    int fd;
-    int64_t offset, size;
+static void placed(struct op *op) {
+    Hlod__Wire__Blob program;
+    int fd, n_fds = 0;
     // Programs have no weights in them: small enough to check here.
-    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
-                                &offset, &size);
+    status_t st = wire_blob_open(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
+                                 &n_fds, &program);
     if (st) {
         st_drop(st);
         forget_program(op);
         return;
     }
     op->compiling = true;
-    tell_compiling(op);
+    tell_compiling(op, NULL);
 
-    Hlod__Wire__Blob program = HLOD__WIRE__BLOB__INIT;
-    program.fd = 1;
-    program.offset = (uint64_t)offset;
-    program.size = (uint64_t)size;
     Hlod__Wire__Compile m = HLOD__WIRE__COMPILE__INIT;
     m.format = op->model->rec->format;
     m.program = &program;
@@ -350,72 +340,48 @@ static void placed(struct task *t) {
     close(fd);
 }
 
-static void failed(struct task *t, status_t st) {
-    op_end(op_of(t), st);
-}
-
 static void queue_compile(struct op *op) {
     const struct job *first = op->waiters.v[0]; // on whose account it goes
     int32_t priority = first->spec->priority;
     for (size_t i = 1; i < op->waiters.n; i++)
         if (op->waiters.v[i]->spec->priority > priority)
             priority = op->waiters.v[i]->spec->priority;
-    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = op->device_kind},
-                             .tenant = first->tenant,
-                             .placed = placed,
-                             .failed = failed,
-                             .item = {.priority = priority}};
-    task_queue(op->s, &op->task);
+    op->placed = placed;
+    op_queue(op, op->device_kind, first->tenant, priority);
 }
 
 // ---- start
 
-static struct op *new_op(struct job *j, const char *name) {
-    struct op *op = op_new(j->s, OP_EXE, name);
-    op_join(op, j);
+// What a new op is about, copied: the job may end before it.
+static void set_key(struct op *op, const struct job *j) {
     op->digest = j->key.digest;
     op->model = model_ref(j->model);
-    // The job may end before the op: copy what is in its arena.
     op->n_bindings = j->key.n_bindings;
     op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->key.n_bindings + 1);
     for (size_t i = 0; i < j->key.n_bindings; i++) {
         op->bindings[i] = arena_dup(&op->arena, j->key.bindings[i], sizeof *j->key.bindings[i]);
         op->bindings[i]->symbol = arena_strdup(&op->arena, j->key.bindings[i]->symbol);
     }
-    op->bindings_text = arena_strdup(&op->arena, j->key.parts.bindings);
     op->options = arena_strdup(&op->arena, j->key.parts.options);
     op->target_id = arena_strdup(&op->arena, j->key.parts.target_id);
     op->build_id = arena_strdup(&op->arena, j->key.parts.build_id);
     op->device_kind = arena_strdup(&op->arena, j->key.device_kind);
     op->kernel_abi = j->key.parts.kernel_abi;
-    return op;
 }
 
 status_t op_verify_start(struct job *j, bool *later) {
     char name[80] = "verify/";
     *later = true;
     digest_hex(j->key.digest, name + strlen(name));
-    struct op *op = op_find(j->s, name);
-    if (op) {
-        op_join(op, j);
-        return ST_OK;
-    }
-    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "compile", j->key.digest));
-    RETURN_IF_ERR(sched_take_compile(j->s));
-    op = new_op(j, name);
+    bool under_way = smap_has(&j->s->ops, str_of(name));
+    if (!under_way) RETURN_IF_ERR(sched_aside(j->s, j->tenant, "compile", j->key.digest));
+    if (!under_way) RETURN_IF_ERR(sched_take_compile(j->s));
+    struct op *op;
+    if (!op_wait(j, OP_EXE, name, &op)) return ST_OK;
+    set_key(op, j);
     op->verify = true;
     queue_compile(op);
     return ST_OK;
-}
-
-static void tell_joined(struct job *j, const char *digest) {
-    Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
-    compiling.digest = (char *)(uintptr_t)digest;
-    compiling.joined = true;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
-    e.compiling = &compiling;
-    job_event(j, &e);
 }
 
 status_t op_exe_start(struct job *j, bool *later) {
@@ -429,19 +395,18 @@ status_t op_exe_start(struct job *j, bool *later) {
     job_leave_slot(j); // a compile may take long: let others have the place
     *later = true;
     digest_hex(j->key.digest, name + strlen(name));
-    struct op *op = op_find(j->s, name);
-    if (!op) {
-        op = new_op(j, name);
-        loop_work(j->s->loop, lookup_work, looked_up, op);
-        return ST_OK;
-    }
-    if (op->compiling && j->spec->no_compile)
+    struct op *op = smap_get(&j->s->ops, str_of(name));
+    if (op && op->compiling && j->spec->no_compile)
         return st_reason(st_new(ST_FAILED_PRECONDITION,
                                 "the executable is being compiled and no_compile was asked"),
                          HLOD__V1__REASON__REASON_WOULD_COMPILE);
-    op_join(op, j);
+    if (op_wait(j, OP_EXE, name, &op)) {
+        set_key(op, j);
+        loop_work(j->s->loop, lookup_work, looked_up, op);
+        return ST_OK;
+    }
     job_joined(j);
     metric_add(M_COMPILE_JOINS, 1);
-    if (op->compiling) tell_joined(j, name + 4);
+    if (op->compiling) tell_compiling(op, j);
     return ST_OK;
 }

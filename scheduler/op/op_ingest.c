@@ -57,18 +57,11 @@ static status_t store_results(struct op *op) {
     status_t st = store_put(op->s->store, STORE_PROGRAM, program, bytes.p, bytes.n, false);
     frame_unmap(base, base_bytes);
     if (st) return st;
+
     RETURN_IF_ERR(blob_map(r->sidecar, op->fds, op->n_fds, &bytes, &base, &base_bytes));
     if (bytes.n) {
-        struct store_writer *w;
         struct digest d;
-        st = store_write_begin(op->s->store, STORE_BLOB, &w);
-        if (!st) {
-            st = store_write(w, bytes.p, bytes.n);
-            if (st)
-                store_write_abort(w);
-            else
-                st = store_write_end(w, &d, NULL);
-        }
+        st = blob_store(op->s->store, bytes, &d, NULL);
         if (!st) {
             free(r->sidecar_digest.data);
             r->sidecar_digest = (ProtobufCBinaryData){32, malloc(32)};
@@ -78,6 +71,7 @@ static status_t store_results(struct op *op) {
     }
     frame_unmap(base, base_bytes);
     if (st) return st;
+
     if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
     if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
     r->program = r->sidecar = NULL;
@@ -101,6 +95,7 @@ static void stored(void *arg) {
             m = model_ref(sched_keep_model(op->s, made));
         op->ingest = NULL;
         metric_add(M_INGESTS, 1);
+
         char hex[65];
         digest_hex(op->digest, hex);
         int64_t weights_bytes = 0;
@@ -127,30 +122,23 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
     if (!op_answered(op, f, lost)) return;
-    op->ingest = weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, f->body);
-    status_t st = op->ingest ? wire_status(op->ingest->status)
-                             : st_new(ST_INTERNAL, "unreadable ingest reply");
+    status_t st = ST_OK;
+    op->ingest = wire_reply(&hlod__wire__ingest_reply__descriptor, f, &st);
     if (st)
         op_end(op, st);
     else
         loop_work(op->s->loop, store_work, stored, op);
 }
 
-static void placed(struct task *t) {
-    struct op *op = (struct op *)((char *)t - offsetof(struct op, task));
-    op->seat = t->seat;
-    int fd;
-    int64_t offset, size;
+static void placed(struct op *op) {
+    Hlod__Wire__Blob source;
+    int fd, n_fds = 0;
     status_t st =
-        store_open_fd(op->s->store, STORE_BLOB, op->digest, STORE_TRUST, &fd, &offset, &size);
+        wire_blob_open(op->s->store, STORE_BLOB, op->digest, STORE_TRUST, &fd, &n_fds, &source);
     if (st) {
         op_end(op, st);
         return;
     }
-    Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT;
-    source.fd = 1;
-    source.offset = (uint64_t)offset;
-    source.size = (uint64_t)size;
     Hlod__Wire__Ingest m = HLOD__WIRE__INGEST__INIT;
     m.source = &source;
     m.format = (char *)op->format;
@@ -158,10 +146,6 @@ static void placed(struct task *t) {
     op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
     sched_charge(op->seat.w, op->call, op->tenant, "ingest", op->record);
     close(fd);
-}
-
-static void failed(struct task *t, status_t st) {
-    op_end((struct op *)((char *)t - offsetof(struct op, task)), st);
 }
 
 // Are the bytes still those that were brought? Before anybody reads them; once a life.
@@ -178,12 +162,8 @@ static void checked(void *arg) {
         op_end(op, st);
         return;
     }
-    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = ""},
-                             .tenant = op->tenant,
-                             .placed = placed,
-                             .failed = failed,
-                             .item = {.priority = op->priority}};
-    task_queue(op->s, &op->task);
+    op->placed = placed;
+    op_queue(op, "", op->tenant, op->priority);
 }
 
 // By digest and format: who asks for another reader shares nothing with those who ask for this one.
@@ -193,13 +173,8 @@ void op_ingest_start(struct job *j) {
     digest_hex(record, name + strlen(name));
     snprintf(name + strlen(name), sizeof name - strlen(name), "/%.100s",
              j->spec->format ? j->spec->format : "");
-    struct op *op = op_find(j->s, name);
-    if (op) {
-        op_join(op, j);
-        return;
-    }
-    op = op_new(j->s, OP_INGEST, name);
-    op_join(op, j);
+    struct op *op;
+    if (!op_wait(j, OP_INGEST, name, &op)) return;
     op->digest = j->subject;
     op->record = record;
     op->format = arena_strdup(&op->arena, j->spec->format ? j->spec->format : "");

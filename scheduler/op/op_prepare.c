@@ -39,7 +39,7 @@ static void charge_call(struct op *op) {
 }
 
 static status_t check_weights(const struct op *op) MUST_CHECK;
-static void check_again_work(void *arg) {
+static void check_work(void *arg) {
     struct op *op = arg;
     op->st = check_weights(op);
 }
@@ -75,18 +75,14 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_PREPARE_REPLY) return;
     op->call = 0;
     status_t st = lost;
-    if (f) {
-        Hlod__Wire__PrepareReply *r =
-            weigh_unpack_or_null(&hlod__wire__prepare_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
-        if (r) op->prepared_bytes = r->prepared_bytes;
-        if (r) charge(op, r->ms);
-        if (r) hlod__wire__prepare_reply__free_unpacked(r, NULL);
-    }
+    Hlod__Wire__PrepareReply *r = wire_reply(&hlod__wire__prepare_reply__descriptor, f, &st);
+    if (r) op->prepared_bytes = r->prepared_bytes;
+    if (r) charge(op, r->ms);
+    hlod__wire__prepare_reply__free_unpacked(r, NULL);
     if (st)
         op_end(op, st);
     else
-        loop_work(op->s->loop, check_again_work, prepared, op);
+        loop_work(op->s->loop, check_work, prepared, op);
 }
 
 static void on_loaded(void *ctx, struct frame *f, status_t lost) {
@@ -94,13 +90,9 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_LOAD_REPLY) return;
     op->call = 0;
     status_t st = lost;
-    if (f) {
-        Hlod__Wire__LoadReply *r =
-            weigh_unpack_or_null(&hlod__wire__load_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable load reply");
-        if (r) charge(op, r->ms);
-        if (r) hlod__wire__load_reply__free_unpacked(r, NULL);
-    }
+    Hlod__Wire__LoadReply *r = wire_reply(&hlod__wire__load_reply__descriptor, f, &st);
+    if (r) charge(op, r->ms);
+    hlod__wire__load_reply__free_unpacked(r, NULL);
     for (size_t i = 0; i < op->waiters.n; i++)
         job_timing(op->waiters.v[i], "load", clock_ns() - op->start_ns);
     if (!st && worker_epoch(target(op)) == op->epoch)
@@ -113,30 +105,23 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
     prepare(op);
 }
 
-static status_t blob_of(struct op *op, enum store_kind kind, struct digest d, int *fds, int *n_fds,
-                        Hlod__Wire__Blob *out) {
-    int64_t offset, size;
-    RETURN_IF_ERR(store_open_fd(op->s->store, kind, d, STORE_TRUST, &fds[*n_fds], &offset, &size));
-    out->fd = (uint32_t)++*n_fds;
-    out->offset = (uint64_t)offset;
-    out->size = (uint64_t)size;
-    return ST_OK;
-}
-
 static void prepare(struct op *op) {
     Hlod__Wire__IngestReply *rec = op->model->rec;
     Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT, sidecar = HLOD__WIRE__BLOB__INIT;
     int fds[2], n_fds = 0;
     status_t st = ST_OK;
     if (rec->n_weights)
-        st = st_note(blob_of(op, STORE_BLOB, op->model->source, fds, &n_fds, &source),
+        st = st_note(wire_blob_open(op->s->store, STORE_BLOB, op->model->source, STORE_TRUST, fds,
+                                    &n_fds, &source),
                      "the model's weights");
     if (!st && rec->sidecar_digest.len == 32) {
         struct digest d;
         memcpy(d.b, rec->sidecar_digest.data, 32);
-        st = st_note(blob_of(op, STORE_BLOB, d, fds, &n_fds, &sidecar),
-                     "the model's decoded weights");
+        st =
+            st_note(wire_blob_open(op->s->store, STORE_BLOB, d, STORE_TRUST, fds, &n_fds, &sidecar),
+                    "the model's decoded weights");
     }
+
     if (!st) {
         Hlod__Wire__Prepare m = HLOD__WIRE__PREPARE__INIT;
         m.key = (ProtobufCBinaryData){32, op->digest.b};
@@ -167,10 +152,6 @@ static status_t check_weights(const struct op *op) {
     memcpy(d.b, rec->sidecar_digest.data, 32);
     return st_note(blob_check(op->s->store, NULL, d), "the model's decoded weights");
 }
-static void check_work(void *arg) {
-    struct op *op = arg;
-    op->st = check_weights(op);
-}
 static void checked(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
@@ -187,9 +168,8 @@ static void open_work(void *arg) {
         op->damaged = true; // what was sent, not what was made of it
         return;
     }
-    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, &op->fds[0],
-                           &op->artifact_offset, &op->artifact_size);
-    if (!op->st) op->n_fds = 1;
+    op->st = wire_blob_open(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, op->fds,
+                            &op->n_fds, &op->artifact);
 }
 
 static void opened(void *arg) {
@@ -199,12 +179,7 @@ static void opened(void *arg) {
     if (!op->damaged &&
         (st_code(st) == ST_DATA_LOSS ||
          st_code(st) == ST_NOT_FOUND)) { // gone bad, or evicted: the waiters compile again
-        if (st_code(st) == ST_DATA_LOSS) {
-            metric_add(M_CACHE_QUARANTINED, 1);
-            char hex[65];
-            digest_hex(op->digest, hex);
-            log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(st));
-        }
+        if (st_code(st) == ST_DATA_LOSS) op_quarantined(op, st);
         exe_unref(smap_del(&op->s->exes, digest_str(&op->digest)));
         bool all = true;
         for (size_t i = 0; i < op->waiters.n; i++)
@@ -218,34 +193,23 @@ static void opened(void *arg) {
         op_end(op, st);
         return;
     }
-    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT;
-    artifact.fd = 1;
-    artifact.offset = (uint64_t)op->artifact_offset;
-    artifact.size = (uint64_t)op->artifact_size;
     Hlod__Wire__Load m = HLOD__WIRE__LOAD__INIT;
     m.key = (ProtobufCBinaryData){32, op->digest.b};
-    m.artifact = &artifact;
+    m.artifact = &op->artifact;
     op->call =
         pool_call(target(op), HLOD__WIRE__TYPE__TYPE_LOAD, &m.base, op->fds, 1, on_loaded, op);
     charge_call(op);
 }
 
 void op_prepare_start(struct job *j) {
-    int index = 0;
-    while (pool_worker(j->s->pool, index) != j->seat.w)
-        index++;
+    int index = worker_index(j->seat.w);
     char name[200], key[65], weights[65];
     digest_hex(j->key.digest, key);
     digest_hex(j->weights->weights, weights);
     snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->seat.epoch,
              key, weights);
-    struct op *op = op_find(j->s, name);
-    if (op) {
-        op_join(op, j);
-        return;
-    }
-    op = op_new(j->s, OP_PREPARE, name);
-    op_join(op, j);
+    struct op *op;
+    if (!op_wait(j, OP_PREPARE, name, &op)) return;
     op->target_index = index;
     op->digest = j->key.digest;
     op->model = model_ref(j->weights);

@@ -11,10 +11,6 @@
 #include "scheduler/loop.h"
 #include "scheduler/workers/plugins.h"
 
-static struct op *op_of(struct task *t) {
-    return (struct op *)((char *)t - offsetof(struct op, task));
-}
-
 static void keep(struct op *op, struct worker *w, const Hlod__Wire__TargetReply *r) {
     struct sched *s = op->s;
     const char *name = op->name + strlen("target/");
@@ -34,23 +30,17 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     struct worker *w = op->seat.w;
     if (!op_answered(op, f, lost)) return;
-    Hlod__Wire__TargetReply *r =
-        weigh_unpack_or_null(&hlod__wire__target_reply__descriptor, f->body);
-    status_t st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable target reply");
+    status_t st = ST_OK;
+    Hlod__Wire__TargetReply *r = wire_reply(&hlod__wire__target_reply__descriptor, f, &st);
     if (!st) keep(op, w, r);
     if (r) hlod__wire__target_reply__free_unpacked(r, NULL);
     op_end(op, st);
 }
 
-static void placed(struct task *t) {
-    struct op *op = op_of(t);
-    op->seat = t->seat;
+static void placed(struct op *op) {
     Hlod__Wire__Target m = HLOD__WIRE__TARGET__INIT;
     m.name = (char *)(uintptr_t)op->format;
     op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_TARGET, &m.base, NULL, 0, on_reply, op);
-}
-static void failed(struct task *t, status_t st) {
-    op_end(op_of(t), st);
 }
 
 struct target_rec *sched_target(struct sched *s, const char *name) {
@@ -67,20 +57,11 @@ status_t op_target_start(struct job *j) {
                                 TARGET_NAME_MAX - 1),
                          HLOD__V1__REASON__REASON_BAD_TARGET);
     snprintf(key, sizeof key, "target/%s", target);
-    struct op *op = op_find(j->s, key);
-    if (op) {
-        op_join(op, j);
-        return ST_OK;
-    }
-    op = op_new(j->s, OP_TARGET, key);
-    op_join(op, j);
+    struct op *op;
+    if (!op_wait(j, OP_TARGET, key, &op)) return ST_OK;
     op->format = arena_strdup(&op->arena, name);
     op->device_kind = arena_strdup(&op->arena, kind);
-    op->task = (struct task){.want = {ROLE_COMPILE, op->device_kind},
-                             .tenant = j->tenant,
-                             .placed = placed,
-                             .failed = failed,
-                             .item = {.priority = j->spec->priority}};
-    task_queue(j->s, &op->task);
+    op->placed = placed;
+    op_queue(op, op->device_kind, j->tenant, j->spec->priority);
     return ST_OK;
 }
