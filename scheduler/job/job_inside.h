@@ -218,6 +218,9 @@ const char *job_device_kind(struct job *j);
 static inline bool job_wants_auto(const struct job *j) {
     return j->device && !strcmp(j->device, "auto");
 }
+static inline bool job_takes_inputs(const struct job *j) {
+    return j->spec->kind == JOB_RUN || j->spec->kind == JOB_STEP;
+}
 static inline struct batch *job_leads(const struct job *j) {
     return j->spec->kind == JOB_RUN ? j->spec->run.leads : NULL;
 }

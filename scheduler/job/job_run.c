@@ -173,10 +173,6 @@ status_t job_one_replica(struct job *j, const struct job_input **out) {
     return ST_OK;
 }
 
-bool job_takes_inputs(const struct job *j) {
-    return j->spec->kind == JOB_RUN || j->spec->kind == JOB_STEP;
-}
-
 status_t job_check_inputs(struct job *j) {
     const struct job_input *given;
     RETURN_IF_ERR(job_one_replica(j, &given));

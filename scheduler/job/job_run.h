@@ -45,7 +45,6 @@ status_t job_check_weights(const struct job *j) MUST_CHECK; // they are of the m
 status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK;
 // The memory that results take, laid out as the worker does; 0 = only the run knows.
 int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *t);
-bool job_takes_inputs(const struct job *j);               // RUN, STEP
 struct footprint_want job_footprint(const struct job *j); // what its run needs; it has its exe
 int64_t exe_resident_bytes(const struct exe *e);          // by plan, for each of its runs
 // A run took so long (each of n): what is expected of the next one. All of it, in ns.

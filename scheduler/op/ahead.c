@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/weigh.h"
-#include "scheduler/job/job_run.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
 
