@@ -56,8 +56,8 @@ struct cpu_impl {
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_channels, cpu_impl_nms, cpu_impl_transpose, cpu_impl_random, cpu_impl_control,
-    cpu_impl_depthwise, cpu_impl_reference;
+    cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_transpose, cpu_impl_random,
+    cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -153,6 +153,8 @@ bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_chan
 // cpu_depthwise.c. Of a call, in blocks of channels; of an instruction, as its values lie.
 bool cpu_depthwise_takes(const struct target *t, const struct lib_call *c);
 bool cpu_depthwise_accepts(const struct hlo_instr *i);
+bool cpu_lapack_open(void); // once, before a worker closes files; false: it is not installed
+bool cpu_lapack_accepts(const struct hlo_instr *i);                  // cpu_lapack.c
 bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
 // Is it a transposition that is faster by itself than within a kernel?
 bool cpu_transpose_alone(const struct hlo_instr *i); // cpu_transpose.c

@@ -590,6 +590,7 @@ static status_t cpu_open(const char *options, struct device **out) {
     if (!d) return st_oom();
     d->base.vt = &cpu_vtable;
     d->memory_bytes = limits_memory(); // now: a worker cannot open files later
+    (void)cpu_lapack_open();           // too
     *out = &d->base;
     return ST_OK;
 }

@@ -18,8 +18,9 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_concat, WAY_COPY},       {&cpu_impl_transpose, WAY_COPY},
                 {&cpu_impl_random, WAY_COPY},       {&cpu_impl_pad, WAY_COPY},
                 {&cpu_impl_trees, WAY_TREES},       {&cpu_impl_bits, WAY_BITS},
-                {&cpu_impl_nms, WAY_KERNEL},        {&cpu_impl_kernel, WAY_KERNEL},
-                {&cpu_impl_control, WAY_CONTROL},   {&cpu_impl_reference, WAY_LAST}};
+                {&cpu_impl_nms, WAY_KERNEL},        {&cpu_impl_lapack, WAY_BLOCKED},
+                {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},
+                {&cpu_impl_reference, WAY_LAST}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;
     return WAY_LAST;

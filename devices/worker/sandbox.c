@@ -131,6 +131,8 @@ static int add_conditional(scmp_filter_ctx f) {
     rc |= seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2, SCMP_A0(SCMP_CMP_EQ, 0),
                            SCMP_A2(SCMP_CMP_EQ, 0));
     rc |= allow_if(f, SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0));
+    // Memory of its own back to where the system would put it: OpenBLAS of its buffers.
+    rc |= allow_if(f, SCMP_SYS(mbind), SCMP_A3(SCMP_CMP_EQ, 0));
     // Sizes of memory of its own; not of what it was started with.
     rc |= allow_if(f, SCMP_SYS(ftruncate), SCMP_A0(SCMP_CMP_GT, STDERR_FILENO));
     return rc;

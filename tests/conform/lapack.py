@@ -37,11 +37,40 @@ def cases():
                 left, lower, unit, trans): lax.linalg.triangular_solve(
                 a, b, left_side=o[0], lower=o[1], unit_diagonal=o[2], transpose_a=o[3],
                 conjugate_a=o[3]), [a, b]
+        yield from by_library(rng, t)
         if t in (np.float32, np.complex128):
             yield from decompositions(rng, t)
     a = values(rng, np.float64, (9, 9))
     yield "cho_solve", lambda a, b: jax.scipy.linalg.cho_solve(
         (jnp.linalg.cholesky(a @ a.T + jnp.eye(9)), True), b), [a, values(rng, np.float64, (9, 2))]
+
+
+def by_library(rng, t):
+    """Matrices large enough for OpenBLAS, where it is installed: each side, triangle and form, one
+    that is not positive definite, NaN in either triangle."""
+    n, nan = 37, np.asarray(np.nan, t)
+    factor = lambda x: lax.linalg.cholesky(x, symmetrize_input=False)  # noqa: E731
+    x = values(rng, t, (3, n, n))
+    good = x @ x.conj().swapaxes(1, 2) / n + np.eye(n, dtype=t)
+    good[1] = -good[1]
+    good[2, 4, 20] = nan
+    bad = good.copy()
+    bad[2, 20, 4] = nan
+    yield "cholesky of NaN", lambda x: jnp.isnan(factor(x)[:, -1, -1]), [bad]
+    yield "cholesky of 37", factor, [good]
+    yield "cholesky of 37, adjoint", lambda x: factor(x.swapaxes(1, 2).conj()), [good[:2]]
+    a = (values(rng, t, (2, n, n)) / n + 2 * np.eye(n)).astype(t)
+    for k in range(24):
+        left, lower, unit, trans = bool(k & 1), bool(k & 2), bool(k & 4), k // 8
+        triangle = np.tri(n, dtype=bool)
+        other = np.where(triangle if lower else triangle.T, a, nan)
+        b = values(rng, t, (2, n, 5) if left else (2, 5, n))
+        yield "triangular solve of 37", lambda a, b, o=(
+            left, lower, unit, trans): lax.linalg.triangular_solve(
+            a, b, left_side=o[0], lower=o[1], unit_diagonal=o[2], transpose_a=o[3] > 0,
+            conjugate_a=o[3] > 1), [other, b]
+    yield "triangular solve of 37, one side", lambda a, b: jax.scipy.linalg.solve_triangular(
+        a[0], b, lower=True), [a, values(rng, t, n)]
 
 
 def decompositions(rng, t):

@@ -145,7 +145,8 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     return cpu_depthwise_accepts(i) || accepts_call(i, true) || cpu_attention_accepts(i) ||
            cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
            cpu_fft_accepts(i) || cpu_table_accepts(i) || cpu_channels_accepts(i) ||
-           cpu_transpose_alone(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+           cpu_transpose_alone(i) || cpu_lapack_accepts(i) ||
+           (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
