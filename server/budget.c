@@ -144,7 +144,7 @@ struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bo
     struct budget *b = calloc(1, sizeof *b);
     if (!b) abort();
     *b = (struct budget){.max = max_bytes,
-                         .wait_ns = wait_ms * 1000000,
+                         .wait_ns = clock_of_ms((double)wait_ms),
                          .by_tenant = by_tenant,
                          .of_bodies = of_bodies};
     b->timer = loop_timer_new(l, serve, b);

@@ -104,7 +104,7 @@ static void on_signal(uv_signal_t *s, int number) {
     suites_stop(d->suites);
     http_quiesce(d->http);
     if (d->rpc) rpc_quiesce(d->rpc);
-    d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
+    d->drain_until_ns = clock_ns() + clock_of_ms((double)d->cfg.drain_ms);
     d->drain = loop_timer_new(d->loop, on_drain, d);
     loop_timer_start(d->drain, 0);
 }
@@ -553,8 +553,8 @@ static status_t start_scheduler(struct daemon *d) {
                                    .keep_bytes = c->keep_bytes,
                                    .flight_bytes = c->flight_bytes,
                                    .device_calls = (int)c->device_calls,
-                                   .relief_ns = c->relief_ms * 1000000,
-                                   .compile_relief_ns = c->compile_relief_ms * 1000000,
+                                   .relief_ns = clock_of_ms((double)c->relief_ms),
+                                   .compile_relief_ns = clock_of_ms((double)c->compile_relief_ms),
                                    .isolate = *c->isolate ? (int)c->isolate_workers : 0,
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));

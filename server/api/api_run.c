@@ -102,6 +102,7 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
     for (; m->n_steps < r->n_steps; m->n_steps++)
         m->steps[m->n_steps] = step_report(&c->arena, &r->steps[m->n_steps]);
     if (r->kind == JOB_PLAN && r->plan.tuple) m->tuple = (char *)(uintptr_t)r->plan.tuple;
+
     m->timings = c->timings;
     m->n_timings = c->n_timings;
     m->run_ms = r->reply->run_ms;
@@ -121,6 +122,7 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
         e.t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
         call_event(c, &e);
     }
+
     result->kind_case = HLOD__V1__EVENT__KIND_RESULT;
     result->result = m;
     *out = &m->base;

@@ -89,6 +89,7 @@ static void put_schema(struct strbuf *b, const ProtobufCMessageDescriptor *d) {
         strbuf_puts(b, "\":{\"description\":\"a scalar\"}");
         return;
     }
+
     strbuf_puts(b, "\":{\"type\":\"object\",\"properties\":{");
     const char *sep = "";
     for (unsigned i = 0; i < d->n_fields; i++) {
@@ -110,6 +111,7 @@ static void put_schema(struct strbuf *b, const ProtobufCMessageDescriptor *d) {
         put_type(b, f);
         if (repeated) strbuf_putc(b, '}');
     }
+
     if (has_data(d))
         strbuf_printf(b,
                       "%s\"data\":{\"type\":\"array\",\"items\":{},\"description\":"
@@ -166,6 +168,7 @@ static void put_parameters(struct strbuf *b, const struct api_row *row, struct s
                       sep);
         sep = ",";
     }
+
     if (!oip && (row->body == BODY_MODEL || row->body == BODY_TENSORS))
         strbuf_printf(b,
                       "%s{\"name\":\"stream\",\"in\":\"query\",\"description\":\"true: one event a "

@@ -367,6 +367,7 @@ static void on_accepted(struct tag *t) {
     enter_strangers(c);
     if (!r->stopped) accept_next(r, place);
     let_read(r);
+
     char *path = grpc_slice_to_c_string(c->details.method);
     for (size_t i = 0; i < sizeof lookups / sizeof *lookups && !c->method; i++)
         c->method = lookups[i](path);
@@ -417,6 +418,7 @@ static void pump(struct rpc_call *c) {
         ops[n++].data.send_initial_metadata.count = head.n;
     }
     c->head_sent = true;
+
     struct outgoing *o = c->out;
     if (o) {
         c->out = o->next;
@@ -425,6 +427,7 @@ static void pump(struct rpc_call *c) {
         ops[n].op = GRPC_OP_SEND_MESSAGE;
         ops[n++].data.send_message.send_message = o->bytes;
     }
+
     if (!c->out && c->ending) {
         struct trailer t;
         trailer_status(&t, c->end, c->tail.key, c->tail.value, &ops[n++]);
@@ -537,7 +540,7 @@ static void on_open_look(void *arg) {
     bool more = false, pressed = reserve_resident_bytes() - r->open_bytes > PRESSED_BYTES;
     for (struct rpc_call *c = r->calls; c; c = c->next) {
         if (!c->open_until_ns || c->cancelled || c->ending) continue;
-        int64_t early = pressed ? (OPEN_MS - PRESSED_MS) * INT64_C(1000000) : 0;
+        int64_t early = pressed ? clock_of_ms(OPEN_MS - PRESSED_MS) : 0;
         if (now < c->open_until_ns - early)
             more = true;
         else // `closed` follows
@@ -551,12 +554,12 @@ static void expect_soon(struct rpc_call *c) {
     struct rpc *r = c->r;
     if (c->admitted || c->had_message) return;
     if (!r->open_timer) r->open_timer = loop_timer_new(r->loop, on_open_look, r);
-    c->open_until_ns = clock_ns() + OPEN_MS * INT64_C(1000000);
+    c->open_until_ns = clock_ns() + clock_of_ms(OPEN_MS);
     if (r->open_looks) return;
     r->open_looks = true;
     loop_timer_start(r->open_timer, OPEN_LOOK_MS);
     // What calls leave behind is no growth of others'.
-    if (clock_ns() - r->open_measured_ns < OPEN_MS * INT64_C(1000000)) return;
+    if (clock_ns() - r->open_measured_ns < clock_of_ms(OPEN_MS)) return;
     r->open_measured_ns = clock_ns();
     r->open_bytes = reserve_resident_bytes();
 }

@@ -297,6 +297,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         http_conn_body(conn, came - *n, *n > 0);
         return r->error && r->received > 1 << 30 ? MHD_NO : MHD_YES; // enough dropped: cut the line
     }
+
     if (!r->started) {
         r->started = true;
         http_conn_whole(conn);
@@ -332,6 +333,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
     http_conn_opened(h->conns, conn, ctx);
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+
     // The kernel keeps little for who does not read: it would let a socket have megabytes.
     int one = 1, unsent = 256 << 10;
     if (!i) return;
@@ -375,6 +377,7 @@ static status_t listen_on(struct http *h) {
         errno = err;
         return st;
     }
+
     n = sizeof a;
     getsockname(fd, (struct sockaddr *)&a, &n);
     h->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
@@ -401,6 +404,7 @@ static struct MHD_Daemon *start_library(struct http *h) {
                                                 (void *)(uintptr_t)p.client_ca};
     } else
         secure[0].option = MHD_OPTION_END;
+
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
@@ -426,6 +430,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
         free(h);
         return st;
     }
+
     h->timer = loop_timer_new(l, http_on_timer, h);
     h->look = loop_timer_new(l, http_on_look, h);
     h->conns = http_conns_new(api->sched, cfg, on_resumed, h);

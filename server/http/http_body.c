@@ -87,10 +87,12 @@ static status_t choose(struct http_req *r) {
     if (*length && (!str_to_i64(str_of(length), &r->length) || r->length < 0))
         return framing("bad Content-Length");
     if (!*length && !*coding) r->length = 0;
+
     const struct api_row *row = r->route.row;
     r->protobuf =
         !strncmp(type, "application/x-protobuf", 22) || !strncmp(type, "application/protobuf", 20);
     const char *split = header(r, "Inference-Header-Content-Length");
+
     if (row->body == BODY_BLOB && !r->route.rpc)
         r->in = IN_MODEL;
     else if (row->body == BODY_BYTES && !r->route.rpc)
@@ -133,6 +135,7 @@ static status_t choose(struct http_req *r) {
                        type),
                 HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
     }
+
     RETURN_IF_ERR(choose_coding(r, header(r, "Content-Encoding")));
     return r->length > limit(r) ? too_large(limit(r)) : ST_OK;
 }
@@ -268,6 +271,7 @@ static status_t parse(struct http_req *r) {
         RETURN_IF_ERR(call_unpack(c, (struct span){(const uint8_t *)text.p, text.n}));
         return tensors ? tensors_raw(c, &l) : ST_OK;
     }
+
     if (c->whole) { // its meaning is the model's to say: oip_infer.c
         c->whole_body = text;
         text = (struct str){0};
@@ -280,6 +284,7 @@ static status_t parse(struct http_req *r) {
         return json_parse(&c->arena, c->row->input, (struct str){0}, &c->request);
     }
     if (c->row->body == BODY_SETTINGS && !r->route.rpc) return oip_parse_settings(c, text);
+
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
     if (r->in == IN_TEXT && oip) return json_parse_oip(&c->arena, c->row->input, text, &c->request);
     if (r->in == IN_TEXT) return json_parse(&c->arena, c->row->input, text, &c->request);

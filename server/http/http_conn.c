@@ -45,8 +45,8 @@ struct http_conn {
     struct MHD_Connection *mhd;
     struct http_guard guard; // of what the library reads
     struct http_handshake handshake;
-    uint64_t begun;          // requests
-    unsigned version;        // of the tls that looked at the certificate; 0: not yet
+    uint64_t begun;   // requests
+    unsigned version; // of the tls that looked at the certificate; 0: not yet
     const char *const *names;
     size_t n_names;
 };
@@ -117,7 +117,7 @@ static bool close_ended(struct http_conns *all, int64_t now) {
         for (size_t i = 0; i < k; i++) {
             int left = 0;
             if (!(p[i].revents & POLLRDHUP) || of[i]->closing) continue;
-            if (now - of[i]->since_ns < LITTLE_MS * INT64_C(1000000)) continue;
+            if (now - of[i]->since_ns < clock_of_ms(LITTLE_MS)) continue;
             if (!ioctl(of[i]->fd, FIONREAD, &left) && !left) close_late(of[i]);
         }
     free(p);
@@ -133,7 +133,7 @@ static bool pressed(const struct http_conns *all) {
 }
 static bool may_go(const struct http_conn *c, int64_t now) {
     return (c->state != AT_WORK || c->unread) && !c->closing && c->fd >= 0 &&
-           now - c->since_ns > PATIENCE_MS * INT64_C(1000000);
+           now - c->since_ns > clock_of_ms(PATIENCE_MS);
 }
 // What the kernel holds for the client of a reply, and how much it has taken since the last look:
 // that is worth its time, as a body's bytes are. Who has left nothing there waits for us.
@@ -144,7 +144,7 @@ static void look_at_reader(struct http_conn *c, int64_t now) {
     c->unread = false;
     if (c->state != AT_WORK || c->fd < 0) return;
     if (ioctl(c->fd, SIOCOUTQ, &left) || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &i, &n)) return;
-    bool again = now - c->looked_ns < 4 * PRESSED_MS * INT64_C(1000000);
+    bool again = now - c->looked_ns < clock_of_ms(4 * PRESSED_MS);
     uint64_t taken = i.tcpi_bytes_acked, more = again ? taken - c->taken : 0;
     int64_t worth = more < 1 << 30 ? (int64_t)more * SLOW_NS : NEVER;
     bool behind = left && again && worth < now - c->since_ns;
@@ -201,14 +201,14 @@ static void on_sweep(void *arg) {
         if (c->until_ns <= now && c->fd >= 0) close_late(c);
         if (c->until_ns < next) next = c->until_ns;
     }
-    int64_t look = close_ended(all, now) ? now + LOOK_MS * INT64_C(1000000) : NEVER;
+    int64_t look = close_ended(all, now) ? now + clock_of_ms(LOOK_MS) : NEVER;
     bool replies = close_unread(all, now), press = pressed(all);
     if (press) {
         for (struct http_conn *c = all->first; c; c = c->next)
             look_at_reader(c, now);
         make_places(all, now);
     }
-    if (press || replies) look = now + PRESSED_MS * INT64_C(1000000);
+    if (press || replies) look = now + clock_of_ms(PRESSED_MS);
     if (look < next) next = look;
     if (next != NEVER) sweep_at(all, next, now);
 }
@@ -225,7 +225,7 @@ static void enter(struct http_conn *c, enum conn_state s) {
     c->state = s;
     int64_t now = clock_ns();
     c->since_ns = now;
-    if (s == IN_HEADERS) sweep_by(c->all, now + LOOK_MS * INT64_C(1000000), now);
+    if (s == IN_HEADERS) sweep_by(c->all, now + clock_of_ms(LOOK_MS), now);
 }
 
 struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg,
@@ -317,7 +317,7 @@ void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void 
     all->opened++;
     enter(c, IN_HEADERS);
     expect_within(c, all->header_ns);
-    if (pressed(all)) sweep_by(all, clock_ns() + PRESSED_MS * INT64_C(1000000), clock_ns());
+    if (pressed(all)) sweep_by(all, clock_ns() + clock_of_ms(PRESSED_MS), clock_ns());
 }
 void http_conn_closed(struct http_conns *all, void **slot) {
     struct http_conn *c = *slot;
@@ -368,7 +368,7 @@ void http_conn_replies(struct MHD_Connection *conn, const struct call *call) {
     c->state = AT_WORK;
     c->unread = false;
     c->call = call;
-    if (call) sweep_by(c->all, now + PRESSED_MS * INT64_C(1000000), now);
+    if (call) sweep_by(c->all, now + clock_of_ms(PRESSED_MS), now);
 }
 void http_conn_replied(struct MHD_Connection *conn) {
     struct http_conn *c = conn_of(conn);

@@ -592,6 +592,7 @@ static void reply_bytes(struct http_req *r) {
 
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     struct http_req *r = c->transport;
+
     if (c->row->stream && (r->stream_open || !st))
         end_stream(r, st);
     else if (st)

@@ -105,6 +105,7 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
     if (!strcmp(verb, "HEAD")) verb = "GET"; // the library leaves the body out
     const char *service, *method = rpc_method(path, &service);
     if (method) return rpc_route(a, verb, service, method, accept, out, out_allow);
+
     bool want_stream = stream >= 0 ? stream
                                    : accepts(accept, "application/x-ndjson") ||
                                          accepts(accept, "application/x-protobuf-stream");
@@ -112,6 +113,7 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
                                   : !want_stream && (accepts(accept, "application/json") ||
                                                      accepts(accept, "application/octet-stream") ||
                                                      accepts(accept, "application/x-protobuf"));
+
     struct strbuf allow = {0};
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
@@ -133,6 +135,7 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
         found = row;
         best = r;
     }
+
     status_t st = ST_OK;
     if (found) {
         best.row = found;
