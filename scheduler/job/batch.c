@@ -437,7 +437,7 @@ static void copy_options(struct batch *b, const Hlod__V1__CompileOptions *o) {
     b->options = hlod__v1__compile_options__unpack(NULL, n, bytes);
 }
 
-static void start_leader(struct batch *b, const struct seat *seat) {
+static void start_leader(struct batch *b, const struct slot *slot) {
     struct member *first = &b->members.v[0];
     const struct job_spec *p = first->j->spec;
     copy_options(b, p->options);
@@ -451,7 +451,7 @@ static void start_leader(struct batch *b, const struct seat *seat) {
                             .options = b->options,
                             .device =
                                 arena_strdup(&b->arena, job_wants_auto(first->j)
-                                                            ? worker_hello(seat->w)->device_kind
+                                                            ? worker_hello(slot->w)->device_kind
                                                         : first->j->device ? first->j->device
                                                                            : ""),
                             .tenant = arena_strdup(&b->arena, b->ticket.tenant->name),
@@ -462,12 +462,12 @@ static void start_leader(struct batch *b, const struct seat *seat) {
                             .on_done = on_done,
                             .ctx = b};
     b->leader = job_start(b->s, &spec);
-    job_deliver(b->leader, ROW_SLOT, &(struct delivery){.seat = seat});
+    job_deliver(b->leader, ROW_SLOT, &(struct delivery){.slot = slot});
 }
 
 static void placed(struct task *t) {
     struct batch *b = (struct batch *)((char *)t - offsetof(struct batch, ticket));
-    struct seat seat = t->seat;
+    struct slot slot = t->slot;
     int64_t now = clock_ns();
     close_to_others(b);
     size_t n = 0;
@@ -484,11 +484,11 @@ static void placed(struct task *t) {
     make_inputs(b, &b->members.v[0], batch_bucket(b->rows, b->how.max));
     status_t st = keep_sources(b);
     if (st) {
-        seat_leave(b->s, &seat);
+        slot_leave(b->s, &slot);
         fail_all(b, st);
         return;
     }
-    start_leader(b, &seat);
+    start_leader(b, &slot);
 }
 
 static void failed(struct task *t, status_t st) {

@@ -94,18 +94,18 @@ void job_joined(struct job *j) {
 void job_answer(struct job *j, const struct job_result *r) {
     j->r = *r;
 }
-static struct seat *seat_of(struct job *j) {
-    return j->parent ? &j->parent->seat : &j->seat;
+static struct slot *slot_of(struct job *j) {
+    return j->parent ? &j->parent->slot : &j->slot;
 }
 void job_used(struct job *j, int64_t ns) {
-    seat_of(j)->used_ns = ns;
+    slot_of(j)->used_ns = ns;
 }
 void job_used_before(struct job *j, int64_t ns) {
-    seat_of(j)->before_ns += ns;
+    slot_of(j)->before_ns += ns;
 }
-struct seat job_take_seat(struct job *j) {
-    struct seat taken = *seat_of(j);
-    *seat_of(j) = (struct seat){0};
+struct slot job_take_slot(struct job *j) {
+    struct slot taken = *slot_of(j);
+    *slot_of(j) = (struct slot){0};
     return taken;
 }
 
@@ -202,8 +202,8 @@ void job_forget_executable(struct job *j) {
 }
 void job_forget_slot(struct job *j) {
     if (j->parent) // it sits in its parent's
-        j->seat = (struct seat){0};
-    seat_leave(j->s, &j->seat);
+        j->slot = (struct slot){0};
+    slot_leave(j->s, &j->slot);
 }
 void job_leave_slot(struct job *j) {
     job_forget_slot(j);
@@ -233,7 +233,7 @@ static void placed(struct task *t) {
     bool told = t->want.role == ROLE_DEVICE;
     job_deliver(j, ROW_SLOT,
                 &(struct delivery){
-                    .seat = &t->seat, .timing = told ? "queue" : NULL, .since_ns = t->queued_ns});
+                    .slot = &t->slot, .timing = told ? "queue" : NULL, .since_ns = t->queued_ns});
     job_advance(j);
 }
 status_t job_start_slot(struct job *j, bool *later) {
@@ -289,9 +289,9 @@ void job_deliver(struct job *j, enum job_row row, const struct delivery *d) {
         j->r.verify.differs = arena_strdup(&j->arena, d->differs);
         break;
     case ROW_SLOT:
-        j->seat = *d->seat;
-        if (!j->parent && j->seat.role == ROLE_DEVICE)
-            j->r.device = arena_strdup(&j->arena, worker_hello(j->seat.w)->device_name);
+        j->slot = *d->slot;
+        if (!j->parent && j->slot.role == ROLE_DEVICE)
+            j->r.device = arena_strdup(&j->arena, worker_hello(j->slot.w)->device_name);
         j->has &= ~ROW_BIT(ROW_PREPARED); // not there
         break;
     case ROW_REPLY:
@@ -328,7 +328,7 @@ bool job_call_again(struct job *j, status_t st, bool lost, bool began) {
     if (!waited && !evicted) return false;
     if (!job_invalidate(j, waited ? ROW_SLOT : ROW_PREPARED)) return false;
     st_drop(st);
-    if (evicted && worker_epoch(j->seat.w) == j->seat.epoch) job_kind(j)->evicted(j);
+    if (evicted && worker_epoch(j->slot.w) == j->slot.epoch) job_kind(j)->evicted(j);
     job_forget_reply(j);
     job_advance(j);
     return true;
@@ -394,8 +394,8 @@ static bool is_batched(const struct job *j) {
 // Nobody waits for the call any more: it holds the place now.
 static void drop_call(struct job *j) {
     j->call->j = NULL;
-    j->call->seat = j->seat;
-    j->seat = (struct seat){0};
+    j->call->slot = j->slot;
+    j->slot = (struct slot){0};
     pool_cancel(j->call->w, j->call->id);
     j->call = NULL;
 }

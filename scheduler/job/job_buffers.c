@@ -65,7 +65,7 @@ status_t put_want(const struct job *j, struct task *t) {
 }
 
 status_t put_send(struct job *j) {
-    struct worker *w = j->seat.w;
+    struct worker *w = j->slot.w;
     size_t n = j->spec->n_inputs;
     Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
     m.ids = arena_array(&j->arena, uint64_t, n + 1);
@@ -75,7 +75,7 @@ status_t put_send(struct job *j) {
     for (size_t i = 0; i < n; i++) {
         struct buffer *x;
         status_t st = buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(w),
-                                      j->seat.epoch, device_memory(w), j->inputs[i].size, 0, &x);
+                                      j->slot.epoch, device_memory(w), j->inputs[i].size, 0, &x);
         if (st) {
             job_call_drop(c);
             return st;

@@ -10,7 +10,7 @@
 struct run_call *job_call_new(struct job *j) {
     struct run_call *c = calloc(1, sizeof *c);
     if (!c) abort();
-    *c = (struct run_call){.j = j, .s = j->s, .w = j->seat.w};
+    *c = (struct run_call){.j = j, .s = j->s, .w = j->slot.w};
     if (j->spec->payload) c->in = memfd_ref(j->spec->payload);
     return c;
 }
@@ -46,7 +46,7 @@ struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
     struct run_call was = *c;
     worker_flight(c->w, -c->flight_bytes);
     memfd_unref(c->in);
-    seat_leave(c->s, &c->seat);
+    slot_leave(c->s, &c->slot);
     hold_free(c->hold);
     free(c);
     if (was.let_go) was.let_go(was.batch);

@@ -10,7 +10,7 @@ struct run_call {
     struct job *j; // NULL when nobody waits any more
     struct sched *s;
     struct worker *w;
-    struct seat seat; // the job's, once nobody waits
+    struct slot slot; // the job's, once nobody waits
     uint64_t id;
     bool began; // the worker said that it runs
     int64_t flight_bytes;
@@ -20,7 +20,7 @@ struct run_call {
     struct hold *hold;      // resident buffers that the call is about; or NULL
 };
 
-struct run_call *job_call_new(struct job *j); // in the job's seat; not sent yet
+struct run_call *job_call_new(struct job *j); // in the job's slot; not sent yet
 void job_call_drop(struct run_call *c);       // nor ever; its hold is settled
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
                    int n_fds, pool_reply_fn fn);

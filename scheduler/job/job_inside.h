@@ -75,7 +75,7 @@ struct job {
     struct exe *exe;
     struct op *op;         // a row waits for it
     struct task task;      // ROW_SLOT
-    struct seat seat;      // of ROW_SLOT
+    struct slot slot;      // of ROW_SLOT
     struct run_call *call; // ROW_REPLY, in flight
     int64_t sent_ns;       // then
     struct memfd *out;     // where the results lie; r.fds[0] then, or NULL
@@ -107,7 +107,7 @@ struct delivery {                  // of one row; what it has no use for is zero
     const Hlod__V1__Signature *names; // CHECKED
     const uint32_t *outputs;
     size_t n_outputs;
-    const struct seat *seat; // SLOT: taken over
+    const struct slot *slot; // SLOT: taken over
     ProtobufCMessage *reply; // REPLY: taken; NULL: the result is not the job's own
     const char *timing;      // what the time since then is told as; NULL: it is not
     int64_t since_ns;
@@ -191,7 +191,7 @@ void job_choose_device(struct job *j, const char *kind);                       /
 void job_count_out(struct job *j, Hlod__Wire__WireTensor *const *v, size_t n); // device gave them
 void job_used(struct job *j, int64_t ns);        // of its worker, by its running
 void job_used_before(struct job *j, int64_t ns); // and by loading, preparing
-struct seat job_take_seat(struct job *j);        // its place is the caller's now
+struct slot job_take_slot(struct job *j);        // its place is the caller's now
 int job_replicas(const struct job *j);           // 1 and up
 // Of its call (job_call.c): it was sent; its last frame, or loss, came. `out`: where the worker was
 // told to put the results, or NULL; taken.

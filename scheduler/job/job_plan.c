@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // PLAN jobs. Each step has a job of its own (JOB_STEP) that finds, binds and compiles what the step
-// needs, in the order in which shapes become known; then the plan takes one seat, in the worker
+// needs, in the order in which shapes become known; then the plan takes one slot, in the worker
 // that holds its buffers where it has any, has everything prepared there, and is one call:
 //
-//   handles -> steps compiled -> types checked -> seat -> weights prepared -> RUN_PLAN -> handles
+//   handles -> steps compiled -> types checked -> slot -> weights prepared -> RUN_PLAN -> handles
 //
 // They are rows of the plan (job_table.c), and each step has rows of its own.
 #include <stdlib.h>
@@ -253,7 +253,7 @@ static void on_step_done(void *ctx, struct job *child, status_t st) {
 // The plan looks at its steps again where it waits for them.
 void plan_step_ready(struct job *step) {
     struct job *j = step->parent;
-    if ((j->at == ROW_STEPS || j->at == ROW_PREPARED) && !j->plan->seating) job_advance(j);
+    if ((j->at == ROW_STEPS || j->at == ROW_PREPARED) && !j->plan->placing) job_advance(j);
 }
 
 // Starts steps whose inputs are known.
@@ -364,7 +364,7 @@ status_t plan_check(struct job *j, struct delivery *d) {
     return plan_lost_buffers(j);
 }
 
-// ---- a seat, weights
+// ---- a slot, weights
 
 struct digest plan_work(const struct job *j) {
     struct sha256 h;
@@ -404,10 +404,10 @@ status_t plan_want(const struct job *j, struct task *t) {
 // Each step gets the plan's place, and has its executable and weights brought there.
 status_t plan_prepare(struct job *j, bool *later) {
     struct plan_run *p = j->plan;
-    struct delivery slot = {.seat = &(struct seat){.w = j->seat.w, .epoch = j->seat.epoch}};
+    struct delivery slot = {.slot = &(struct slot){.w = j->slot.w, .epoch = j->slot.epoch}};
     RETURN_IF_ERR(plan_lost_buffers(j));
     if (!p->prepare_ns) p->prepare_ns = clock_ns();
-    p->seating = true;
+    p->placing = true;
     for (size_t k = 0; k < p->n_steps; k++) {
         struct job *c = p->steps[k].job;
         if (job_has(c, ROW_CHECKED) && !job_has(c, ROW_SLOT)) {
@@ -417,7 +417,7 @@ status_t plan_prepare(struct job *j, bool *later) {
         }
         *later |= !job_has(c, ROW_PREPARED);
     }
-    p->seating = false;
+    p->placing = false;
     if (!*later) job_deliver(j, ROW_PREPARED, &(struct delivery){0});
     return ST_OK;
 }
@@ -429,7 +429,7 @@ void plan_unprepare(struct job *j) {
 }
 void plan_evicted(struct job *j) {
     for (size_t k = 0; k < j->plan->n_steps; k++)
-        warm_forget(worker_warm(j->seat.w), j->plan->steps[k].job->key.digest);
+        warm_forget(worker_warm(j->slot.w), j->plan->steps[k].job->key.digest);
 }
 
 // ---- the end

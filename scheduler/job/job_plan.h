@@ -54,7 +54,7 @@ struct plan_run {
     const char *device;
     int64_t compiled_ns, prepare_ns;
     bool prepared_some;
-    bool seating; // plan_prepare is at it
+    bool placing; // plan_prepare is at it
 };
 // Rows of the table (job_table.c).
 status_t plan_start(struct job *j, bool *later) MUST_CHECK; // STEPS: has each step compiled

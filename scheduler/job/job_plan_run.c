@@ -50,8 +50,8 @@ static status_t take_hold(struct job *j, struct hold *h, Hlod__Wire__RunPlan *m)
     for (size_t k = 0; k < p->outs.n; k++) {
         struct buffer *b;
         if (!p->outs.v[k].keep) continue;
-        RETURN_IF_ERR(buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(j->seat.w),
-                                      j->seat.epoch, device_memory(j->seat.w),
+        RETURN_IF_ERR(buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(j->slot.w),
+                                      j->slot.epoch, device_memory(j->slot.w),
                                       kept_bytes(&p->outs.v[k]), credit, &b));
         vec_push(&h->made, b);
         m->results[k]->keep = b->id;

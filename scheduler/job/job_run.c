@@ -349,7 +349,7 @@ static void give_output_memory(struct job *j, struct run_call *c) {
     c->flight_bytes = total;
     if (total <= RUN_INLINE_BYTES) return;
     // What a part leaves, another worker may get to see.
-    int owner = exe_is_open(j->exe->info) ? MEMFD_NOBODY : worker_index(j->seat.w);
+    int owner = exe_is_open(j->exe->info) ? MEMFD_NOBODY : worker_index(j->slot.w);
     st_drop(memfds_take(pool_memfds(j->s->pool), owner,
                         hash64(j->tenant->name, strlen(j->tenant->name), 0), total, &c->out));
 }
@@ -413,7 +413,7 @@ status_t run_want(const struct job *j, struct task *t) {
 
 status_t run_prepare(struct job *j, bool *later) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "run", j->key.digest)); // a leader, a plan's step
-    if (warm_has_prepared(worker_warm(j->seat.w), j->key.digest, j->weights->weights)) {
+    if (warm_has_prepared(worker_warm(j->slot.w), j->key.digest, j->weights->weights)) {
         job_deliver(j, ROW_PREPARED, &(struct delivery){0});
         return ST_OK;
     }
@@ -423,7 +423,7 @@ status_t run_prepare(struct job *j, bool *later) {
 }
 
 void run_evicted(struct job *j) {
-    warm_forget(worker_warm(j->seat.w), j->key.digest);
+    warm_forget(worker_warm(j->slot.w), j->key.digest);
 }
 void run_free(struct job *j) {
     job_drop_parts(j);

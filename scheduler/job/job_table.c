@@ -103,7 +103,7 @@ bool job_has(const struct job *j, enum job_row row) {
 }
 // The worker's process is still the one in which the place was taken.
 static bool have_slot(const struct job *j) {
-    return j->seat.w && worker_epoch(j->seat.w) == j->seat.epoch;
+    return j->slot.w && worker_epoch(j->slot.w) == j->slot.epoch;
 }
 const struct row job_rows[ROWS] = {
     [ROW_MODEL] = {NULL, job_resolve, job_forget_model, "reading the model", 1},

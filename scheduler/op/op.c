@@ -40,7 +40,7 @@ static struct op *of_task(struct task *t) {
 }
 static void placed(struct task *t) {
     struct op *op = of_task(t);
-    op->seat = t->seat;
+    op->slot = t->slot;
     op->placed(op);
 }
 static void failed(struct task *t, status_t st) {
@@ -63,7 +63,7 @@ static void unlist(struct op *op) {
 // One that prepares sits where its waiters do. The last of them leaves it the place: it is taken,
 // and the tenant pays, until the worker is done.
 static struct worker *op_worker(const struct op *op) {
-    return op->kind == OP_PREPARE ? pool_worker(op->s->pool, op->target_index) : op->seat.w;
+    return op->kind == OP_PREPARE ? pool_worker(op->s->pool, op->target_index) : op->slot.w;
 }
 
 void op_leave(struct op *op, struct job *j) {
@@ -77,7 +77,7 @@ void op_leave(struct op *op, struct job *j) {
     if (op->waiters.n || op->ending) return;
     if (op->call) { // stop the worker; the reply, or the loss, ends the op
         unlist(op);
-        if (op->kind == OP_PREPARE) op->seat = job_take_seat(j);
+        if (op->kind == OP_PREPARE) op->slot = job_take_slot(j);
         pool_cancel(op_worker(op), op->call);
     } else if (task_waits(&op->task)) {
         task_drop(&op->task);
@@ -87,7 +87,7 @@ void op_leave(struct op *op, struct job *j) {
 
 void op_end(struct op *op, status_t st) {
     unlist(op);
-    seat_leave(op->s, &op->seat);
+    slot_leave(op->s, &op->slot);
     op->ending = true;
     while (op->waiters.n) { // one at a time: waking one may make others leave
         struct job *j = op->waiters.v[0];
@@ -133,9 +133,9 @@ static void take_fds(struct op *op, struct frame *f) {
     op->n_fds = f->n_fds;
 }
 bool op_answered(struct op *op, struct frame *f, status_t lost) {
-    struct worker *w = op->seat.w;
+    struct worker *w = op->slot.w;
     op->call = 0;
-    seat_leave(op->s, &op->seat);
+    slot_leave(op->s, &op->slot);
     if (f)
         take_fds(op, f);
     else if (!op->waiters.n || !task_moved(&op->task, w, lost))

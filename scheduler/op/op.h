@@ -17,8 +17,8 @@ struct op {
     VEC(struct job *) waiters;
     struct arena arena;
     struct task task;
-    void (*placed)(struct op *op); // it has its seat
-    struct seat seat;
+    void (*placed)(struct op *op); // it has its slot
+    struct slot slot;
     uint64_t call;
     int64_t start_ns;
     status_t st; // outcome of pool work

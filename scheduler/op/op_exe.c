@@ -335,8 +335,8 @@ static void placed(struct op *op) {
     m.quiet = !told(op);
     m.draft = ahead_wanted(op);
     op->start_ns = clock_ns();
-    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
-    sched_charge(op->seat.w, op->call, op->task.tenant, "compile", op->digest);
+    op->call = pool_call(op->slot.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
+    sched_charge(op->slot.w, op->call, op->task.tenant, "compile", op->digest);
     close(fd);
 }
 

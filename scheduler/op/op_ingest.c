@@ -143,8 +143,8 @@ static void placed(struct op *op) {
     m.source = &source;
     m.format = (char *)op->format;
     m.limits = &op->s->cfg.limits;
-    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
-    sched_charge(op->seat.w, op->call, op->tenant, "ingest", op->record);
+    op->call = pool_call(op->slot.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
+    sched_charge(op->slot.w, op->call, op->tenant, "ingest", op->record);
     close(fd);
 }
 

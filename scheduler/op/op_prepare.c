@@ -20,7 +20,7 @@
 
 static void prepare(struct op *op);
 
-// The op has no seat: its waiters hold theirs.
+// The op has no slot: its waiters hold theirs.
 static struct worker *target(const struct op *op) {
     return pool_worker(op->s->pool, op->target_index);
 }
@@ -28,7 +28,7 @@ static struct worker *target(const struct op *op) {
 // What the worker was at work for it goes on the account of the tenant who waits longest.
 static void charge(struct op *op, double ms) {
     int64_t ns = clock_of_ms(ms), most = clock_ns() - op->start_ns;
-    if (!op->waiters.n) return; // the op has the seat, and its whole time counts
+    if (!op->waiters.n) return; // the op has the slot, and its whole time counts
     if (ns > 0) job_used_before(op->waiters.v[0], ns < most ? ns : most); // it may say anything
 }
 
@@ -202,19 +202,19 @@ static void opened(void *arg) {
 }
 
 void op_prepare_start(struct job *j) {
-    int index = worker_index(j->seat.w);
+    int index = worker_index(j->slot.w);
     char name[200], key[65], weights[65];
     digest_hex(j->key.digest, key);
     digest_hex(j->weights->weights, weights);
-    snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->seat.epoch,
+    snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->slot.epoch,
              key, weights);
     struct op *op;
     if (!op_wait(j, OP_PREPARE, name, &op)) return;
     op->target_index = index;
     op->digest = j->key.digest;
     op->model = model_ref(j->weights);
-    op->epoch = j->seat.epoch;
-    if (warm_has_executable(worker_warm(j->seat.w), j->key.digest))
+    op->epoch = j->slot.epoch;
+    if (warm_has_executable(worker_warm(j->slot.w), j->key.digest))
         loop_work(j->s->loop, check_work, checked, op);
     else
         loop_work(j->s->loop, open_work, opened, op);

@@ -28,7 +28,7 @@ static void keep(struct op *op, struct worker *w, const Hlod__Wire__TargetReply 
 
 static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
-    struct worker *w = op->seat.w;
+    struct worker *w = op->slot.w;
     if (!op_answered(op, f, lost)) return;
     status_t st = ST_OK;
     Hlod__Wire__TargetReply *r = wire_reply(&hlod__wire__target_reply__descriptor, f, &st);
@@ -40,7 +40,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
 static void placed(struct op *op) {
     Hlod__Wire__Target m = HLOD__WIRE__TARGET__INIT;
     m.name = (char *)(uintptr_t)op->format;
-    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_TARGET, &m.base, NULL, 0, on_reply, op);
+    op->call = pool_call(op->slot.w, HLOD__WIRE__TYPE__TYPE_TARGET, &m.base, NULL, 0, on_reply, op);
 }
 
 struct target_rec *sched_target(struct sched *s, const char *name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks to workers: who is next (queue), where it goes (place), what it is charged. One queue for
-// each role, since compilers and devices are not in each other's way. A *seat* is a place in a
+// each role, since compilers and devices are not in each other's way. A *slot* is a place in a
 // worker that was given; leaving it gives back what it took and settles what it cost.
 #include <stdio.h>
 #include <string.h>
@@ -181,11 +181,11 @@ bool task_moved(struct task *t, const struct worker *w, status_t lost) {
     return true;
 }
 
-// ---- seats
+// ---- slots
 
-static void take_seat(struct task *t, struct worker *w, int64_t now) {
-    struct seat *x = &t->seat;
-    *x = (struct seat){.w = w,
+static void take_slot(struct task *t, struct worker *w, int64_t now) {
+    struct slot *x = &t->slot;
+    *x = (struct slot){.w = w,
                        .tenant = t->tenant,
                        .role = t->want.role,
                        .plan = t->plan,
@@ -203,7 +203,7 @@ static void take_seat(struct task *t, struct worker *w, int64_t now) {
     x->planned = t->has_key;
 }
 
-void seat_leave(struct sched *s, struct seat *x) {
+void slot_leave(struct sched *s, struct slot *x) {
     if (!x->w) return;
     int64_t used = x->used_ns ? x->used_ns + x->before_ns : clock_ns() - x->since_ns;
     queue_charge(&s->queue[x->role], &x->tenant->lanes[x->role], used - x->charged_ns);
@@ -214,7 +214,7 @@ void seat_leave(struct sched *s, struct seat *x) {
     struct worker *w = x->w;
     bool unknown = x->unknown;
     worker_expect(w, -x->charged_ns);
-    *x = (struct seat){0};
+    *x = (struct slot){0};
     worker_release(w, unknown);
 }
 
@@ -303,7 +303,7 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         }
 
         metric_observe_ns(M_QUEUE_TIME, now - t->queued_ns);
-        take_seat(t, pool_worker(s->pool, i), now);
+        take_slot(t, pool_worker(s->pool, i), now);
         t->placed(t);
         return true;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// task: a request for a place in a worker, on a tenant's account, and the seat that it gets. What
+// task: a request for a place in a worker, on a tenant's account, and the slot that it gets. What
 // it wants is fixed when it is queued; dispatch.c decides. The owner embeds the task, takes the
-// seat over when it is placed, and leaves it when its work there has ended: what the work took is
+// slot over when it is placed, and leaves it when its work there has ended: what the work took is
 // settled then. Thread: loop.
 #pragma once
 #include "base/hash.h"
@@ -13,7 +13,7 @@
 
 struct sched;
 struct worker;
-struct seat { // a place in a worker, held for one piece of work; all zero: none
+struct slot { // a place in a worker, held for one piece of work; all zero: none
     struct worker *w;
     struct tenant *tenant;
     enum worker_role role;
@@ -26,7 +26,7 @@ struct seat { // a place in a worker, held for one piece of work; all zero: none
     int64_t used_ns;   // of the worker, where it said so; 0: the whole time counts
     int64_t before_ns; // beside used_ns: loading, preparing
 };
-void seat_leave(struct sched *s, struct seat *x); // and forgets it; none is fine
+void slot_leave(struct sched *s, struct slot *x); // and forgets it; none is fine
 
 struct task {
     struct queue_item item;
@@ -38,7 +38,7 @@ struct task {
     struct footprint_want plan;
     struct digest weights;
     int64_t cost_ns;  // expected; 0 = not known
-    struct seat seat; // once placed; the owner takes it over
+    struct slot slot; // once placed; the owner takes it over
     void (*placed)(struct task *t);
     void (*failed)(struct task *t, status_t st); // takes st: no worker will ever come or have the
                                                  // memory, the queue is full, the deadline passed

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 
 enum { RINGS = 2, LENGTH_PLAIN = 256, LENGTH_LONG = 64, LONG_BYTES = 32 << 20 };
-struct slot {
+struct entry {
     uint64_t job, order; // order: of arrival, from 1
     uint8_t *bytes;
     size_t n, cap;
 };
 struct ring {
-    struct slot *v;
-    size_t length, next, bytes; // bytes: of all slots
+    struct entry *v;
+    size_t length, next, bytes; // bytes: of all entries
 };
 struct recent {
     struct ring rings[RINGS];
@@ -23,7 +23,7 @@ struct recent *recent_new(void) {
     struct recent *r = calloc(1, sizeof *r);
     for (int k = 0; r && k < RINGS; k++) {
         r->rings[k].length = lengths[k];
-        r->rings[k].v = calloc(lengths[k], sizeof(struct slot));
+        r->rings[k].v = calloc(lengths[k], sizeof(struct entry));
         if (r->rings[k].v) continue;
         recent_free(r);
         r = NULL;
@@ -41,17 +41,17 @@ void recent_free(struct recent *r) {
     free(r);
 }
 
-static void drop(struct ring *g, struct slot *s) {
+static void drop(struct ring *g, struct entry *s) {
     g->bytes -= s->cap;
     free(s->bytes);
-    *s = (struct slot){0};
+    *s = (struct entry){0};
 }
 
 void recent_add(struct recent *r, const Hlod__V1__RunRecord *m, bool keep_long) {
     struct ring *g = &r->rings[keep_long];
-    struct slot *s = &g->v[g->next];
+    struct entry *s = &g->v[g->next];
     size_t n = hlod__v1__run_record__get_packed_size(m);
-    if (n > s->cap || n < s->cap / 16) { // the memory of a slot is used again
+    if (n > s->cap || n < s->cap / 16) { // the memory of an entry is used again
         drop(g, s);
         s->bytes = malloc(n + 1);
         if (!s->bytes) return; // a record less
@@ -67,19 +67,19 @@ void recent_add(struct recent *r, const Hlod__V1__RunRecord *m, bool keep_long) 
 }
 
 // The k-th newest of a ring, NULL beyond what it holds.
-static const struct slot *newest(const struct ring *g, size_t k) {
+static const struct entry *newest(const struct ring *g, size_t k) {
     if (k >= g->length) return NULL;
-    const struct slot *s = &g->v[(g->next + g->length - 1 - k) % g->length];
+    const struct entry *s = &g->v[(g->next + g->length - 1 - k) % g->length];
     return s->order ? s : NULL;
 }
 
 size_t recent_list(const struct recent *r, size_t limit, struct span *out) {
     size_t at[RINGS] = {0}, n = 0;
     while (n < limit) {
-        const struct slot *a = newest(&r->rings[0], at[0]), *b = newest(&r->rings[1], at[1]);
+        const struct entry *a = newest(&r->rings[0], at[0]), *b = newest(&r->rings[1], at[1]);
         if (!a && !b) break;
         bool first = a && (!b || a->order > b->order);
-        const struct slot *s = first ? a : b;
+        const struct entry *s = first ? a : b;
         at[first ? 0 : 1]++;
         out[n++] = (struct span){s->bytes, s->n};
     }

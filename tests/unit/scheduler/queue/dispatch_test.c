@@ -9,7 +9,7 @@ enum { MS = 1000000, TASKS = 64 };
 static struct worker *d0, *d1, *compiler;
 struct piece { // one task, and what became of it
     struct task t;
-    struct seat seat;
+    struct slot slot;
     int placed, failed, turn; // turn: the how-manieth that was placed
     status_t st;
 };
@@ -18,7 +18,7 @@ static int turns;
 
 static void on_placed(struct task *t) {
     struct piece *x = (struct piece *)t;
-    x->seat = t->seat;
+    x->slot = t->slot;
     x->placed++;
     x->turn = ++turns;
 }
@@ -40,8 +40,8 @@ static void queue(struct piece *x) {
     task_queue(rig.s, &x->t);
 }
 static void leave(struct piece *x, int64_t used_ns) {
-    x->seat.used_ns = used_ns;
-    seat_leave(rig.s, &x->seat);
+    x->slot.used_ns = used_ns;
+    slot_leave(rig.s, &x->slot);
     settle();
 }
 static void failed_with(const struct piece *x, enum status_code code, int reason,
@@ -70,13 +70,13 @@ static int close_rig(void **state) {
     (void)state;
     for (int i = 0; i < TASKS; i++) {
         task_drop(&p[i].t);
-        seat_leave(rig.s, &p[i].seat);
+        slot_leave(rig.s, &p[i].slot);
         st_drop(p[i].st);
     }
     rig_close();
     return 0;
 }
-// Leaves d0's one seat n times. The pieces are two tenants': the first half and the others, whose
+// Leaves d0's one slot n times. The pieces are two tenants': the first half and the others, whose
 // work takes so long each. How many of the n turns the first had.
 static int turns_of_first(int half, int n, int64_t first_ns, int64_t other_ns) {
     int mine = 0;
@@ -84,7 +84,7 @@ static int turns_of_first(int half, int n, int64_t first_ns, int64_t other_ns) {
     for (int served = 0; served < n; served++) {
         int i = 0;
         settle();
-        while (!p[i].seat.w)
+        while (!p[i].slot.w)
             i++;
         leave(&p[i], i < half ? first_ns : other_ns);
     }
@@ -208,8 +208,8 @@ static void device_by_kind_and_name(void **state) {
     for (int i = 0; i < 3; i++)
         queue(&p[i]);
     settle();
-    assert_ptr_equal(p[0].seat.w, d1);
-    assert_ptr_equal(p[1].seat.w, d0);
+    assert_ptr_equal(p[0].slot.w, d1);
+    assert_ptr_equal(p[1].slot.w, d0);
     failed_with(&p[2], ST_UNAVAILABLE, HLOD__V1__REASON__REASON_NO_WORKER, "for device tpu");
 }
 // The worker that has the weights, then the one that has the executable, before the first.
@@ -224,17 +224,17 @@ static void warm_before_cold(void **state) {
     }
     queue(&p[0]);
     settle();
-    assert_ptr_equal(p[0].seat.w, d0);
+    assert_ptr_equal(p[0].slot.w, d0);
     leave(&p[0], MS);
     warm_add_executable(&d1->warm, key);
     queue(&p[1]);
     settle();
-    assert_ptr_equal(p[1].seat.w, d1);
+    assert_ptr_equal(p[1].slot.w, d1);
     leave(&p[1], MS);
     warm_add_prepared(&d0->warm, key, weights);
     queue(&p[2]);
     settle();
-    assert_ptr_equal(p[2].seat.w, d0);
+    assert_ptr_equal(p[2].slot.w, d0);
 }
 static void least_busy_and_alone(void **state) {
     (void)state;
@@ -245,8 +245,8 @@ static void least_busy_and_alone(void **state) {
     queue(&p[2]);
     queue(piece(3, "light")); // passes it
     settle();
-    assert_ptr_equal(p[0].seat.w, d0);
-    assert_ptr_equal(p[1].seat.w, d1);
+    assert_ptr_equal(p[0].slot.w, d0);
+    assert_ptr_equal(p[1].slot.w, d1);
     assert_false(p[2].placed);
     assert_true(p[3].placed);
     leave(&p[1], MS);
@@ -273,8 +273,8 @@ static void memory_of_a_device(void **state) {
     queue(needs(3, 60)); // waits for memory
     queue(needs(4, 20)); // passes it
     settle();
-    assert_ptr_equal(p[1].seat.w, d0);
-    assert_ptr_equal(p[2].seat.w, d1);
+    assert_ptr_equal(p[1].slot.w, d0);
+    assert_ptr_equal(p[2].slot.w, d1);
     assert_false(p[3].placed);
     assert_true(p[4].placed);
     // One that has waited for a second lets nobody pass any more.
@@ -308,14 +308,14 @@ static void one_that_keeps_failing(void **state) {
     d0->place.drained = true;
     queue(piece(0, "light"));
     settle();
-    assert_ptr_equal(p[0].seat.w, d1);
+    assert_ptr_equal(p[0].slot.w, d1);
     queue(piece(1, "light")); // waits for the sound one
     settle();
     assert_false(p[1].placed);
     d1->place.hopeless = true; // now there is no other
     fake_tell();
     settle();
-    assert_ptr_equal(p[1].seat.w, d0);
+    assert_ptr_equal(p[1].slot.w, d0);
 }
 
 static int open_relief(void **state) {
@@ -342,7 +342,7 @@ static void relief(void **state) {
     spare->place.ready = true;
     fake_tell();
     settle();
-    assert_ptr_equal(p[0].seat.w, spare);
+    assert_ptr_equal(p[0].slot.w, spare);
     int before = spare->relieved;
     piece(1, "light")->t.want.device = "cpu"; // of unknown length: not the relief's
     queue(&p[1]);
@@ -361,8 +361,8 @@ static void moved(void **state) {
     piece(0, "light")->t.want.role = ROLE_COMPILE;
     queue(&p[0]);
     settle();
-    assert_ptr_equal(p[0].seat.w, spare);
-    struct worker *w = p[0].seat.w;
+    assert_ptr_equal(p[0].slot.w, spare);
+    struct worker *w = p[0].slot.w;
     leave(&p[0], MS);
     assert_false(task_moved(&p[0].t, d0, ST_OK));
     assert_true(task_moved(&p[0].t, w, st_new(ST_UNAVAILABLE, "lost")));
@@ -372,7 +372,7 @@ static void moved(void **state) {
     compiler->place.calls = 0;
     fake_tell();
     settle();
-    assert_ptr_equal(p[0].seat.w, compiler);
+    assert_ptr_equal(p[0].slot.w, compiler);
 }
 
 static int open_isolated(void **state) {
@@ -386,7 +386,7 @@ static void workers_of_tenants(void **state) {
         piece(i, i ? "two" : "one")->t.want.device = "cpu";
     queue(&p[0]); // it is nobody's yet
     settle();
-    assert_ptr_equal(p[0].seat.w, d0);
+    assert_ptr_equal(p[0].slot.w, d0);
     assert_string_equal(d0->place.tenant, "one");
     queue(&p[1]);
     settle();
