@@ -11,7 +11,7 @@
 
 enum { VERSION = 3 };
 
-Hlod__V1__Counts *counts_message(struct arena *a, struct hlo_counts n) {
+Hlod__V1__Counts *executable_counts(struct arena *a, struct hlo_counts n) {
     Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
     hlod__v1__counts__init(c);
     c->entry = n.entry;
@@ -176,9 +176,9 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
 
     if (content) *content = content_digest(e, &m);
 
-    m.counts_before = counts_message(&a, e->before);
-    m.counts_after = counts_message(&a, e->after);
-    m.counts_prepare = counts_message(&a, e->prepare_counts);
+    m.counts_before = executable_counts(&a, e->before);
+    m.counts_after = executable_counts(&a, e->after);
+    m.counts_prepare = executable_counts(&a, e->prepare_counts);
     m.n_passes = (size_t)e->n_passes;
     m.passes = pass_stat_messages(&a, e);
     m.kernels = kernels_out(&a, &e->kernels);
@@ -190,7 +190,7 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     m.in_place = e->in_place;
     m.emitted = emitted_out(&a, &e->emitted);
     m.emitted_prepare = emitted_out(&a, &e->emitted_prepare);
-    m.counts_optimized = counts_message(&a, e->optimized);
+    m.counts_optimized = executable_counts(&a, e->optimized);
 
     m.flops = e->cost.flops;
     m.bytes = e->cost.bytes;

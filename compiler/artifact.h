@@ -6,7 +6,7 @@
 #include "compiler/compile.h"
 #include "proto/hlod.pb-c.h"
 
-Hlod__V1__Counts *counts_message(struct arena *a, struct hlo_counts n);
+Hlod__V1__Counts *executable_counts(struct arena *a, struct hlo_counts n);
 // Fills *m; its name is borrowed from s.
 void pass_stat_message(Hlod__V1__PassStat *m, const struct pass_stat *s);
 // [e->n_passes], names borrowed from e.

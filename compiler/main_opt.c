@@ -73,6 +73,26 @@ static bool take_value(const char *arg, struct opt_options *o) {
     return false;
 }
 
+// Options that switch something on.
+static bool take_flag(const char *arg, struct opt_options *o) {
+    const struct {
+        const char *name;
+        bool *to;
+    } table[] = {{"--canonical", &o->canonical},
+                 {"--hash", &o->hash},
+                 {"--counts", &o->counts},
+                 {"--eval", &o->eval},
+                 {"--check-passes", &o->check_passes},
+                 {"--explain-fusion", &o->explain_fusion},
+                 {"--explain-rules", &o->explain_rules},
+                 {"--list-rules", &o->list_rules},
+                 {"--strict", &o->strict},
+                 {"--list-passes", &o->list_passes}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
+        if (strcmp(arg, table[k].name) == 0) return *table[k].to = true;
+    return false;
+}
+
 int main(int argc, char **argv) {
     struct opt_options o = {.print = true};
 
@@ -80,36 +100,17 @@ int main(int argc, char **argv) {
         const char *arg = argv[k];
         if (strcmp(arg, "--help") == 0) return fputs(usage, stdout) < 0;
         if (take_value(arg, &o)) continue;
-        if (strcmp(arg, "--canonical") == 0)
-            o.canonical = true;
-        else if (strcmp(arg, "--to=text") == 0 || strcmp(arg, "--to=proto") == 0)
+        if (take_flag(arg, &o)) continue;
+        if (strcmp(arg, "--to=text") == 0 || strcmp(arg, "--to=proto") == 0)
             o.to = arg + 5;
-        else if (strcmp(arg, "--hash") == 0)
-            o.hash = true;
-        else if (strcmp(arg, "--counts") == 0)
-            o.counts = true;
-        else if (strcmp(arg, "--eval") == 0)
-            o.eval = true;
         else if (strcmp(arg, "--no-output") == 0)
             o.print = false;
         else if (strcmp(arg, "--bind") == 0 && k + 1 < argc)
             o.bind = argv[++k];
-        else if (strcmp(arg, "--check-passes") == 0)
-            o.check_passes = true;
         else if (strcmp(arg, "--dump-passes") == 0)
             o.dump_passes = "";
-        else if (strcmp(arg, "--explain-fusion") == 0)
-            o.explain_fusion = true;
-        else if (strcmp(arg, "--explain-rules") == 0)
-            o.explain_rules = true;
-        else if (strcmp(arg, "--list-rules") == 0)
-            o.list_rules = true;
-        else if (strcmp(arg, "--strict") == 0)
-            o.strict = true;
         else if (strcmp(arg, "--version") == 0)
             return puts("hlo-opt " HLOD_VERSION) < 0;
-        else if (strcmp(arg, "--list-passes") == 0)
-            o.list_passes = true;
         else if (arg[0] == '-' && arg[1])
             return fprintf(stderr, "hlo-opt: unknown option %s\n%s", arg, usage), 2;
         else

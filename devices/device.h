@@ -79,7 +79,7 @@ struct dev_run {
     struct dev_buffer **kept;             // [outputs]
     struct profile *profile;              // or NULL
     const _Atomic bool *cancel;           // or NULL: checked between steps
-    struct texts *texts; // or NULL: what places in tensors of text stand for (compiler/texts.h);
+    struct strings *texts; // or NULL: what places in string tensors stand for (strings.h);
                          // those that the run makes are added
 };
 struct dev_stats {

@@ -48,7 +48,7 @@ static status_t run_loaded(struct device_cases *dc, const struct test_case *c, s
     for (int k = 0; k < n_out; k++)
         got[k] = lit_borrow(a, shape_leaf(root, k), out[k]);
     for (int k = 0; k < c->n_want && *ok; k++)
-        *ok = case_matches(c, x->exe->main, k, got, &why);
+        *ok = cases_matches(c, x->exe->main, k, got, &why);
     if (!*ok) fprintf(log, "case at line %d: %s\n", c->line, strbuf_cstr(&why));
     strbuf_done(&why);
     return ST_OK;
@@ -76,12 +76,12 @@ status_t device_cases_check(struct device *d, struct str text, FILE *log, struct
     for (;;) {
         struct test_case c;
         bool ok = true;
-        RETURN_IF_ERR(case_next(&text, &line, &c));
+        RETURN_IF_ERR(cases_next(&text, &line, &c));
         if (!c.m) break;
         status_t st = run_case(d, dc, &c, log, &ok);
         dc->ran++;
         if (c.refused.n) {
-            if (!case_refused(&c, st)) {
+            if (!cases_refused(&c, st)) {
                 fprintf(log, "case at line %d: %s\n", c.line,
                         st ? st_message(st) : "was not refused");
                 dc->failed++;
@@ -94,7 +94,7 @@ status_t device_cases_check(struct device *d, struct str text, FILE *log, struct
             dc->failed++;
         }
         st_drop(st);
-        case_done(&c);
+        cases_done(&c);
     }
     if (dc->ran == before) return st_new(ST_INVALID_ARGUMENT, "the file has no cases");
     return ST_OK;

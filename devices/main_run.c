@@ -12,7 +12,7 @@
 #include "compiler/parts.h"
 #include "compiler/pipeline.h"
 #include "compiler/results.h"
-#include "compiler/texts.h"
+#include "compiler/strings.h"
 #include "devices/device.h"
 #include "devices/device_cases.h"
 
@@ -61,7 +61,7 @@ struct loaded {
     const void **in;
     void **out;
     int n_in, n_out;
-    struct text_layout text; // inputs of text are places, like other numbers here
+    struct string_layout text; // inputs of text are places, like other numbers here
     // Of a program that runs in parts: what the parts before found, and left for this one.
     struct lower_request req;
     const void **carried;
@@ -136,7 +136,7 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
-    texts_of_module(&l->arena, l->exe->exe->main, &l->text);
+    strings_of_module(&l->arena, l->exe->exe->main, &l->text);
     int64_t start = clock_ns();
     RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", (double)(clock_ns() - start) / 1e6,
@@ -184,10 +184,10 @@ static status_t buffers(const struct args *a, struct loaded *l) {
 
 static status_t run_once(struct loaded *l, struct profile *p, int64_t *ns) {
     struct dev_run r = {.in = l->in, .out = l->out, .profile = p};
-    r.texts = l->text.table ? texts_new(l->text.table, 0) : NULL;
+    r.texts = l->text.table ? strings_new(l->text.table, 0) : NULL;
     int64_t start = clock_ns();
     status_t st = dev_run(l->exe, l->weights, &r);
-    texts_free(r.texts);
+    strings_free(r.texts);
     *ns = clock_ns() - start;
     return st;
 }
@@ -221,7 +221,7 @@ static status_t next_part(struct loaded *l, const struct part *is) {
     for (int k = 0; k < l->n_carried; k++)
         l->carried[k] = l->out[is->sizes + k];
 
-    texts_free(l->text.table);
+    strings_free(l->text.table);
     l->text.table = NULL;
     dev_release(l->weights);
     dev_unload(l->exe);
@@ -481,7 +481,7 @@ int main(int argc, char **argv) {
         st_drop(st);
     }
 
-    texts_free(l.text.table);
+    strings_free(l.text.table);
     dev_release(l.weights);
     dev_unload(l.exe);
     dev_close(l.dev);

@@ -22,7 +22,7 @@ struct sig_tensor {
     struct sig_dim *dims;
     bool by_value; // inputs: the elements decide shapes and are bound as "=<input>[<element>]"
     bool sequence, optional;
-    bool text; // elements are texts; dtype is s32, as what stands for them (compiler/texts.h)
+    bool text; // elements are texts; dtype is s32, as what stands for them (compiler/strings.h)
 }; // rank -1 = unknown; always so for sequences and optionals
 struct signature {
     struct sig_tensor *in, *out;

@@ -31,7 +31,7 @@ struct hlo_eval {
     const _Atomic bool *cancel; // or NULL
     int depth;                  // nesting of called computations
     uint64_t rng_state;
-    struct texts *texts; // the run's table of texts (compiler/texts.h), or NULL
+    struct strings *texts; // the run's table of texts (compiler/strings.h), or NULL
 };
 typedef status_t (*hlo_eval_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
                                 struct literal *const *in, struct literal **out);

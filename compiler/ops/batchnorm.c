@@ -8,8 +8,7 @@
 #include "compiler/ops/index.h"
 
 EVAL(BATCH_NORM_INFERENCE) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     int64_t f = HLO_ATTR(i, batchnorm)->feature_index, k = 0;
     double eps = (double)HLO_ATTR(i, batchnorm)->epsilon;
     EACH_INDEX(x, r->shape) {
@@ -18,7 +17,6 @@ EVAL(BATCH_NORM_INFERENCE) {
         lit_set_f64(r, k, scale * (lit_get_f64(in[0], k) - mean) / sqrt(var + eps) + offset);
         k++;
     }
-    *out = r;
     return ST_OK;
 }
 
@@ -28,8 +26,7 @@ struct feature {
 };
 
 EVAL(BATCH_NORM_TRAINING) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     const struct shape *s = in[0]->shape;
     int64_t f = HLO_ATTR(i, batchnorm)->feature_index, nf = s->dims[f], k = 0;
     double eps = (double)HLO_ATTR(i, batchnorm)->epsilon,
@@ -50,14 +47,12 @@ EVAL(BATCH_NORM_TRAINING) {
         lit_set_f64(r->elems[1], c, sum[c].a);
         lit_set_f64(r->elems[2], c, sum[c].b);
     }
-    *out = r;
     return ST_OK;
 }
 
 // Operands x, scale, mean, variance, dy; results dx, dscale, doffset.
 EVAL(BATCH_NORM_GRAD) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     const struct shape *s = in[0]->shape;
     int64_t f = HLO_ATTR(i, batchnorm)->feature_index, nf = s->dims[f], k = 0;
     double eps = (double)HLO_ATTR(i, batchnorm)->epsilon,
@@ -80,6 +75,5 @@ EVAL(BATCH_NORM_GRAD) {
         lit_set_f64(r->elems[1], c, sum[c].b / sqrt(lit_get_f64(in[3], c) + eps));
         lit_set_f64(r->elems[2], c, sum[c].a);
     }
-    *out = r;
     return ST_OK;
 }

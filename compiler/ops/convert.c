@@ -24,7 +24,7 @@ static int64_t total_order(const struct literal *l, int64_t k) {
     memcpy(&b, &v, sizeof b);
     return b < 0 ? (int64_t)(INT64_MIN + ~b) : b;
 }
-int literal_order(const struct literal *l, int64_t a, int64_t b) {
+int hlo_literal_order(const struct literal *l, int64_t a, int64_t b) {
     if (dtype_is_float(l->shape->dtype)) {
         int64_t x = total_order(l, a), y = total_order(l, b);
         return (x > y) - (x < y);
@@ -42,8 +42,7 @@ int literal_order(const struct literal *l, int64_t a, int64_t b) {
                      : (x) < (y))
 
 EVAL(COMPARE) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     enum cmp_direction d = HLO_ATTR(i, compare)->direction;
     bool total = HLO_ATTR(i, compare)->type == CMPT_TOTALORDER;
     enum dtype t = in[0]->shape->dtype;
@@ -77,7 +76,6 @@ EVAL(COMPARE) {
         lit_set_i64(r, k, v);
     }
 
-    *out = r;
     return ST_OK;
 }
 
@@ -86,19 +84,16 @@ EVAL(SELECT) {
         *out = lit_get_i64(in[0], 0) ? in[1] : in[2];
         return ST_OK;
     }
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     bool scalar = in[0]->shape->rank == 0;
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         element_copy(r, k, lit_get_i64(in[0], scalar ? 0 : k) ? in[1] : in[2], k);
-    *out = r;
     return ST_OK;
 }
 
 // min(max(lo, x), hi); NaN anywhere gives NaN.
 EVAL(CLAMP) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     bool f = dtype_is_float(r->shape->dtype), u64 = r->shape->dtype == DT_U64;
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
         int64_t l = in[0]->shape->rank ? k : 0, h = in[2]->shape->rank ? k : 0;
@@ -115,7 +110,6 @@ EVAL(CLAMP) {
             lit_set_i64(r, k, (x > hi ? hi : x) ^ bias);
         }
     }
-    *out = r;
     return ST_OK;
 }
 
@@ -133,15 +127,13 @@ static double reduce_precision(double v, int64_t e, int64_t m) {
     return exp - 1 < 1 - bias ? copysign(0, v) : r;
 }
 EVAL(REDUCE_PRECISION) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     int64_t e = HLO_ATTR(i, redprec)->exponent_bits, m = HLO_ATTR(i, redprec)->mantissa_bits;
     if (e < 1 || e > 11 || m < 0 || m > 52)
         return st_new(ST_INVALID_ARGUMENT, "instruction '%s': %lld exponent and %lld mantissa bits",
                       i->name, (long long)e, (long long)m);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m));
-    *out = r;
     return ST_OK;
 }
 
@@ -152,14 +144,12 @@ EVAL(STOCHASTIC_CONVERT) {
     if (!dtype_is_int(to) || !dtype_is_float(from))
         return st_new(ST_UNIMPLEMENTED, "instruction '%s': stochastic-convert of %s to %s", i->name,
                       dtype_name(from), dtype_name(to));
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     double unit = ldexp(1, -dtype_bits(in[1]->shape->dtype));
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
         double v = lit_get_f64(in[0], k), whole = trunc(v);
         double random = (double)(uint64_t)lit_get_i64(in[1], k) * unit;
         lit_set_f64(r, k, isfinite(v) && random < fabs(v - whole) ? whole + copysign(1, v) : v);
     }
-    *out = r;
     return ST_OK;
 }

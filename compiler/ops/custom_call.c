@@ -9,7 +9,7 @@
 #include "compiler/ops/index.h"
 #include "compiler/ops/linalg/lapack.h"
 #include "compiler/ops/rules.h"
-#include "compiler/ops/text/text.h"
+#include "compiler/ops/string/string.h"
 #include "compiler/calls/trees.h"
 #include "proto/hlod.pb-c.h"
 
@@ -175,8 +175,8 @@ static const struct {
                {"hlod.bits.4", bits},
                {"hlod.bits.8", bits},
                {"hlod.nms", nms},
-#define TEXT_ROW(name) {"hlod.text." #name, hlo_text_##name},
-               TEXT_CALLS(TEXT_ROW)
+#define TEXT_ROW(name) {"hlod.text." #name, hlo_string_##name},
+               STRING_CALLS(TEXT_ROW)
 #undef TEXT_ROW
 };
 

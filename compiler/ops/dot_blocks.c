@@ -62,22 +62,22 @@ static status_t sized_alike(struct i64s a, const struct shape *x, struct i64s b,
 
 // ---- ragged-dot
 
-enum ragged ragged_mode(const struct hlo_attr_ragged_dot *d) {
+enum ragged dot_ragged_mode(const struct hlo_attr_ragged_dot *d) {
     if (d->lhs_ragged_dims.n == 0) return RAGGED_NONE;
     int64_t r = d->lhs_ragged_dims.v[0];
     return i64s_has(d->lhs_contracting_dims, r) ? RAGGED_CONTRACTED
            : i64s_has(d->lhs_batch_dims, r)     ? RAGGED_BATCH
                                                 : RAGGED_ROWS;
 }
-struct hlo_attr_ragged_dot ragged_none(const struct hlo_attr_dot *d) {
+struct hlo_attr_ragged_dot dot_ragged_none(const struct hlo_attr_dot *d) {
     return (struct hlo_attr_ragged_dot){.lhs_batch_dims = d->lhs_batch_dims,
                                         .lhs_contracting_dims = d->lhs_contracting_dims,
                                         .rhs_batch_dims = d->rhs_batch_dims,
                                         .rhs_contracting_dims = d->rhs_contracting_dims};
 }
-int ragged_leading(const struct hlo_attr_ragged_dot *d, const struct shape *x, int64_t *out) {
+int dot_ragged_leading(const struct hlo_attr_ragged_dot *d, const struct shape *x, int64_t *out) {
     int64_t r = d->lhs_ragged_dims.v[0];
-    enum ragged mode = ragged_mode(d);
+    enum ragged mode = dot_ragged_mode(d);
     int n = 0;
     for (int k = 0; k < d->lhs_batch_dims.n && d->lhs_batch_dims.v[k] != r; k++)
         out[n++] = d->lhs_batch_dims.v[k];
@@ -109,7 +109,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
         return st_new(ST_INVALID_ARGUMENT, "%d ragged dimensions, group sizes %s",
                       d->lhs_ragged_dims.n, shape_text(a, g));
 
-    enum ragged mode = ragged_mode(d);
+    enum ragged mode = dot_ragged_mode(d);
     int64_t groups = g->dims[g->rank - 1];
     if (d->rhs_group_dims.n != (mode == RAGGED_ROWS) ||
         (mode == RAGGED_ROWS && (y->dims[d->rhs_group_dims.v[0]] != groups ||
@@ -118,7 +118,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
         return st_new(ST_INVALID_ARGUMENT, "rhs_group_dims do not fit %lld groups of %s",
                       (long long)groups, shape_text(a, y));
 
-    int nl = ragged_leading(d, x, lead);
+    int nl = dot_ragged_leading(d, x, lead);
     if (g->rank > 1) {
         bool fit = g->rank == nl + 1;
         for (int k = 0; fit && k < nl; k++)
@@ -149,7 +149,7 @@ static int64_t group_of(const struct hlo_attr_ragged_dot *d, const struct litera
                         const struct shape *x, const int64_t *at) {
     int64_t lead[HLO_MAX_RANK], row = 0, end = 0, n = sizes->shape->dims[sizes->shape->rank - 1];
     if (sizes->shape->rank > 1)
-        for (int k = 0, nl = ragged_leading(d, x, lead); k < nl; k++)
+        for (int k = 0, nl = dot_ragged_leading(d, x, lead); k < nl; k++)
             row = row * x->dims[lead[k]] + at[lead[k]];
     for (int64_t g = 0; g < n; g++) {
         end += lit_get_i64(sizes, row * n + g);
@@ -162,7 +162,7 @@ static int64_t group_of(const struct hlo_attr_ragged_dot *d, const struct litera
 static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                          const struct hlo_attr_ragged_dot *d, struct literal **out) {
     const struct shape *x = in[0]->shape, *y = in[1]->shape;
-    enum ragged mode = ragged_mode(d);
+    enum ragged mode = dot_ragged_mode(d);
     bool any = true, scaled = mode == RAGGED_NONE;
     struct literal *r;
     int64_t k = 0, depth[HLO_MAX_RANK + 1];
@@ -229,6 +229,6 @@ status_t hlo_infer_scaled_dot(struct arena *a, const struct hlo_instr *i,
 }
 
 EVAL(SCALED_DOT) {
-    struct hlo_attr_ragged_dot d = ragged_none(HLO_ATTR(i, dot));
+    struct hlo_attr_ragged_dot d = dot_ragged_none(HLO_ATTR(i, dot));
     return contract(ev, i, in, &d, out);
 }

@@ -38,4 +38,4 @@ static inline void element_copy(struct literal *to, int64_t i, const struct lite
     for (int64_t idx[HLO_MAX_RANK + 1] = {0}, *idx##_go = shape_elements(s) ? idx : NULL;          \
          idx##_go; idx##_go = index_next(idx, (s)->dims, (s)->rank) ? idx : NULL)
 // Order of elements a and b: < 0, 0, > 0. Floats by IEEE 754 totalOrder.
-int literal_order(const struct literal *l, int64_t a, int64_t b);
+int hlo_literal_order(const struct literal *l, int64_t a, int64_t b);

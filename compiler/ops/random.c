@@ -35,7 +35,7 @@ static void philox(const uint32_t key[2], uint32_t x[4]) {
     }
 }
 
-int rng_threefry_split(const struct shape *s, int64_t *half) {
+int random_threefry_split(const struct shape *s, int64_t *half) {
     int split = -1;
     for (int d = 0; d < s->rank && split < 0; d++)
         if (s->dims[d] % 2 == 0) split = d;
@@ -50,7 +50,7 @@ static void threefry_32(const uint32_t key[2], uint64_t counter, struct literal 
                         uint64_t *out_used) {
     const struct shape *s = r->shape;
     int64_t half[HLO_MAX_RANK], to = 0;
-    int split = rng_threefry_split(s, half);
+    int split = random_threefry_split(s, half);
     uint64_t blocks = 1;
     for (int d = 0; d < s->rank; d++)
         blocks *= (uint64_t)half[d];
@@ -140,8 +140,7 @@ static double next_unit(struct hlo_eval *ev) { // in [0, 1)
 }
 
 EVAL(RNG) {
-    struct literal *r;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    NEW_RESULT(r);
     enum dtype t = r->shape->dtype;
     bool normal = HLO_ATTR(i, rng)->distribution == RNG_NORMAL;
     if (HLO_ATTR(i, rng)->distribution == RNG_INVALID || dtype_is_complex(t) ||
@@ -164,7 +163,6 @@ EVAL(RNG) {
             if (lit_get_f64(r, k) >= b) lit_set_f64(r, k, a); // rounding reached the open end
         }
     }
-    *out = r;
     return ST_OK;
 }
 

@@ -20,4 +20,4 @@ static const uint32_t rng_threefry_rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 
 // 32-bit ThreeFry: the first even dimension (or else the longest) is split into (half, 2); the two
 // words of a block go to the two positions. Returns that dimension, -1 for a scalar, which takes
 // the first word; half[rank]: the dimensions over which blocks are counted.
-int rng_threefry_split(const struct shape *s, int64_t *half);
+int random_threefry_split(const struct shape *s, int64_t *half);

@@ -18,7 +18,7 @@ static bool less(struct sorter *s, int64_t a, int64_t b) {
     struct literal *v;
     if (s->st) return false;
     if (!s->f) {
-        int order = literal_order(s->in[0], s->base + a, s->base + b);
+        int order = hlo_literal_order(s->in[0], s->base + a, s->base + b);
         return s->largest ? order > 0 : order < 0;
     }
     for (int k = 0; k < s->n; k++) {

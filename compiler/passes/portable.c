@@ -7,8 +7,8 @@
 // boxes loops. The entry gives one flat tuple.
 #include "compiler/calls/bits.h"
 #include "compiler/calls/nms.h"
-#include "compiler/passes/pass.h"
 #include "compiler/calls/trees.h"
+#include "compiler/passes/pass.h"
 
 static status_t widen(struct hlo_instr *i) {
     struct hlo_computation *c = i->parent;
@@ -37,15 +37,21 @@ static bool is_reshape(const struct hlo_instr *i) {
            layout_is_default(x->shape->layout, x->shape->rank);
 }
 
+// r, built by b behind `last`, stands where i stood.
+static status_t put_instead(struct hb *b, struct hlo_instr *last, struct hlo_instr *i,
+                            struct hlo_instr *r) {
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
+
 static status_t to_reshape(struct hlo_instr *i) {
     struct hlo_instr *last = i->parent->last;
     struct hb b = hb_begin(i->parent);
     struct hlo_instr *r = hb_op(&b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
-    return ST_OK;
+    return put_instead(&b, last, i, r);
 }
 
 static status_t to_gathers(struct hlo_instr *i, struct pass_ctx *p) {
@@ -54,11 +60,7 @@ static status_t to_gathers(struct hlo_instr *i, struct pass_ctx *p) {
     struct trees t;
     RETURN_IF_ERR(trees_read(&p->scratch, i, NULL, &t));
     struct hlo_instr *r = trees_as_gathers(&b, i, &t);
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
-    return ST_OK;
+    return put_instead(&b, last, i, r);
 }
 
 static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
@@ -67,11 +69,7 @@ static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
     struct bits d;
     RETURN_IF_ERR(bits_read(&p->scratch, i, &d));
     struct hlo_instr *r = bits_as_dot(&b, d.bits, i->operands);
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
-    return ST_OK;
+    return put_instead(&b, last, i, r);
 }
 
 static status_t to_while(struct hlo_instr *i) {
@@ -80,11 +78,7 @@ static status_t to_while(struct hlo_instr *i) {
     struct nms n;
     RETURN_IF_ERR(nms_read(i, &n));
     struct hlo_instr *r = nms_as_while(&b, i->operands, n.most);
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
-    return ST_OK;
+    return put_instead(&b, last, i, r);
 }
 
 static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {
@@ -119,24 +113,18 @@ static status_t flatten_root(struct hlo_computation *c, struct pass_ctx *p) {
 status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
-        if (bits_is(i)) {
+        if (bits_is(i))
             RETURN_IF_ERR(to_dot(i, p));
-            p->changed = true;
-            continue;
-        }
-        if (nms_is(i)) {
+        else if (nms_is(i))
             RETURN_IF_ERR(to_while(i));
-            p->changed = true;
-            continue;
-        }
-        bool wide = has_scalar_operand(i);
-        if (trees_is(i) && trees_are_constant(i)) {
+        else if (trees_is(i) && trees_are_constant(i))
             RETURN_IF_ERR(to_gathers(i, p));
-            p->changed = true;
+        else if (has_scalar_operand(i))
+            RETURN_IF_ERR(widen(i));
+        else if (i->n_operands && is_reshape(i))
+            RETURN_IF_ERR(to_reshape(i));
+        else
             continue;
-        }
-        if (!wide && (!i->n_operands || !is_reshape(i))) continue;
-        RETURN_IF_ERR(wide ? widen(i) : to_reshape(i));
         p->changed = true;
     }
     if (!nested(m->entry->root->shape)) return ST_OK;

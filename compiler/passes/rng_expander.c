@@ -88,7 +88,7 @@ static hv pick(const struct places *p, hv at, uint64_t bit, hv x, hv y) {
 static hv threefry_32(struct places *p, hv const *state, const struct shape *s,
                       uint64_t *out_used) {
     int64_t half[HLO_MAX_RANK];
-    int split = rng_threefry_split(s, half);
+    int split = random_threefry_split(s, half);
     p->rank = 3;
     for (int d = 0; d < 3; d++)
         p->dims[d] = 1;

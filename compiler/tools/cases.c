@@ -81,7 +81,7 @@ static status_t read_case(struct str text, struct test_case *c) {
     return ST_OK;
 }
 
-status_t case_next(struct str *text, int *line, struct test_case *out) {
+status_t cases_next(struct str *text, int *line, struct test_case *out) {
     *out = (struct test_case){.line = *line};
     while (text->n) {
         int lines;
@@ -90,12 +90,12 @@ status_t case_next(struct str *text, int *line, struct test_case *out) {
         *line += lines;
         if (str_trim(one).n == 0) continue;
         status_t st = st_note(read_case(one, out), "case at line %d", out->line);
-        if (st) case_done(out);
+        if (st) cases_done(out);
         return st;
     }
     return ST_OK;
 }
-void case_done(struct test_case *c) {
+void cases_done(struct test_case *c) {
     hlo_module_free(c->m);
     c->m = NULL;
 }
@@ -118,7 +118,7 @@ static const struct literal *true_part(const struct hlo_module *m, int k,
     }
     return part ? part : got[k];
 }
-bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
+bool cases_matches(const struct test_case *c, const struct hlo_module *m, int k,
                   struct literal *const *all, struct strbuf *why) {
     const struct literal *want = c->want[k], *got = true_part(m, k, all);
     enum dtype t = want->shape->dtype;
@@ -161,7 +161,7 @@ bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
     return true;
 }
 
-bool case_refused(const struct test_case *c, status_t st) {
+bool cases_refused(const struct test_case *c, status_t st) {
     const char *said = st_message(st);
     return st_code(st) == ST_UNIMPLEMENTED &&
            memmem(said, strlen(said), c->refused.p, c->refused.n);
@@ -171,7 +171,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
     int line = 0, ran = 0, failed = 0;
     for (;;) {
         struct test_case c;
-        RETURN_IF_ERR(case_next(&text, &line, &c));
+        RETURN_IF_ERR(cases_next(&text, &line, &c));
         if (!c.m) break;
 
         struct arena a = {0};
@@ -180,7 +180,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         status_t st = pipeline_evaluable(c.m);
         if (!st) st = hlo_eval_module(&ev, c.m, c.in, c.n_in, &got);
         struct strbuf why = {0};
-        bool ok = c.refused.n ? case_refused(&c, st) : !st;
+        bool ok = c.refused.n ? cases_refused(&c, st) : !st;
 
         if (!ok) strbuf_puts(&why, st ? st_message(st) : "was not refused");
         int leaves = ok && !st ? shape_leaves(got->shape) : 0;
@@ -189,13 +189,13 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
             each[k] = lit_leaf(got, k);
 
         for (int k = 0; ok && k < c.n_want; k++)
-            ok = case_matches(&c, c.m, k, each, &why);
+            ok = cases_matches(&c, c.m, k, each, &why);
         if (!ok) fprintf(log, "case at line %d: %s\n", c.line, strbuf_cstr(&why));
         st_drop(st);
 
         strbuf_done(&why);
         arena_done(&a);
-        case_done(&c);
+        cases_done(&c);
         ran++;
         failed += !ok;
     }

@@ -26,14 +26,14 @@ struct test_case {
 };
 // The next case of *text, which advances. out->m NULL at the end. INVALID_ARGUMENT on a file that
 // is not well formed.
-status_t case_next(struct str *text, int *line, struct test_case *out) MUST_CHECK;
-void case_done(struct test_case *c);
+status_t cases_next(struct str *text, int *line, struct test_case *out) MUST_CHECK;
+void cases_done(struct test_case *c);
 // Compares leaf k of the results of module m (the case's, or what it was compiled to), which `got`
 // has all of, and which is cut to its true size; false and a message in `why` when it differs.
-bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
+bool cases_matches(const struct test_case *c, const struct hlo_module *m, int k,
                   struct literal *const *got, struct strbuf *why);
 // Was the case refused as its REFUSED line says?
-bool case_refused(const struct test_case *c, status_t st);
+bool cases_refused(const struct test_case *c, status_t st);
 // Runs all cases of a file on the reference evaluator; prints failures; *out_rc 1 when some failed.
 // A file without cases is an error.
 status_t cases_check(struct str text, FILE *log, int *out_rc) MUST_CHECK;

@@ -317,7 +317,7 @@ status_t opt_check_passes(struct str text, int *out_rc) {
         int line = 0;
         if (!str_trim(one).n) continue;
 
-        status_t st = case_next(&rest, &line, &given);
+        status_t st = cases_next(&rest, &line, &given);
         if (st) { // no inputs in the file
             st_drop(st);
             given.m = NULL;
@@ -333,7 +333,7 @@ status_t opt_check_passes(struct str text, int *out_rc) {
         }
 
         st_drop(st);
-        case_done(&given);
+        cases_done(&given);
         hlo_module_free(m);
     }
 

@@ -120,7 +120,7 @@ void worker_buffer_drop(uint64_t id);                       // none is fine
 // Where what a call sends lies: few bytes in the frame, else one memfd with each part at a multiple
 // of 64 bytes; the daemon's (`given`, from 1) if it gave one that fits. Begins zeroed.
 struct string_io;
-struct texts;
+struct strings;
 struct worker_outputs {
     void **p; // [n]
     int64_t *offset;
@@ -130,7 +130,7 @@ struct worker_outputs {
     size_t base_bytes;
     bool shared;                  // lies in a memfd
     const struct string_io *text; // of the executable; or NULL
-    struct texts *texts;          // of the run: its results are laid out when they are known
+    struct strings *texts;          // of the run: its results are laid out when they are known
 };
 status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
                              struct worker_outputs *o) MUST_CHECK;

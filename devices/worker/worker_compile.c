@@ -10,7 +10,7 @@
 #include "compiler/parts.h"
 #include "compiler/plan/plan.h"
 #include "compiler/results.h"
-#include "compiler/texts.h"
+#include "compiler/strings.h"
 #include "devices/worker/worker_calls.h"
 
 static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
@@ -225,13 +225,13 @@ static Hlod__V1__Signature *signature_of(struct arena *a, const struct executabl
                      &sig.out[leaf]);
     }
 
-    struct text_layout text;
-    bool texts = texts_of_module(a, e->main, &text);
+    struct string_layout text;
+    bool texts = strings_of_module(a, e->main, &text);
     for (int k = 0; texts && k < sig.n_in; k++)
         sig.in[k].text = text.in[k];
     for (int k = 0; texts && k < sig.n_out; k++)
         sig.out[k].text = text.out[k];
-    texts_free(text.table);
+    strings_free(text.table);
     return worker_signature(a, &sig);
 }
 
@@ -269,9 +269,9 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     i->target_id = arena_strdup(a, e->target_id);
     i->kernel_abi = HLOD_KERNEL_ABI;
 
-    i->before = counts_message(a, e->before);
-    i->after = counts_message(a, e->after);
-    i->prepare = counts_message(a, e->prepare_counts);
+    i->before = executable_counts(a, e->before);
+    i->after = executable_counts(a, e->after);
+    i->prepare = executable_counts(a, e->prepare_counts);
     i->n_passes = (size_t)e->n_passes;
     i->passes = pass_stat_messages(a, e);
     i->kernels = e->kernels.n;
@@ -286,7 +286,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     i->flops = e->cost.flops;
     i->bytes_accessed = e->cost.bytes;
     if (e->emitted.code.n) {
-        i->optimized = counts_message(a, e->optimized);
+        i->optimized = executable_counts(a, e->optimized);
         i->memory = memory_of(a, e);
     }
     return i;

@@ -221,11 +221,11 @@ const void *worker_align(struct worker_call *c, struct span data) {
 }
 
 static void free_texts(void *t) {
-    texts_free(t);
+    strings_free(t);
 }
 // *texts: the run's table of a program that has texts; the call's.
 static status_t bind_inputs(struct worker_call *c, const Hlod__Wire__Run *q,
-                            const struct resident *r, const void **in, struct texts **texts) {
+                            const struct resident *r, const void **in, struct strings **texts) {
     struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
     for (size_t k = 0; k < q->n_inputs; k++) {
         const Hlod__Wire__WireTensor *w = q->inputs[k];
@@ -405,7 +405,7 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
     return ST_OK;
 }
 
-static status_t make_outputs(struct worker_call *c, const struct resident *r, struct texts *texts,
+static status_t make_outputs(struct worker_call *c, const struct resident *r, struct strings *texts,
                              uint32_t given, struct worker_outputs *o) {
     const struct executable *e = r->exe->exe;
     const struct shape *root = e->main->entry->root->shape;
@@ -453,7 +453,7 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     int64_t begun = clock_ns(), last = begun;
     struct resident *res;
     struct dev_weights *w;
-    struct texts *texts = NULL;
+    struct strings *texts = NULL;
 
     bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
     out->peak_ms = q->profile ? (double)(clock_ns() - begun) / 1e6 : 0;

@@ -229,7 +229,7 @@ static status_t file_cases(struct str text, enum precision prec) {
     int line = 0;
     for (;;) {
         struct test_case c;
-        RETURN_IF_ERR(case_next(&text, &line, &c));
+        RETURN_IF_ERR(cases_next(&text, &line, &c));
         if (!c.m) return ST_OK;
         struct compile_options opt = {.disable_passes = "", .disable_rules = "", .precision = prec};
         struct executable *e;
@@ -240,7 +240,7 @@ static status_t file_cases(struct str text, enum precision prec) {
         }
         if (st_code(st) != ST_UNIMPLEMENTED) RETURN_IF_ERR(st);
         st_drop(st);
-        case_done(&c);
+        cases_done(&c);
     }
 }
 static status_t file(const char *path, const char *bind) {

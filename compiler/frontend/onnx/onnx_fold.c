@@ -35,8 +35,8 @@ status_t onnx_add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
         if (t->weight) {
             o = onnx_weight_val(c, t);
         } else if (t->data_type == ONNX_STRING) {
-            RETURN_IF_ERR(onnx_text_literal(c, t, &l));
-            o = onnx_text_val(c, hb_constant(&c->b, l));
+            RETURN_IF_ERR(onnx_string_literal(c, t, &l));
+            o = onnx_string_val(c, hb_constant(&c->b, l));
         } else {
             RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &l));
             l = lit_clone(c->a, l); // the program's bytes may go away

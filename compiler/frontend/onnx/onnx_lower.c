@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "compiler/ir/text/text.h"
-#include "compiler/texts.h"
+#include "compiler/strings.h"
 
 static const struct onnx_op table[] = {
 #define ONNX_OP(name, since, until, min, max, shapes, fn, arg)                                     \
@@ -200,33 +200,34 @@ struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v) {
     return o;
 }
 
-struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places) {
+struct onnx_val *onnx_string_val(struct onnx_ctx *c, hv places) {
     struct onnx_val *o = onnx_tensor_val(c, places);
     o->text = true;
     return o;
 }
 
-int32_t onnx_text_place(struct onnx_ctx *c, struct str s) {
+int32_t onnx_string_place(struct onnx_ctx *c, struct str s) {
     int32_t place = 0;
-    status_t st = texts_add(c->texts->table, s, &place);
+    status_t st = strings_add(c->texts->table, s, &place);
     if (st) hb_fail(&c->b, st);
     return place;
 }
 
-struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n) {
+struct literal *onnx_string_list(struct onnx_ctx *c, const struct str *v, size_t n) {
     struct literal *l = lit_new(c->a, shape_make(c->a, DT_S32, (int64_t[]){(int64_t)n}, 1));
     for (size_t k = 0; k < n; k++)
-        lit_set_i64(l, (int64_t)k, onnx_text_place(c, v[k]));
+        lit_set_i64(l, (int64_t)k, onnx_string_place(c, v[k]));
     return l;
 }
 
-status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t, struct literal **out) {
+status_t onnx_string_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
+                             struct literal **out) {
     const struct shape *s = shape_make(c->a, DT_S32, t->dims, t->rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
     if (shape_elements(s) != (int64_t)t->strings.n)
         return st_new(ST_INVALID_ARGUMENT, "tensor '" STR_FMT "': %zu texts, its shape has %lld",
                       STR_ARG(t->name), t->strings.n, (long long)shape_elements(s));
     *out = lit_new(c->a, s);
-    memcpy((*out)->data, onnx_text_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
+    memcpy((*out)->data, onnx_string_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
     return hb_end(&c->b);
 }

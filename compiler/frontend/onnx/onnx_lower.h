@@ -19,7 +19,7 @@ struct onnx_val {
     hv bound_of;              // the size itself where those integers only moved it about; else NULL
     bool weight;              // v is a weight: known to no one before the run
     bool failed; // its node was refused: what depends on it is left out, to list all at once
-    bool text;   // v's elements are places in the table of texts (onnx_text.c)
+    bool text;   // v's elements are places in the table of texts (onnx_string.c)
 };
 struct onnx_list {
     struct onnx_val **v;
@@ -27,8 +27,8 @@ struct onnx_list {
     enum dtype dtype; // of text: s32
     bool text;
 };
-struct onnx_texts { // of a program
-    struct texts *table;
+struct onnx_strings { // of a program
+    struct strings *table;
     struct { // of each input and result, in the module's order
         bool *v;
         size_t n, cap;
@@ -48,7 +48,7 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     int depth;
     bool dynamic_ok; // in_val gives values with a size of their own, too
     bool text_ok;    // and text
-    struct onnx_texts *texts;
+    struct onnx_strings *texts;
     struct onnx_chosen { // what NonZero or Compress found, for a second look at the same values
         hv of, at, count;
     } chosen[8];

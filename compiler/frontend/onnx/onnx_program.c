@@ -6,7 +6,7 @@
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 #include "compiler/frontend/onnx/onnx_parts.h"
 #include "compiler/results.h"
-#include "compiler/texts.h"
+#include "compiler/strings.h"
 
 static int64_t bound_size(const struct lower_request *req, struct str symbol) {
     for (int k = 0; k < req->n_bindings; k++)
@@ -182,14 +182,14 @@ static void note_texts(struct onnx_ctx *c, const struct onnx_val *v) {
     if (v->v) avec_push(c->a, &c->texts->out, v->text);
 }
 static void put_texts(struct onnx_ctx *c, struct hlo_module *m) {
-    const struct onnx_texts *t = c->texts;
-    bool any = texts_count(t->table) > 1;
+    const struct onnx_strings *t = c->texts;
+    bool any = strings_count(t->table) > 1;
     for (size_t k = 0; k < t->in.n; k++)
         any = any || t->in.v[k];
     for (size_t k = 0; k < t->out.n; k++)
         any = any || t->out.v[k];
-    struct text_layout l = {t->table, t->in.v, t->out.v, (int)t->in.n, (int)t->out.n};
-    if (any) texts_to_module(m, &l);
+    struct string_layout l = {t->table, t->in.v, t->out.v, (int)t->in.n, (int)t->out.n};
+    if (any) strings_to_module(m, &l);
 }
 
 // Sizes of results that only the run knows follow the results (compiler/results.h).
@@ -308,7 +308,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
 
     struct pmap weights = {0};
     int64_t budget = m.limits.max_nodes, folding = EVAL_COMPILE_WORK;
-    struct onnx_texts texts = {.table = texts_new(NULL, 0)};
+    struct onnx_strings texts = {.table = strings_new(NULL, 0)};
     struct onnx_parts parts = {.req = req};
     struct onnx_ctx c = {.b = hb_begin(comp),
                          .a = mod->arena,
@@ -326,7 +326,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     for (size_t k = 0; k < parts.opened.n; k++)
         smap_done(&parts.opened.v[k]->values);
     pmap_done(&weights);
-    texts_free(texts.table);
+    strings_free(texts.table);
     arena_done(&tmp);
 
     if (st)

@@ -34,12 +34,12 @@ struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name);
 
 // onnx_lower.c
 struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v); // known if v is a constant
-struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places);
-int32_t onnx_text_place(struct onnx_ctx *c, struct str s); // in the table of texts
+struct onnx_val *onnx_string_val(struct onnx_ctx *c, hv places);
+int32_t onnx_string_place(struct onnx_ctx *c, struct str s); // in the table of texts
 // n texts as a vector of places.
-struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n);
+struct literal *onnx_string_list(struct onnx_ctx *c, const struct str *v, size_t n);
 // The texts of a tensor as places, in the module's arena; copied.
-status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
+status_t onnx_string_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
                            struct literal **out) MUST_CHECK;
 struct onnx_val *onnx_in_any(struct onnx_ctx *c, size_t k); // a value of any kind; NULL if missing
 void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
@@ -49,7 +49,7 @@ bool onnx_has_dynamic(struct onnx_ctx *c);               // of the node's inputs
 void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn);  // lowers a node that has such inputs
 void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn); // onnx_val's bound, of a lowered node
 
-// onnx_text.c
+// onnx_string.c
 bool onnx_has_text(struct onnx_ctx *c);              // of the node's inputs
 void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
 // Cast where text is on one side or both.

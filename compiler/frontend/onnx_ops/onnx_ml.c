@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of ai.onnx.ml but for trees (onnx_ml_tree.c). Texts are compared by their places
-// (onnx_text.c).
+// (onnx_string.c).
 #include <math.h>
 
 #include "compiler/frontend/onnx/onnx_scope.h"
@@ -106,12 +106,12 @@ static const struct literal *label_list(struct onnx_ctx *c, const char *tensor, 
                            *f = onnx_attr(c->n, floats), *s = onnx_attr(c->n, texts);
     struct literal *l = NULL;
     if (t && t->t) {
-        status_t st = t->t->data_type == ONNX_STRING ? onnx_text_literal(c, t->t, &l)
+        status_t st = t->t->data_type == ONNX_STRING ? onnx_string_literal(c, t->t, &l)
                                                      : onnx_tensor_literal(c->a, t->t, &l);
         if (st) hb_fail(&c->b, st);
         return l ? lit_clone(c->a, l) : NULL;
     }
-    if (s) return onnx_text_list(c, s->strings.v, s->strings.n);
+    if (s) return onnx_string_list(c, s->strings.v, s->strings.n);
     int64_t n = i ? (int64_t)i->ints.n : f ? (int64_t)f->floats.n : -1;
     if (n < 0) return NULL;
     l = lit_new(c->a, shape_make(c->a, i ? DT_S64 : DT_F32, &n, 1));
@@ -154,13 +154,13 @@ static const struct literal *label_default(struct onnx_ctx *c, enum dtype t, boo
     const struct onnx_attr *a = onnx_attr(c->n, "default_tensor");
     struct literal *l = NULL;
     if (a && a->t && text == (a->t->data_type == ONNX_STRING)) {
-        status_t st = text ? onnx_text_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
+        status_t st = text ? onnx_string_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st), NULL;
         return lit_scalar_f64(c->a, t, shape_elements(l->shape) ? lit_get_f64(l, 0) : 0);
     }
     if (text) {
         struct str s = onnx_at_str(c, "default_string", "_Unused");
-        return onnx_text_list(c, &s, 1);
+        return onnx_string_list(c, &s, 1);
     }
     if (dtype_is_float(t))
         return lit_scalar_f64(c->a, t, (double)onnx_at_float(c, "default_float", 0));
@@ -207,7 +207,7 @@ static hv by_table(struct onnx_ctx *c, hv x, const struct literal *keys,
 }
 static void out_label(struct onnx_ctx *c, hv y, bool text) {
     if (!hb_ok(&c->b)) return;
-    onnx_out_any(c, 0, text ? onnx_text_val(c, y) : onnx_tensor_val(c, y));
+    onnx_out_any(c, 0, text ? onnx_string_val(c, y) : onnx_tensor_val(c, y));
 }
 ONNX(labelencoder) {
     hv x = onnx_in_val(c, 0);
@@ -319,7 +319,7 @@ const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, con
 void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels) {
     bool text = labels->strings.n != 0;
     int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n);
-    hv names = text ? hb_constant(&c->b, onnx_text_list(c, labels->strings.v, (size_t)n))
+    hv names = text ? hb_constant(&c->b, onnx_string_list(c, labels->strings.v, (size_t)n))
                     : onnx_lit_s64s(c, labels->ints.v, &n, 1);
     out_label(c, onnx_take(c, names, pos, 0), text);
 }

@@ -7,7 +7,7 @@
 
 static struct literal *text_scalar(struct onnx_ctx *c, struct str s) {
     struct literal *l = lit_new(c->a, shape_scalar(c->a, DT_S32));
-    memcpy(l->data, onnx_text_list(c, &s, 1)->data, sizeof(int32_t));
+    memcpy(l->data, onnx_string_list(c, &s, 1)->data, sizeof(int32_t));
     return l;
 }
 // The elements of t as numbers of places in a tensor of `dense` dims laid flat; t has one of them a
@@ -66,18 +66,18 @@ ONNX(constant) {
     if (!a) return onnx_fail(c, "no value");
     if (str_is(a->name, "sparse_value") && a->sparse) return sparse_constant(c, a->sparse);
     if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
-        status_t st = onnx_text_literal(c, a->t, &l);
+        status_t st = onnx_string_literal(c, a->t, &l);
         if (st) return hb_fail(&c->b, st);
-        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, l)));
     } else if (str_is(a->name, "value") && a->t) {
         status_t st = onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
         l = lit_clone(c->a, l);
     } else if (str_is(a->name, "value_string")) {
-        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
     } else if (str_is(a->name, "value_strings")) {
-        l = onnx_text_list(c, a->strings.v, a->strings.n);
-        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
+        l = onnx_string_list(c, a->strings.v, a->strings.n);
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, l)));
     } else if (str_is(a->name, "value_float")) {
         l = lit_scalar_f64(c->a, DT_F32, (double)a->f);
     } else if (str_is(a->name, "value_int")) {
@@ -116,7 +116,7 @@ ONNX(constantofshape) {
     bool text = a && a->t && a->t->data_type == ONNX_STRING;
     if (!onnx_in_ints(c, 0, dims, HLO_MAX_RANK, &n)) return;
     if (a && a->t) {
-        status_t st = text ? onnx_text_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
+        status_t st = text ? onnx_string_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
         l = lit_clone(c->a, l);
     }
@@ -124,7 +124,7 @@ ONNX(constantofshape) {
     if (st) return hb_fail(&c->b, st);
     hv v = hb_reshape(&c->b, hb_constant(&c->b, l), NULL, 0);
     v = n ? hb_broadcast(&c->b, v, dims, n, NULL) : v;
-    onnx_out_any(c, 0, text ? onnx_text_val(c, v) : onnx_tensor_val(c, v));
+    onnx_out_any(c, 0, text ? onnx_string_val(c, v) : onnx_tensor_val(c, v));
 }
 
 ONNX(range) {

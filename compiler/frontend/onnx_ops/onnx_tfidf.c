@@ -46,7 +46,7 @@ static const struct onnx_attr *text_pool(struct onnx_ctx *c) {
     const struct onnx_attr *texts = onnx_attr(c->n, "pool_strings");
     struct onnx_attr *places = arena_new_of(c->a, struct onnx_attr);
     if (!texts) return NULL;
-    const struct literal *l = onnx_text_list(c, texts->strings.v, texts->strings.n);
+    const struct literal *l = onnx_string_list(c, texts->strings.v, texts->strings.n);
     for (size_t k = 0; k < texts->strings.n; k++)
         avec_push(c->a, &places->ints, lit_get_i64(l, (int64_t)k));
     return places;

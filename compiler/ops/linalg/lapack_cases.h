@@ -79,14 +79,14 @@ static void NAME(run_eigh)(const struct lapack_call *c, int64_t b, struct litera
                            struct literal *const *out, struct arena *tmp) {
     int64_t n = c->n;
     T *a = NAME(room)(tmp, n * n), *work = NAME(room)(tmp, 2 * n);
-    double *w = room_r(tmp, n), *e = room_r(tmp, n);
+    double *w = lapack_room_r(tmp, n), *e = lapack_room_r(tmp, n);
     NAME(load)(a, in[0], b * n * n, n, n);
     for (int64_t j = 0; c->upper && j < n; j++)
         for (int64_t r = j + 1; r < n; r++)
             a[j * n + r] = CJ(a[r * n + j]);
     bool good = NAME(eigh)(n, a, w, e, work);
     NAME(store)(a, out[0], b * n * n, n, n);
-    store_r(w, out[1], b * n, n, 1);
+    lapack_store_r(w, out[1], b * n, n, 1);
     lit_set_i64(out[2], b, good ? 0 : 1);
 }
 // A matrix with more columns than rows: the conjugate transpose's vectors change places.
@@ -101,8 +101,8 @@ static void NAME(run_svd)(const struct lapack_call *c, int64_t b, struct literal
       *t = NAME(room)(tmp, turned ? v_rows * m : m * n); // the matrix, then V^H
     struct NAME(svd) x = {.m = m,
                           .n = n,
-                          .s = room_r(tmp, n),
-                          .e = room_r(tmp, n),
+                          .s = lapack_room_r(tmp, n),
+                          .e = lapack_room_r(tmp, n),
                           .u = c->left_vectors ? NAME(room)(tmp, m * columns) : NULL,
                           .v = NAME(room)(tmp, n * n)};
     NAME(load)(t, in[0], b * m * n, c->m, c->n);
@@ -110,7 +110,7 @@ static void NAME(run_svd)(const struct lapack_call *c, int64_t b, struct literal
         for (int64_t r = 0; r < m; r++)
             a[j * m + r] = turned ? CJ(t[r * n + j]) : t[j * m + r];
     bool good = NAME(svd_run)(&x, a, columns, NAME(room)(tmp, 2 * n + m));
-    store_r(x.s, out[1], b * n, n, 1);
+    lapack_store_r(x.s, out[1], b * n, n, 1);
     lit_set_i64(out[4], b, good ? 0 : 1);
     if (!x.u) return;
     const T *v = turned ? x.u : x.v; // its rows' conjugates are V^H's
@@ -129,10 +129,10 @@ static void NAME(run_forms)(const struct lapack_call *c, int64_t b, struct liter
         NAME(hessenberg)(n, a, tau, work);
         NAME(store)(tau, out[1], b * off, off, 1);
     } else {
-        double *d = room_r(tmp, n), *e = room_r(tmp, n);
+        double *d = lapack_room_r(tmp, n), *e = lapack_room_r(tmp, n);
         NAME(tridiagonal)(n, a, d, e, tau, work);
-        store_r(d, out[1], b * n, n, 1);
-        store_r(e, out[2], b * off, off, 1);
+        lapack_store_r(d, out[1], b * n, n, 1);
+        lapack_store_r(e, out[2], b * off, off, 1);
         NAME(store)(tau, out[3], b * off, off, 1);
         for (int64_t k = 0; k < n; k++)
             a[k * n + k] = d[k];

@@ -5,7 +5,7 @@
 
 #include "compiler/ops/linalg/lapack_cases.h"
 #define T       double complex
-#define NAME(n) n##_c
+#define NAME(n) lapack_##n##_c
 #define HALF    float complex
 #define CJ(x)   conj(x)
 #include "compiler/ops/linalg/lapack_cases.h"
@@ -21,37 +21,38 @@ struct eigen {
 // Of a matrix in columns, which is lost.
 static bool eigen_of(struct eigen *x, cplx *a, bool real, struct arena *tmp) {
     int64_t n = x->n;
-    x->t = room_c(tmp, n * n);
-    x->q = room_c(tmp, n * n);
+    x->t = lapack_room_c(tmp, n * n);
+    x->q = lapack_room_c(tmp, n * n);
     if (real) {
-        double *h = room_r(tmp, n * n), *v = room_r(tmp, n * n), *tau = room_r(tmp, 2 * n);
-        x->re = room_r(tmp, n);
-        x->im = room_r(tmp, n);
+        double *h = lapack_room_r(tmp, n * n), *v = lapack_room_r(tmp, n * n),
+               *tau = lapack_room_r(tmp, 2 * n);
+        x->re = lapack_room_r(tmp, n);
+        x->im = lapack_room_r(tmp, n);
         for (int64_t k = 0; k < n * n; k++)
             h[k] = creal(a[k]);
-        hessenberg_r(n, h, tau, tau + n);
+        lapack_hessenberg_r(n, h, tau, tau + n);
         memcpy(v, h, sizeof *v * (size_t)(n * n));
-        unit_shifted_r(n, v, tau);
-        if (!eigen_r(n, h, v, x->re, x->im)) return false;
-        schur_from_real(n, h, v, x->re, x->im, x->t, x->q);
+        lapack_unit_shifted_r(n, v, tau);
+        if (!lapack_eigen_r(n, h, v, x->re, x->im)) return false;
+        lapack_schur_from_real(n, h, v, x->re, x->im, x->t, x->q);
         return true;
     }
-    cplx *tau = room_c(tmp, 2 * n);
-    hessenberg_c(n, a, tau, tau + n);
+    cplx *tau = lapack_room_c(tmp, 2 * n);
+    lapack_hessenberg_c(n, a, tau, tau + n);
     memcpy(x->q, a, sizeof *a * (size_t)(n * n));
-    unit_shifted_c(n, x->q, tau);
+    lapack_unit_shifted_c(n, x->q, tau);
     for (int64_t k = 0; k < n * n; k++)
         x->t[k] = k % n > k / n + 1 ? 0 : a[k];
-    return schur_c(n, x->t, x->q);
+    return lapack_schur_c(n, x->t, x->q);
 }
 // Left eigenvectors: columns of the inverse of v^H, of norm 1 with the largest element real.
 static void left_vectors(const struct eigen *x, cplx *to, struct arena *tmp) {
     int64_t n = x->n;
-    cplx *lu = room_c(tmp, n * n);
+    cplx *lu = lapack_room_c(tmp, n * n);
     int32_t *pivot = arena_array(tmp, int32_t, n + 1);
     for (int64_t k = 0; k < n * n; k++)
         lu[k] = conj(x->v[k % n * n + k / n]);
-    lu_c(n, n, lu, pivot);
+    lapack_lu_c(n, n, lu, pivot);
     for (int64_t j = 0; j < n; j++) {
         cplx *b = to + j * n;
         for (int64_t k = 0; k < n; k++)
@@ -68,7 +69,7 @@ static void left_vectors(const struct eigen *x, cplx *to, struct arena *tmp) {
             for (int64_t r = 0; r < k; r++)
                 b[r] -= b[k] * lu[k * n + r];
         }
-        unit_vector(n, b);
+        lapack_unit_vector(n, b);
     }
 }
 static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *const *in,
@@ -77,39 +78,39 @@ static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *co
     int64_t n = c->n, k = 0;
     struct eigen x = {.n = n};
 
-    cplx *a = room_c(tmp, n * n), *w = room_c(tmp, n), *room = room_c(tmp, n);
+    cplx *a = lapack_room_c(tmp, n * n), *w = lapack_room_c(tmp, n), *room = lapack_room_c(tmp, n);
     if (real) {
-        double *h = room_r(tmp, n * n);
-        load_r(h, in[0], b * n * n, n, n);
+        double *h = lapack_room_r(tmp, n * n);
+        lapack_load_r(h, in[0], b * n * n, n, n);
         for (int64_t e = 0; e < n * n; e++)
             a[e] = h[e];
     } else
-        load_c(a, in[0], b * n * n, n, n);
+        lapack_load_c(a, in[0], b * n * n, n, n);
 
     bool good = eigen_of(&x, a, real, tmp);
     for (int64_t e = 0; e < n; e++)
         w[e] = x.t[e * n + e];
 
     if (c->kind == LAPACK_GEES) {
-        store_c(x.t, out[0], b * n * n, n, n);
-        store_c(x.q, out[1], b * n * n, n, n);
-        store_c(w, out[2], b * n, n, 1);
+        lapack_store_c(x.t, out[0], b * n * n, n, n);
+        lapack_store_c(x.q, out[1], b * n * n, n, n);
+        lapack_store_c(w, out[2], b * n, n, 1);
         lit_set_i64(out[4], b, good ? 0 : 1);
         return;
     }
 
     if (real) {
-        store_r(x.re, out[k++], b * n, n, 1);
-        store_r(x.im, out[k++], b * n, n, 1);
+        lapack_store_r(x.re, out[k++], b * n, n, 1);
+        lapack_store_r(x.im, out[k++], b * n, n, 1);
     } else
-        store_c(w, out[k++], b * n, n, 1);
+        lapack_store_c(w, out[k++], b * n, n, 1);
 
     if (good && (c->left_vectors || c->right_vectors)) {
-        x.v = room_c(tmp, n * n);
-        triangle_vectors(n, x.t, x.q, x.v, room);
-        if (c->right_vectors) store_c(x.v, out[k + 1], b * n * n, n, n);
+        x.v = lapack_room_c(tmp, n * n);
+        lapack_triangle_vectors(n, x.t, x.q, x.v, room);
+        if (c->right_vectors) lapack_store_c(x.v, out[k + 1], b * n * n, n, n);
         if (c->left_vectors) left_vectors(&x, a, tmp);
-        if (c->left_vectors) store_c(a, out[k], b * n * n, n, n);
+        if (c->left_vectors) lapack_store_c(a, out[k], b * n * n, n, n);
     }
     lit_set_i64(out[k + 2], b, good ? 0 : 1);
 }
@@ -118,13 +119,18 @@ status_t lapack_run(const struct lapack_call *c, struct literal *const *in,
                     struct literal *const *out) {
     typedef void (*fn)(const struct lapack_call *, int64_t, struct literal *const *,
                        struct literal *const *, struct arena *);
-    static const fn all[][2] = {
-        [LAPACK_GETRF] = {run_lu_r, run_lu_c},       [LAPACK_GEQRF] = {run_qr_r, run_qr_c},
-        [LAPACK_GEQP3] = {run_qr_r, run_qr_c},       [LAPACK_ORGQR] = {run_q_r, run_q_c},
-        [LAPACK_ORMQR] = {run_q_r, run_q_c},         [LAPACK_SYEVD] = {run_eigh_r, run_eigh_c},
-        [LAPACK_GESDD] = {run_svd_r, run_svd_c},     [LAPACK_GEEV] = {run_eigen, run_eigen},
-        [LAPACK_GEES] = {run_eigen, run_eigen},      [LAPACK_GEHRD] = {run_forms_r, run_forms_c},
-        [LAPACK_SYTRD] = {run_forms_r, run_forms_c}, [LAPACK_GTSV] = {run_gtsv_r, run_gtsv_c}};
+    static const fn all[][2] = {[LAPACK_GETRF] = {lapack_run_lu_r, lapack_run_lu_c},
+                                [LAPACK_GEQRF] = {lapack_run_qr_r, lapack_run_qr_c},
+                                [LAPACK_GEQP3] = {lapack_run_qr_r, lapack_run_qr_c},
+                                [LAPACK_ORGQR] = {lapack_run_q_r, lapack_run_q_c},
+                                [LAPACK_ORMQR] = {lapack_run_q_r, lapack_run_q_c},
+                                [LAPACK_SYEVD] = {lapack_run_eigh_r, lapack_run_eigh_c},
+                                [LAPACK_GESDD] = {lapack_run_svd_r, lapack_run_svd_c},
+                                [LAPACK_GEEV] = {run_eigen, run_eigen},
+                                [LAPACK_GEES] = {run_eigen, run_eigen},
+                                [LAPACK_GEHRD] = {lapack_run_forms_r, lapack_run_forms_c},
+                                [LAPACK_SYTRD] = {lapack_run_forms_r, lapack_run_forms_c},
+                                [LAPACK_GTSV] = {lapack_run_gtsv_r, lapack_run_gtsv_c}};
     size_t k = (size_t)c->kind;
     fn f = k < sizeof all / sizeof all[0] ? all[k][dtype_is_complex(in[0]->shape->dtype) ? 1 : 0]
                                           : NULL;

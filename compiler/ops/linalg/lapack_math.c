@@ -10,7 +10,7 @@
 #include "compiler/ops/linalg/lapack_solve.h"
 #include "compiler/ops/linalg/lapack_values.h"
 #define T       double complex
-#define NAME(n) n##_c
+#define NAME(n) lapack_##n##_c
 #define CJ(x)   conj(x)
 #define RE(x)   creal(x)
 #define IM(x)   cimag(x)
@@ -77,7 +77,7 @@ static void sweep(int64_t n, cplx *h, cplx *q, int64_t l, int64_t e, cplx shift)
     for (int64_t k = l; k <= e; k++)
         h[k * n + k] += shift;
 }
-bool schur_c(int64_t n, cplx *h, cplx *q) {
+bool lapack_schur_c(int64_t n, cplx *h, cplx *q) {
     int turn = 0;
     for (int64_t e = n - 1; e >= 0;) {
         int64_t l = e;
@@ -97,7 +97,7 @@ bool schur_c(int64_t n, cplx *h, cplx *q) {
     }
     return true;
 }
-void unit_vector(int64_t n, cplx *x) {
+void lapack_unit_vector(int64_t n, cplx *x) {
     double sum = 0, most = 0;
     cplx phase = 1;
     for (int64_t r = 0; r < n; r++) {
@@ -111,7 +111,7 @@ void unit_vector(int64_t n, cplx *x) {
     for (int64_t r = 0; r < n && sum > 0; r++)
         x[r] *= phase / sum;
 }
-void triangle_vectors(int64_t n, const cplx *t, const cplx *q, cplx *v, cplx *x) {
+void lapack_triangle_vectors(int64_t n, const cplx *t, const cplx *q, cplx *v, cplx *x) {
     double norm = 0;
     for (int64_t k = 0; k < n * n; k++)
         norm = fmax(norm, size_of(t[k]));
@@ -130,7 +130,7 @@ void triangle_vectors(int64_t n, const cplx *t, const cplx *q, cplx *v, cplx *x)
         for (int64_t k = 0; k <= e; k++)
             for (int64_t r = 0; r < n; r++)
                 to[r] += q[k * n + r] * x[k];
-        unit_vector(n, to);
+        lapack_unit_vector(n, to);
     }
 }
 
@@ -279,7 +279,7 @@ static bool real_schur(struct real_qr *x) {
     }
     return true;
 }
-bool eigen_r(int64_t n, double *h, double *v, double *re, double *im) {
+bool lapack_eigen_r(int64_t n, double *h, double *v, double *re, double *im) {
     struct real_qr x = {.n = n, .h = h, .v = v, .re = re, .im = im};
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < n; i++) {
@@ -290,8 +290,8 @@ bool eigen_r(int64_t n, double *h, double *v, double *re, double *im) {
 }
 // The columns of q and the pairs of an upper quasi-triangle as complex ones: a block of two becomes
 // triangular by one more rotation.
-void schur_from_real(int64_t n, const double *h, const double *v, const double *re,
-                     const double *im, cplx *t, cplx *q) {
+void lapack_schur_from_real(int64_t n, const double *h, const double *v, const double *re,
+                            const double *im, cplx *t, cplx *q) {
     for (int64_t k = 0; k < n * n; k++) {
         bool below = k % n > k / n + 1;
         t[k] = below ? 0 : h[k];

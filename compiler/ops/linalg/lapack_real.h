@@ -18,7 +18,7 @@ static inline double givens(double f, double g, double *c, double *s) {
     return r;
 }
 #define T       double
-#define NAME(n) n##_r
+#define NAME(n) lapack_##n##_r
 #define CJ(x)   (x)
 #define RE(x)   (x)
 #define IM(x)   0.0

@@ -61,7 +61,7 @@ static status_t group_of(struct lower *lw, const struct hlo_instr *i, const stru
     struct kir_val *both[LOWER_MAX_RESULTS], *index[HLO_MAX_RANK + 1];
     enum dtype types[2] = {DT_S64, DT_S64};
     int64_t lead[HLO_MAX_RANK];
-    int n = s->rank > 1 ? ragged_leading(&c->d, x, lead) : 0;
+    int n = s->rank > 1 ? dot_ragged_leading(&c->d, x, lead) : 0;
     for (int k = 0; k < n; k++)
         index[k] = g.size_at[k] = at[lead[k]];
     index[n] = g.row;
@@ -147,11 +147,11 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
     return ST_OK;
 }
 LOWER(DOT) {
-    struct contraction c = {.d = ragged_none(HLO_ATTR(i, dot)), .mode = RAGGED_NONE};
+    struct contraction c = {.d = dot_ragged_none(HLO_ATTR(i, dot)), .mode = RAGGED_NONE};
     return lower_dot(lw, i, &c, index, out);
 }
 LOWER(SCALED_DOT) {
-    struct contraction c = {.d = ragged_none(HLO_ATTR(i, dot)), .mode = RAGGED_NONE};
+    struct contraction c = {.d = dot_ragged_none(HLO_ATTR(i, dot)), .mode = RAGGED_NONE};
     return lower_dot(lw, i, &c, index, out);
 }
 LOWER(RAGGED_DOT) {
@@ -160,7 +160,7 @@ LOWER(RAGGED_DOT) {
     const struct shape *x = i->operands[0]->shape;
     struct kir_val *at[HLO_MAX_RANK + 1] = {NULL}, *group;
     int o = 0;
-    c.mode = ragged_mode(&c.d);
+    c.mode = dot_ragged_mode(&c.d);
     int64_t groups = i->operands[2]->shape->dims[i->operands[2]->shape->rank - 1];
     if (groups == 0) return lower_no(lw, "no groups");
     if (c.mode != RAGGED_ROWS) return lower_dot(lw, i, &c, index, out);

@@ -169,7 +169,7 @@ static status_t branch(struct hlo_instr *i, int k, const struct pmap *only, stru
     find_hoisted(&b, &inner, &p->scratch);
     bool changes = b.hoisted.n || !all_read(&b);
     if (changes) {
-        computation_own(i, k);
+        graph_own_callee(i, k);
         pmap_done(&inner);
         find_inside(i->called[k], b.operand, false, only, &inner);
         find_hoisted(&b, &inner, &p->scratch);

@@ -4,7 +4,7 @@
 
 #include "compiler/ir/build.h"
 
-void computation_move_before(struct hlo_computation *c, struct hlo_computation *pos) {
+void graph_move_before(struct hlo_computation *c, struct hlo_computation *pos) {
     struct hlo_module *m = c->module;
     if (c == pos || c->next == pos) return;
     *(c->prev ? &c->prev->next : &m->first) = c->next;
@@ -22,12 +22,12 @@ static struct hlo_computation *copy_before(const struct hlo_computation *f,
     struct hlo_computation *last = m->last, *r = hlo_computation_clone(m, f, f->name);
     for (struct hlo_computation *c = last->next, *next; c; c = next) {
         next = c->next;
-        computation_move_before(c, pos);
+        graph_move_before(c, pos);
     }
     return r;
 }
 
-void computation_own(struct hlo_instr *i, int k) {
+void graph_own_callee(struct hlo_instr *i, int k) {
     const struct hlo_computation *f = i->called[k];
     int callers = 0;
     HLO_EACH_COMPUTATION(c, i->parent->module)
@@ -77,7 +77,7 @@ static bool has_effect(const struct hlo_computation *f, struct pmap *seen) {
     }
     return false;
 }
-bool computation_has_effect(const struct hlo_computation *f) {
+bool graph_has_effect(const struct hlo_computation *f) {
     struct pmap seen = {0};
     bool yes = has_effect(f, &seen);
     pmap_done(&seen);

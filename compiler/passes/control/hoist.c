@@ -23,7 +23,7 @@ static bool cheap(const struct hlo_instr *i) {
            i->op == HLO_CONSTANT || i->op == HLO_IOTA;
 }
 
-// The table of texts is a run's (texts.h): what looks into it stays in main.
+// The table of texts is a run's (strings.h): what looks into it stays in main.
 static bool reads_texts(const struct hlo_instr *i, const struct pmap *readers) {
     static const char prefix[] = "hlod.text.";
     if (i->op == HLO_CUSTOM_CALL) {

@@ -138,7 +138,7 @@ static bool pays(const struct attention_call *c, const struct target *t) {
 static void take_bodies(struct hlo_instr *f) {
     for (struct hlo_instr *x = f->called[0]->first; x; x = x->next) {
         if (x->op != HLO_FUSION) continue;
-        computation_move_before(x->called[0], f->called[0]);
+        graph_move_before(x->called[0], f->called[0]);
         x->called[0]->fusion = x;
     }
 }

@@ -89,7 +89,7 @@ static status_t merge(const struct siblings *g) {
     struct hlo_instr *roots[MAX_GROUP], *root, *whole;
     struct merged f = {.body = hlo_computation_add(outer->module, "fused_computation")};
     enum fusion_kind kind = FUSION_LOOP;
-    computation_move_before(f.body, outer);
+    graph_move_before(f.body, outer);
 
     for (int k = 0; k < g->n; k++) {
         roots[k] = add_member(&f, g->v[k]);

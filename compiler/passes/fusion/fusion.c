@@ -49,7 +49,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     VEC(struct hlo_instr *) operands = {0};
 
     body = hlo_computation_add(m, "fused_computation");
-    computation_move_before(body, outer); // callees stand before callers
+    graph_move_before(body, outer); // callees stand before callers
     for (int k = 0; k < n; k++)
         pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
 

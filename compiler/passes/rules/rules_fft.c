@@ -8,7 +8,6 @@
 
 #include "compiler/passes/rules/rules.h"
 
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
 enum { SHORT = 64, LONG = 1 << 19, LARGEST_PRIME = 31 };
 
 static bool hard(int64_t n) {

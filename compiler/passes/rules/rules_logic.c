@@ -4,9 +4,6 @@
 
 #include "compiler/passes/rules/rules.h"
 
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED        (void)r
-
 static bool logical(enum dtype t) {
     return t == DT_PRED || dtype_is_int(t);
 }

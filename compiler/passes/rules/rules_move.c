@@ -2,9 +2,6 @@
 // Rules of two movements of data in a row: one is left, or none.
 #include "compiler/passes/rules/rules.h"
 
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED        (void)r
-
 RULE_FN(copy_copy) {
     if (i->op != HLO_COPY || i->operands[0]->op != HLO_COPY) return NULL;
     return hb_op(&r->b, HLO_COPY, i->shape, i->operands[0]->operands, 1, NULL);

@@ -4,9 +4,6 @@
 
 #include "compiler/passes/rules/rules.h"
 
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED        (void)r
-
 // A reduction of one operand by one operation; may its terms be reordered here?
 static bool simple(const struct rule_ctx *r, const struct hlo_instr *i, enum hlo_op *op) {
     if (i->op != HLO_REDUCE || i->n_operands != 2 || !match_reducer(i->called[0], op)) return false;

@@ -3,24 +3,16 @@
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED        (void)r
-
-RULE_FN(convert_same) {
-    UNUSED;
-    return i->op == HLO_CONVERT && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
-                                                                                : NULL;
-}
-RULE_FN(copy_same) {
-    UNUSED;
-    return i->op == HLO_COPY && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
-                                                                             : NULL;
-}
-RULE_FN(reshape_same) {
-    UNUSED;
-    return i->op == HLO_RESHAPE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
-                                                                                : NULL;
-}
+// An operation whose result has its operand's shape and type moves nothing.
+#define RULE_SAME(name, kind)                                                                      \
+    RULE_FN(name) {                                                                                \
+        UNUSED;                                                                                    \
+        return i->op == kind && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]      \
+                                                                             : NULL;               \
+    }
+RULE_SAME(convert_same, HLO_CONVERT)
+RULE_SAME(copy_same, HLO_COPY)
+RULE_SAME(reshape_same, HLO_RESHAPE)
 RULE_FN(reshape_reshape) {
     if (i->op != HLO_RESHAPE || i->operands[0]->op != HLO_RESHAPE) return NULL;
     return hb_op(&r->b, HLO_RESHAPE, i->shape, &i->operands[0]->operands[0], 1, NULL);
@@ -92,11 +84,7 @@ RULE_FN(broadcast_reshape) {
     }
     return hb_broadcast(&r->b, y, i->shape->dims, i->shape->rank, map);
 }
-RULE_FN(slice_full) {
-    UNUSED;
-    return i->op == HLO_SLICE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
-                                                                              : NULL;
-}
+RULE_SAME(slice_full, HLO_SLICE)
 RULE_FN(slice_slice) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_SLICE || x->op != HLO_SLICE) return NULL;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints compiler/ops/text/text_cases.def from Python's Unicode data: python3 make_text_cases.py >
-compiler/ops/text/text_cases.def"""
+"""Prints string_cases.def from Python's Unicode data: python3 make_text_cases.py >
+compiler/ops/string/string_cases.def"""
 import unicodedata
 
 

@@ -15,39 +15,39 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "compiler/ir/text/text.h"
-#include "compiler/ops/text/text_match.h"
-#include "compiler/texts.h"
+#include "compiler/ops/string/string_match.h"
+#include "compiler/strings.h"
 
-static int32_t place(struct texts *t, const char *s) {
+static int32_t place(struct strings *t, const char *s) {
     int32_t p;
-    assert_null(texts_add(t, str_of(s), &p));
+    assert_null(strings_add(t, str_of(s), &p));
     return p;
 }
 static void tables(void **state) {
     (void)state;
-    struct texts *program = texts_new(NULL, 0);
+    struct strings *program = strings_new(NULL, 0);
     assert_int_equal(place(program, ""), 0);
     int32_t a = place(program, "a"), b = place(program, "b");
     assert_true(a != b && place(program, "a") == a);
-    struct texts *run = texts_new(program, 500);
+    struct strings *run = strings_new(program, 500);
     assert_int_equal(place(run, "b"), b);
     int32_t c = place(run, "c");
-    assert_int_equal(c, texts_count(program));
-    assert_true(str_is(texts_get(run, c), "c") && str_is(texts_get(run, a), "a"));
-    assert_true(texts_get(run, 99).n == 0 && texts_get(run, -1).n == 0);
+    assert_int_equal(c, strings_count(program));
+    assert_true(str_is(strings_get(run, c), "c") && str_is(strings_get(run, a), "a"));
+    assert_true(strings_get(run, 99).n == 0 && strings_get(run, -1).n == 0);
     status_t st = ST_OK;
     int n = 0;
     for (char text[8]; n < 100 && !st; n++) {
         int32_t p;
         snprintf(text, sizeof text, "t%d", n);
-        st = texts_add(run, str_of(text), &p);
+        st = strings_add(run, str_of(text), &p);
     }
     assert_int_equal(st_code(st), ST_RESOURCE_EXHAUSTED);
     st_drop(st);
     assert_true(n > 2 && n < 20);
     assert_int_equal(place(run, "c"), c); // what is there stays
-    texts_free(run);
-    texts_free(program);
+    strings_free(run);
+    strings_free(program);
 }
 
 static void in_a_module(void **state) {
@@ -58,29 +58,30 @@ static void in_a_module(void **state) {
     static const char *const all[] = {"a", "a,b;c\"%\\}", "\xc3\xa9 \xff\n", "a b"};
     struct hlo_module *m, *again;
     struct arena arena = {0};
-    struct text_layout l = {texts_new(NULL, 0), (bool[]){true, true}, (bool[]){true, true}, 2, 2},
-                       got;
+    struct string_layout l = {strings_new(NULL, 0), (bool[]){true, true}, (bool[]){true, true}, 2,
+                              2},
+                         got;
     struct strbuf b = {0};
     assert_null(hlo_parse(str_of(text), NULL, &m));
-    assert_false(texts_of_module(&arena, m, &got));
+    assert_false(strings_of_module(&arena, m, &got));
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         place(l.table, all[k]);
-    texts_to_module(m, &l);
+    strings_to_module(m, &l);
     hlo_print_module(&b, m, 0);
     assert_null(hlo_parse((struct str){b.p, b.n}, NULL, &again));
-    assert_true(texts_of_module(&arena, again, &got));
+    assert_true(strings_of_module(&arena, again, &got));
     assert_int_equal(got.n_in, 2);
     assert_true(got.in[0] && got.out[0]);
     assert_false(got.in[1] || got.out[1]); // f32 is no place
-    assert_int_equal(texts_count(got.table), texts_count(l.table));
-    for (int32_t k = 0; k < texts_count(l.table); k++)
-        assert_true(str_eq(texts_get(got.table, k), texts_get(l.table, k)));
+    assert_int_equal(strings_count(got.table), strings_count(l.table));
+    for (int32_t k = 0; k < strings_count(l.table); k++)
+        assert_true(str_eq(strings_get(got.table, k), strings_get(l.table, k)));
     struct str other;
     assert_true(hlo_frontend(again, "other", &other) && str_is(other, "1"));
     assert_false(hlo_frontend(again, "othe", &other));
     strbuf_done(&b);
-    texts_free(l.table);
-    texts_free(got.table);
+    strings_free(l.table);
+    strings_free(got.table);
     hlo_module_free(m);
     hlo_module_free(again);
     arena_done(&arena);
@@ -117,24 +118,24 @@ static const struct {
                {"(?i:a)b", "Ab|ab", "AB"},
                {"a(?i)b|c", "aB|ab|C", "AB"}};
 
-static bool each(struct text_pattern *p, const char *texts, bool want, const char **bad) {
+static bool each(struct string_pattern *p, const char *texts, bool want, const char **bad) {
     for (const char *at = texts, *bar; at; at = bar ? bar + 1 : NULL) {
         bar = strchr(at, '|');
         *bad = at;
         struct str s = {at, bar ? (size_t)(bar - at) : strlen(at)};
-        if (text_pattern_matches(p, s, NULL) != want) return false;
+        if (string_pattern_matches(p, s, NULL) != want) return false;
     }
     return true;
 }
 static void patterns(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof matches / sizeof matches[0]; k++) {
-        struct text_pattern *p;
+        struct string_pattern *p;
         const char *bad;
-        assert_null(text_pattern_new(str_of(matches[k].pattern), &p));
+        assert_null(string_pattern_new(str_of(matches[k].pattern), &p));
         if (!each(p, matches[k].yes, true, &bad) || !each(p, matches[k].no, false, &bad))
             fail_msg("%s: '%s'", matches[k].pattern, bad);
-        text_pattern_free(p);
+        string_pattern_free(p);
     }
     static const char *const refused[] = {"(a",
                                           "a)",
@@ -154,8 +155,8 @@ static void patterns(void **state) {
                                           "[[:no:]]",
                                           "((a{100}){100}){100}"};
     for (size_t k = 0; k < sizeof refused / sizeof refused[0]; k++) {
-        struct text_pattern *p;
-        status_t st = text_pattern_new(str_of(refused[k]), &p);
+        struct string_pattern *p;
+        status_t st = string_pattern_new(str_of(refused[k]), &p);
         if (!st) fail_msg("%s was taken", refused[k]);
         st_drop(st);
     }
@@ -163,14 +164,14 @@ static void patterns(void **state) {
 static void linear(void **state) {
     (void)state;
     enum { N = 200000 };
-    struct text_pattern *p;
+    struct string_pattern *p;
     char *text = malloc(N);
     memset(text, 'a', N);
-    assert_null(text_pattern_new(STR("(a*)*(a|aa)*b"), &p));
+    assert_null(string_pattern_new(STR("(a*)*(a|aa)*b"), &p));
     int64_t start = clock_ns();
-    assert_false(text_pattern_matches(p, (struct str){text, N}, NULL));
+    assert_false(string_pattern_matches(p, (struct str){text, N}, NULL));
     assert_true(clock_ns() - start < 5000000000); // backtracking would take ages
-    text_pattern_free(p);
+    string_pattern_free(p);
     free(text);
 }
 
@@ -192,7 +193,7 @@ static void cases(void **state) {
     static const char odd[] = "\xc3\xa9\xff\xe6\x97\xed\xa0\x80";
     uint32_t got[8], n = 0;
     while (at < sizeof odd - 1)
-        got[n++] = text_utf8((struct str){odd, sizeof odd - 1}, &at);
+        got[n++] = string_utf8((struct str){odd, sizeof odd - 1}, &at);
     assert_int_equal(n, 7); // each byte that begins nothing by itself
     assert_int_equal(got[0], 0xe9);
     for (uint32_t k = 1; k < n; k++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ops/text/text.h"
+#include "compiler/ops/string/string.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "compiler/ir/literal.h"
-#include "compiler/ops/text/text_match.h"
-#include "compiler/texts.h"
+#include "compiler/ops/string/string_match.h"
+#include "compiler/strings.h"
 #include "proto/hlod.pb-c.h"
 
 static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) MUST_CHECK;
@@ -40,20 +40,20 @@ static bool is_scalar(const struct shape *s, enum dtype t) {
     return s->dtype == t && s->rank == 0;
 }
 static struct str text_of(struct hlo_eval *ev, const struct literal *l, int64_t k) {
-    return texts_get(ev->texts, (int32_t)lit_get_i64(l, k));
+    return strings_get(ev->texts, (int32_t)lit_get_i64(l, k));
 }
 // A compile keeps what it makes in the executable: 8 MiB of EVAL_COMPILE_WORK.
 enum { WORK_OF_BYTE = 8 };
 static status_t put_text(struct hlo_eval *ev, struct literal *l, int64_t k, struct str s) {
     int32_t place;
     RETURN_IF_ERR(hlo_eval_spend(ev, (int64_t)s.n * WORK_OF_BYTE));
-    RETURN_IF_ERR(texts_add(ev->texts, s, &place));
+    RETURN_IF_ERR(strings_add(ev->texts, s, &place));
     lit_set_i64(l, k, place);
     return ST_OK;
 }
 
-status_t hlo_text_concat(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                         struct literal **out) {
+status_t hlo_string_concat(struct hlo_eval *ev, const struct hlo_instr *i,
+                           struct literal *const *in, struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 2, 2));
     if (!shape_compatible(in[0]->shape, in[1]->shape) || !shape_compatible(in[0]->shape, i->shape))
         return bad_call(ev, i);
@@ -75,7 +75,7 @@ static void put_cased(struct strbuf *b, struct str s, bool upper) {
     char bytes[4];
     strbuf_clear(b);
     for (size_t at = 0; at < s.n;) {
-        uint32_t u = text_utf8(s, &at);
+        uint32_t u = string_utf8(s, &at);
         strbuf_add(b, bytes, (size_t)text_utf8_put(upper ? text_upper(u) : text_lower(u), bytes));
     }
 }
@@ -91,8 +91,8 @@ static status_t is_stop_word(struct hlo_eval *ev, const struct literal *stop, st
     }
     return ST_OK;
 }
-status_t hlo_text_normalize(struct hlo_eval *ev, const struct hlo_instr *i,
-                            struct literal *const *in, struct literal **out) {
+status_t hlo_string_normalize(struct hlo_eval *ev, const struct hlo_instr *i,
+                              struct literal *const *in, struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 3, 3));
     int64_t n = shape_elements(in[0]->shape), kept = 0, flags;
     const struct shape *r = i->shape;
@@ -107,10 +107,10 @@ status_t hlo_text_normalize(struct hlo_eval *ev, const struct hlo_instr *i,
     for (int64_t k = 0; k < n && !st; k++) {
         struct str s = text_of(ev, in[0], k);
         bool stop;
-        st = is_stop_word(ev, in[1], s, &x, &y, flags & TEXT_ANY_CASE, &stop);
+        st = is_stop_word(ev, in[1], s, &x, &y, flags & STRING_ANY_CASE, &stop);
         if (st || stop) continue;
-        if (flags & (TEXT_LOWER | TEXT_UPPER)) {
-            put_cased(&x, s, flags & TEXT_UPPER);
+        if (flags & (STRING_LOWER | STRING_UPPER)) {
+            put_cased(&x, s, flags & STRING_UPPER);
             s = (struct str){x.p, x.n};
         }
         st = put_text(ev, (*out)->elems[0], kept++, s);
@@ -158,8 +158,8 @@ static bool next_part(struct str *s, struct str delimiter, bool last, bool *done
     s->n -= n + skip;
     return true;
 }
-status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                        struct literal **out) {
+status_t hlo_string_split(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                          struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 3, 2));
 
     const struct shape *x = in[0]->shape, *r = i->shape;
@@ -197,23 +197,23 @@ status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct l
     return ST_OK;
 }
 
-status_t hlo_text_match(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                        struct literal **out) {
+status_t hlo_string_match(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                          struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 2, 2));
     if (in[1]->shape->rank != 0 || i->shape->dtype != DT_PRED ||
         !shape_same_dims(i->shape, in[0]->shape))
         return bad_call(ev, i);
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
-    struct text_pattern *p;
-    RETURN_IF_ERR(text_pattern_new(text_of(ev, in[1], 0), &p));
+    struct string_pattern *p;
+    RETURN_IF_ERR(string_pattern_new(text_of(ev, in[1], 0), &p));
     status_t st = ST_OK;
     for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
         struct str s = text_of(ev, in[0], k);
-        st = hlo_eval_spend(ev, (int64_t)s.n * text_pattern_steps(p));
-        if (!st) lit_set_i64(*out, k, text_pattern_matches(p, s, ev->cancel));
+        st = hlo_eval_spend(ev, (int64_t)s.n * string_pattern_steps(p));
+        if (!st) lit_set_i64(*out, k, string_pattern_matches(p, s, ev->cancel));
     }
     if (!st) st = hlo_eval_spend(ev, 0); // cancelled in the last one?
-    text_pattern_free(p);
+    string_pattern_free(p);
     return st;
 }
 
@@ -244,8 +244,8 @@ static uint32_t hash_text(struct str s, uint32_t seed) {
     h = (h ^ h >> 13) * 0xc2b2ae35u;
     return h ^ h >> 16;
 }
-status_t hlo_text_hash(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                       struct literal **out) {
+status_t hlo_string_hash(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                         struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 2, 1));
     if (!is_scalar(in[1]->shape, DT_U32) || i->shape->dtype != DT_U32 ||
         !shape_same_dims(i->shape, in[0]->shape))
@@ -280,8 +280,8 @@ static bool parse_int(struct str s, enum dtype t, struct literal *out, int64_t k
     lit_set_i64(out, k, v);
     return lit_get_i64(out, k) == v;
 }
-status_t hlo_text_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                        struct literal **out) {
+status_t hlo_string_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                          struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 1, 1));
     enum dtype t = i->shape->dtype;
     if (!shape_same_dims(i->shape, in[0]->shape) || shape_is_tuple(i->shape) ||
@@ -330,8 +330,8 @@ static void print_float(struct strbuf *b, const struct literal *l, int64_t k, st
     int decimals = digits - 1 - exponent;
     strbuf_printf(b, "%.*f", decimals > 0 ? decimals : 1, x);
 }
-status_t hlo_text_print(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                        struct literal **out) {
+status_t hlo_string_print(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                          struct literal **out) {
     RETURN_IF_ERR(begin(ev, i, 1, 0));
     enum dtype t = in[0]->shape->dtype;
     if (i->shape->dtype != DT_S32 || !shape_same_dims(i->shape, in[0]->shape) ||

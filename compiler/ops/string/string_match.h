@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_match: does a regular expression match a whole text? Syntax and meaning are RE2's (which
+// string_match: does a regular expression match a whole string? Syntax and meaning are RE2's (which
 // ONNX names), without what a whole match cannot tell apart: groups' contents, greed. A pattern
 // becomes a program of character tests and forks that all run side by side, so the time is at most
-// the pattern's size times the text's, whatever the pattern. Not taken, and refused with the place:
+// the pattern's size times the string's, whatever the pattern. Not taken, and refused with the
+// place:
 // \p{...}, \C, and what RE2 has not either (backreferences, look-around). Texts are UTF-8; a byte
 // that is not counts as U+FFFD. Thread: any.
 #pragma once
 #include "base/span.h"
 #include "base/status.h"
 
-struct text_pattern;
+struct string_pattern;
 // INVALID_ARGUMENT names the place in the pattern; RESOURCE_EXHAUSTED when it becomes too large.
-status_t text_pattern_new(struct str pattern, struct text_pattern **out) MUST_CHECK;
+status_t string_pattern_new(struct str pattern, struct string_pattern **out) MUST_CHECK;
 // False too once *cancel (or NULL) is set.
-bool text_pattern_matches(struct text_pattern *p, struct str text, const _Atomic bool *cancel);
-int64_t text_pattern_steps(const struct text_pattern *p); // at most, for each character
-void text_pattern_free(struct text_pattern *p); // NULL is fine
+bool string_pattern_matches(struct string_pattern *p, struct str text, const _Atomic bool *cancel);
+int64_t string_pattern_steps(const struct string_pattern *p); // at most, for each character
+void string_pattern_free(struct string_pattern *p);           // NULL is fine
 // The code point at *at, which moves on; U+FFFD for a byte that begins none.
-uint32_t text_utf8(struct str s, size_t *at);
+uint32_t string_utf8(struct str s, size_t *at);
 // Its bytes; gives their number, 1 to 4.
 int text_utf8_put(uint32_t u, char out[4]);
-// The other case where Unicode has one code point for it (text_cases.def); belongs to no language.
+// The other case where Unicode has one code point for it (string_cases.def); belongs to no
+// language.
 uint32_t text_lower(uint32_t u);
 uint32_t text_upper(uint32_t u);

@@ -3,9 +3,9 @@
 // and copied: a repeat wraps the piece that was emitted last.
 //   a*  fork(1, end) a jump(fork)     a+  a fork(a, 1)     a?  fork(1, end) a     a|b  fork(1, b) a
 //   jump(end) b
-// Running it: the set of places where the program can stand moves over the text, one code point at
-// a time.
-#include "compiler/ops/text/text_match.h"
+// Running it: the set of places where the program can stand moves over the string, one code point
+// at a time.
+#include "compiler/ops/string/string_match.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct code {
 struct range {
     uint32_t lo, hi;
 };
-struct text_pattern {
+struct string_pattern {
     VEC(struct code) code;
     VEC(struct range) ranges;
     uint32_t *seen;                      // [code] the step that added a place
@@ -34,13 +34,13 @@ struct flags {
     bool fold, dot_all, lines;
 };
 struct parser {
-    struct text_pattern *p;
+    struct string_pattern *p;
     const char *at, *begin, *end;
     int depth;
     struct flags f;
 };
 
-uint32_t text_utf8(struct str s, size_t *at) {
+uint32_t string_utf8(struct str s, size_t *at) {
     const uint8_t *p = (const uint8_t *)s.p + *at;
     size_t left = s.n - *at;
     int n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
@@ -74,14 +74,14 @@ struct case_run {
 #define UPPER                      NOTHING
 #define LOWER                      RUN
 static const struct case_run to_lower[] = {
-#include "compiler/ops/text/text_cases.def"
+#include "compiler/ops/string/string_cases.def"
 };
 #undef LOWER
 #undef UPPER
 #define UPPER RUN
 #define LOWER NOTHING
 static const struct case_run to_upper[] = {
-#include "compiler/ops/text/text_cases.def"
+#include "compiler/ops/string/string_cases.def"
 };
 #undef LOWER
 #undef UPPER
@@ -226,7 +226,7 @@ static status_t escaped_char(struct parser *q, uint32_t *out) {
     } else if ((uint8_t)c >= 0x80 ||
                (c > 0x20 && c < 0x7f && (!word_char((uint32_t)c) || c == '_')) || c == ' ') {
         size_t at = 0;
-        v = text_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
+        v = string_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
         q->at += at;
     } else {
         return error(q, "this escape is not known here");
@@ -263,7 +263,7 @@ static status_t bracket_item(struct parser *q, uint32_t *out, bool *single) {
         if (close) return error(q, "a class of this name is not known");
     }
     size_t at = 0;
-    *out = text_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
+    *out = string_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
     q->at += at;
     return ST_OK;
 }
@@ -343,7 +343,8 @@ static status_t quoted(struct parser *q) { // \Q...\E: the last of it is what a 
             return ST_OK;
         }
         size_t at = 0;
-        RETURN_IF_ERR(emit_char(q, text_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at)));
+        RETURN_IF_ERR(
+            emit_char(q, string_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at)));
         q->at += at;
     }
     return ST_OK;
@@ -408,7 +409,7 @@ static status_t atom(struct parser *q) {
     }
 
     size_t at = 0;
-    uint32_t c = text_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
+    uint32_t c = string_utf8((struct str){q->at, (size_t)(q->end - q->at)}, &at);
     q->at += at;
     return emit_char(q, c);
 }
@@ -422,7 +423,7 @@ static bool count(const char **p, const char *end, int *out) {
     *out = n;
     return digits > 0;
 }
-// {n}, {n,}, {n,m}; anything else is text. most -1: no end.
+// {n}, {n,}, {n,m}; anything else stands for itself. most -1: no end.
 static bool counted(struct parser *q, int *least, int *most) {
     const char *p = q->at + 1;
     if (*q->at != '{' || !count(&p, q->end, least)) return false;
@@ -512,8 +513,8 @@ static status_t alternatives(struct parser *q) {
     return st;
 }
 
-status_t text_pattern_new(struct str pattern, struct text_pattern **out) {
-    struct text_pattern *p = calloc(1, sizeof *p);
+status_t string_pattern_new(struct str pattern, struct string_pattern **out) {
+    struct string_pattern *p = calloc(1, sizeof *p);
     if (!p) return st_oom();
     struct parser q = {.p = p, .at = pattern.p, .begin = pattern.p, .end = pattern.p + pattern.n};
     status_t st = alternatives(&q);
@@ -525,7 +526,7 @@ status_t text_pattern_new(struct str pattern, struct text_pattern **out) {
         if (!p->seen || !p->block) st = st_oom();
     }
     if (st) {
-        text_pattern_free(p);
+        string_pattern_free(p);
         return st;
     }
     p->now = p->block;
@@ -534,7 +535,7 @@ status_t text_pattern_new(struct str pattern, struct text_pattern **out) {
     *out = p;
     return ST_OK;
 }
-void text_pattern_free(struct text_pattern *p) {
+void string_pattern_free(struct string_pattern *p) {
     if (!p) return;
     vec_done(&p->code);
     vec_done(&p->ranges);
@@ -569,7 +570,7 @@ static bool holds(enum assertion a, const struct text_place *x) {
 }
 // Adds `from` and all that it leads to without a character. Each place is added once a step, and
 // pushes at most two.
-static int add(struct text_pattern *p, int32_t from, const struct text_place *x, int32_t *set,
+static int add(struct string_pattern *p, int32_t from, const struct text_place *x, int32_t *set,
                int n) {
     int top = 0;
     p->stack[top++] = from;
@@ -591,33 +592,33 @@ static int add(struct text_pattern *p, int32_t from, const struct text_place *x,
     }
     return n;
 }
-static bool in_ranges(const struct text_pattern *p, const struct code *c, uint32_t u) {
+static bool in_ranges(const struct string_pattern *p, const struct code *c, uint32_t u) {
     for (int32_t k = c->x; k < c->y; k++)
         if (u >= p->ranges.v[k].lo && u <= p->ranges.v[k].hi) return true;
     return false;
 }
-static bool takes(const struct text_pattern *p, const struct code *c, uint32_t u) {
+static bool takes(const struct string_pattern *p, const struct code *c, uint32_t u) {
     bool in = in_ranges(p, c, u);
     if (!in && c->fold) in = in_ranges(p, c, text_lower(u)) || in_ranges(p, c, text_upper(u));
     return in != c->negated;
 }
 
-int64_t text_pattern_steps(const struct text_pattern *p) {
+int64_t string_pattern_steps(const struct string_pattern *p) {
     return (int64_t)p->code.n;
 }
 
-bool text_pattern_matches(struct text_pattern *p, struct str text, const _Atomic bool *cancel) {
+bool string_pattern_matches(struct string_pattern *p, struct str text, const _Atomic bool *cancel) {
     enum { LOOK = 1024 }; // characters between two looks at cancel
     size_t at = 0;
     struct text_place x = {.begin = true, .end = text.n == 0};
-    if (text.n) x.after = text_utf8(text, &at);
+    if (text.n) x.after = string_utf8(text, &at);
     p->step++;
     int n = add(p, 0, &x, p->now, 0);
     while (!x.end && n) {
         int m = 0;
         if (cancel && p->step % LOOK == 0 && *cancel) return false;
         x = (struct text_place){.before = x.after, .end = at >= text.n};
-        if (!x.end) x.after = text_utf8(text, &at);
+        if (!x.end) x.after = string_utf8(text, &at);
         p->step++;
         for (int k = 0; k < n; k++) {
             const struct code *c = &p->code.v[p->now[k]];

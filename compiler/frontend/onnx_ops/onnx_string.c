@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text (docs/decisions/0008). A value of text is a tensor of s32 places in a table
-// (compiler/texts.h) and is marked so; operators that move elements about work on the places and
+// (compiler/strings.h) and is marked so; operators that move elements about work on the places and
 // are listed here, with the inputs that must be text. Those that look inside a text are
-// custom-calls (compiler/ops/text/text.h), which a run evaluates; of texts known at compile time
+// custom-calls (ops/string/string.h), which a run evaluates; of texts known at compile time
 // they are evaluated at once, like all else.
 #include <string.h>
 
 #include "compiler/frontend/onnx/onnx_dynamic.h"
-#include "compiler/ops/text/text.h"
-#include "compiler/ops/text/text_match.h"
-#include "compiler/texts.h"
+#include "compiler/ops/string/string.h"
+#include "compiler/ops/string/string_match.h"
+#include "compiler/strings.h"
 
 enum { MAX_TEXTS = 1 << 20, MAX_PARTS = 1024, MAX_PART_PLACES = 1 << 24 };
 
 static hv text_const(struct onnx_ctx *c, struct str s) {
-    return hb_const_i64(&c->b, DT_S32, onnx_text_place(c, s));
+    return hb_const_i64(&c->b, DT_S32, onnx_string_place(c, s));
 }
 
 // ---- which operators take text
@@ -160,10 +160,10 @@ ONNX(stringconcat) {
 ONNX(regexfullmatch) {
     if (!all_text(c, 1)) return;
     struct str pattern = onnx_at_str(c, "pattern", "");
-    struct text_pattern *p;
-    status_t st = text_pattern_new(pattern, &p);
+    struct string_pattern *p;
+    status_t st = string_pattern_new(pattern, &p);
     if (st) return hb_fail(&c->b, st);
-    text_pattern_free(p);
+    string_pattern_free(p);
     hv x[] = {onnx_in_val(c, 0), text_const(c, pattern)};
     onnx_out_val(c, 0, text_call(c, "match", shape_with_dtype(c->a, x[0]->shape, DT_PRED), x, 2));
 }
@@ -184,17 +184,18 @@ ONNX(stringnormalizer) {
         return onnx_fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
                          STR_ARG(locale));
 
-    int64_t n = shape_elements(x->shape), bound = n ? n : 1, flags = sensitive ? 0 : TEXT_ANY_CASE;
+    int64_t n = shape_elements(x->shape), bound = n ? n : 1,
+            flags = sensitive ? 0 : STRING_ANY_CASE;
     if (str_is(change, "LOWER"))
-        flags |= TEXT_LOWER;
+        flags |= STRING_LOWER;
     else if (str_is(change, "UPPER"))
-        flags |= TEXT_UPPER;
+        flags |= STRING_UPPER;
     else if (!str_is(change, "NONE"))
         return onnx_fail(c, "case_change_action '" STR_FMT "'", STR_ARG(change));
-    if (!stop || !stop->strings.n) flags &= ~TEXT_ANY_CASE;
+    if (!stop || !stop->strings.n) flags &= ~STRING_ANY_CASE;
 
     struct literal *words =
-        onnx_text_list(c, stop ? stop->strings.v : NULL, stop ? stop->strings.n : 0);
+        onnx_string_list(c, stop ? stop->strings.v : NULL, stop ? stop->strings.n : 0);
     hv operands[] = {hb_reshape(b, x, &n, 1), hb_constant(b, words),
                      hb_const_i64(b, DT_S32, flags)};
     const struct shape *s[] = {shape_make(c->a, DT_S32, &bound, 1), shape_scalar(c->a, DT_S64)};
@@ -203,7 +204,7 @@ ONNX(stringnormalizer) {
     hv kept = hb_gte(b, r, 0), count = hb_gte(b, r, 1);
     if (!hb_ok(b)) return;
     if (!flat) kept = hb_reshape(b, kept, (int64_t[]){1, bound}, 2);
-    if (!(flags & TEXT_ANY_CASE) && (!stop || !stop->strings.n) && n)
+    if (!(flags & STRING_ANY_CASE) && (!stop || !stop->strings.n) && n)
         return onnx_out_val(c, 0, kept); // all are kept
     onnx_out_any(c, 0, onnx_dynamic_val(c, kept, count, flat ? 0 : 1));
 }
@@ -266,7 +267,7 @@ static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
     const struct literal *known = onnx_in_any(c, 0)->known;
     int64_t n = shape_elements(x->shape), room = MAX_PARTS, longest = 1;
     for (int64_t k = 0; known && k < n; k++) {
-        int64_t size = (int64_t)texts_get(c->texts->table, (int32_t)lit_get_i64(known, k)).n + 1;
+        int64_t size = (int64_t)strings_get(c->texts->table, (int32_t)lit_get_i64(known, k)).n + 1;
         if (size > longest) longest = size;
     }
     if (known && longest < room) room = longest;
@@ -312,5 +313,5 @@ void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text) {
         return onnx_out_val(c, 0,
                             text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
     const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
-    onnx_out_any(c, 0, onnx_text_val(c, text_call(c, "print", s, &x, 1)));
+    onnx_out_any(c, 0, onnx_string_val(c, text_call(c, "print", s, &x, 1)));
 }
