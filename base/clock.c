@@ -19,7 +19,7 @@ struct timespec clock_after(int64_t ns) {
 }
 int64_t clock_of_ms(double ms) {
     double ns = ms * 1e6;
-    return ns > 0 ? ns < 1e15 ? (int64_t)ns : INT64_C(1000000000000000) : 0;
+    return ns > 0 ? ns < 1e16 ? (int64_t)ns : INT64_C(10000000000000000) : 0;
 }
 int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);

@@ -102,7 +102,7 @@ int cmd_health(struct hlo *h) {
         if (!(v = option_value(h, &k, "--wait"))) return unknown_word(h, "health", k);
         if (!parse_duration(v, &wait_ms)) return usage_error("--wait: as in 30s, 5m");
     }
-    if (wait_ms) wait_until_ready(h, clock_ns() + wait_ms * 1000000);
+    if (wait_ms) wait_until_ready(h, clock_ns() + clock_of_ms(wait_ms));
     int rc = hlo_call(h, "Health", NULL, &j);
     if (rc) return rc;
     bool ready = json_is_true(json_object_get(j, "ready"));

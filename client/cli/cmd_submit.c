@@ -42,7 +42,7 @@ static void on_signal(int number) {
     interrupted = number;
 }
 static bool out_of_time(const struct submit *s) {
-    return s->timeout_ms && clock_ns() - s->start_ns > s->timeout_ms * 1000000;
+    return s->timeout_ms && clock_ns() - s->start_ns > clock_of_ms(s->timeout_ms);
 }
 static bool should_stop(void *ctx) {
     return interrupted || out_of_time(ctx);

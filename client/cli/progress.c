@@ -18,7 +18,7 @@ static bool draw_now(struct progress *p, bool last) {
     if (!p->h || !p->h->tty || p->h->quiet) return false;
     int64_t now = clock_ns(), since = p->drawn_ns ? p->drawn_ns : p->start_ns;
     int64_t wait_ms = p->drawn_ns ? EVERY_MS : FIRST_MS;
-    if (!last && now - since < wait_ms * 1000000) return false;
+    if (!last && now - since < clock_of_ms(wait_ms)) return false;
     if (last && !p->drawn_ns) return false;
     p->drawn_ns = now;
     return true;

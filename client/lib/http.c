@@ -343,7 +343,7 @@ static CURLcode perform(struct http_client *c) {
     enum { PATIENCE_MS = 500, PAUSE_MS = 20 };
     bool wait = !c->met &&
                 str_is_loopback((struct str){c->addr, (size_t)(strrchr(c->addr, ':') - c->addr)});
-    int64_t until = clock_ns() + (int64_t)PATIENCE_MS * 1000000;
+    int64_t until = clock_ns() + clock_of_ms(PATIENCE_MS);
     CURLcode rc;
     while ((rc = curl_easy_perform(c->curl)) == CURLE_COULDNT_CONNECT && wait && clock_ns() < until)
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);

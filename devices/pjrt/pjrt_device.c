@@ -33,7 +33,7 @@ void pj_give_up(struct pj_device *d, struct pj_pending *w) {
 status_t pj_idle(struct device *base, bool *busy) {
     struct pj_device *d = (struct pj_device *)base;
     *busy = d->given_up.events.n && !pj_pending_over(d->plugin, &d->given_up);
-    if (!*busy || clock_ns() - d->given_up_ns < d->options.drain_ms * 1000000) return ST_OK;
+    if (!*busy || clock_ns() - d->given_up_ns < clock_of_ms(d->options.drain_ms)) return ST_OK;
     return st_new(ST_UNAVAILABLE,
                   "an execution of a cancelled run has not ended after %lld ms more",
                   (long long)d->options.drain_ms);

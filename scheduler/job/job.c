@@ -527,7 +527,7 @@ static void start_deadline(struct job *j) {
     // A step's is its plan's.
     if (!j->timeout_ms && !j->parent) j->timeout_ms = j->s->cfg.default_timeout_ms;
     if (!j->timeout_ms) return;
-    j->deadline_ns = j->start_ns + j->timeout_ms * 1000000;
+    j->deadline_ns = j->start_ns + clock_of_ms(j->timeout_ms);
     j->deadline = loop_timer_new(j->s->loop, on_deadline, j);
     loop_timer_start(j->deadline, j->timeout_ms);
 }

@@ -31,7 +31,7 @@ struct aheads {
 static void patience(void *arg) {
     struct aheads *x = arg;
     for (struct ahead *a = x->first; a; a = a->next)
-        if (clock_ns() - a->start_ns >= PATIENCE_MS * 1000000ll && worker_epoch(a->w) == a->epoch)
+        if (clock_ns() - a->start_ns >= clock_of_ms(PATIENCE_MS) && worker_epoch(a->w) == a->epoch)
             pool_cancel(a->w, a->call);
     if (x->first) loop_timer_start(x->timer, PATIENCE_MS);
 }

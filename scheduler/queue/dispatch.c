@@ -30,7 +30,7 @@ static void dispatch_soon(struct sched *s) {
 
 bool sched_alone(const struct sched *s, int64_t expected_ns) {
     return s->cfg.alone_ns && expected_ns > s->cfg.alone_ns && s->mixed_ns &&
-           clock_ns() - s->mixed_ns < MIXED_MS * 1000000ll;
+           clock_ns() - s->mixed_ns < clock_of_ms(MIXED_MS);
 }
 
 static int workers_of(struct sched *s, enum worker_role role) {
@@ -292,7 +292,7 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         int i = place_task(s, t);
         if (i == PLACE_WAIT && !t->want.alone) *full = t->want.device;
         if (i == PLACE_WAIT) continue;
-        if (i == PLACE_MEMORY && now - t->queued_ns > MEMORY_PATIENCE_MS * 1000000ll) return false;
+        if (i == PLACE_MEMORY && now - t->queued_ns > clock_of_ms(MEMORY_PATIENCE_MS)) return false;
         if (i == PLACE_MEMORY) continue;
         if (i >= 0 && !belongs(t, pool_worker(s->pool, i))) continue;
 

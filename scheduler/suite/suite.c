@@ -245,7 +245,7 @@ static bool tries_again(struct suite_job *j, status_t st) {
     int64_t ms = backoff_ms(j), asked = st_get_retry_ms(st);
     if (asked > ms) ms = asked;
     suite_log(j, "%s: %s; again in %" PRId64 " ms", st_code_name(st_code(st)), st_message(st), ms);
-    j->not_before_ns = clock_ns() + ms * 1000000;
+    j->not_before_ns = clock_ns() + clock_of_ms(ms);
     j->brief->error = error_of(&j->arena, st);
     set_state(j, J_WAITING, "waiting");
     metric_add(M_BATCH_RETRIES, 1);

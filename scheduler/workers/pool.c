@@ -211,7 +211,7 @@ static void on_timer(void *arg) {
             w->spare = true;
             return;
         }
-        if (clock_ns() - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
+        if (clock_ns() - w->last_sign_ns > clock_of_ms(w->pool->cfg.health_ms)) {
             lose(w, "no sign of life");
             return;
         }
@@ -520,7 +520,7 @@ void worker_charge(struct worker *w, uint64_t call, const struct charge *of) {
 void pool_cancel(struct worker *w, uint64_t call) {
     struct pool_call *c = find_call(w, call);
     if (!c || c->kill_at_ns) return;
-    c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
+    c->kill_at_ns = clock_ns() + clock_of_ms((double)w->pool->cfg.kill_grace_ms);
     if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
     Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
     send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);

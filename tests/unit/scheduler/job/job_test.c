@@ -106,6 +106,7 @@ static void waiters_share_each_row(void **state) {
     start(&a, 3);
     start(&b, 3);
     start(&c, 3);
+    settle(); // all have asked for the model
     reach(1);
     settle();
     for (int i = 1; i < 4; i++) {
