@@ -30,7 +30,7 @@ struct compile_observer {
     const _Atomic bool *cancel;
     // Text of the module after each pass (inspect --pass); NULL = no dumps.
     void (*on_dump)(void *ctx, const char *pass, const struct hlo_module *m);
-    // main is final, its code is about to be made (executable_pack_main); NULL = nobody asks.
+    // main is final, its code is about to be made (executable_pack_main); NULL = not called.
     void (*on_main)(void *ctx, struct executable *e);
 };
 // The result. Modules are owned; the rest lies in `arena` (owned).

@@ -10,7 +10,7 @@
 #include "proto/tokens.h"
 
 struct principal {
-    const char *name;   // of the token or certificate; "anonymous" where nobody is asked
+    const char *name;   // of the token or certificate; "anonymous" where no token is needed
     const char *tenant; // "default" then
     unsigned scopes;    // SCOPE_*
     bool anonymous;

@@ -20,7 +20,7 @@ struct bench_request {
 struct bench_load {
     int concurrency;
     int64_t requests;    // this many, or
-    int64_t duration_ns; // for so long
+    int64_t duration_ns; // or this long
     int64_t warmup;      // requests before those that count
 };
 struct bench_split { // what the server says of its part, sums over n replies that said it

@@ -27,7 +27,7 @@ void cpu_pool_team(void (*fn)(void *ctx, int k), void *ctx, int n);
 // A thread within a region waits for all others of it: they are woken if they were not.
 void cpu_pool_call(void);
 
-// Alone for so long from now on; the next verdict is as ever. Owner only.
+// Runs alone for ns from now on; then the next verdict decides again. Owner only.
 void cpu_pool_alone(int64_t ns);
 
 // ---- whether others are worth waiting for (cpu_pace.c); times are of clock_ns

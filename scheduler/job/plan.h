@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan: several executables in one job, as the request says it: steps, what each takes from where,
-// what leaves. plan_resolve finds out who means whom and in what order the steps can run, and
-// refuses what cannot be meant. Types and shapes are looked at when the steps are compiled
-// (job_plan.c). Pure. Thread: any.
+// what leaves. plan_resolve finds which outputs each step takes and in what order the steps can
+// run, and refuses references that name nothing. Types and shapes are looked at when the steps are
+// compiled (job_plan.c). Pure. Thread: any.
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"

@@ -178,7 +178,7 @@ status_t api_digest(const char *text, const char *what,
 // if none is. In c->arena.
 const char *api_like(struct call *c, const char *name);
 status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
-// May the caller see what is not its tenant's? Where nobody is asked, and who has the scope admin.
+// May the caller see what is not its tenant's? True without tokens, and with the scope admin.
 bool api_sees_all(const struct call *c);
 // Whose names the caller means by `name`: its tenant's; of who sees all, any tenant's that has it.
 const char *api_space(struct call *c, const char *name);

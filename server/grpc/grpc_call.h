@@ -71,7 +71,7 @@ status_t rpc_inflate(struct arena *a, struct rpc_bytes *m, int64_t max_bytes) MU
 int64_t rpc_inflated_bytes(const struct rpc_bytes *m, int64_t max_bytes);
 // A message of a method that anybody may call, as one piece: small, or an error.
 status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out) MUST_CHECK;
-// The caller showed who it is, or nobody is asked: messages may now take what the options allow.
+// The caller showed its token, or needs none: messages may now take what the options allow.
 // RESOURCE_EXHAUSTED where the tenant (NULL: none) has as many calls open as it leaves to others.
 status_t rpc_admitted(struct rpc_call *c, const char *tenant) MUST_CHECK;
 // A message as one piece, in `a` where it came in several. Not of compressed ones.

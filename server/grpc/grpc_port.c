@@ -59,8 +59,8 @@ certificates(void *arg, grpc_ssl_server_certificate_config **out) {
     tls_pem(r->cfg->tls, &a, &p);
     bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
     grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
-    // Roots must be there (the library ends the process otherwise), though nobody is asked for a
-    // certificate where no CA is named: then our own chain stands in.
+    // Roots must be there (the library ends the process otherwise). Where no CA is named, clients
+    // need no certificate and our own chain stands in.
     const char *roots = p.client_ca ? p.client_ca : p.cert;
     if (fresh) *out = grpc_ssl_server_certificate_config_create(roots, &pair, 1);
     arena_done(&a);

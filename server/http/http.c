@@ -34,7 +34,7 @@
 // ---- who calls
 
 // A browser sends what a page of any origin asks for. Such a request says so (Origin); and where
-// nobody is asked for a token, a page whose DNS name was pointed at us has that name in Host.
+// no token is needed, a page whose DNS name was pointed at us has that name in Host.
 static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
     const char *origin = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"),
                *host = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Host");

@@ -16,7 +16,7 @@ struct http_config {
     int header_s, idle_s;
     struct tls *tls;  // NULL: plain
     const char *cors; // origins of web pages that may call, server/http/cors.h
-    bool local_only;  // nobody is asked for a token here: a web page may not reach us by a DNS name
+    bool local_only;  // no token is needed: a web page may not reach us by a DNS name
 };
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) MUST_CHECK;

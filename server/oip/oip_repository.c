@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load and unload. A load with `file:VERSION/NAME` parameters brings the model's bytes (base64 over
 // HTTP, raw over gRPC): they are stored, read, and compiled where shapes are fixed, then the name
-// is set; only for
-// a caller with the scope `load`, or with --allow-model-load where nobody is asked. Without files,
-// it takes a name that was set before.
+// is set; only for a caller with the scope `load`, or with --allow-model-load where no token is
+// needed. Without files, it takes a name that was set before.
 #include <stdlib.h>
 #include <string.h>
 

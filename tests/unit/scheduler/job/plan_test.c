@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as requests say them: who means whom, in what order, and every refusal with its words.
+// Plans as requests say them: what each step takes, in what order, and the text of every refusal.
 #include "scheduler/job/plan.h"
 
 #include <setjmp.h>

@@ -69,7 +69,7 @@ static void bounded(void **state) {
         history_note(&h, d, "cpu:a", 1000, 500);
     }
     assert_true(h.runs.n <= HISTORY_MAX && h.works.n <= HISTORY_MAX);
-    history_note(&h, work("x"), "cpu:a", 0, 500); // no time is no news
+    history_note(&h, work("x"), "cpu:a", 0, 500); // a run of no time changes nothing
     assert_null(smap_get(&h.runs, STR("x")));
     history_done(&h);
 }
