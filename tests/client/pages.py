@@ -40,7 +40,8 @@ def main():
     for page in PAGES:
         name = os.path.basename(page).removeprefix("from-")[:-3]
         text = open(page).read()
-        others = re.findall(r"([^\n]*)\n```(?!sh\n)(\w+)\n", text)
+        # The paragraph before each block that is no script.
+        others = re.findall(r"((?:[^\n`#][^\n]*\n)*)```(?!sh\n)(\w+)\n", text)
         result(f"{name}: what is not run says why",
                all("ot run by the tests" in before for before, _ in others), others)
         lacks = [p for p in NEEDS.get(name, []) if not importlib.util.find_spec(p)]
