@@ -8,12 +8,12 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/ir/text/text.h"
 #include "proto/artifact.pb-c.h"
+#include "proto/message.h"
 
 enum { VERSION = 3 };
 
 Hlod__V1__Counts *executable_counts(struct arena *a, struct hlo_counts n) {
-    Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
-    hlod__v1__counts__init(c);
+    Hlod__V1__Counts *c = message_new(a, &hlod__v1__counts__descriptor);
     c->entry = n.entry;
     c->total = n.total;
     c->fusions = n.fusions;
@@ -41,13 +41,12 @@ static struct hlo_counts counts_in(const Hlod__V1__Counts *c) {
 }
 
 static Hlod__Artifact__KernelSet *kernels_out(struct arena *a, const struct kernel_set *k) {
-    Hlod__Artifact__KernelSet *s = arena_new_of(a, Hlod__Artifact__KernelSet);
-    hlod__artifact__kernel_set__init(s);
+    Hlod__Artifact__KernelSet *s = message_new(a, &hlod__artifact__kernel_set__descriptor);
     s->n_kernels = (size_t)k->n;
     s->kernels = arena_array(a, Hlod__Artifact__Kernel *, k->n + 1);
     for (int i = 0; i < k->n; i++) {
-        Hlod__Artifact__Kernel *x = s->kernels[i] = arena_new_of(a, Hlod__Artifact__Kernel);
-        hlod__artifact__kernel__init(x);
+        Hlod__Artifact__Kernel *x = s->kernels[i] =
+            message_new(a, &hlod__artifact__kernel__descriptor);
         x->symbol = (char *)(uintptr_t)k->k[i].symbol;
         x->instr = (char *)(uintptr_t)k->k[i].instr;
         x->extent = k->k[i].extent;
@@ -85,8 +84,7 @@ static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
 }
 
 static Hlod__Artifact__Emitted *emitted_out(struct arena *a, const struct emitted *e) {
-    Hlod__Artifact__Emitted *m = arena_new_of(a, Hlod__Artifact__Emitted);
-    hlod__artifact__emitted__init(m);
+    Hlod__Artifact__Emitted *m = message_new(a, &hlod__artifact__emitted__descriptor);
     m->code = (ProtobufCBinaryData){e->code.n, (uint8_t *)(uintptr_t)e->code.p};
     m->optimized = (ProtobufCBinaryData){e->optimized.n, (uint8_t *)(uintptr_t)e->optimized.p};
     m->code_bytes = e->code_bytes;

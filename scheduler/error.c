@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "proto/message.h"
 
 Hlod__V1__Error *error_of(struct arena *a, status_t st) {
-    Hlod__V1__Error *e = arena_new_of(a, Hlod__V1__Error);
-    hlod__v1__error__init(e);
+    Hlod__V1__Error *e = message_new(a, &hlod__v1__error__descriptor);
     const ProtobufCEnumValue *r =
         protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
     e->code = (char *)(uintptr_t)st_code_name(st_code(st));

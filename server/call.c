@@ -9,9 +9,10 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
-#include "scheduler/workers/memfds.h"
 #include "scheduler/queue/tenant.h"
+#include "scheduler/workers/memfds.h"
 #include "server/api/api.h"
 #include "server/traceparent.h"
 
@@ -95,8 +96,7 @@ int64_t call_bytes(const struct call *c) {
 }
 
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
-    Hlod__V1__DoneEvent *done = arena_new_of(&c->arena, Hlod__V1__DoneEvent);
-    hlod__v1__done_event__init(done);
+    Hlod__V1__DoneEvent *done = message_new(&c->arena, &hlod__v1__done_event__descriptor);
     done->code = (char *)(st ? st_code_name(st_code(st)) : "OK");
     done->timings = c->timings;
     done->n_timings = c->n_timings;
@@ -124,8 +124,7 @@ void call_outputs_into(struct call *c, ProtobufCMessage *reply) {
     Hlod__V1__Tensor **v = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
     for (size_t i = 0; i < c->n_outputs; i++) {
         const struct call_output *o = &c->outputs[i];
-        Hlod__V1__Tensor *t = v[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
-        hlod__v1__tensor__init(t);
+        Hlod__V1__Tensor *t = v[i] = message_new(&c->arena, &hlod__v1__tensor__descriptor);
         t->name = (char *)o->name;
         t->dtype = (char *)o->dtype->name;
         t->shape = (int64_t *)o->dims;

@@ -7,6 +7,7 @@
 
 #include "proto/formats/inference.pb-c.h"
 #include "proto/hlod.pb-c.h"
+#include "proto/message.h"
 #include "proto/numbers.h"
 
 // ---- HTTP
@@ -82,8 +83,7 @@ static void make_run(struct arena *a, const struct bench_what *w, struct bench_r
     q.inputs = arena_array(a, Hlod__V1__Tensor *, w->n_in + 1);
     for (; q.n_inputs < (size_t)w->n_in; q.n_inputs++) {
         const struct npy *x = &w->in[q.n_inputs];
-        Hlod__V1__Tensor *t = q.inputs[q.n_inputs] = arena_new_of(a, Hlod__V1__Tensor);
-        hlod__v1__tensor__init(t);
+        Hlod__V1__Tensor *t = q.inputs[q.n_inputs] = message_new(a, &hlod__v1__tensor__descriptor);
         t->name = (char *)(uintptr_t)x->name;
         t->datatype = (char *)(uintptr_t)input_type(x);
         t->shape = (int64_t *)(uintptr_t)x->dims;

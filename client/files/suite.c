@@ -15,6 +15,7 @@
 #include "client/files/input.h"
 #include "client/files/onnx_tensor.h"
 #include "client/files/yaml.h"
+#include "proto/message.h"
 
 enum { INLINE_BYTES = 1024, MAX_TENSORS = 256 };
 struct reader {
@@ -126,8 +127,7 @@ static status_t budget_at(const struct reader *r, const json_t *o, Hlod__V1__Job
     const json_t *v = json_object_get(o, "budget");
     if (!v) return ST_OK;
     RETURN_IF_ERR(known_keys(r, v, "budget", " run_ms compile_ms instructions peak_bytes "));
-    Hlod__V1__JobBudget *b = arena_new_of(r->a, Hlod__V1__JobBudget);
-    hlod__v1__job_budget__init(b);
+    Hlod__V1__JobBudget *b = message_new(r->a, &hlod__v1__job_budget__descriptor);
     RETURN_IF_ERR(number_at(r, v, "run_ms", &b->run_ms));
     RETURN_IF_ERR(number_at(r, v, "compile_ms", &b->compile_ms));
     RETURN_IF_ERR(count_at(r, v, "instructions", 0, INT64_MAX, &b->instructions));
@@ -139,8 +139,7 @@ static status_t retry_at(const struct reader *r, const json_t *o, Hlod__V1__Retr
     const json_t *v = json_object_get(o, "retry");
     if (!v) return ST_OK;
     RETURN_IF_ERR(known_keys(r, v, "retry", " max_attempts backoff_ms max_backoff_ms "));
-    Hlod__V1__RetryPolicy *p = arena_new_of(r->a, Hlod__V1__RetryPolicy);
-    hlod__v1__retry_policy__init(p);
+    Hlod__V1__RetryPolicy *p = message_new(r->a, &hlod__v1__retry_policy__descriptor);
     RETURN_IF_ERR(u32_at(r, v, "max_attempts", &p->max_attempts));
     RETURN_IF_ERR(u32_at(r, v, "backoff_ms", &p->backoff_ms));
     RETURN_IF_ERR(u32_at(r, v, "max_backoff_ms", &p->max_backoff_ms));
@@ -164,8 +163,7 @@ static status_t shapes_at(const struct reader *r, const json_t *o, Hlod__V1__Job
     m->shapes = arena_array(r->a, Hlod__V1__ShapeBinding *, json_object_size(shapes) + 1);
     json_object_foreach(shapes, input, v) {
         if (*input == '$') continue;
-        Hlod__V1__ShapeBinding *s = arena_new_of(r->a, Hlod__V1__ShapeBinding);
-        hlod__v1__shape_binding__init(s);
+        Hlod__V1__ShapeBinding *s = message_new(r->a, &hlod__v1__shape_binding__descriptor);
         char number[24];
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
         struct str text = str_of(json_is_string(v) ? json_string_value(v) : number), part;
@@ -180,8 +178,7 @@ static status_t shapes_at(const struct reader *r, const json_t *o, Hlod__V1__Job
 }
 
 static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__JobModel **out) {
-    Hlod__V1__JobModel *m = arena_new_of(r->a, Hlod__V1__JobModel);
-    hlod__v1__job_model__init(m);
+    Hlod__V1__JobModel *m = message_new(r->a, &hlod__v1__job_model__descriptor);
     char *model = NULL, *precision = NULL;
     if (json_is_string(o))
         model = arena_strdup(r->a, json_string_value(o));
@@ -197,8 +194,7 @@ static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__Jo
         size_t n;
         RETURN_IF_ERR(words_at(r, o, "disable_passes", &passes, &n));
         if (precision || n) {
-            m->options = arena_new_of(r->a, Hlod__V1__CompileOptions);
-            hlod__v1__compile_options__init(m->options);
+            m->options = message_new(r->a, &hlod__v1__compile_options__descriptor);
             if (precision) m->options->precision = precision;
             m->options->disable_passes = passes;
             m->options->n_disable_passes = n;
@@ -221,8 +217,7 @@ static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__Jo
 }
 
 static status_t read_target(const struct reader *r, const json_t *o, Hlod__V1__JobTarget **out) {
-    Hlod__V1__JobTarget *t = arena_new_of(r->a, Hlod__V1__JobTarget);
-    hlod__v1__job_target__init(t);
+    Hlod__V1__JobTarget *t = message_new(r->a, &hlod__v1__job_target__descriptor);
     if (json_is_string(o))
         t->device = arena_strdup(r->a, json_string_value(o));
     else {
@@ -238,8 +233,7 @@ static status_t read_target(const struct reader *r, const json_t *o, Hlod__V1__J
 // ---- inputs
 
 static status_t tensor_of(const struct reader *r, const struct npy *x, Hlod__V1__JobTensor **out) {
-    Hlod__V1__JobTensor *t = arena_new_of(r->a, Hlod__V1__JobTensor);
-    hlod__v1__job_tensor__init(t);
+    Hlod__V1__JobTensor *t = message_new(r->a, &hlod__v1__job_tensor__descriptor);
     const char *type = input_datatype(x->descr);
     if (!type)
         return st_new(ST_INVALID_ARGUMENT, "'%s' has dtype %s, which cannot be sent", x->name,
@@ -331,8 +325,7 @@ static status_t data_folder(const struct reader *r, const char *folder, Hlod__V1
 }
 
 static status_t read_input(const struct reader *r, const json_t *o, Hlod__V1__JobInput **out) {
-    Hlod__V1__JobInput *in = arena_new_of(r->a, Hlod__V1__JobInput);
-    hlod__v1__job_input__init(in);
+    Hlod__V1__JobInput *in = message_new(r->a, &hlod__v1__job_input__descriptor);
     char *data = NULL;
     RETURN_IF_ERR(known_keys(r, o, "an input", " name models values expect data rtol atol "));
     RETURN_IF_ERR(text_at(r, o, "name", &in->name));

@@ -11,6 +11,7 @@
 #include "base/store/file.h"
 #include "client/lib/onnx_external.h"
 #include "client/lib/upload.h"
+#include "proto/message.h"
 
 status_t wire_open(const char *addr, const struct http_security *s, struct http_client **out_http,
                    struct grpc_client **out_grpc) {
@@ -177,8 +178,7 @@ static status_t whole(struct arena *a, const struct wire_model *m, ProtobufCBina
 Hlod__V1__ShapeBinding **wire_shapes(struct arena *a, const struct hlod_shape *v, size_t n) {
     Hlod__V1__ShapeBinding **out = arena_array(a, Hlod__V1__ShapeBinding *, n + 1);
     for (size_t i = 0; i < n; i++) {
-        Hlod__V1__ShapeBinding *s = out[i] = arena_new_of(a, Hlod__V1__ShapeBinding);
-        hlod__v1__shape_binding__init(s);
+        Hlod__V1__ShapeBinding *s = out[i] = message_new(a, &hlod__v1__shape_binding__descriptor);
         s->input = copy(a, v[i].input);
         s->n_dims = v[i].rank > 0 ? (size_t)v[i].rank : 0;
         s->dims = arena_dup(a, v[i].dims, s->n_dims * sizeof *s->dims);
@@ -188,15 +188,13 @@ Hlod__V1__ShapeBinding **wire_shapes(struct arena *a, const struct hlod_shape *v
 static status_t compile_message(struct arena *a, const struct wire_model *m,
                                 const struct hlod_compile_options *o,
                                 const ProtobufCMessage **out) {
-    Hlod__V1__CompileRequest *q = arena_new_of(a, Hlod__V1__CompileRequest);
-    hlod__v1__compile_request__init(q);
+    Hlod__V1__CompileRequest *q = message_new(a, &hlod__v1__compile_request__descriptor);
     q->model = copy(a, m->digest);
     q->format = copy(a, o->format);
     q->device = copy(a, o->device);
     q->timeout_ms = o->timeout_ms;
     if (o->precision) {
-        q->options = arena_new_of(a, Hlod__V1__CompileOptions);
-        hlod__v1__compile_options__init(q->options);
+        q->options = message_new(a, &hlod__v1__compile_options__descriptor);
         q->options->precision = copy(a, o->precision);
     }
     q->shapes = wire_shapes(a, o->shapes, o->n_shapes);

@@ -7,11 +7,11 @@
 
 #include "client/lib/wire.h"
 #include "proto/json.h"
+#include "proto/message.h"
 
 static Hlod__V1__Tensor *tensor_of(struct arena *a, const struct hlod_input *in) {
     const struct hlod_tensor *x = &in->tensor;
-    Hlod__V1__Tensor *t = arena_new_of(a, Hlod__V1__Tensor);
-    hlod__v1__tensor__init(t);
+    Hlod__V1__Tensor *t = message_new(a, &hlod__v1__tensor__descriptor);
     if (x->name) t->name = (char *)(uintptr_t)x->name;
     if (in->handle) {
         t->handle = (char *)(uintptr_t)in->handle;

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "client/lib/async.h"
+#include "proto/message.h"
 
 static char *text(const char *z) {
     return (char *)(uintptr_t)(z ? z : "");
@@ -27,8 +28,7 @@ static void *call(struct hlod *h, struct arena *a, const struct wire_request *q,
 
 static void blob_request(struct arena *a, bool grpc, const void *data, size_t bytes,
                          char digest[HLOD_DIGEST_CHARS], struct wire_request *out) {
-    Hlod__V1__PutBlobRequest *q = arena_new_of(a, Hlod__V1__PutBlobRequest);
-    hlod__v1__put_blob_request__init(q);
+    Hlod__V1__PutBlobRequest *q = message_new(a, &hlod__v1__put_blob_request__descriptor);
     digest_hex(sha256_of(data, bytes), digest);
     q->digest = arena_strdup(a, digest);
     if (grpc) {
@@ -51,8 +51,7 @@ static Hlod__V1__JobTensor **tensors(struct arena *a, const struct hlod_job_tens
     Hlod__V1__JobTensor **out = arena_array(a, Hlod__V1__JobTensor *, n + 1);
     for (size_t i = 0; i < n; i++) {
         const struct hlod_tensor *x = &v[i].tensor;
-        Hlod__V1__JobTensor *t = out[i] = arena_new_of(a, Hlod__V1__JobTensor);
-        hlod__v1__job_tensor__init(t);
+        Hlod__V1__JobTensor *t = out[i] = message_new(a, &hlod__v1__job_tensor__descriptor);
         t->name = text(x->name);
         t->dtype = text(x->dtype);
         t->shape = (int64_t *)(uintptr_t)x->dims;
@@ -64,8 +63,7 @@ static Hlod__V1__JobTensor **tensors(struct arena *a, const struct hlod_job_tens
     return out;
 }
 static Hlod__V1__JobModel *model(struct arena *a, const struct hlod_job_model *m) {
-    Hlod__V1__JobModel *q = arena_new_of(a, Hlod__V1__JobModel);
-    hlod__v1__job_model__init(q);
+    Hlod__V1__JobModel *q = message_new(a, &hlod__v1__job_model__descriptor);
     q->name = text(m->name);
     q->model = text(m->model);
     q->shapes = wire_shapes(a, m->shapes, m->n_shapes);
@@ -73,16 +71,14 @@ static Hlod__V1__JobModel *model(struct arena *a, const struct hlod_job_model *m
     return q;
 }
 static Hlod__V1__JobTarget *target(struct arena *a, const struct hlod_job_target *t) {
-    Hlod__V1__JobTarget *q = arena_new_of(a, Hlod__V1__JobTarget);
-    hlod__v1__job_target__init(q);
+    Hlod__V1__JobTarget *q = message_new(a, &hlod__v1__job_target__descriptor);
     q->name = text(t->name);
     q->device = text(t->device);
     q->target = text(t->target);
     return q;
 }
 static Hlod__V1__JobInput *input(struct arena *a, const struct hlod_job_input *in) {
-    Hlod__V1__JobInput *q = arena_new_of(a, Hlod__V1__JobInput);
-    hlod__v1__job_input__init(q);
+    Hlod__V1__JobInput *q = message_new(a, &hlod__v1__job_input__descriptor);
     q->name = text(in->name);
     q->inputs = tensors(a, in->inputs, in->n_inputs);
     q->n_inputs = in->n_inputs;
@@ -128,14 +124,12 @@ static void suite_request(struct arena *a, bool grpc, const struct hlod_suite *g
 }
 
 static void cancel_request(struct arena *a, bool grpc, const char *job, struct wire_request *out) {
-    Hlod__V1__CancelJobRequest *q = arena_new_of(a, Hlod__V1__CancelJobRequest);
-    hlod__v1__cancel_job_request__init(q);
+    Hlod__V1__CancelJobRequest *q = message_new(a, &hlod__v1__cancel_job_request__descriptor);
     q->job = arena_strdup(a, job);
     wire_call(a, grpc, "CancelJob", &q->base, &hlod__v1__cancel_job_reply__descriptor, out);
 }
 static void outcome_request(struct arena *a, bool grpc, const char *job, struct wire_request *out) {
-    Hlod__V1__JobResultRequest *q = arena_new_of(a, Hlod__V1__JobResultRequest);
-    hlod__v1__job_result_request__init(q);
+    Hlod__V1__JobResultRequest *q = message_new(a, &hlod__v1__job_result_request__descriptor);
     q->job = arena_strdup(a, job);
     wire_call(a, grpc, "JobResult", &q->base, &hlod__v1__job_outcome__descriptor, out);
 }

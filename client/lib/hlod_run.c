@@ -7,6 +7,7 @@
 
 #include "client/lib/wire.h"
 #include "proto/json.h"
+#include "proto/message.h"
 
 static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *digest,
                                         const struct hlod_tensor *in, size_t n_in,
@@ -29,8 +30,8 @@ static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *
     q->inputs = arena_array(a, Hlod__V1__Tensor *, n_in + 1);
     for (; q->n_inputs < n_in; q->n_inputs++) {
         const struct hlod_tensor *x = &in[q->n_inputs];
-        Hlod__V1__Tensor *t = q->inputs[q->n_inputs] = arena_new_of(a, Hlod__V1__Tensor);
-        hlod__v1__tensor__init(t);
+        Hlod__V1__Tensor *t = q->inputs[q->n_inputs] =
+            message_new(a, &hlod__v1__tensor__descriptor);
         if (x->name) t->name = arena_strdup(a, x->name);
         t->dtype = arena_strdup(a, x->dtype ? x->dtype : "");
         t->shape = (int64_t *)(uintptr_t)x->dims;
@@ -39,8 +40,7 @@ static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *
             t->raw = (ProtobufCBinaryData){x->size_bytes, (uint8_t *)(uintptr_t)x->data};
             continue;
         }
-        t->parameters = arena_new_of(a, Hlod__V1__TensorParameters);
-        hlod__v1__tensor_parameters__init(t->parameters);
+        t->parameters = message_new(a, &hlod__v1__tensor_parameters__descriptor);
         t->parameters->binary_data_size = (int64_t)x->size_bytes;
     }
     return q;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "proto/frame.h"
+#include "proto/message.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/models.h"
@@ -392,8 +393,8 @@ status_t batch_gather(struct batch *b, size_t i, Hlod__Wire__WireTensor *t, int 
     for (size_t k = 0; k < b->members.n; k++) {
         struct member *m = &b->members.v[k];
         const struct job_input *in = &m->inputs[i];
-        Hlod__Wire__Blob *x = t->parts[t->n_parts++] = arena_new_of(&b->arena, Hlod__Wire__Blob);
-        hlod__wire__blob__init(x);
+        Hlod__Wire__Blob *x = t->parts[t->n_parts++] =
+            message_new(&b->arena, &hlod__wire__blob__descriptor);
         x->size = (uint64_t)in->size;
         int fd = m->fd >= 0 ? m->fd : b->inline_fd;
         if (fd < 0) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "proto/message.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
@@ -41,8 +42,7 @@ void job_timing(struct job *j, const char *name, int64_t ns) { // told when it e
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns) {
     size_t room = sizeof j->r.timings / sizeof *j->r.timings - 1; // one for the total
     if (j->r.n_timings >= room + !strcmp(name, "total")) return;
-    Hlod__V1__Timing *t = arena_new_of(&j->arena, Hlod__V1__Timing);
-    hlod__v1__timing__init(t);
+    Hlod__V1__Timing *t = message_new(&j->arena, &hlod__v1__timing__descriptor);
     t->name = (char *)name; // always a literal
     t->ms = (double)ns / 1e6;
     t->start_ms = (double)(end_ns - ns - j->start_ns) / 1e6;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "proto/message.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
@@ -96,8 +97,7 @@ status_t put_send(struct job *j) {
 static void get_result(struct job *j) {
     size_t n = j->kept->buffers.n;
     const char **names = arena_array(&j->arena, const char *, n + 1);
-    Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
-    hlod__wire__run_reply__init(r);
+    Hlod__Wire__RunReply *r = message_new(&j->arena, &hlod__wire__run_reply__descriptor);
     r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
     for (; r->n_outputs < n; r->n_outputs++) {
         const struct buffer *b = j->kept->buffers.v[r->n_outputs];

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/message.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/workers/memfds.h"
@@ -109,8 +110,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
 
 static void keep_step(struct job *j) {
     struct job_parts *p = parts_of(j);
-    Hlod__Wire__StepReply *r = arena_new_of(&j->arena, Hlod__Wire__StepReply);
-    hlod__wire__step_reply__init(r);
+    Hlod__Wire__StepReply *r = message_new(&j->arena, &hlod__wire__step_reply__descriptor);
     r->run_ms = arena_array(&j->arena, double, j->reply.run->n_run_ms + 1);
     r->n_run_ms = j->reply.run->n_run_ms;
     for (size_t k = 0; k < r->n_run_ms; k++)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_plan.h"
@@ -34,8 +35,8 @@ static status_t take_hold(struct job *j, struct hold *h, Hlod__Wire__RunPlan *m)
     struct plan_run *p = j->plan;
     int64_t credit = 0;
     for (size_t k = 0; k < p->values.n; k++) {
-        Hlod__Wire__PlanInput *in = m->inputs[k] = arena_new_of(&j->arena, Hlod__Wire__PlanInput);
-        hlod__wire__plan_input__init(in);
+        Hlod__Wire__PlanInput *in = m->inputs[k] =
+            message_new(&j->arena, &hlod__wire__plan_input__descriptor);
         m->n_inputs = k + 1;
         struct buffer *b = p->values.v[k].held;
         if (!b) {
@@ -67,8 +68,7 @@ static status_t take_hold(struct job *j, struct hold *h, Hlod__Wire__RunPlan *m)
 }
 
 static Hlod__Wire__PlanStep *wire_step(struct job *j, const struct pstep *s, const int *number) {
-    Hlod__Wire__PlanStep *m = arena_new_of(&j->arena, Hlod__Wire__PlanStep);
-    hlod__wire__plan_step__init(m);
+    Hlod__Wire__PlanStep *m = message_new(&j->arena, &hlod__wire__plan_step__descriptor);
     m->name = (char *)(uintptr_t)s->spec->name;
     m->foreign_names = job_foreign_names(s->job);
     m->key = (ProtobufCBinaryData){32, s->job->key.digest.b};
@@ -76,8 +76,8 @@ static Hlod__Wire__PlanStep *wire_step(struct job *j, const struct pstep *s, con
     m->args = arena_array(&j->arena, Hlod__Wire__PlanArg *, s->n_order + 1);
     for (; m->n_args < s->n_order; m->n_args++) {
         const struct parg *a = &s->args.v[s->order[m->n_args]];
-        Hlod__Wire__PlanArg *x = m->args[m->n_args] = arena_new_of(&j->arena, Hlod__Wire__PlanArg);
-        hlod__wire__plan_arg__init(x);
+        Hlod__Wire__PlanArg *x = m->args[m->n_args] =
+            message_new(&j->arena, &hlod__wire__plan_arg__descriptor);
         x->step = a->step >= 0 ? (uint32_t)number[a->step] : 0;
         x->index = a->step >= 0 ? a->leaf : (uint32_t)a->value;
     }

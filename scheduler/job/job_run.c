@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "proto/message.h"
 #include "scheduler/job/batch.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_parts.h"
@@ -32,15 +33,13 @@ static const struct job_input *input_given(const struct job *j, const char *name
 }
 static Hlod__V1__TensorSpec *tensor_of(struct arena *a, const Hlod__V1__TensorSpec *from,
                                        const char *name, int32_t rank) {
-    Hlod__V1__TensorSpec *t = arena_new_of(a, Hlod__V1__TensorSpec);
-    hlod__v1__tensor_spec__init(t);
+    Hlod__V1__TensorSpec *t = message_new(a, &hlod__v1__tensor_spec__descriptor);
     t->name = (char *)(uintptr_t)name;
     t->dtype = from->dtype;
     t->n_dims = (size_t)rank;
     t->dims = arena_array(a, Hlod__V1__Dim *, rank + 1);
     for (int32_t d = 0; d < rank; d++) {
-        t->dims[d] = arena_new_of(a, Hlod__V1__Dim);
-        hlod__v1__dim__init(t->dims[d]);
+        t->dims[d] = message_new(a, &hlod__v1__dim__descriptor);
         t->dims[d]->size = -1;
     }
     return t;
@@ -83,8 +82,7 @@ const Hlod__V1__Signature *job_names(struct job *j) {
         }
     }
 
-    Hlod__V1__Signature *f = arena_new_of(a, Hlod__V1__Signature);
-    hlod__v1__signature__init(f);
+    Hlod__V1__Signature *f = message_new(a, &hlod__v1__signature__descriptor);
     f->inputs = in.v;
     f->n_inputs = in.n;
     f->outputs = sig->outputs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A WARM job's own rows (job_table.c): a model is compiled before anybody runs it; one whose runs
 // will be joined for one bucket after the other, each checked to have independent rows.
+#include "proto/message.h"
 #include "scheduler/job/batch.h"
 #include "scheduler/job/job_run.h"
 
@@ -68,8 +69,7 @@ status_t warm_start(struct job *j, bool *later) {
         Hlod__V1__ShapeBinding **v =
             arena_array(&j->arena, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
         for (size_t i = 0; i < sig->n_inputs; i++) {
-            v[i] = arena_new_of(&j->arena, Hlod__V1__ShapeBinding);
-            hlod__v1__shape_binding__init(v[i]);
+            v[i] = message_new(&j->arena, &hlod__v1__shape_binding__descriptor);
             v[i]->input = sig->inputs[i]->name;
             v[i]->n_dims = sig->inputs[i]->n_dims;
             v[i]->dims = arena_array(&j->arena, int64_t, v[i]->n_dims + 1);

@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "base/vec.h"
+#include "proto/message.h"
 
 struct digest key_of(const struct key_parts *p) {
     struct sha256 s;
@@ -121,8 +122,7 @@ static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
 }
 
 Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t size) {
-    Hlod__Wire__Binding *b = arena_new_of(a, Hlod__Wire__Binding);
-    hlod__wire__binding__init(b);
+    Hlod__Wire__Binding *b = message_new(a, &hlod__wire__binding__descriptor);
     b->symbol = (char *)(uintptr_t)symbol;
     b->size = size;
     return b;
@@ -396,8 +396,7 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
     *out_n = 0;
     for (size_t i = 0; i < sig->n_inputs; i++) {
         const Hlod__V1__TensorSpec *in = sig->inputs[i];
-        Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
-        hlod__v1__shape_binding__init(s);
+        Hlod__V1__ShapeBinding *s = message_new(a, &hlod__v1__shape_binding__descriptor);
         s->input = in->name;
         s->dims = arena_array(a, int64_t, in->n_dims + 1);
         bool assumed = false;

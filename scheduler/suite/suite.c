@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/job/job.h"
@@ -359,8 +360,7 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
             j->run = NULL;
             s->n_running--;
         }
-        Hlod__V1__JobOutcome *o = arena_new_of(&j->arena, Hlod__V1__JobOutcome);
-        hlod__v1__job_outcome__init(o);
+        Hlod__V1__JobOutcome *o = message_new(&j->arena, &hlod__v1__job_outcome__descriptor);
         o->state = (char *)(uintptr_t)"cancelled";
         end_job(j, o);
         cancelled++;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "proto/frame.h"
+#include "proto/message.h"
 #include "proto/numbers.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
@@ -194,8 +195,7 @@ size_t suite_expand(const Hlod__V1__SubmitJobsRequest *q, struct arena *a,
 
 Hlod__V1__Job *suite_brief(struct arena *a, const Hlod__V1__SubmitJobsRequest *q,
                            const struct suite_cell *c, const char *tenant, int64_t created_ns) {
-    Hlod__V1__Job *b = arena_new_of(a, Hlod__V1__Job);
-    hlod__v1__job__init(b);
+    Hlod__V1__Job *b = message_new(a, &hlod__v1__job__descriptor);
     char when[32];
     clock_wall_text(created_ns, when);
     const Hlod__V1__JobTarget *t = q->n_targets ? q->targets[c->target] : NULL;

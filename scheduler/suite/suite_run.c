@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/store/store.h"
+#include "proto/message.h"
 #include "proto/numbers.h"
 #include "scheduler/job/job.h"
 #include "scheduler/job/key.h"
@@ -160,8 +161,7 @@ static void judge(struct suite_run *r) {
     bool failed = r->differs || o->n_over_budget;
     o->state = arena_strdup(a, failed ? "failed" : "passed");
     if (!failed) return;
-    Hlod__V1__Error *e = o->error = arena_new_of(a, Hlod__V1__Error);
-    hlod__v1__error__init(e);
+    Hlod__V1__Error *e = o->error = message_new(a, &hlod__v1__error__descriptor);
     e->code = arena_strdup(a, "FAILED_PRECONDITION");
     e->reason = arena_strdup(a, r->differs ? "OUTPUT_DIFFERS" : "BUDGET_EXCEEDED");
     e->message = failure_text(a, o);
@@ -175,8 +175,7 @@ static void finish(void *arg) {
         return;
     }
     if (!r->outcome) {
-        r->outcome = arena_new_of(&r->arena, Hlod__V1__JobOutcome);
-        hlod__v1__job_outcome__init(r->outcome);
+        r->outcome = message_new(&r->arena, &hlod__v1__job_outcome__descriptor);
     }
     if (!r->st) judge(r);
     status_t st = r->st;
@@ -368,8 +367,7 @@ static void note_event(void *ctx, Hlod__V1__Event *e) {
 // What is worth keeping, in the attempt's memory: the job goes.
 static void take_result(struct suite_run *r, const struct job_result *x) {
     struct arena *a = &r->arena;
-    Hlod__V1__JobOutcome *o = r->outcome = arena_new_of(a, Hlod__V1__JobOutcome);
-    hlod__v1__job_outcome__init(o);
+    Hlod__V1__JobOutcome *o = r->outcome = message_new(a, &hlod__v1__job_outcome__descriptor);
     if (x->device) o->device = arena_strdup(a, x->device);
     o->cache_hit = x->cache_hit;
     if (x->exe) {

@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "base/store/store.h"
-#include "scheduler/records/blobs.h"
+#include "proto/message.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/blobs.h"
 #include "server/api/api.h"
 
 enum { PIECE_MAX = 64 << 20 };
@@ -48,8 +49,7 @@ static void start(struct call *c, void (*fn)(struct blob_work *), const char *di
 }
 
 static void set_info(struct blob_work *w, int64_t bytes) {
-    Hlod__V1__BlobInfo *m = arena_new_of(&w->c->arena, Hlod__V1__BlobInfo);
-    hlod__v1__blob_info__init(m);
+    Hlod__V1__BlobInfo *m = message_new(&w->c->arena, &hlod__v1__blob_info__descriptor);
     m->digest = api_hex(&w->c->arena, w->digest);
     m->bytes = bytes;
     w->reply = &m->base;
@@ -116,8 +116,7 @@ static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     int64_t n = total - q->offset;
     if (q->length && q->length < n) n = q->length;
     if (n > PIECE_MAX) n = PIECE_MAX;
-    Hlod__V1__Blob *m = arena_new_of(&c->arena, Hlod__V1__Blob);
-    hlod__v1__blob__init(m);
+    Hlod__V1__Blob *m = message_new(&c->arena, &hlod__v1__blob__descriptor);
     m->digest = api_hex(&c->arena, w->digest);
     m->bytes = total;
     m->offset = q->offset;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "proto/message.h"
 #include "scheduler/records/buffers.h"
 #include "server/api/api_job.h"
 
@@ -17,8 +18,7 @@ static const char *state_name(enum handle_state s) {
 static Hlod__V1__Buffer *array_message(struct call *c, const struct buffer *b, const char *handle,
                                        const char *state) {
     struct pool *pool = sched_pool(c->api->sched);
-    Hlod__V1__Buffer *m = arena_new_of(&c->arena, Hlod__V1__Buffer);
-    hlod__v1__buffer__init(m);
+    Hlod__V1__Buffer *m = message_new(&c->arena, &hlod__v1__buffer__descriptor);
     m->handle = arena_strdup(&c->arena, handle);
     m->name = arena_strdup(&c->arena, b->name);
     m->dtype = (char *)(uintptr_t)b->dtype->name;
@@ -37,8 +37,7 @@ static Hlod__V1__Buffer *message(struct call *c, const struct handle *h) {
     if (!h->tuple) {
         m = array_message(c, h->leaf[0], h->text, state);
     } else {
-        m = arena_new_of(&c->arena, Hlod__V1__Buffer);
-        hlod__v1__buffer__init(m);
+        m = message_new(&c->arena, &hlod__v1__buffer__descriptor);
         m->handle = arena_strdup(&c->arena, h->text);
         m->tuple = true;
         m->state = (char *)(uintptr_t)state;
@@ -70,8 +69,7 @@ static status_t find(struct call *c, const char *handle, struct handle **h, int 
 static status_t put_done(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                          const ProtobufCMessage **out) {
     (void)result;
-    Hlod__V1__PutBufferReply *m = arena_new_of(&c->arena, Hlod__V1__PutBufferReply);
-    hlod__v1__put_buffer_reply__init(m);
+    Hlod__V1__PutBufferReply *m = message_new(&c->arena, &hlod__v1__put_buffer_reply__descriptor);
     m->buffers = arena_array(&c->arena, Hlod__V1__Buffer *, r->put.n_handles + 1);
     for (size_t k = 0; k < (r->put.tuple ? 1 : r->put.n_handles); k++) {
         struct handle *h;
@@ -112,8 +110,7 @@ void api_put_buffer(struct call *c) {
 static status_t got(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                     const ProtobufCMessage **out) {
     (void)result;
-    Hlod__V1__GetBufferReply *m = arena_new_of(&c->arena, Hlod__V1__GetBufferReply);
-    hlod__v1__get_buffer_reply__init(m);
+    Hlod__V1__GetBufferReply *m = message_new(&c->arena, &hlod__v1__get_buffer_reply__descriptor);
     m->buffer = c->state;
     RETURN_IF_ERR(api_take_outputs(c, r));
     if (r->get.part && !c->wants_file) {
@@ -178,8 +175,8 @@ void api_list_buffers(struct call *c) {
         struct place_worker w = pool_place(pool_worker(pool, i));
         const Hlod__Wire__Hello *hello = worker_hello(pool_worker(pool, i));
         if (w.role != ROLE_DEVICE || w.relief) continue; // of the same name, without buffers
-        Hlod__V1__BufferUse *u = m.use[m.n_use++] = arena_new_of(&c->arena, Hlod__V1__BufferUse);
-        hlod__v1__buffer_use__init(u);
+        Hlod__V1__BufferUse *u = m.use[m.n_use++] =
+            message_new(&c->arena, &hlod__v1__buffer_use__descriptor);
         u->device = arena_strdup(&c->arena, w.name);
         u->quota_bytes = buffers_quota(b, hello ? hello->memory_bytes : 0);
         buffers_used(b, tenant, i, &u->bytes, &u->buffers);

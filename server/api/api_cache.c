@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "base/vec.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/job/key.h"
 #include "scheduler/loop.h"
@@ -137,8 +138,8 @@ static void list_work(struct cache_work *w) {
     w->st =
         journal_list(w->journal, JOURNAL_EXECUTABLE, w->owner ? -1 : (int64_t)most, add_row, &l);
     if (w->owner) l.all.n = keep_own(w, l.all.v, l.all.n, most);
-    Hlod__V1__ListExecutablesReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListExecutablesReply);
-    hlod__v1__list_executables_reply__init(m);
+    Hlod__V1__ListExecutablesReply *m =
+        message_new(&w->c->arena, &hlod__v1__list_executables_reply__descriptor);
     for (size_t i = 0; i < l.all.n; i++)
         l.all.v[i] = named(w, &n, l.all.v[i]);
     m->executables = l.all.v;
@@ -225,8 +226,8 @@ static void explain_work(struct cache_work *w) {
     if (!w->st) w->st = cache_record(w, da, &a);
     if (!w->st) w->st = cache_record(w, db, &b);
     if (w->st) return;
-    Hlod__V1__ExplainCacheReply *m = arena_new_of(&w->c->arena, Hlod__V1__ExplainCacheReply);
-    hlod__v1__explain_cache_reply__init(m);
+    Hlod__V1__ExplainCacheReply *m =
+        message_new(&w->c->arena, &hlod__v1__explain_cache_reply__descriptor);
     struct key_parts pa = cache_parts(&w->c->arena, a), pb = cache_parts(&w->c->arena, b);
     const char *va = "", *vb = "", *name = key_explain(&w->c->arena, &pa, &pb, &va, &vb);
     m->same = !name;
@@ -247,8 +248,8 @@ static void count_file(void *ctx, enum store_kind kind, struct digest key, int64
     ++*(int64_t *)ctx;
 }
 static void stats_work(struct cache_work *w) {
-    Hlod__V1__CacheStatsReply *m = arena_new_of(&w->c->arena, Hlod__V1__CacheStatsReply);
-    hlod__v1__cache_stats_reply__init(m);
+    Hlod__V1__CacheStatsReply *m =
+        message_new(&w->c->arena, &hlod__v1__cache_stats_reply__descriptor);
     w->st = store_list(w->store, STORE_EXECUTABLE, count_file, &m->executables);
     m->bytes = store_bytes(w->store);
     m->budget_bytes = sched_cfg(w->c->api->sched)->cache_budget_bytes;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/vec.h"
+#include "proto/message.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/pins.h"
 #include "scheduler/suite/journal_jobs.h"
@@ -36,8 +37,7 @@ static void add_key(void *ctx, enum store_kind kind, struct digest key, int64_t 
 }
 static void finding(struct verify *v, struct digest key, const char *state, const char *message) {
     struct arena *a = &v->w->c->arena;
-    Hlod__V1__CacheFinding *f = arena_new_of(a, Hlod__V1__CacheFinding);
-    hlod__v1__cache_finding__init(f);
+    Hlod__V1__CacheFinding *f = message_new(a, &hlod__v1__cache_finding__descriptor);
     f->digest = api_hex(a, key);
     f->state = arena_strdup(a, state);
     f->message = arena_strdup(a, message);
@@ -253,8 +253,8 @@ static void pin_work(struct cache_work *w) {
     bool pinned = w->c->row->verb == VERB_PUT;
     if (pinned) w->st = cache_record(w, w->digest, &x); // unpinning what is gone is fine
     if (!w->st) w->st = pin_set(w->store, w->journal, w->digest, pinned);
-    Hlod__V1__PinExecutableReply *m = arena_new_of(&w->c->arena, Hlod__V1__PinExecutableReply);
-    hlod__v1__pin_executable_reply__init(m);
+    Hlod__V1__PinExecutableReply *m =
+        message_new(&w->c->arena, &hlod__v1__pin_executable_reply__descriptor);
     m->digest = ((Hlod__V1__PinExecutableRequest *)w->c->request)->digest;
     m->pinned = pinned;
     w->reply = &m->base;
@@ -348,8 +348,7 @@ static void choose_blobs(struct cache_work *w, struct collect *k) {
 }
 static void choose(struct cache_work *w) {
     struct collect *k = w->own;
-    k->m = arena_new_of(k->a, Hlod__V1__CollectCacheReply);
-    hlod__v1__collect_cache_reply__init(k->m);
+    k->m = message_new(k->a, &hlod__v1__collect_cache_reply__descriptor);
     choose_executables(w, k);
     choose_blobs(w, k);
     if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_blobs)) {

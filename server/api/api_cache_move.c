@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/frame.h"
+#include "proto/message.h"
 #include "scheduler/records/artifact.h"
 #include "scheduler/records/owners.h"
 #include "scheduler/workers/pool.h"
@@ -19,8 +20,7 @@
 
 static status_t export(struct cache_work *w) {
     struct arena *a = &w->c->arena;
-    Hlod__V1__ExecutableBundle *m = arena_new_of(a, Hlod__V1__ExecutableBundle);
-    hlod__v1__executable_bundle__init(m);
+    Hlod__V1__ExecutableBundle *m = message_new(a, &hlod__v1__executable_bundle__descriptor);
     struct span bytes;
     RETURN_IF_ERR(cache_record(w, w->digest, &m->info));
     RETURN_IF_ERR(store_read(w->store, STORE_EXECUTABLE, w->digest, a, &bytes));

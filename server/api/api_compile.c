@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/store/store.h"
+#include "proto/message.h"
 #include "scheduler/job/key.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
@@ -38,8 +39,7 @@ static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
 
 static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                          const ProtobufCMessage **out) {
-    Hlod__V1__CompileReply *m = arena_new_of(&c->arena, Hlod__V1__CompileReply);
-    hlod__v1__compile_reply__init(m);
+    Hlod__V1__CompileReply *m = message_new(&c->arena, &hlod__v1__compile_reply__descriptor);
     m->digest = r->exe->digest;
     m->source_digest = api_hex(&c->arena, r->source);
     m->ingest_hit = r->ingest_hit;
@@ -55,8 +55,7 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     size_t upload = c->upload_ms > 0;
     m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);
     if (upload) {
-        Hlod__V1__Timing *t = arena_new_of(&c->arena, Hlod__V1__Timing);
-        hlod__v1__timing__init(t);
+        Hlod__V1__Timing *t = message_new(&c->arena, &hlod__v1__timing__descriptor);
         t->name = (char *)"upload";
         t->ms = c->upload_ms;
         m->timings[0] = t;
@@ -153,8 +152,7 @@ static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__
                           const ProtobufCMessage **out) {
     (void)result;
     const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
-    Hlod__V1__InspectReply *m = arena_new_of(&c->arena, Hlod__V1__InspectReply);
-    hlod__v1__inspect_reply__init(m);
+    Hlod__V1__InspectReply *m = message_new(&c->arena, &hlod__v1__inspect_reply__descriptor);
     m->stage = q->stage;
     *out = &m->base;
     if (!r->inspect.text) return ST_OK;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/store/store.h"
 #include "base/vec.h"
+#include "proto/message.h"
 #include "scheduler/loop.h"
 #include "scheduler/suite/suite.h"
 #include "server/api/api.h"
@@ -157,8 +158,7 @@ static void submit_work(struct jobs_work *w) {
 }
 static void submitted(struct jobs_work *w) {
     struct arena *a = &w->c->arena;
-    Hlod__V1__SubmitJobsReply *m = arena_new_of(a, Hlod__V1__SubmitJobsReply);
-    hlod__v1__submit_jobs_reply__init(m);
+    Hlod__V1__SubmitJobsReply *m = message_new(a, &hlod__v1__submit_jobs_reply__descriptor);
     m->suite = arena_printf(a, "%" PRId64, w->suite_record.id);
     m->jobs = w->suite_record.n_jobs;
     m->existed = w->existed;
@@ -238,8 +238,7 @@ static void got_log(struct jobs_work *w) {
         }
         text = (struct str){strbuf_cstr(live), live->n};
     }
-    Hlod__V1__JobLogsReply *m = arena_new_of(&w->c->arena, Hlod__V1__JobLogsReply);
-    hlod__v1__job_logs_reply__init(m);
+    Hlod__V1__JobLogsReply *m = message_new(&w->c->arena, &hlod__v1__job_logs_reply__descriptor);
     size_t from = q->offset < text.n ? (size_t)q->offset : text.n;
     m->text = arena_strndup(&w->c->arena, text.p + from, text.n - from);
     m->next_offset = text.n;
@@ -283,8 +282,7 @@ static void listed(struct jobs_work *w) {
         go(w);
         return;
     }
-    Hlod__V1__ListJobsReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListJobsReply);
-    hlod__v1__list_jobs_reply__init(m);
+    Hlod__V1__ListJobsReply *m = message_new(&w->c->arena, &hlod__v1__list_jobs_reply__descriptor);
     if ((int64_t)w->jobs.n == w->query.limit) // one more than was asked for: there is a next page
         m->next_page_token = w->jobs.v[--w->jobs.n - 1]->id;
     m->jobs = w->jobs.v;
@@ -374,8 +372,7 @@ static void cancelled(void *ctx, uint32_t n) {
     struct jobs_work *w = ctx;
     struct call *c = w->c;
     if (!call_goes_on(c, ST_OK)) return;
-    Hlod__V1__CancelJobReply *m = arena_new_of(&c->arena, Hlod__V1__CancelJobReply);
-    hlod__v1__cancel_job_reply__init(m);
+    Hlod__V1__CancelJobReply *m = message_new(&c->arena, &hlod__v1__cancel_job_reply__descriptor);
     m->cancelled = n;
     call_finish(c, &m->base, ST_OK);
 }

@@ -4,6 +4,7 @@
 // its first request does not wait for what could be done before.
 #include <string.h>
 
+#include "proto/message.h"
 #include "scheduler/records/models.h"
 #include "server/api/api_job.h"
 #include "server/api/api_models.h"
@@ -27,8 +28,7 @@ void api_models_answer(struct call *c, const ProtobufCMessage *reply) {
 }
 
 static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) {
-    Hlod__V1__NamedModel *m = arena_new_of(&c->arena, Hlod__V1__NamedModel);
-    hlod__v1__named_model__init(m);
+    Hlod__V1__NamedModel *m = message_new(&c->arena, &hlod__v1__named_model__descriptor);
     m->name = arena_strdup(&c->arena, x->name);
     m->tenant = arena_strdup(&c->arena, x->tenant);
     m->version = x->version;
@@ -37,8 +37,7 @@ static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) 
     m->reason = (char *)x->reason;
     m->inferences = x->inferences;
     if (x->batching.max > 1) {
-        m->batching = arena_new_of(&c->arena, Hlod__V1__Batching);
-        hlod__v1__batching__init(m->batching);
+        m->batching = message_new(&c->arena, &hlod__v1__batching__descriptor);
         m->batching->max = (uint32_t)x->batching.max;
         m->batching->delay_us = (uint32_t)x->batching.delay_us;
         m->batching->unchecked = x->batching.unchecked;
@@ -78,8 +77,7 @@ void api_set_model(struct call *c) {
 }
 
 void api_list_models(struct call *c) {
-    Hlod__V1__ListModelsReply *m = arena_new_of(&c->arena, Hlod__V1__ListModelsReply);
-    hlod__v1__list_models_reply__init(m);
+    Hlod__V1__ListModelsReply *m = message_new(&c->arena, &hlod__v1__list_models_reply__descriptor);
     struct named_model *first = models_first(sched_models(c->api->sched));
     size_t n = 0;
     for (const struct named_model *x = first; x; x = x->next)
@@ -93,8 +91,8 @@ void api_list_models(struct call *c) {
 void api_remove_model(struct call *c) {
     const Hlod__V1__RemoveModelRequest *q = (const Hlod__V1__RemoveModelRequest *)c->request;
     struct models *all = sched_models(c->api->sched);
-    Hlod__V1__RemoveModelReply *m = arena_new_of(&c->arena, Hlod__V1__RemoveModelReply);
-    hlod__v1__remove_model_reply__init(m);
+    Hlod__V1__RemoveModelReply *m =
+        message_new(&c->arena, &hlod__v1__remove_model_reply__descriptor);
     const char *space = api_space(c, q->name);
     for (struct named_model *x = models_first(all), *next; x; x = next) {
         next = x->next;

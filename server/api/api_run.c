@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "proto/frame.h"
+#include "proto/message.h"
 #include "scheduler/workers/memfds.h"
 #include "server/api/api_job.h"
 
@@ -75,8 +76,7 @@ status_t api_take_outputs(struct call *c, const struct job_result *r) {
 }
 
 static Hlod__V1__StepReport *step_report(struct arena *a, const struct job_step_result *s) {
-    Hlod__V1__StepReport *m = arena_new_of(a, Hlod__V1__StepReport);
-    hlod__v1__step_report__init(m);
+    Hlod__V1__StepReport *m = message_new(a, &hlod__v1__step_report__descriptor);
     m->name = (char *)(uintptr_t)s->name;
     m->executable = s->exe->digest;
     m->cache_hit = s->cache_hit;
@@ -92,8 +92,7 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
                  const ProtobufCMessage **out) {
     const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     RETURN_IF_ERR(api_take_outputs(c, r));
-    Hlod__V1__RunReply *m = arena_new_of(&c->arena, Hlod__V1__RunReply);
-    hlod__v1__run_reply__init(m);
+    Hlod__V1__RunReply *m = message_new(&c->arena, &hlod__v1__run_reply__descriptor);
     if (q->base.descriptor == &hlod__v1__run_request__descriptor) { // a plan names its own
         m->model = q->model;
         m->executable = r->exe->digest;

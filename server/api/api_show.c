@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/store/store.h"
+#include "proto/message.h"
 #include "scheduler/loop.h"
 #include "server/api/api_job.h"
 
@@ -40,8 +41,7 @@ static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Even
                       const ProtobufCMessage **out) {
     (void)result;
     const Hlod__Wire__IngestReply *rec = r->model;
-    Hlod__V1__ModelInfo *m = arena_new_of(&c->arena, Hlod__V1__ModelInfo);
-    hlod__v1__model_info__init(m);
+    Hlod__V1__ModelInfo *m = message_new(&c->arena, &hlod__v1__model_info__descriptor);
     m->source_digest = api_hex(&c->arena, r->source);
     m->format = rec->format;
     m->signature = rec->signature;

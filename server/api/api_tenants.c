@@ -2,12 +2,12 @@
 // Tenants: what each may use, has waiting and has used.
 #include <string.h>
 
+#include "proto/message.h"
 #include "scheduler/queue/tenant.h"
 #include "server/api/api.h"
 
 static Hlod__V1__Tenant *shown(struct arena *a, const struct tenant *t) {
-    Hlod__V1__Tenant *m = arena_new_of(a, Hlod__V1__Tenant);
-    hlod__v1__tenant__init(m);
+    Hlod__V1__Tenant *m = message_new(a, &hlod__v1__tenant__descriptor);
     m->name = arena_strdup(a, t->name);
     m->weight = t->limits.weight;
     m->runs_a_minute = t->limits.runs;

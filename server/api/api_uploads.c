@@ -23,11 +23,12 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "proto/journal.pb-c.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
-#include "scheduler/records/blobs.h"
 #include "scheduler/error.h"
-#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/records/journal.h"
 #include "server/api/api.h"
 
 struct session {
@@ -184,8 +185,7 @@ static struct session *find(const struct call *c, const char *id) {
 static const ProtobufCMessage *reply(struct call *c, const struct session *u) {
     enum { AROUND = 1024 }; // what gRPC's message has beside the piece
     int64_t max = c->api->max_message_bytes;
-    Hlod__V1__Upload *m = arena_new_of(&c->arena, Hlod__V1__Upload);
-    hlod__v1__upload__init(m);
+    Hlod__V1__Upload *m = message_new(&c->arena, &hlod__v1__upload__descriptor);
     m->upload = arena_strdup(&c->arena, u->id);
     m->offset = u->offset;
     m->size = u->size;
@@ -382,8 +382,7 @@ static void finish_work(void *arg) {
     s->st = finish(s);
 }
 static const ProtobufCMessage *info(struct call *c, const struct session *u) {
-    Hlod__V1__BlobInfo *m = arena_new_of(&c->arena, Hlod__V1__BlobInfo);
-    hlod__v1__blob_info__init(m);
+    Hlod__V1__BlobInfo *m = message_new(&c->arena, &hlod__v1__blob_info__descriptor);
     m->digest = api_hex(&c->arena, u->digest);
     m->bytes = u->size;
     return &m->base;

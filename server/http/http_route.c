@@ -7,6 +7,7 @@
 
 #include "base/vec.h"
 #include "proto/json.h"
+#include "proto/message.h"
 #include "scheduler/error.h"
 
 static bool accepts(const char *accept, const char *type) {
@@ -174,8 +175,7 @@ static status_t bad_shape(const char *value) {
 static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
     const char *eq = strrchr(value, '='); // names may contain '='
     if (!eq || eq == value) return bad_shape(value);
-    Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
-    hlod__v1__shape_binding__init(s);
+    Hlod__V1__ShapeBinding *s = message_new(a, &hlod__v1__shape_binding__descriptor);
     s->input = arena_strndup(a, value, (size_t)(eq - value));
     struct {
         int64_t *v;
@@ -211,8 +211,7 @@ static Hlod__V1__CompileOptions *compile_options(struct arena *a, Hlod__V1__Comp
 // "instructions=N,bytes=SIZE,hbm=SIZE", any of them.
 static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
     struct str rest = str_of(value), item, key = {0};
-    q->budget = arena_new_of(a, Hlod__V1__Budget);
-    hlod__v1__budget__init(q->budget);
+    q->budget = message_new(a, &hlod__v1__budget__descriptor);
     while (rest.n && str_cut(&rest, ',', &item)) {
         key = (struct str){0};
         str_cut(&item, '=', &key);
