@@ -384,14 +384,14 @@ status_t plan_want(const struct job *j, struct task *t) {
     t->plan.key = first->key.digest;
     for (size_t k = 0; k < p->n_steps; k++) {
         const struct exe *e = p->steps[k].job->exe;
-        if (!sz_add(t->plan.resident_bytes, exe_resident_bytes(e), &t->plan.resident_bytes))
-            t->plan.resident_bytes = INT64_MAX / 4;
-        if (e->info->prepare_bytes > t->plan.prepare_bytes)
-            t->plan.prepare_bytes = e->info->prepare_bytes;
+        int64_t prepare_bytes = job_plan_bytes(e->info->prepare_bytes);
+        t->plan.resident_bytes = job_plan_bytes(t->plan.resident_bytes + exe_resident_bytes(e));
+        if (prepare_bytes > t->plan.prepare_bytes) t->plan.prepare_bytes = prepare_bytes;
         expected += e->run_ns * (j->spec->repeat > 1 ? j->spec->repeat : 1);
     }
     for (size_t k = 0; k < p->values.n; k++)
-        t->plan.tensor_bytes += p->values.v[k].in.size;
+        sz_sum(&t->plan.tensor_bytes, p->values.v[k].in.size);
+    t->plan.tensor_bytes = job_plan_bytes(t->plan.tensor_bytes);
     t->want.device = *p->device ? p->device : first->key.device_kind;
     t->want.alone = sched_alone(j->s, expected);
     t->want.pinned = p->pinned;

@@ -319,25 +319,33 @@ static int64_t output_bytes(const Hlod__V1__Signature *sig) {
         total = job_add_output_bytes(total, sig->outputs[k]);
     return total;
 }
+// Bytes that a worker's figures come to, which may be anything: at most more than any device has,
+// so that what is added to them stays in range.
+int64_t job_plan_bytes(int64_t bytes) {
+    static const int64_t MOST = INT64_C(1) << 52;
+    return bytes < 0 || bytes > MOST ? MOST : bytes;
+}
 static int64_t tensor_bytes(const struct job *j) {
     int64_t total = output_bytes(j->exe->info->signature);
     total = total > 64 ? total - 64 : 0; // the slack at its end is not the device's
     for (size_t i = 0; i < j->spec->n_inputs; i++)
-        if (!sz_add(total, j->inputs[i].size, &total)) return INT64_MAX / 4;
-    return sz_add(total, job_carried_bytes(j), &total) ? total : INT64_MAX / 4;
+        sz_sum(&total, j->inputs[i].size);
+    sz_sum(&total, job_carried_bytes(j));
+    return job_plan_bytes(total);
 }
 
 // Working memory, and weights as they came or as they are kept, whichever is more.
 int64_t exe_resident_bytes(const struct exe *e) {
-    int64_t kept = e->info->bound_bytes, came = e->info->weights_bytes, all;
-    return sz_add(e->info->peak_bytes, kept > came ? kept : came, &all) ? all : INT64_MAX / 4;
+    int64_t kept = job_plan_bytes(e->info->bound_bytes);
+    int64_t came = job_plan_bytes(e->info->weights_bytes);
+    return job_plan_bytes(job_plan_bytes(e->info->peak_bytes) + (kept > came ? kept : came));
 }
 
 struct footprint_want job_footprint(const struct job *j) {
     return (struct footprint_want){.key = j->key.digest,
                                    .resident_bytes = exe_resident_bytes(j->exe),
                                    .tensor_bytes = tensor_bytes(j),
-                                   .prepare_bytes = j->exe->info->prepare_bytes};
+                                   .prepare_bytes = job_plan_bytes(j->exe->info->prepare_bytes)};
 }
 
 // Results beyond what travels inline go into memory of ours, kept from run to run. Without it the

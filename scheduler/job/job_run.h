@@ -46,6 +46,7 @@ status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK
 // The memory that results take, laid out as the worker does; 0 = only the run knows.
 int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *t);
 struct footprint_want job_footprint(const struct job *j); // what its run needs; it has its exe
+int64_t job_plan_bytes(int64_t bytes);                    // of a worker's figures: in range
 int64_t exe_resident_bytes(const struct exe *e);          // by plan, for each of its runs
 // A run took so long (each of n): what is expected of the next one. All of it, in ns.
 int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most_ns);

@@ -187,6 +187,7 @@ static inline void answer_ingest(struct fake_call *c) {
     r.signature = answer_signature(-1);
     fake_reply(c, &r.base);
 }
+static int64_t answer_bytes = 1000; // what a compile says of an executable's memory
 static inline void answer_compile(struct fake_call *c) {
     Hlod__Wire__Compile *q = hlod__wire__compile__unpack(NULL, c->body.n, c->body.p);
     Hlod__V1__PassStat pass = HLOD__V1__PASS_STAT__INIT;
@@ -199,7 +200,7 @@ static inline void answer_compile(struct fake_call *c) {
     r.artifact = &b;
     r.info = &x;
     x.signature = answer_signature(q->bindings[0]->size);
-    x.peak_bytes = 1000;
+    x.peak_bytes = x.weights_bytes = x.prepare_bytes = answer_bytes;
     pass.name = (char *)"fuse";
     fake_event(c, HLOD__WIRE__TYPE__TYPE_PASS, &pass.base);
     hlod__wire__compile__free_unpacked(q, NULL);

@@ -373,6 +373,25 @@ static void what_is_wrong_with_a_request(void **state) {
     assert_int_equal(fake.made[HLOD__WIRE__TYPE__TYPE_COMPILE], 0);
 }
 
+// A worker may say anything of memory: sums of it stay in range.
+static void memory_that_no_device_has(void **state) {
+    (void)state;
+    int64_t usual = answer_bytes;
+    answer_bytes = INT64_MAX;
+    rig.device->place.memory_bytes = 1 << 30;
+    start(&a, 3);
+    reach(1);
+    serve(HLOD__WIRE__TYPE__TYPE_COMPILE);
+    UNTIL(a.done);
+    ended(&a, ST_RESOURCE_EXHAUSTED, HLOD__V1__REASON__REASON_DEVICE_MEMORY);
+
+    rig.device->place.memory_bytes = 0; // a device that does not say what it has
+    start(&b, 3);
+    serve_all(&b);
+    ended(&b, ST_CODE_OK, 0);
+    answer_bytes = usual;
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_rig, close_rig)
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -394,6 +413,7 @@ int main(void) {
         TEST(deadline_in_the_queue),
         TEST(stopping_ends_all),
         TEST(what_is_wrong_with_a_request),
+        TEST(memory_that_no_device_has),
     };
     return rig_main(tests);
 }
