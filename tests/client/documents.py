@@ -48,13 +48,15 @@ TLS_BLOCK = re.compile(r"https://|/etc/hlod/tokens")  # security.md's: a server 
 
 
 def blocks(page):
-    """(heading above, line above, language, text) of each fenced block."""
+    """(heading above, paragraph above in one line, language, text) of each fenced block."""
     heading = before = ""
+    ended = True
     inside, out = None, []
     for line in open(os.path.join(ROOT, page)):
         if line.startswith("```"):
             if inside is None:
                 inside, language = [], line[3:].strip()
+                ended = True
             else:
                 out.append((heading, before, language, "".join(inside)))
                 inside = None
@@ -63,7 +65,9 @@ def blocks(page):
         else:
             if line.startswith("#"):
                 heading = line.lstrip("#").strip()
-            before = line if line.strip() else before
+            if line.strip():
+                before = line.strip() if ended else before + " " + line.strip()
+            ended = not line.strip() or line.startswith("#")
     return out
 
 
