@@ -7,7 +7,7 @@
 //
 //     status_t read_it(const char *path) {
 //         RETURN_IF_ERR(open_it(path));
-//         if (rank != 4) return st_new(ST_INVALID_ARGUMENT, "node '%s': rank %d", name, rank);
+//         if (rank != 4) return st_invalid("node '%s': rank %d", name, rank);
 //         return ST_OK;
 //     }
 #pragma once
@@ -28,6 +28,11 @@ typedef struct status *status_t;
 
 // Makes a status; printf format. The macro captures the source line (debug builds print it).
 #define st_new(code, ...) st_new_at((code), __FILE__, __LINE__, __VA_ARGS__)
+// The codes that most messages have; printf format.
+#define st_invalid(...)       st_new(ST_INVALID_ARGUMENT, __VA_ARGS__)
+#define st_internal(...)      st_new(ST_INTERNAL, __VA_ARGS__)
+#define st_unimplemented(...) st_new(ST_UNIMPLEMENTED, __VA_ARGS__)
+#define st_exhausted(...)     st_new(ST_RESOURCE_EXHAUSTED, __VA_ARGS__)
 status_t st_new_at(enum status_code code, const char *file, int line, const char *fmt,
                    ...) MUST_CHECK __attribute__((format(printf, 4, 5), returns_nonnull));
 // Adds context in front of the message ("while compiling fusion.3: ..."), keeps the code. Takes and

@@ -186,15 +186,13 @@ static status_t compile_into(struct executable *e, const struct compile_options 
 
     int most = t->max_replicas ? t->max_replicas : 1;
     if (opt->replicas > most)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "%d replicas: %s runs at most %d",
-                                opt->replicas, t->id, most),
+        return st_reason(st_invalid("%d replicas: %s runs at most %d", opt->replicas, t->id, most),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     e->replicas = opt->replicas ? opt->replicas : 1;
 
     struct dynamic_result dynamic[1];
     if (e->replicas > 1 && results_dynamic(m, dynamic, 1))
-        return st_new(ST_UNIMPLEMENTED,
-                      "results whose size only a run knows do not go with replicas");
+        return st_unimplemented("results whose size only a run knows do not go with replicas");
     e->memory_bytes = t->memory_bytes;
 
     e->before = hlo_count(m);
@@ -305,7 +303,7 @@ static status_t check_passes(const char *list) {
     struct str all = str_of(list), item;
     while (str_cut(&all, ',', &item))
         if (!pass_find(str_trim(item)))
-            return st_new(ST_INVALID_ARGUMENT, "no pass is called '" STR_FMT "'", STR_ARG(item));
+            return st_invalid("no pass is called '" STR_FMT "'", STR_ARG(item));
     return ST_OK;
 }
 
@@ -317,8 +315,7 @@ static status_t check_rules(const char *list) {
         bool found = false;
         for (int k = 0; k < n; k++)
             found |= str_is(str_trim(item), t[k].name);
-        if (!found)
-            return st_new(ST_INVALID_ARGUMENT, "no rule is called '" STR_FMT "'", STR_ARG(item));
+        if (!found) return st_invalid("no rule is called '" STR_FMT "'", STR_ARG(item));
     }
     return ST_OK;
 }
@@ -327,8 +324,8 @@ static status_t set_option(struct arena *a, struct str key, struct str value,
                            struct compile_options *o) {
     if (str_is(key, "precision")) {
         if (!str_is(value, "default") && !str_is(value, "strict"))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "precision is 'default' or 'strict', not '" STR_FMT "'", STR_ARG(value));
+            return st_invalid("precision is 'default' or 'strict', not '" STR_FMT "'",
+                              STR_ARG(value));
         o->precision = str_is(value, "strict") ? PRECISION_STRICT : PRECISION_DEFAULT;
     } else if (str_is(key, "disable_passes")) {
         o->disable_passes = arena_strndup(a, value.p, value.n);
@@ -339,14 +336,13 @@ static status_t set_option(struct arena *a, struct str key, struct str value,
     } else if (str_is(key, "replicas")) {
         int64_t n;
         if (!str_to_i64(value, &n) || n < 1 || n > MAX_REPLICAS)
-            return st_new(ST_INVALID_ARGUMENT, "replicas is 1 to %d, not '" STR_FMT "'",
-                          MAX_REPLICAS, STR_ARG(value));
+            return st_invalid("replicas is 1 to %d, not '" STR_FMT "'", MAX_REPLICAS,
+                              STR_ARG(value));
         o->replicas = (int)n;
     } else if (str_is(key, "verify_each")) {
         o->verify_each = str_is(value, "1") || str_is(value, "true");
     } else {
-        return st_new(ST_INVALID_ARGUMENT, "no compile option is called '" STR_FMT "'",
-                      STR_ARG(key));
+        return st_invalid("no compile option is called '" STR_FMT "'", STR_ARG(key));
     }
     return ST_OK;
 }

@@ -29,8 +29,8 @@ struct hlo_eval hlo_eval_begin(struct arena *a) {
 status_t hlo_eval_charge(struct hlo_eval *ev, const struct shape *s) {
     int64_t n = shape_bytes(s);
     if (ev->max_bytes && n > ev->max_bytes - ev->used_bytes)
-        return st_new(ST_RESOURCE_EXHAUSTED, "evaluation needs more than its budget of %lld bytes",
-                      (long long)ev->max_bytes);
+        return st_exhausted("evaluation needs more than its budget of %lld bytes",
+                            (long long)ev->max_bytes);
     ev->used_bytes += n;
     return ST_OK;
 }
@@ -54,23 +54,21 @@ status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int
 
 status_t hlo_eval_has_rule(const struct hlo_instr *i) {
     if (hlo_op_info(i->op)->eval || i->op == HLO_PARAMETER) return ST_OK;
-    return st_new(ST_UNIMPLEMENTED,
-                  "instruction '%s': %s exchanges data with a host program or another device; a "
-                  "program here has neither",
-                  i->name, hlo_op_name(i->op));
+    return st_unimplemented(
+        "instruction '%s': %s exchanges data with a host program or another device; a "
+        "program here has neither",
+        i->name, hlo_op_name(i->op));
 }
 
 static status_t too_many_steps(const struct hlo_eval *ev) {
-    return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld steps",
-                  (long long)ev->max_steps);
+    return st_exhausted("evaluation takes more than %lld steps", (long long)ev->max_steps);
 }
 
 status_t hlo_eval_spend(struct hlo_eval *ev, int64_t work) {
     if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
     if (!ev->max_work) return ST_OK;
     if (work > ev->max_work - ev->work)
-        return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld operations",
-                      (long long)ev->max_work);
+        return st_exhausted("evaluation takes more than %lld operations", (long long)ev->max_work);
     ev->work += work;
     return ST_OK;
 }
@@ -116,15 +114,14 @@ static status_t run_body(struct hlo_eval *ev, const struct hlo_computation *c,
 status_t hlo_eval_computation(struct hlo_eval *ev, const struct hlo_computation *c,
                               struct literal *const *args, int n, struct literal **out) {
     if (n != (int)c->params.n)
-        return st_new(ST_INVALID_ARGUMENT, "computation '%s' takes %zu arguments, %d given",
-                      c->name, c->params.n, n);
+        return st_invalid("computation '%s' takes %zu arguments, %d given", c->name, c->params.n,
+                          n);
     for (int k = 0; k < n; k++)
         if (!shape_compatible(args[k]->shape, c->params.v[k]->shape))
-            return st_new(ST_INVALID_ARGUMENT, "argument %d of '%s' is %s, expected %s", k, c->name,
-                          shape_text(ev->arena, args[k]->shape),
-                          shape_text(ev->arena, c->params.v[k]->shape));
-    if (ev->depth >= MAX_DEPTH)
-        return st_new(ST_RESOURCE_EXHAUSTED, "computations nest deeper than %d", MAX_DEPTH);
+            return st_invalid("argument %d of '%s' is %s, expected %s", k, c->name,
+                              shape_text(ev->arena, args[k]->shape),
+                              shape_text(ev->arena, c->params.v[k]->shape));
+    if (ev->depth >= MAX_DEPTH) return st_exhausted("computations nest deeper than %d", MAX_DEPTH);
     ev->depth++;
     number(c);
     struct literal **values = calloc((size_t)c->n_instrs + 1, sizeof *values);
@@ -165,9 +162,9 @@ status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct l
             in[k] = pmap_get_ptr(&done, x->operands[k]);
 
         if (x->op == HLO_PARAMETER)
-            st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
+            st = st_internal("the value depends on parameter '%s'", x->name);
         else if (hlo_has_effect(x))
-            st = st_new(ST_UNIMPLEMENTED, "'%s' has no value before the run", x->name);
+            st = st_unimplemented("'%s' has no value before the run", x->name);
         else if (!fn)
             st = hlo_eval_has_rule(x);
         else if (!(st = admit(ev, x)))
@@ -288,8 +285,7 @@ static bool takes_scalars(const struct hlo_computation *c, int n_args, int n_res
 status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c, int n_args,
                      int n_results, struct hlo_fn **out) {
     if (!takes_scalars(c, n_args, n_results))
-        return st_new(ST_INVALID_ARGUMENT, "'%s' must take %d scalars and give %d", c->name, n_args,
-                      n_results);
+        return st_invalid("'%s' must take %d scalars and give %d", c->name, n_args, n_results);
     struct hlo_fn *f = calloc(1, sizeof *f);
     if (!f) return st_oom();
     f->parent = ev;
@@ -318,8 +314,7 @@ status_t hlo_fn_call(struct hlo_fn *f, struct literal **out) {
         *out = call_fast(f);
         return ST_OK;
     }
-    if (p->depth >= MAX_DEPTH)
-        return st_new(ST_RESOURCE_EXHAUSTED, "computations nest deeper than %d", MAX_DEPTH);
+    if (p->depth >= MAX_DEPTH) return st_exhausted("computations nest deeper than %d", MAX_DEPTH);
     arena_reset(&f->scratch);
     f->ev.used_bytes = p->used_bytes;
     f->ev.depth = p->depth + 1;

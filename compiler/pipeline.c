@@ -56,5 +56,5 @@ status_t pipeline_run(const char *name, struct hlo_module *m, struct pass_ctx *p
                  {"portable", pipeline_portable}};
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
         if (strcmp(name, lists[k].name) == 0) return lists[k].run(m, p);
-    return st_new(ST_INVALID_ARGUMENT, "no list of passes is called '@%s'", name);
+    return st_invalid("no list of passes is called '@%s'", name);
 }

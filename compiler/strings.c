@@ -54,8 +54,7 @@ status_t strings_add(struct strings *t, struct str s, int32_t *out_place) {
     }
     if (strings_count(t) >= MAX_TEXTS || s.n > INT32_MAX ||
         (int64_t)s.n + ENTRY_BYTES > t->max_bytes - t->bytes)
-        return st_new(ST_RESOURCE_EXHAUSTED, "the run holds more than %lld bytes of text",
-                      (long long)t->max_bytes);
+        return st_exhausted("the run holds more than %lld bytes of text", (long long)t->max_bytes);
     t->bytes += (int64_t)s.n + ENTRY_BYTES;
     struct str own = {arena_strndup(&t->arena, s.p, s.n), s.n};
     *out_place = strings_count(t);

@@ -76,16 +76,15 @@ static status_t mismatch(const struct hlo_instr *p, int replicas, const struct d
     struct strbuf dims = {0};
     for (int d = 0; d < t->rank; d++)
         strbuf_printf(&dims, "%s%lld", d ? "," : "", (long long)t->dims[d]);
-    status_t st =
-        st_reason(st_new(ST_INVALID_ARGUMENT,
-                         "input '%s': expected %s%s, %lld bytes; found %s[%s], %zu bytes", p->name,
-                         shape_text(&a, p->shape),
-                         replicas > 1 ? arena_printf(&a, " for each of %d replicas", replicas) : "",
-                         (long long)shape_bytes(p->shape) * replicas, t->dtype, strbuf_cstr(&dims),
-                         t->data.n),
-                  dtype_from_name(str_of(t->dtype)) == p->shape->dtype
-                      ? HLOD__V1__REASON__REASON_SHAPE_MISMATCH
-                      : HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
+    status_t st = st_reason(
+        st_invalid("input '%s': expected %s%s, %lld bytes; found %s[%s], %zu bytes", p->name,
+                   shape_text(&a, p->shape),
+                   replicas > 1 ? arena_printf(&a, " for each of %d replicas", replicas) : "",
+                   (long long)shape_bytes(p->shape) * replicas, t->dtype, strbuf_cstr(&dims),
+                   t->data.n),
+        dtype_from_name(str_of(t->dtype)) == p->shape->dtype
+            ? HLOD__V1__REASON__REASON_SHAPE_MISMATCH
+            : HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
     strbuf_done(&dims);
     arena_done(&a);
     return st;
@@ -97,10 +96,9 @@ status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, 
     for (size_t k = 0; k < m->params.n; k++)
         want += m->params.v[k]->param_kind == PARAM_INPUT;
     if (n != want)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "%d inputs given, the executable takes %d", n, want),
-            n < want ? HLOD__V1__REASON__REASON_MISSING_INPUT
-                     : HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+        return st_reason(st_invalid("%d inputs given, the executable takes %d", n, want),
+                         n < want ? HLOD__V1__REASON__REASON_MISSING_INPUT
+                                  : HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
     for (size_t k = 0, i = 0; k < m->params.n; k++) {
         const struct hlo_instr *p = m->params.v[k];
         if (p->param_kind != PARAM_INPUT) continue;
@@ -115,8 +113,8 @@ status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, 
 status_t dev_find_weight(const struct hlo_instr *q, const struct span *weights, int n,
                          const void **out) {
     if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape))
-        return st_new(ST_INVALID_ARGUMENT, "weight %lld ('%s') is missing or has the wrong size",
-                      (long long)q->param_index, q->name);
+        return st_invalid("weight %lld ('%s') is missing or has the wrong size",
+                          (long long)q->param_index, q->name);
     *out = weights[q->param_index].p;
     return ST_OK;
 }

@@ -96,6 +96,6 @@ status_t device_cases_check(struct device *d, struct str text, FILE *log, struct
         st_drop(st);
         cases_done(&c);
     }
-    if (dc->ran == before) return st_new(ST_INVALID_ARGUMENT, "the file has no cases");
+    if (dc->ran == before) return st_invalid("the file has no cases");
     return ST_OK;
 }

@@ -20,9 +20,8 @@ status_t host_buffer_new(struct device *d, const struct shape *s, const void *da
     if (b && posix_memalign(&p, 64, (size_t)bytes + 64)) p = NULL;
     if (!p) {
         free(b);
-        return st_reason(
-            st_new(ST_RESOURCE_EXHAUSTED, "no memory for a buffer of %lld bytes", (long long)bytes),
-            HLOD__V1__REASON__REASON_DEVICE_MEMORY);
+        return st_reason(st_exhausted("no memory for a buffer of %lld bytes", (long long)bytes),
+                         HLOD__V1__REASON__REASON_DEVICE_MEMORY);
     }
     *b = (struct host_buffer){.base = {.dev = d, .refs = 1, .bytes = bytes}, .data = p};
     b->base.shape = shape_make(&b->base.arena, s->dtype, s->dims, s->rank);

@@ -165,8 +165,8 @@ static status_t buffers(const struct args *a, struct loaded *l) {
             struct span f;
             RETURN_IF_ERR(file_map(&l->arena, a->in[l->n_in], &f));
             if (f.n != v->size_bytes)
-                return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, input %d needs %zu",
-                              a->in[l->n_in], f.n, l->n_in, v->size_bytes);
+                return st_invalid("%s has %zu bytes, input %d needs %zu", a->in[l->n_in], f.n,
+                                  l->n_in, v->size_bytes);
             memcpy(v->data, f.p, f.n);
         } else {
             fill_random(v, (uint64_t)l->n_in + 7);
@@ -367,7 +367,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
     fputs(strbuf_cstr(&b), stdout);
     strbuf_done(&b);
     if (a->explain && !l->dev->vt->explain_costs)
-        return st_new(ST_UNIMPLEMENTED, "this kind of device explains no costs");
+        return st_unimplemented("this kind of device explains no costs");
 
     if (a->compare) RETURN_IF_ERR(compare(l, rc));
     if (a->time > 0) {

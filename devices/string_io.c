@@ -34,7 +34,7 @@ static status_t to_places(struct strings *run, struct arena *a, struct dev_tenso
     int64_t n = 1;
     struct str s;
     if (strcmp(t->dtype, "string"))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "expected string, found %s", t->dtype),
+        return st_reason(st_invalid("expected string, found %s", t->dtype),
                          HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
     for (int d = 0; d < t->rank; d++)
         if (!sz_mul(n, t->dims[d], &n)) n = INT64_MAX;
@@ -66,8 +66,7 @@ status_t string_io_result(const struct strings *run, struct arena *a, const int3
     for (int64_t k = 0; k < n; k++) {
         bytes += 4 + (int64_t)strings_get(run, places[k]).n;
         if (bytes > MAX_RESULT_BYTES)
-            return st_new(ST_RESOURCE_EXHAUSTED, "a result of more than %d bytes of text",
-                          MAX_RESULT_BYTES);
+            return st_exhausted("a result of more than %d bytes of text", MAX_RESULT_BYTES);
     }
     uint8_t *p = arena_alloc(a, (size_t)bytes + 1), *at = p;
     for (int64_t k = 0; k < n; k++) {

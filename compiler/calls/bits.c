@@ -3,8 +3,6 @@
 // prepared once.
 #include "compiler/calls/bits.h"
 
-#include "compiler/ir/op.h"
-
 static const struct {
     const char *target;
     int bits;
@@ -46,8 +44,8 @@ static bool fit(const struct hlo_instr *i, struct bits *o) {
 }
 status_t bits_read(struct arena *a, const struct hlo_instr *i, struct bits *out) {
     if (fit(i, out)) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT, "instruction '%s': operands of hlod.bits do not fit %s",
-                  i->name, shape_text(a, i->shape));
+    return st_invalid("instruction '%s': operands of hlod.bits do not fit %s", i->name,
+                      shape_text(a, i->shape));
 }
 
 hv bits_call(struct hb *b, int bits, hv const *operands) {

@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-#include "compiler/ir/op.h"
-
 bool nms_is(const struct hlo_instr *i) {
     return i->op == HLO_CUSTOM_CALL && str_is(HLO_ATTR(i, custom)->custom_call_target, "hlod.nms");
 }
@@ -35,8 +33,7 @@ static bool fit(const struct hlo_instr *i, struct nms *o) {
 }
 status_t nms_read(const struct hlo_instr *i, struct nms *out) {
     if (fit(i, out)) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT, "instruction '%s': operands of hlod.nms do not fit",
-                  i->name);
+    return st_invalid("instruction '%s': operands of hlod.nms do not fit", i->name);
 }
 hv nms_call(struct hb *b, hv const *operands, int64_t most) {
     struct arena *a = b->c->module->arena;

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include "compiler/ir/op.h"
-
 static const struct {
     const char *target;
     enum hlo_op how;
@@ -94,8 +92,8 @@ status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *
                     struct trees *out) {
     const struct literal *v[OPERANDS] = {NULL};
     if (!shapes_fit(i, out))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': operands of hlod.trees do not fit %s",
-                      i->name, shape_text(a, i->shape));
+        return st_invalid("instruction '%s': operands of hlod.trees do not fit %s", i->name,
+                          shape_text(a, i->shape));
     out->how = calls[which(i)].how;
     for (int k = 1; k < OPERANDS; k++)
         v[k] = in ? in[k] : i->operands[k]->literal;
@@ -104,9 +102,7 @@ status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *
     out->root = v[3]->data;
     out->values = v[4];
     out->depth = trees_heights(a, out->node, out->nodes, out->root, out->roots, NULL);
-    if (out->depth < 0)
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': the nodes do not make trees",
-                      i->name);
+    if (out->depth < 0) return st_invalid("instruction '%s': the nodes do not make trees", i->name);
     for (int64_t k = 0; k < out->nodes; k++) {
         const int32_t *n = out->node[k];
         int mode = n[TREE_KIND] & 7;
@@ -115,9 +111,8 @@ status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *
             (leaf ? n[TREE_YES] < 0 || n[TREE_YES] >= out->leaves || n[TREE_FEATURE] < 0 ||
                         n[TREE_FEATURE] > out->targets - out->width
                   : n[TREE_FEATURE] < 0 || n[TREE_FEATURE] >= out->features))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "instruction '%s': node %lld has feature %d, kind %d, link %d", i->name,
-                          (long long)k, n[TREE_FEATURE], n[TREE_KIND], n[TREE_YES]);
+            return st_invalid("instruction '%s': node %lld has feature %d, kind %d, link %d",
+                              i->name, (long long)k, n[TREE_FEATURE], n[TREE_KIND], n[TREE_YES]);
     }
     return ST_OK;
 }

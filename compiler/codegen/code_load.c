@@ -57,7 +57,7 @@ status_t code_load(struct span object, struct code **out) {
     if (bytes) {
         void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) {
-            st = st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes of code", bytes);
+            st = st_exhausted("no memory for %zu bytes of code", bytes);
         } else {
             code->blobs = p;
             code->bytes = bytes;

@@ -499,7 +499,7 @@ status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *s
     LLVMValueRef tables[64];
     LLVMTypeRef type;
     if (f->n_bufs > MAX_BUFS || f->tables.n > 64 || n_sizes > LLVM_MAX_SIZES)
-        return st_new(ST_UNIMPLEMENTED, "a kernel with %d buffers", f->n_bufs);
+        return st_unimplemented("a kernel with %d buffers", f->n_bufs);
     bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT;
     e.b = LLVMCreateBuilderInContext(e.c);
     kir_each((struct kir_block *)&f->top, find_halves, &e.halves);

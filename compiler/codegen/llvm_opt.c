@@ -45,14 +45,14 @@ status_t llvm_machine(const struct target *t, enum llvm_effort effort, LLVMTarge
     status_t st = ST_OK;
     const char *tr = triple ? triple : t->llvm_triple;
     if (LLVMGetTargetFromTriple(tr, &target, &msg)) {
-        st = st_new(ST_INVALID_ARGUMENT, "target '%s': %s", tr, msg ? msg : "unknown");
+        st = st_invalid("target '%s': %s", tr, msg ? msg : "unknown");
     } else {
         *out = LLVMCreateTargetMachine(target, tr, cpu ? cpu : t->llvm_cpu,
                                        feat               ? feat
                                        : t->llvm_features ? t->llvm_features
                                                           : "",
                                        level, LLVMRelocPIC, LLVMCodeModelDefault);
-        if (!*out) st = st_new(ST_INTERNAL, "no target machine for '%s'", tr);
+        if (!*out) st = st_internal("no target machine for '%s'", tr);
     }
     LLVMDisposeMessage(msg);
     LLVMDisposeMessage(triple);
@@ -78,7 +78,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort
     LLVMDisposePassBuilderOptions(o);
     if (err) {
         char *why = LLVMGetErrorMessage(err);
-        status_t st = st_new(ST_INTERNAL, "optimiser: %s", why);
+        status_t st = st_internal("optimiser: %s", why);
         LLVMDisposeErrorMessage(why);
         return st;
     }
@@ -90,7 +90,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort
     }
 
     if (LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVMObjectFile, &msg, out)) {
-        status_t st = st_new(ST_INTERNAL, "object: %s", msg ? msg : "?");
+        status_t st = st_internal("object: %s", msg ? msg : "?");
         LLVMDisposeMessage(msg);
         return st;
     }

@@ -2,12 +2,12 @@
 // The table of formats, and binding of symbolic dimensions.
 #include "compiler/frontend/frontend.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/frontend/hlo/hlo_text.h"
 #include "compiler/frontend/onnx/onnx.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "proto/hlod.pb-c.h"
 
 static const struct frontend table[] = {
@@ -59,10 +59,9 @@ static status_t unknown(const char *format, struct span source) {
     struct strbuf b = {0};
     for (int k = 0; k < N_FORMATS; k++)
         strbuf_printf(&b, "%s%s", k ? ", " : "", table[k].name);
-    status_t st =
-        format ? st_new(ST_INVALID_ARGUMENT, "format '%s' is not known; known are %s", format, b.p)
-        : what ? st_new(ST_INVALID_ARGUMENT, "this is %s", what)
-               : st_new(ST_INVALID_ARGUMENT, "the bytes are in no known format (%s)", b.p);
+    status_t st = format ? st_invalid("format '%s' is not known; known are %s", format, b.p)
+                  : what ? st_invalid("this is %s", what)
+                         : st_invalid("the bytes are in no known format (%s)", b.p);
     strbuf_done(&b);
     return st_reason(st, HLOD__V1__REASON__REASON_UNSUPPORTED_FORMAT);
 }
@@ -120,7 +119,7 @@ status_t frontend_bindings_parse(struct arena *a, const char *text, struct lower
         while (n > 0 && item.p[n - 1] != '=')
             n--;
         if (n < 2 || !str_to_i64((struct str){item.p + n, item.n - n}, &b.size))
-            return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
+            return st_invalid("--bind takes NAME=SIZE,...");
         b.symbol = arena_strndup(a, item.p, n - 1);
         avec_push(a, &v, b);
     }

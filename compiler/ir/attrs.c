@@ -4,7 +4,6 @@
 #include "compiler/ir/attrs.h"
 
 #include "base/hash.h"
-#include "compiler/ir/attr_kinds.h"
 
 // ---- enumerated kinds: name tables from enums.def
 

@@ -124,16 +124,14 @@ hv hb_broadcast_numpy(struct hb *b, hv x, const int64_t *dims, int rank) {
     int64_t kept[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int n = 0;
     if (s->rank > rank) {
-        hb_fail(
-            b, st_new(ST_INVALID_ARGUMENT, "rank %d does not broadcast to rank %d", s->rank, rank));
+        hb_fail(b, st_invalid("rank %d does not broadcast to rank %d", s->rank, rank));
         return placeholder(b);
     }
     for (int d = 0; d < s->rank; d++) {
         int64_t to = dims[rank - s->rank + d];
         if (s->dims[d] != to && s->dims[d] != 1) {
-            hb_fail(b,
-                    st_new(ST_INVALID_ARGUMENT, "dimension of size %lld does not broadcast to %lld",
-                           (long long)s->dims[d], (long long)to));
+            hb_fail(b, st_invalid("dimension of size %lld does not broadcast to %lld",
+                                  (long long)s->dims[d], (long long)to));
             return placeholder(b);
         }
         if (s->dims[d] == 1 && to != 1) continue; // dropped by the reshape, filled by the broadcast
@@ -152,8 +150,8 @@ void hb_numpy_pair(struct hb *b, hv *x, hv *y) {
                 q = k <= t->rank ? t->dims[t->rank - k] : 1;
         dims[rank - k] = p == 1 ? q : p;
         if (p != q && p != 1 && q != 1) {
-            hb_fail(b, st_new(ST_INVALID_ARGUMENT, "shapes %s and %s do not broadcast together",
-                              shape_text(mem(b), s), shape_text(mem(b), t)));
+            hb_fail(b, st_invalid("shapes %s and %s do not broadcast together",
+                                  shape_text(mem(b), s), shape_text(mem(b), t)));
             return;
         }
     }
@@ -247,6 +245,11 @@ hv hb_reduce_window(struct hb *b, hv x, hv init, const struct window *w, enum hl
 hv hb_dot(struct hb *b, hv x, hv y, const struct hlo_attr_dot *d) {
     return hb_op(b, HLO_DOT, NULL, (hv[]){x, y}, 2, d);
 }
+hv hb_dot_over(struct hb *b, hv x, hv y, int64_t xd, int64_t yd) {
+    return hb_dot(
+        b, x, y,
+        &(struct hlo_attr_dot){.lhs_contracting_dims = {&xd, 1}, .rhs_contracting_dims = {&yd, 1}});
+}
 hv hb_conv(struct hb *b, hv x, hv k, const struct hlo_attr_conv *c) {
     return hb_op(b, HLO_CONVOLUTION, NULL, (hv[]){x, k}, 2, c);
 }
@@ -257,7 +260,7 @@ hv hb_gather(struct hb *b, hv x, hv idx, const struct hlo_attr_gather *g) {
 hv hb_matmul(struct hb *b, hv x, hv y) {
     const struct shape *s = x->shape, *t = y->shape;
     if (s->rank < 1 || t->rank < 1) {
-        hb_fail(b, st_new(ST_INVALID_ARGUMENT, "matmul of a scalar"));
+        hb_fail(b, st_invalid("matmul of a scalar"));
         return placeholder(b);
     }
 
@@ -276,9 +279,8 @@ hv hb_matmul(struct hb *b, hv x, hv y) {
         batch[nb - k] = p == 1 ? q : p;
         ids[nb - k] = nb - k;
         if (p != q && p != 1 && q != 1) {
-            hb_fail(b, st_new(ST_INVALID_ARGUMENT,
-                              "matmul: batch dimensions of %s and %s do not broadcast",
-                              shape_text(mem(b), s), shape_text(mem(b), t)));
+            hb_fail(b, st_invalid("matmul: batch dimensions of %s and %s do not broadcast",
+                                  shape_text(mem(b), s), shape_text(mem(b), t)));
             return placeholder(b);
         }
     }

@@ -72,6 +72,8 @@ hv hb_reduce(struct hb *b, hv x, hv init, const int64_t *dims, int n,
              enum hlo_op reducer); // reducer: add, multiply, maximum, minimum, and, or
 hv hb_reduce_window(struct hb *b, hv x, hv init, const struct window *w, enum hlo_op reducer);
 hv hb_dot(struct hb *b, hv x, hv y, const struct hlo_attr_dot *d);
+// Sums over dimension xd of x and yd of y; no batch dimensions.
+hv hb_dot_over(struct hb *b, hv x, hv y, int64_t xd, int64_t yd);
 hv hb_matmul(struct hb *b, hv x,
              hv y); // numpy matmul semantics for ranks >= 1, batch dims broadcast
 hv hb_conv(struct hb *b, hv x, hv k, const struct hlo_attr_conv *c);

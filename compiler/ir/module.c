@@ -194,8 +194,7 @@ status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct s
     struct arena *a = c->module->arena;
     const struct hlo_op_info *info = hlo_op_info(op);
     if (info->arity >= 0 && info->arity != n_operands)
-        return st_new(ST_INVALID_ARGUMENT, "%s takes %d operands, %d given", info->name,
-                      info->arity, n_operands);
+        return st_invalid("%s takes %d operands, %d given", info->name, info->arity, n_operands);
     struct hlo_instr *i = new_instr(c, op);
     i->operands = n_operands ? arena_dup_array(a, operands, n_operands) : NULL;
     i->n_operands = n_operands;
@@ -206,8 +205,8 @@ status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct s
     const struct shape *inferred = NULL;
     RETURN_IF_ERR(st_note(info->infer(a, i, &inferred), "%s", info->name));
     if (shape && !shape_compatible(shape, inferred))
-        return st_new(ST_INVALID_ARGUMENT, "%s: shape %s given, %s inferred", info->name,
-                      shape_text(a, shape), shape_text(a, inferred));
+        return st_invalid("%s: shape %s given, %s inferred", info->name, shape_text(a, shape),
+                          shape_text(a, inferred));
     if (!shape) i->shape = inferred;
     RETURN_IF_ERR(st_note(shape_check(i->shape, c->module->max_bytes), "%s", info->name));
     i->name = unique_name(c->module, info->name);
@@ -549,7 +548,7 @@ status_t hlo_sort_instrs(struct hlo_computation *c) {
     }
 
     status_t st = ST_OK;
-    if (cycle) st = st_new(ST_INTERNAL, "computation %s: instructions form a cycle", c->name);
+    if (cycle) st = st_internal("computation %s: instructions form a cycle", c->name);
     for (size_t k = 0; !cycle && k < order.n; k++) {
         list_unlink(order.v[k]);
         list_append(c, order.v[k]);

@@ -99,30 +99,27 @@ const struct shape *shape_with_layout(struct arena *a, const struct shape *s,
 status_t shape_check(const struct shape *s, int64_t max_bytes) {
     if (shape_is_tuple(s)) {
         if (s->n_nodes > SHAPE_MAX_NODES || s->n_levels > SHAPE_MAX_LEVELS)
-            return st_new(ST_RESOURCE_EXHAUSTED,
-                          "a tuple of more than %d elements, or nested deeper than %d",
-                          SHAPE_MAX_NODES, SHAPE_MAX_LEVELS);
+            return st_exhausted("a tuple of more than %d elements, or nested deeper than %d",
+                                SHAPE_MAX_NODES, SHAPE_MAX_LEVELS);
         for (int k = 0; k < s->n_elems; k++)
             RETURN_IF_ERR(shape_check(s->elems[k], max_bytes));
         return ST_OK;
     }
     if (s->rank < 0 || s->rank > HLO_MAX_RANK)
-        return st_new(ST_INVALID_ARGUMENT, "rank %d is above %d", s->rank, HLO_MAX_RANK);
+        return st_invalid("rank %d is above %d", s->rank, HLO_MAX_RANK);
     // Zeros are left out of the product, so that a zero cannot hide an overflow of the strides.
     // Twice the size allows for tile padding.
     int64_t n = dtype_size(s->dtype) > 0 ? dtype_size(s->dtype) : 1;
     for (int d = 0; d < s->rank; d++) {
-        if (s->dims[d] < 0) return st_new(ST_INVALID_ARGUMENT, "dimension %d is negative", d);
+        if (s->dims[d] < 0) return st_invalid("dimension %d is negative", d);
         int64_t f = s->dims[d] ? s->dims[d] : 1;
         if (!sz_mul(n, f, &n))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "the size of dimension product overflows 64 bits at dimension %d", d);
+            return st_invalid("the size of dimension product overflows 64 bits at dimension %d", d);
     }
-    if (n > INT64_MAX / 64)
-        return st_new(ST_INVALID_ARGUMENT, "the value would take %lld bytes", (long long)n);
+    if (n > INT64_MAX / 64) return st_invalid("the value would take %lld bytes", (long long)n);
     if (max_bytes && n > max_bytes)
-        return st_new(ST_RESOURCE_EXHAUSTED, "the value would take %lld bytes, the budget is %lld",
-                      (long long)n, (long long)max_bytes);
+        return st_exhausted("the value would take %lld bytes, the budget is %lld", (long long)n,
+                            (long long)max_bytes);
     return ST_OK;
 }
 

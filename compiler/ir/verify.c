@@ -9,8 +9,8 @@
 #include "compiler/ir/op.h"
 
 static status_t bad(const struct hlo_instr *i, const char *why) {
-    return st_new(ST_INVALID_ARGUMENT, "computation '%s', instruction '%s' (%s): %s",
-                  i->parent ? i->parent->name : "?", i->name, hlo_op_name(i->op), why);
+    return st_invalid("computation '%s', instruction '%s' (%s): %s",
+                      i->parent ? i->parent->name : "?", i->name, hlo_op_name(i->op), why);
 }
 
 // A bit an instruction: those that stand above, by id.
@@ -60,10 +60,10 @@ static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
                           "computation '%s', instruction '%s' (%s)", i->parent->name, i->name,
                           hlo_op_name(i->op)));
     if (!shape_compatible(s, i->shape))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "computation '%s', instruction '%s' (%s): shape is %s, its operands give %s",
-                      i->parent->name, i->name, hlo_op_name(i->op), shape_text(a, i->shape),
-                      shape_text(a, s));
+        return st_invalid(
+            "computation '%s', instruction '%s' (%s): shape is %s, its operands give %s",
+            i->parent->name, i->name, hlo_op_name(i->op), shape_text(a, i->shape),
+            shape_text(a, s));
     return st_note(shape_check(i->shape, i->parent->module->max_bytes), "instruction '%s'",
                    i->name);
 }
@@ -94,14 +94,14 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
     }
 
     if (!st && n != c->n_instrs)
-        st = st_new(ST_INTERNAL, "computation '%s': %d instructions listed, %d counted", c->name, n,
-                    c->n_instrs);
+        st = st_internal("computation '%s': %d instructions listed, %d counted", c->name, n,
+                         c->n_instrs);
     if (!st && (!c->root || c->root->parent != c || !is_placed(placed, c->root)))
-        st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no root", c->name);
+        st = st_invalid("computation '%s' has no root", c->name);
     for (size_t k = 0; !st && k < c->params.n; k++)
         if (!c->params.v[k] || c->params.v[k]->parent != c ||
             !is_placed(placed, c->params.v[k]))
-            st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no parameter %zu", c->name, k);
+            st = st_invalid("computation '%s' has no parameter %zu", c->name, k);
     return st ? st : verify_users(c, links);
 }
 
@@ -148,13 +148,13 @@ status_t hlo_verify(const struct hlo_module *m) {
              *links = calloc(m->next_id + 1, sizeof *links);
     status_t st = !placed || !links ? st_oom()
                   : m->entry        ? ST_OK
-                             : st_new(ST_INVALID_ARGUMENT, "the module has no entry computation");
+                                    : st_invalid("the module has no entry computation");
     for (const struct hlo_computation *c = m->first; c && !st; c = c->next) {
         st = verify_computation(&a, c, &above, placed, links);
         pmap_put_ptr(&above, c, NULL);
     }
     if (!st && !pmap_has_ptr(&above, m->entry))
-        st = st_new(ST_INVALID_ARGUMENT, "the entry computation is not in the module");
+        st = st_invalid("the entry computation is not in the module");
     pmap_done(&above);
     arena_done(&a);
     free(placed);

@@ -310,23 +310,23 @@ static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
                           const struct kir_val *v) {
     for (int i = 0; i < v->n_args; i++)
         if (!pmap_has_ptr(seen, v->args[i]))
-            return st_new(ST_INTERNAL, "kir: argument %d of %s (%u) is not defined before it", i,
-                          kop_name(v->op), v->id);
+            return st_internal("kir: argument %d of %s (%u) is not defined before it", i,
+                               kop_name(v->op), v->id);
     if ((v->op == K_LOAD || v->op == K_STORE) && v->args[0]->type != DT_S64)
-        return st_new(ST_INTERNAL, "kir: the index of %s (%u) is not s64", kop_name(v->op), v->id);
+        return st_internal("kir: the index of %s (%u) is not s64", kop_name(v->op), v->id);
     if (v->op == K_STORE && v->imm_i != KIR_SCRATCH &&
         (v->imm_i < f->n_in || v->imm_i >= f->n_bufs))
-        return st_new(ST_INTERNAL, "kir: store to buffer %" PRId64, v->imm_i);
+        return st_internal("kir: store to buffer %" PRId64, v->imm_i);
     bool again = (v->flags & KF_PINNED) && v->imm_i < f->n_bufs; // what the kernel wrote
     if (v->op == K_LOAD && v->imm_i != KIR_SCRATCH &&
         (v->imm_i < 0 || (v->imm_i >= f->n_in && !again)))
-        return st_new(ST_INTERNAL, "kir: load from buffer %" PRId64, v->imm_i);
-    if (v->op == K_COMPLEX) return st_new(ST_INTERNAL, "kir: a complex pair is left");
+        return st_internal("kir: load from buffer %" PRId64, v->imm_i);
+    if (v->op == K_COMPLEX) return st_internal("kir: a complex pair is left");
     bool two = v->op >= K_ADD && v->op <= K_REM;
     if (two && (v->args[0]->type != v->type || v->args[1]->type != v->type))
-        return st_new(ST_INTERNAL, "kir: types of %s (%u) differ", kop_name(v->op), v->id);
+        return st_internal("kir: types of %s (%u) differ", kop_name(v->op), v->id);
     if (v->op == K_SELECT && (v->args[0]->type != DT_PRED || v->args[1]->type != v->args[2]->type))
-        return st_new(ST_INTERNAL, "kir: types of select (%u)", v->id);
+        return st_internal("kir: types of select (%u)", v->id);
     return ST_OK;
 }
 
@@ -363,24 +363,24 @@ static bool scratch_is_filled(struct filled *f, const struct kir_block *b) {
 
 static status_t check_block(const struct kir_fn *f, struct pmap *seen, const struct kir_block *b,
                             int depth) {
-    if (depth > KIR_MAX_LEVEL) return st_new(ST_INTERNAL, "kir: nested too deeply");
+    if (depth > KIR_MAX_LEVEL) return st_internal("kir: nested too deeply");
     for (struct kir_val *v = b->first; v; v = v->next) {
         struct kir_loop *l = v->op == K_FOR ? v->loop : NULL;
         RETURN_IF_ERR(check_val(f, seen, v));
         pmap_put_ptr(seen, v, v);
         if (!l) continue;
         if (!pmap_has_ptr(seen, l->begin) || !pmap_has_ptr(seen, l->end))
-            return st_new(ST_INTERNAL, "kir: bounds of a loop are not defined before it");
+            return st_internal("kir: bounds of a loop are not defined before it");
         for (int i = 0; i < l->n_carry; i++) {
             if (!pmap_has_ptr(seen, l->init[i]) || l->yield[i]->type != l->init[i]->type)
-                return st_new(ST_INTERNAL, "kir: carried value %d of a loop", i);
+                return st_internal("kir: carried value %d of a loop", i);
             pmap_put_ptr(seen, l->carry[i], v);
         }
         pmap_put_ptr(seen, l->var, v);
         RETURN_IF_ERR(check_block(f, seen, &l->body, depth + 1));
         for (int i = 0; i < l->n_carry; i++) {
             if (!pmap_has_ptr(seen, l->yield[i]))
-                return st_new(ST_INTERNAL, "kir: yield %d is not defined", i);
+                return st_internal("kir: yield %d is not defined", i);
             pmap_put_ptr(seen, l->result[i], v);
         }
     }
@@ -394,6 +394,6 @@ status_t kir_verify(const struct kir_fn *f) {
     pmap_done(&seen);
     struct filled filled = {.n = 0};
     if (!st && !scratch_is_filled(&filled, &f->top))
-        st = st_new(ST_INTERNAL, "kir: scratch is read before it is stored to");
+        st = st_internal("kir: scratch is read before it is stored to");
     return st;
 }

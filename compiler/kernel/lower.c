@@ -13,7 +13,7 @@ enum { MINOR_VALUES = 1000, EDGE_VALUES = 600 }; // values of a kernel
 
 status_t lower_no(struct lower *lw, const char *why) {
     lw->why = why;
-    return st_new(ST_UNIMPLEMENTED, "instruction '%s': no kernel: %s", lw->instr->name, why);
+    return st_unimplemented("instruction '%s': no kernel: %s", lw->instr->name, why);
 }
 
 int lower_level(struct kir_val *const *v, int n) {

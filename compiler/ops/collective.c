@@ -21,7 +21,7 @@ static const struct shape *each_or_tuple(struct arena *a, const struct hlo_instr
     return tuple ? shape_tuple(a, e, i->n_operands) : e[0];
 }
 INFER(each) {
-    if (i->n_operands < 1) return st_new(ST_INVALID_ARGUMENT, "no operands");
+    if (i->n_operands < 1) return st_invalid("no operands");
     RETURN_IF_ERR(rule_arrays(i));
     *out = each_or_tuple(a, i);
     return ST_OK;
@@ -42,13 +42,13 @@ static bool scaled(const struct shape *small, const struct shape *large, int64_t
 static status_t scaled_each(struct arena *a, const struct hlo_instr *i, const struct shape *r,
                             bool grows) {
     struct i64s d = HLO_ATTR(i, collective)->dimensions;
-    if (d.n != 1) return st_new(ST_INVALID_ARGUMENT, "dimensions must name one dimension");
+    if (d.n != 1) return st_invalid("dimensions must name one dimension");
     RETURN_IF_ERR(rule_arrays(i));
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *x = rule_shape(i, k), *y = result_of(r, k, i->n_operands);
         if (!y || !(grows ? scaled(x, y, d.v[0]) : scaled(y, x, d.v[0])))
-            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, the result %s along %lld", k,
-                          shape_text(a, x), shape_text(a, r), (long long)d.v[0]);
+            return st_invalid("operand %d is %s, the result %s along %lld", k, shape_text(a, x),
+                              shape_text(a, r), (long long)d.v[0]);
     }
     return ST_OK;
 }
@@ -57,8 +57,7 @@ INFER(all_gather) {
     const struct shape *r = i->shape;
     if (i->op == HLO_ALL_GATHER_START) { // ((operands), (results))
         if (!shape_is_tuple(r) || r->n_elems != 2)
-            return st_new(ST_INVALID_ARGUMENT, "expected (operand, result), found %s",
-                          shape_text(a, r));
+            return st_invalid("expected (operand, result), found %s", shape_text(a, r));
         r = r->elems[1];
     }
     return scaled_each(a, i, r, true);
@@ -77,8 +76,8 @@ INFER(ragged_all_to_all) {
     RETURN_IF_ERR(rule_arrays(i));
     for (int k = 2; k < 6; k++)
         if (!dtype_is_int(rule_shape(i, k)->dtype))
-            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, expected integers", k,
-                          shape_text(a, rule_shape(i, k)));
+            return st_invalid("operand %d is %s, expected integers", k,
+                              shape_text(a, rule_shape(i, k)));
     *out = rule_shape(i, 1);
     return ST_OK;
 }
@@ -87,23 +86,21 @@ static bool in_place(const struct hlo_instr *i) {
     return i->n_operands == 4 && shape_is_tuple(rule_shape(i, 2));
 }
 INFER(permute) {
-    if (i->n_operands < 1) return st_new(ST_INVALID_ARGUMENT, "no operands");
+    if (i->n_operands < 1) return st_invalid("no operands");
     if (i->op == HLO_COLLECTIVE_PERMUTE) {
         *out = in_place(i) ? rule_shape(i, 1) : each_or_tuple(a, i);
         return ST_OK;
     }
     RETURN_IF_ERR(hlo_infer_declared(a, i, out));
     if (!shape_is_tuple(i->shape) || i->shape->n_elems < 2)
-        return st_new(ST_INVALID_ARGUMENT, "expected (operand, result, ...), found %s",
-                      shape_text(a, i->shape));
+        return st_invalid("expected (operand, result, ...), found %s", shape_text(a, i->shape));
     return ST_OK;
 }
 // The result of a start: element 1 of its tuple.
 INFER(second) {
     const struct shape *s = rule_shape(i, 0);
     if (!shape_is_tuple(s) || s->n_elems < 2)
-        return st_new(ST_INVALID_ARGUMENT, "operand %s is not the tuple of a start",
-                      shape_text(a, s));
+        return st_invalid("operand %s is not the tuple of a start", shape_text(a, s));
     *out = s->elems[1];
     return ST_OK;
 }
@@ -111,8 +108,8 @@ INFER(second) {
 // ---- evaluation
 
 static status_t needs_others(const struct hlo_instr *i) {
-    return st_new(ST_UNIMPLEMENTED, "instruction '%s': %s needs more participants than one",
-                  i->name, hlo_op_name(i->op));
+    return st_unimplemented("instruction '%s': %s needs more participants than one", i->name,
+                            hlo_op_name(i->op));
 }
 // Groups are {}, {{0}} or [1,1]<=[1]: no participant but 0.
 static bool alone(const struct hlo_instr *i) {
@@ -237,13 +234,12 @@ EVAL(RAGGED_ALL_TO_ALL) {
         if (shape_elements(in[k]->shape) != 1) return needs_others(i);
     const struct shape *x = in[0]->shape, *y = r->shape;
     if (x->rank < 1 || y->rank != x->rank || x->dtype != y->dtype || x->dims[0] == 0)
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': operands do not fit", i->name);
+        return st_invalid("instruction '%s': operands do not fit", i->name);
     int64_t from = lit_get_i64(in[2], 0), n = lit_get_i64(in[3], 0), to = lit_get_i64(in[4], 0);
     int64_t row = shape_elements(x) / x->dims[0];
     if (from < 0 || n < 0 || to < 0 || n > x->dims[0] || from > x->dims[0] - n || n > y->dims[0] ||
         to > y->dims[0] - n || row * y->dims[0] != shape_elements(y))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': offsets beyond the operands",
-                      i->name);
+        return st_invalid("instruction '%s': offsets beyond the operands", i->name);
     for (int64_t k = 0; k < n * row; k++)
         element_copy(r, to * row + k, in[0], from * row + k);
     *out = r;

@@ -45,8 +45,8 @@ EVAL(ASYNC_START) {
     if (i->n_called != 1 || !shape_is_tuple(i->shape) || i->shape->n_elems < 2 ||
         shape_leaves(i->shape->elems[0]) < i->n_operands || !shape_is_tuple(i->shape->elems[0]) ||
         !shape_compatible(i->shape->elems[1], i->called[0]->root->shape))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': async-start gives %s", i->name,
-                      shape_text(ev->arena, i->shape));
+        return st_invalid("instruction '%s': async-start gives %s", i->name,
+                          shape_text(ev->arena, i->shape));
     RETURN_IF_ERR(hlo_eval_computation(ev, i->called[0], in, i->n_operands, &value));
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     r->elems[1] = value;
@@ -61,8 +61,8 @@ EVAL(ASYNC_UPDATE) {
 EVAL(ASYNC_DONE) {
     if (!shape_is_tuple(in[0]->shape) || in[0]->shape->n_elems < 2 ||
         !shape_compatible(in[0]->shape->elems[1], i->shape))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': async-done of %s", i->name,
-                      shape_text(ev->arena, in[0]->shape));
+        return st_invalid("instruction '%s': async-done of %s", i->name,
+                          shape_text(ev->arena, in[0]->shape));
     *out = in[0]->elems[1];
     return ST_OK;
 }

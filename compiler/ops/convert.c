@@ -55,8 +55,7 @@ EVAL(COMPARE) {
             lit_get_c128(in[1], k, y);
             bool same = x[0] == y[0] && x[1] == y[1];
             if (d != CMP_EQ && d != CMP_NE)
-                return st_new(ST_INVALID_ARGUMENT,
-                              "instruction '%s': complex numbers have no order", i->name);
+                return st_invalid("instruction '%s': complex numbers have no order", i->name);
             v = same == (d == CMP_EQ);
         } else if (dtype_is_float(t)) {
             if (total) {
@@ -130,8 +129,8 @@ EVAL(REDUCE_PRECISION) {
     NEW_RESULT(r);
     int64_t e = HLO_ATTR(i, redprec)->exponent_bits, m = HLO_ATTR(i, redprec)->mantissa_bits;
     if (e < 1 || e > 11 || m < 0 || m > 52)
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': %lld exponent and %lld mantissa bits",
-                      i->name, (long long)e, (long long)m);
+        return st_invalid("instruction '%s': %lld exponent and %lld mantissa bits", i->name,
+                          (long long)e, (long long)m);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m));
     return ST_OK;
@@ -142,8 +141,8 @@ EVAL(REDUCE_PRECISION) {
 EVAL(STOCHASTIC_CONVERT) {
     enum dtype to = i->shape->dtype, from = in[0]->shape->dtype;
     if (!dtype_is_int(to) || !dtype_is_float(from))
-        return st_new(ST_UNIMPLEMENTED, "instruction '%s': stochastic-convert of %s to %s", i->name,
-                      dtype_name(from), dtype_name(to));
+        return st_unimplemented("instruction '%s': stochastic-convert of %s to %s", i->name,
+                                dtype_name(from), dtype_name(to));
     NEW_RESULT(r);
     double unit = ldexp(1, -dtype_bits(in[1]->shape->dtype));
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {

@@ -5,12 +5,10 @@
 
 #include "compiler/calls/bits.h"
 #include "compiler/calls/nms.h"
-#include "compiler/ops/eval_rules.h"
-#include "compiler/ops/index.h"
-#include "compiler/ops/linalg/lapack.h"
-#include "compiler/ops/rules.h"
-#include "compiler/ops/string/string.h"
 #include "compiler/calls/trees.h"
+#include "compiler/ops/eval_rules.h"
+#include "compiler/ops/linalg/lapack.h"
+#include "compiler/ops/string/string.h"
 #include "proto/hlod.pb-c.h"
 
 typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
@@ -20,10 +18,9 @@ typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
 static status_t same_value(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *in, struct literal **out) {
     if (i->n_operands != 1 || !shape_compatible(i->shape, in[0]->shape))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "instruction '%s': " STR_FMT " takes one operand of the shape %s", i->name,
-                      STR_ARG(HLO_ATTR(i, custom)->custom_call_target),
-                      shape_text(ev->arena, i->shape));
+        return st_invalid("instruction '%s': " STR_FMT " takes one operand of the shape %s",
+                          i->name, STR_ARG(HLO_ATTR(i, custom)->custom_call_target),
+                          shape_text(ev->arena, i->shape));
     *out = in[0];
     return ST_OK;
 }
@@ -40,9 +37,9 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     for (int d = 0; fit && d < s->rank - 1; d++)
         fit = r->elems[0]->dims[d] == s->dims[d];
     if (!fit)
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': TopK of %s gives %s", i->name,
-                      s ? shape_text(ev->arena, s) : "other than one operand",
-                      shape_text(ev->arena, r));
+        return st_invalid("instruction '%s': TopK of %s gives %s", i->name,
+                          s ? shape_text(ev->arena, s) : "other than one operand",
+                          shape_text(ev->arena, r));
     struct hlo_attr_topk attr = {.k = r->elems[0]->dims[s->rank - 1], .largest = true};
     struct hlo_instr as = *i;
     as.op = HLO_TOPK;
@@ -56,8 +53,8 @@ static status_t refuse(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     (void)ev, (void)in, (void)out;
     size_t n = 0;
     const char *why = hlo_extra(i, "backend_config", &n);
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s%s%.*s", i->op_name ? i->op_name : "",
-                            i->op_name ? ": " : "", n > 2 ? (int)n - 2 : 0, why ? why + 1 : ""),
+    return st_reason(st_invalid("%s%s%.*s", i->op_name ? i->op_name : "", i->op_name ? ": " : "",
+                                n > 2 ? (int)n - 2 : 0, why ? why + 1 : ""),
                      HLOD__V1__REASON__REASON_RUN_FAILED);
 }
 
@@ -232,20 +229,20 @@ static status_t custom_call_supports(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     if (find(i)) return ST_OK;
     if (memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8))
-        return st_new(ST_UNIMPLEMENTED,
-                      "instruction '%s' calls back into the Python process that made the program "
-                      "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is "
-                      "exported",
-                      i->name);
-    return st_new(ST_UNIMPLEMENTED,
-                  "instruction '%s': custom-call of '" STR_FMT
-                  "', a function outside the module or operands that do not fit it; known here: "
-                  "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, lapack_*_ffi (potrf, trsm, getrf, geqrf, "
-                  "geqp3, orgqr, ungqr, ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees of "
-                  "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
-                  "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
-                  i->name, STR_ARG(name));
+        return st_unimplemented(
+            "instruction '%s' calls back into the Python process that made the program "
+            "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is "
+            "exported",
+            i->name);
+    return st_unimplemented(
+        "instruction '%s': custom-call of '" STR_FMT
+        "', a function outside the module or operands that do not fit it; known here: "
+        "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
+        "annotate_device_placement, TopK, lapack_*_ffi (potrf, trsm, getrf, geqrf, "
+        "geqp3, orgqr, ungqr, ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees of "
+        "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
+        "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
+        i->name, STR_ARG(name));
 }
 status_t hlo_eval_supports(const struct hlo_instr *i) {
     return i->op == HLO_CUSTOM_CALL ? custom_call_supports(i) : hlo_eval_has_rule(i);

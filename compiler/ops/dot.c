@@ -97,13 +97,12 @@ static status_t open_pair(struct hlo_eval *ev, const struct hlo_instr *i, struct
     int64_t bytes = 0;
     bool fx = dtype_is_float(x->dtype), fy = dtype_is_float(y->dtype);
     if (fx != fy || dtype_is_complex(x->dtype) != dtype_is_complex(y->dtype))
-        return st_new(ST_UNIMPLEMENTED, "instruction '%s': %s of %s and %s", i->name,
-                      hlo_op_name(i->op), dtype_name(x->dtype), dtype_name(y->dtype));
+        return st_unimplemented("instruction '%s': %s of %s and %s", i->name, hlo_op_name(i->op),
+                                dtype_name(x->dtype), dtype_name(y->dtype));
     if (!sz_add(shape_elements(x), shape_elements(y), &bytes) || !sz_mul(bytes, 16, &bytes) ||
         (ev->max_bytes && bytes > ev->max_bytes - ev->used_bytes))
-        return st_new(ST_RESOURCE_EXHAUSTED,
-                      "instruction '%s': operands do not fit into the evaluation's budget",
-                      i->name);
+        return st_exhausted("instruction '%s': operands do not fit into the evaluation's budget",
+                            i->name);
     ev->used_bytes += bytes;
     *out_bytes = bytes;
     return ST_OK;

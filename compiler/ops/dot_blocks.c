@@ -51,12 +51,11 @@ static status_t sized_alike(struct i64s a, const struct shape *x, struct i64s b,
                             const struct shape *y, const char *what) {
     RETURN_IF_ERR(rule_dims(a, x->rank, what));
     RETURN_IF_ERR(rule_dims(b, y->rank, what));
-    if (a.n != b.n)
-        return st_new(ST_INVALID_ARGUMENT, "the operands differ in the number of %s", what);
+    if (a.n != b.n) return st_invalid("the operands differ in the number of %s", what);
     for (int k = 0; k < a.n; k++)
         if (x->dims[a.v[k]] != y->dims[b.v[k]])
-            return st_new(ST_INVALID_ARGUMENT, "%s %lld and %lld differ in size", what,
-                          (long long)a.v[k], (long long)b.v[k]);
+            return st_invalid("%s %lld and %lld differ in size", what, (long long)a.v[k],
+                              (long long)b.v[k]);
     return ST_OK;
 }
 
@@ -106,8 +105,8 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
     RETURN_IF_ERR(rule_dims(d->rhs_group_dims, y->rank, "rhs_group_dims"));
 
     if (d->lhs_ragged_dims.n != 1 || !dtype_is_int(g->dtype) || g->rank < 1)
-        return st_new(ST_INVALID_ARGUMENT, "%d ragged dimensions, group sizes %s",
-                      d->lhs_ragged_dims.n, shape_text(a, g));
+        return st_invalid("%d ragged dimensions, group sizes %s", d->lhs_ragged_dims.n,
+                          shape_text(a, g));
 
     enum ragged mode = dot_ragged_mode(d);
     int64_t groups = g->dims[g->rank - 1];
@@ -115,8 +114,8 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
         (mode == RAGGED_ROWS && (y->dims[d->rhs_group_dims.v[0]] != groups ||
                                  i64s_has(d->rhs_batch_dims, d->rhs_group_dims.v[0]) ||
                                  i64s_has(d->rhs_contracting_dims, d->rhs_group_dims.v[0]))))
-        return st_new(ST_INVALID_ARGUMENT, "rhs_group_dims do not fit %lld groups of %s",
-                      (long long)groups, shape_text(a, y));
+        return st_invalid("rhs_group_dims do not fit %lld groups of %s", (long long)groups,
+                          shape_text(a, y));
 
     int nl = dot_ragged_leading(d, x, lead);
     if (g->rank > 1) {
@@ -124,8 +123,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
         for (int k = 0; fit && k < nl; k++)
             fit = g->dims[k] == x->dims[lead[k]];
         if (!fit)
-            return st_new(ST_INVALID_ARGUMENT, "group sizes %s do not fit %s", shape_text(a, g),
-                          shape_text(a, x));
+            return st_invalid("group sizes %s do not fit %s", shape_text(a, g), shape_text(a, x));
     }
 
     if (mode == RAGGED_CONTRACTED) dims[n++] = groups;
@@ -139,7 +137,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
             !i64s_has(d->rhs_group_dims, k))
             dims[n++] = y->dims[k];
 
-    if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "the result has rank %d", n);
+    if (n > HLO_MAX_RANK) return st_invalid("the result has rank %d", n);
     *out = shape_make(a, i->shape ? i->shape->dtype : x->dtype, dims, n);
     return ST_OK;
 }
@@ -222,8 +220,8 @@ status_t hlo_infer_scaled_dot(struct arena *a, const struct hlo_instr *i,
         for (int d = 0; fit && d < s->rank; d++)
             fit = s->dims[d] == x->dims[d] || (s->dims[d] > 0 && x->dims[d] % s->dims[d] == 0);
         if (!fit)
-            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, its scale %s", k,
-                          shape_text(a, x), shape_text(a, s));
+            return st_invalid("operand %d is %s, its scale %s", k, shape_text(a, x),
+                              shape_text(a, s));
     }
     return hlo_infer_dot(a, i, out);
 }

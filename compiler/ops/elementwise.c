@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "compiler/eval.h"
-#include "compiler/ops/rules.h"
 
 static uint64_t ew_zext(uint64_t x, int w) {
     return w >= 64 ? x : x & ((UINT64_C(1) << w) - 1);
@@ -82,8 +81,8 @@ enum { NA = 0 };
 #undef EW
 
 static status_t not_defined(const struct hlo_instr *i, enum dtype t) {
-    return st_new(ST_INVALID_ARGUMENT, "instruction '%s': %s is not defined for %s", i->name,
-                  hlo_op_name(i->op), dtype_name(t));
+    return st_invalid("instruction '%s': %s is not defined for %s", i->name, hlo_op_name(i->op),
+                      dtype_name(t));
 }
 
 static void run_floats(const struct row *row, const struct literal *a, const struct literal *b,

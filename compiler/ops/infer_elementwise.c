@@ -37,7 +37,7 @@ status_t hlo_infer_complex(struct arena *a, const struct hlo_instr *i, const str
     RETURN_IF_ERR(rule_same_dims(a, i, 0, 1));
     RETURN_IF_ERR(rule_same_dtype(a, i, 0, 1));
     if (t != DT_F32 && t != DT_F64)
-        return st_new(ST_INVALID_ARGUMENT, "operands are %s, expected f32 or f64", dtype_name(t));
+        return st_invalid("operands are %s, expected f32 or f64", dtype_name(t));
     *out = shape_with_dtype(a, plain(a, rule_shape(i, 0)), t == DT_F32 ? DT_C64 : DT_C128);
     return ST_OK;
 }
@@ -70,11 +70,10 @@ status_t hlo_infer_clamp(struct arena *a, const struct hlo_instr *i, const struc
 }
 status_t hlo_infer_select(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
     if (rule_shape(i, 0)->dtype != DT_PRED)
-        return st_new(ST_INVALID_ARGUMENT, "operand 0 is %s, expected pred",
-                      shape_text(a, rule_shape(i, 0)));
+        return st_invalid("operand 0 is %s, expected pred", shape_text(a, rule_shape(i, 0)));
     if (!shape_compatible(rule_shape(i, 1), rule_shape(i, 2)))
-        return st_new(ST_INVALID_ARGUMENT, "operands 1 and 2 are %s and %s",
-                      shape_text(a, rule_shape(i, 1)), shape_text(a, rule_shape(i, 2)));
+        return st_invalid("operands 1 and 2 are %s and %s", shape_text(a, rule_shape(i, 1)),
+                          shape_text(a, rule_shape(i, 2)));
     if (rule_shape(i, 0)->rank) RETURN_IF_ERR(rule_same_dims(a, i, 0, 1));
     *out = plain(a, rule_shape(i, 1));
     return ST_OK;
@@ -90,7 +89,7 @@ status_t hlo_infer_stochastic_convert(struct arena *a, const struct hlo_instr *i
 
 status_t hlo_infer_declared(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
     (void)a;
-    if (!i->shape) return st_new(ST_INVALID_ARGUMENT, "the shape must be given");
+    if (!i->shape) return st_invalid("the shape must be given");
     *out = i->shape;
     return ST_OK;
 }
@@ -98,8 +97,8 @@ status_t hlo_infer_convert(struct arena *a, const struct hlo_instr *i, const str
     RETURN_IF_ERR(rule_array(i, 0));
     RETURN_IF_ERR(hlo_infer_declared(a, i, out));
     if (shape_is_tuple(i->shape) || !shape_same_dims(i->shape, rule_shape(i, 0)))
-        return st_new(ST_INVALID_ARGUMENT, "result %s, operand %s: dimensions differ",
-                      shape_text(a, i->shape), shape_text(a, rule_shape(i, 0)));
+        return st_invalid("result %s, operand %s: dimensions differ", shape_text(a, i->shape),
+                          shape_text(a, rule_shape(i, 0)));
     return ST_OK;
 }
 status_t hlo_infer_bitcast_convert(struct arena *a, const struct hlo_instr *i,
@@ -115,17 +114,14 @@ status_t hlo_infer_bitcast_convert(struct arena *a, const struct hlo_instr *i,
                           : s->rank == r->rank + 1 && s->dims[r->rank] == to / from &&
                                 (r->rank == 0 ||
                                  memcmp(r->dims, s->dims, sizeof *s->dims * (size_t)r->rank) == 0);
-    if (!ok)
-        return st_new(ST_INVALID_ARGUMENT, "%s does not bitcast to %s", shape_text(a, s),
-                      shape_text(a, r));
+    if (!ok) return st_invalid("%s does not bitcast to %s", shape_text(a, s), shape_text(a, r));
     return ST_OK;
 }
 status_t hlo_infer_iota(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
     RETURN_IF_ERR(hlo_infer_declared(a, i, out));
     int64_t d = HLO_ATTR(i, iota)->iota_dimension;
     if (shape_is_tuple(i->shape) || d < 0 || d >= i->shape->rank)
-        return st_new(ST_INVALID_ARGUMENT, "iota_dimension %lld of %s", (long long)d,
-                      shape_text(a, i->shape));
+        return st_invalid("iota_dimension %lld of %s", (long long)d, shape_text(a, i->shape));
     return ST_OK;
 }
 status_t hlo_infer_scalar_u32(struct arena *a, const struct hlo_instr *i,
@@ -154,7 +150,7 @@ status_t hlo_infer_gte(struct arena *a, const struct hlo_instr *i, const struct 
     const struct shape *s = rule_shape(i, 0);
     int64_t k = HLO_ATTR(i, gte)->index;
     if (!shape_is_tuple(s) || k < 0 || k >= s->n_elems)
-        return st_new(ST_INVALID_ARGUMENT, "element %lld of %s", (long long)k, shape_text(a, s));
+        return st_invalid("element %lld of %s", (long long)k, shape_text(a, s));
     *out = s->elems[k];
     return ST_OK;
 }

@@ -110,10 +110,9 @@ EVAL(RNG_BIT_GENERATOR) {
     if (s->dtype != DT_U64 || s->rank != 1 || s->dims[0] < 2 || s->dims[0] > 3 ||
         !shape_is_tuple(i->shape) || i->shape->n_elems != 2 ||
         !shape_compatible(i->shape->elems[0], s) || !dtype_is_int(i->shape->elems[1]->dtype))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "instruction '%s': state %s, result %s: expected u64[2] or u64[3] and "
-                      "(state, integers)",
-                      i->name, shape_text(ev->arena, s), shape_text(ev->arena, i->shape));
+        return st_invalid("instruction '%s': state %s, result %s: expected u64[2] or u64[3] and "
+                          "(state, integers)",
+                          i->name, shape_text(ev->arena, s), shape_text(ev->arena, i->shape));
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     uint64_t state[3] = {0};
     for (int64_t k = 0; k < s->dims[0]; k++)
@@ -145,8 +144,7 @@ EVAL(RNG) {
     bool normal = HLO_ATTR(i, rng)->distribution == RNG_NORMAL;
     if (HLO_ATTR(i, rng)->distribution == RNG_INVALID || dtype_is_complex(t) ||
         (normal && !dtype_is_float(t)))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': no such distribution over %s",
-                      i->name, dtype_name(t));
+        return st_invalid("instruction '%s': no such distribution over %s", i->name, dtype_name(t));
     double a = lit_get_f64(in[0], 0), b = lit_get_f64(in[1], 0);
     uint64_t lo = (uint64_t)lit_get_i64(in[0], 0), span = (uint64_t)lit_get_i64(in[1], 0) - lo;
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
@@ -171,8 +169,7 @@ EVAL(RNG_GET_AND_UPDATE_STATE) {
     struct literal *r;
     (void)in;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
-    if (shape_elements(r->shape) < 1)
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': empty state", i->name);
+    if (shape_elements(r->shape) < 1) return st_invalid("instruction '%s': empty state", i->name);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         lit_set_i64(r, k, k == 0 ? (int64_t)ev->rng_state : 0);
     ev->rng_state += (uint64_t)HLO_ATTR(i, rngstate)->delta;

@@ -5,8 +5,7 @@
 status_t rule_array(const struct hlo_instr *i, int k) {
     enum dtype t = rule_shape(i, k)->dtype;
     if (t == DT_TUPLE || t == DT_TOKEN || t == DT_OPAQUE)
-        return st_new(ST_INVALID_ARGUMENT, "operand %d is a %s, expected an array", k,
-                      dtype_name(t));
+        return st_invalid("operand %d is a %s, expected an array", k, dtype_name(t));
     return ST_OK;
 }
 status_t rule_arrays(const struct hlo_instr *i) {
@@ -17,33 +16,31 @@ status_t rule_arrays(const struct hlo_instr *i) {
 status_t rule_same_dims(struct arena *a, const struct hlo_instr *i, int k, int j) {
     const struct shape *x = rule_shape(i, k), *y = rule_shape(i, j);
     if (shape_same_dims(x, y)) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, operand %d is %s: dimensions differ", k,
-                  shape_text(a, x), j, shape_text(a, y));
+    return st_invalid("operand %d is %s, operand %d is %s: dimensions differ", k, shape_text(a, x),
+                      j, shape_text(a, y));
 }
 status_t rule_same_dtype(struct arena *a, const struct hlo_instr *i, int k, int j) {
     const struct shape *x = rule_shape(i, k), *y = rule_shape(i, j);
     if (x->dtype == y->dtype) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, operand %d is %s: element types differ",
-                  k, shape_text(a, x), j, shape_text(a, y));
+    return st_invalid("operand %d is %s, operand %d is %s: element types differ", k,
+                      shape_text(a, x), j, shape_text(a, y));
 }
 status_t rule_dims(struct i64s d, int rank, const char *what) {
     bool seen[HLO_MAX_RANK] = {false};
     for (int k = 0; k < d.n; k++) {
         if (d.v[k] < 0 || d.v[k] >= rank)
-            return st_new(ST_INVALID_ARGUMENT, "%s has %lld, the rank is %d", what,
-                          (long long)d.v[k], rank);
-        if (seen[d.v[k]])
-            return st_new(ST_INVALID_ARGUMENT, "%s has %lld twice", what, (long long)d.v[k]);
+            return st_invalid("%s has %lld, the rank is %d", what, (long long)d.v[k], rank);
+        if (seen[d.v[k]]) return st_invalid("%s has %lld twice", what, (long long)d.v[k]);
         seen[d.v[k]] = true;
     }
     return ST_OK;
 }
 status_t rule_callee(const struct hlo_instr *i, int k, int n_params, const struct shape **out) {
-    if (k >= i->n_called) return st_new(ST_INVALID_ARGUMENT, "a called computation is missing");
+    if (k >= i->n_called) return st_invalid("a called computation is missing");
     const struct hlo_computation *c = i->called[k];
     if ((int)c->params.n != n_params)
-        return st_new(ST_INVALID_ARGUMENT, "computation '%s' has %zu parameters, expected %d",
-                      c->name, c->params.n, n_params);
+        return st_invalid("computation '%s' has %zu parameters, expected %d", c->name, c->params.n,
+                          n_params);
     *out = c->root->shape;
     return ST_OK;
 }
@@ -58,14 +55,13 @@ status_t rule_scalar_callee(const struct hlo_instr *i, int k, int n_params, int 
     const struct hlo_computation *c = i->called[k];
     for (int p = 0; p < n_params; p++)
         if (!is_scalar_array(c->params.v[p]->shape))
-            return st_new(ST_INVALID_ARGUMENT, "parameter %d of '%s' is not a scalar", p, c->name);
+            return st_invalid("parameter %d of '%s' is not a scalar", p, c->name);
     bool tuple = shape_is_tuple(r), ok = tuple ? r->n_elems == n_results : n_results == 1;
     for (int e = 0; ok && e < n_results; e++) {
         out_each[e] = tuple ? r->elems[e] : r;
         ok = is_scalar_array(out_each[e]);
     }
-    return ok ? ST_OK
-              : st_new(ST_INVALID_ARGUMENT, "'%s' must give %d scalars", c->name, n_results);
+    return ok ? ST_OK : st_invalid("'%s' must give %d scalars", c->name, n_results);
 }
 
 // XLA operation semantics: the base is dilated, padded, then windows of dilated size step by

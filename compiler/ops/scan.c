@@ -21,13 +21,12 @@ status_t hlo_infer_scan(struct arena *a, const struct hlo_instr *i, const struct
     RETURN_IF_ERR(rule_arrays(i));
 
     if (t->num_carries < 0 || t->num_carries >= i->n_operands)
-        return st_new(ST_INVALID_ARGUMENT, "num_carries is %lld of %d operands",
-                      (long long)t->num_carries, i->n_operands);
+        return st_invalid("num_carries is %lld of %d operands", (long long)t->num_carries,
+                          i->n_operands);
 
     int carries = (int)t->num_carries, xs = i->n_operands - carries;
     RETURN_IF_ERR(rule_dims(t->dimensions, rule_shape(i, 0)->rank, "dimensions"));
-    if (t->dimensions.n != 1)
-        return st_new(ST_INVALID_ARGUMENT, "dimensions must name one dimension");
+    if (t->dimensions.n != 1) return st_invalid("dimensions must name one dimension");
     int64_t d = t->dimensions.v[0], length = rule_shape(i, 0)->dims[d];
     RETURN_IF_ERR(rule_callee(i, 0, i->n_operands, &r));
 
@@ -35,29 +34,29 @@ status_t hlo_infer_scan(struct arena *a, const struct hlo_instr *i, const struct
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *s = rule_shape(i, k);
         if (k < xs && (d >= s->rank || s->dims[d] != length))
-            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, expected %lld along %lld", k,
-                          shape_text(a, s), (long long)length, (long long)d);
+            return st_invalid("operand %d is %s, expected %lld along %lld", k, shape_text(a, s),
+                              (long long)length, (long long)d);
         const struct shape *want = k < xs ? without_dim(a, s, d) : s;
         if (!shape_compatible(f->params.v[k]->shape, want))
-            return st_new(ST_INVALID_ARGUMENT, "parameter %d of '%s' is %s, expected %s", k,
-                          f->name, shape_text(a, f->params.v[k]->shape), shape_text(a, want));
+            return st_invalid("parameter %d of '%s' is %s, expected %s", k, f->name,
+                              shape_text(a, f->params.v[k]->shape), shape_text(a, want));
     }
 
     int n = shape_is_tuple(r) ? r->n_elems : 1, ys = n - carries;
     if (ys < 0 || (n == 1 && !shape_is_tuple(r) && carries > 1))
-        return st_new(ST_INVALID_ARGUMENT, "'%s' gives %d values, expected %d carries at least",
-                      f->name, n, carries);
+        return st_invalid("'%s' gives %d values, expected %d carries at least", f->name, n,
+                          carries);
 
     const struct shape **e = arena_array(a, const struct shape *, n ? n : 1);
     for (int k = 0; k < n; k++) {
         const struct shape *s = shape_is_tuple(r) ? r->elems[k] : r;
         if (k >= ys && !shape_compatible(s, rule_shape(i, xs + k - ys)))
-            return st_new(ST_INVALID_ARGUMENT, "carry %d is %s, '%s' gives %s", k - ys,
-                          shape_text(a, rule_shape(i, xs + k - ys)), f->name, shape_text(a, s));
+            return st_invalid("carry %d is %s, '%s' gives %s", k - ys,
+                              shape_text(a, rule_shape(i, xs + k - ys)), f->name, shape_text(a, s));
         if (k < ys && (shape_is_tuple(s) || dtype_size(s->dtype) == 0 || d > s->rank ||
                        s->rank == HLO_MAX_RANK))
-            return st_new(ST_INVALID_ARGUMENT, "output %d is %s, stacked along %lld", k,
-                          shape_text(a, s), (long long)d);
+            return st_invalid("output %d is %s, stacked along %lld", k, shape_text(a, s),
+                              (long long)d);
         e[k] = s;
 
         if (k >= ys) continue;

@@ -51,8 +51,8 @@ EVAL(COPY_START) {
     if (!shape_is_tuple(i->shape) || i->shape->n_elems < 2 ||
         !shape_compatible(i->shape->elems[0], in[0]->shape) ||
         !shape_compatible(i->shape->elems[1], in[0]->shape))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': copy-start gives %s", i->name,
-                      shape_text(ev->arena, i->shape));
+        return st_invalid("instruction '%s': copy-start gives %s", i->name,
+                          shape_text(ev->arena, i->shape));
     NEW_RESULT(r);
     r->elems[0] = r->elems[1] = in[0];
     return ST_OK;
@@ -60,8 +60,8 @@ EVAL(COPY_START) {
 EVAL(COPY_DONE) {
     if (!shape_is_tuple(in[0]->shape) || in[0]->shape->n_elems < 1 ||
         !shape_compatible(in[0]->shape->elems[0], i->shape))
-        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': copy-done of %s", i->name,
-                      shape_text(ev->arena, in[0]->shape));
+        return st_invalid("instruction '%s': copy-done of %s", i->name,
+                          shape_text(ev->arena, in[0]->shape));
     *out = in[0]->elems[0];
     return ST_OK;
 }
@@ -239,9 +239,8 @@ EVAL(SET_DIMENSION_SIZE) {
     int64_t size = lit_get_i64(in[1], 0),
             bound = i->shape->dims[HLO_ATTR(i, dims)->dimensions.v[0]];
     if (size != bound)
-        return st_new(ST_UNIMPLEMENTED,
-                      "instruction '%s': set-dimension-size to %lld below the bound %lld", i->name,
-                      (long long)size, (long long)bound);
+        return st_unimplemented("instruction '%s': set-dimension-size to %lld below the bound %lld",
+                                i->name, (long long)size, (long long)bound);
     return view(ev, i, in[0], out);
 }
 
@@ -249,8 +248,7 @@ EVAL(SET_DIMENSION_SIZE) {
 EVAL(DYNAMIC_RESHAPE) {
     for (int d = 0; d < i->shape->rank; d++)
         if (lit_get_i64(in[d + 1], 0) != i->shape->dims[d])
-            return st_new(
-                ST_UNIMPLEMENTED,
+            return st_unimplemented(
                 "instruction '%s': dynamic-reshape to %lld in dimension %d, declared %lld", i->name,
                 (long long)lit_get_i64(in[d + 1], 0), d, (long long)i->shape->dims[d]);
     return view(ev, i, in[0], out);

@@ -4,7 +4,6 @@
 // cholesky gives NaN everywhere, which the first element shows.
 #include "compiler/ops/linalg/lapack.h"
 
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 static struct hlo_instr *info_of(struct hb *b, hv r, const struct shape *s) {

@@ -30,7 +30,7 @@ static bool listed(const char *list, const char *name) {
 status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     const struct pass *pass = pass_find(str_of(name));
 
-    if (!pass) return st_new(ST_INVALID_ARGUMENT, "no pass is called '%s'", name);
+    if (!pass) return st_invalid("no pass is called '%s'", name);
     if (listed(p->opt->disable_passes, name)) return ST_OK;
     if (p->obs && p->obs->cancel && *p->obs->cancel)
         return st_new(ST_CANCELLED, "the compile was cancelled");
@@ -50,8 +50,8 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     bool verify = p->opt->verify_each;
 #endif
     if (verify && (st = hlo_verify(m))) {
-        status_t broken = st_new(ST_INTERNAL, "after pass %s the module does not verify: %s", name,
-                                 st_message(st));
+        status_t broken =
+            st_internal("after pass %s the module does not verify: %s", name, st_message(st));
         st_drop(st);
         return broken;
     }

@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "compiler/ops/random.h"
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 // The elements, as an array of up to three dimensions in the order of the result's.

@@ -2,7 +2,6 @@
 // See cost.h. The operations of one instruction are counted in compiler/ir/work.c.
 #include "compiler/plan/cost.h"
 
-#include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 
 // Names and views of values that lie elsewhere.

@@ -56,16 +56,16 @@ static status_t read_case(struct str text, struct test_case *c) {
 
         if (str_starts(line, "// TOL:") &&
             !str_to_f64(str_trim((struct str){line.p + 7, line.n - 7}), &c->tol))
-            return st_new(ST_INVALID_ARGUMENT, "bad TOL line");
+            return st_invalid("bad TOL line");
         if (str_starts(line, "// RTOL:") &&
             !str_to_f64(str_trim((struct str){line.p + 8, line.n - 8}), &c->rtol))
-            return st_new(ST_INVALID_ARGUMENT, "bad RTOL line");
+            return st_invalid("bad RTOL line");
         if (str_starts(line, "// REFUSED:"))
             c->refused = str_trim((struct str){line.p + 11, line.n - 11});
 
         if (!in && !want) continue;
         if (in ? c->n_in >= (int)e->params.n : c->n_want >= leaves)
-            return st_new(ST_INVALID_ARGUMENT, "too many %s lines", in ? "IN" : "OUT");
+            return st_invalid("too many %s lines", in ? "IN" : "OUT");
         const struct shape *s =
             in ? e->params.v[c->n_in]->shape : shape_leaf(e->root->shape, c->n_want);
         RETURN_IF_ERR(
@@ -75,9 +75,8 @@ static status_t read_case(struct str text, struct test_case *c) {
     }
 
     if (c->n_in != (int)e->params.n || c->n_want != (c->refused.n ? 0 : leaves))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "%d IN lines for %zu parameters, %d OUT lines for %d results", c->n_in,
-                      e->params.n, c->n_want, leaves);
+        return st_invalid("%d IN lines for %zu parameters, %d OUT lines for %d results", c->n_in,
+                          e->params.n, c->n_want, leaves);
     return ST_OK;
 }
 
@@ -200,7 +199,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         failed += !ok;
     }
 
-    if (!ran) return st_new(ST_INVALID_ARGUMENT, "the file has no cases");
+    if (!ran) return st_invalid("the file has no cases");
     fprintf(log, "%d cases, %d failed\n", ran, failed);
     *out_rc = failed > 0;
     return ST_OK;

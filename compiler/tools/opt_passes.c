@@ -37,8 +37,7 @@ status_t opt_target(const char *name, struct target *out) {
     if (!name) return ST_OK;
     bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0;
     if (!avx2 && !vnni && strcmp(name, "cpu-avx512") != 0)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "no target is called '%s': cpu-avx512, cpu-vnni or cpu-avx2", name);
+        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni or cpu-avx2", name);
     *out = (struct target){.id = name,
                            .kind = "cpu",
                            .llvm_triple = "x86_64-unknown-linux-gnu",
@@ -108,8 +107,8 @@ static status_t check_names(const char *list, bool rules) {
         for (int k = 0; k < n && rules; k++)
             found |= str_is(str_trim(item), t[k].name);
         if (!found)
-            return st_new(ST_INVALID_ARGUMENT, "no %s is called '" STR_FMT "'",
-                          rules ? "rule" : "pass", STR_ARG(item));
+            return st_invalid("no %s is called '" STR_FMT "'", rules ? "rule" : "pass",
+                              STR_ARG(item));
     }
     return ST_OK;
 }
@@ -141,8 +140,7 @@ status_t opt_run_passes(struct hlo_module *m, const struct opt_options *o) {
     RETURN_IF_ERR(check_names(o->disable_passes, false));
     RETURN_IF_ERR(check_names(o->disable_rules, true));
     if (o->dump_passes && regcomp(&d.re, o->dump_passes, REG_EXTENDED | REG_NOSUB))
-        return st_new(ST_INVALID_ARGUMENT, "--dump-passes: '%s' is not a regular expression",
-                      o->dump_passes);
+        return st_invalid("--dump-passes: '%s' is not a regular expression", o->dump_passes);
     struct pass_ctx p = {
         .opt = &opt, .target = o->target ? &t : NULL, .obs = &obs, .trace = &trace, .keep = &keep};
     status_t st = run_list(m, o, &p);

@@ -32,8 +32,7 @@ status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o
         st = plan_make(&a, m->entry, &plan);
         if (!st) plan_print(&text, plan);
     } else {
-        st = st_new(ST_INVALID_ARGUMENT, "no stage is called '%s': hlo, kir, llvm or plan",
-                    o->stage);
+        st = st_invalid("no stage is called '%s': hlo, kir, llvm or plan", o->stage);
     }
     if (!st && text.n) fwrite(text.p, 1, text.n, stdout);
     strbuf_done(&text);

@@ -265,7 +265,7 @@ static void read_axes(const struct lib_call *c, struct depthwise_state *t) {
 static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct hlo_instr *i = s->plan->instr;
     struct lib_call c;
-    if (!lib_match(i, &c)) return st_new(ST_INTERNAL, "accepted a convolution that does not match");
+    if (!lib_match(i, &c)) return st_internal("accepted a convolution that does not match");
     struct depthwise_state *t = arena_new_of(&x->arena, struct depthwise_state);
     read_axes(&c, t);
     t->x = lib_operand(i, c.lhs), t->w = lib_operand(i, c.rhs), t->out = s->plan->n_in;

@@ -253,13 +253,13 @@ static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
         *s = before;
         if (x->early) s->asked = k + 1;
     }
-    return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
+    return st_internal("no implementation accepts '%s'", s->plan->instr->name);
 }
 
 static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
-        return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
-                      s->plan->instr->name, MAX_BUFS);
+        return st_unimplemented("instruction '%s' has more than %d operands and results",
+                                s->plan->instr->name, MAX_BUFS);
     s->bytes = step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
     RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
@@ -439,8 +439,8 @@ static status_t take_memory(struct cpu_exe *x) {
     x->memory = cpu_memory(x->memory_bytes);
     x->scratch = cpu_memory(x->scratch_bytes);
     if (!x->memory || !x->scratch)
-        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for a working set of %lld bytes",
-                      (long long)(x->memory_bytes + x->scratch_bytes));
+        return st_exhausted("no memory for a working set of %lld bytes",
+                            (long long)(x->memory_bytes + x->scratch_bytes));
     x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
     x->stats.one_thread = true;
     for (int k = 0; k < main->n_steps; k++)
@@ -561,7 +561,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     struct cpu_weights *w = (struct cpu_weights *)wbase;
     const struct plan *p = x->main->plan;
     const void *params[1024];
-    if (p->n_params > 1024) return st_new(ST_UNIMPLEMENTED, "more than 1024 parameters");
+    if (p->n_params > 1024) return st_unimplemented("more than 1024 parameters");
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
         params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
@@ -584,7 +584,7 @@ static struct dev_stats cpu_stats(const struct dev_exe *base) {
 }
 
 static status_t cpu_open(const char *options, struct device **out) {
-    if (*options) return st_new(ST_INVALID_ARGUMENT, "it has no options, found '%s'", options);
+    if (*options) return st_invalid("it has no options, found '%s'", options);
     extern const struct dev_vtable cpu_vtable;
     struct cpu_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();

@@ -57,8 +57,7 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
     k->info = cpu_find_kernel(x, s->plan->instr);
     void *symbol = x->binding ? code_symbol(x->binding, k->info->symbol) : NULL;
-    if (!symbol)
-        return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", k->info->symbol);
+    if (!symbol) return st_internal("kernel '%s' is not in the object code", k->info->symbol);
     if (k->info->n_bufs != s->plan->n_in + s->plan->n_out)
         return st_new(ST_DATA_LOSS, "kernel '%s' has %d buffers, its step %d", k->info->symbol,
                       k->info->n_bufs, s->plan->n_in + s->plan->n_out);
@@ -119,7 +118,7 @@ static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
 }
 static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     (void)x, (void)s, (void)bufs;
-    return st_new(ST_INTERNAL, "control steps are run by cpu_run_plan");
+    return st_internal("control steps are run by cpu_run_plan");
 }
 const struct cpu_impl cpu_impl_control = {
     "control", control_accepts, control_open, NULL, control_run, NULL, NULL, NULL};

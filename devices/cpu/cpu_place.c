@@ -4,7 +4,6 @@
 // thread that finds another of the pool on its CPU goes to a free one itself. That is a move, no
 // pin: its set of CPUs is afterwards what it was, and the kernel may move it again.
 #include <omp.h>
-#include <string.h>
 
 #include "devices/cpu/cpu_pool.h"
 

@@ -85,8 +85,7 @@ static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound
         int64_t n = s->impl->pack_bytes(s);
         void *packed = w->packed[s->pack_slot] = cpu_memory(n);
         if (!packed)
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of prepared weights",
-                          (long long)n);
+            return st_exhausted("no memory for %lld bytes of prepared weights", (long long)n);
         w->base.bytes += n;
         avec_push(k->a, &k->v, ((struct keep){s, value, packed, n}));
     }
@@ -97,9 +96,7 @@ static status_t add_bound(struct keeping *k, int bound, const void *value, int64
     RETURN_IF_ERR(add_packs(k, p, bound, value));
     if (!read_plain(p, false, bound)) return ST_OK;
     char *to = k->w->bound[bound] = cpu_memory(bytes);
-    if (!to)
-        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of weights",
-                      (long long)bytes);
+    if (!to) return st_exhausted("no memory for %lld bytes of weights", (long long)bytes);
     for (int64_t at = 0; at < bytes; at += COPY_PIECE) {
         int64_t n = bytes - at < COPY_PIECE ? bytes - at : COPY_PIECE;
         avec_push(k->a, &k->v, ((struct keep){NULL, (const char *)value + at, to + at, n}));
@@ -151,10 +148,9 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
     struct arena a = {0};
     const void **params = arena_zarray(&a, const void *, p->n_params + 1);
     void *memory = cpu_memory(p->arena_bytes);
-    status_t st =
-        memory ? ST_OK
-               : st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes while preparing weights",
-                        (long long)p->arena_bytes);
+    status_t st = memory ? ST_OK
+                         : st_exhausted("no memory for %lld bytes while preparing weights",
+                                        (long long)p->arena_bytes);
     for (int k = 0; k < p->n_params && !st; k++)
         st = dev_find_weight(x->exe->prepare->entry->params.v[k], weights, n, &params[k]);
     struct cpu_frame f = {.params = params, .memory = memory};

@@ -33,9 +33,7 @@ status_t pj_to_device(struct pj_device *d, void *device, const struct shape *s, 
                              .n_dims = (size_t)s->rank,
                              .semantics = PJ_KEEP_UNTIL_DONE,
                              .device = device};
-    if (!h.type)
-        return st_new(ST_INVALID_ARGUMENT, "this device has no values of type %s",
-                      dtype_name(s->dtype));
+    if (!h.type) return st_invalid("this device has no values of type %s", dtype_name(s->dtype));
     RETURN_IF_ERR(PJ_CALL(d->plugin, Client_BufferFromHostBuffer, &h));
     *out = h.buffer;
     pj_pending_add(w, h.done, "input", number);

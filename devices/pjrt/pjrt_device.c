@@ -105,8 +105,7 @@ static status_t open_client(struct pj_device *d) {
     struct pj_list_args l = {.object = d->client};
     RETURN_IF_ERR(PJ_CALL(d->plugin, Client_AddressableDevices, &l));
     if (d->options.device >= (int64_t)l.n)
-        return st_new(ST_INVALID_ARGUMENT, "device %lld of a client with %zu",
-                      (long long)d->options.device, l.n);
+        return st_invalid("device %lld of a client with %zu", (long long)d->options.device, l.n);
     d->devices = l.list;
     d->n_devices = l.n;
     d->device = l.list[d->options.device];

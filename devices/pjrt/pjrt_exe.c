@@ -311,7 +311,7 @@ static status_t check_resident(const struct pj_exe *x, const struct dev_run *r) 
     for (size_t k = 0; k < x->n_out; k++)
         any |= !r->out[k];
     if (!any || x->replicas == 1) return ST_OK;
-    return st_new(ST_UNIMPLEMENTED, "values that stay on the device do not go with replicas");
+    return st_unimplemented("values that stay on the device do not go with replicas");
 }
 
 // Results that stay: out[k] goes into a buffer.

@@ -64,7 +64,7 @@ static status_t take_error(const struct pj_plugin *p, enum pj_slot slot, void *e
 
 status_t pj_call(const struct pj_plugin *p, enum pj_slot slot, void *args, size_t bytes) {
     if (!pj_has(p, slot))
-        return st_new(ST_UNIMPLEMENTED, "the plugin %s has no %s", p->path, slot_names[slot]);
+        return st_unimplemented("the plugin %s has no %s", p->path, slot_names[slot]);
     struct pj_no_args *head = args;
     head->struct_size = bytes;
     head->extension = NULL;
@@ -126,8 +126,7 @@ status_t pj_open(const char *path, const struct pj_plugin **out) {
 
     struct pj_plugin p = {.path = opened_path};
     if (snprintf(opened_path, sizeof opened_path, "%s", path) >= (int)sizeof opened_path)
-        return st_new(ST_INVALID_ARGUMENT, "a plugin's path is longer than %zu bytes",
-                      sizeof opened_path - 1);
+        return st_invalid("a plugin's path is longer than %zu bytes", sizeof opened_path - 1);
     RETURN_IF_ERR(file_digest(path, p.digest));
 
     void *dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -16,7 +16,7 @@ struct pj_named_value pj_text_option(const char *name, const char *value) {
 static status_t set_option(struct arena *a, struct pj_options *o, struct str name,
                            struct str value) {
     if (o->n_set == PJ_MAX_OPTIONS)
-        return st_new(ST_INVALID_ARGUMENT, "more than %d options for the plugin", PJ_MAX_OPTIONS);
+        return st_invalid("more than %d options for the plugin", PJ_MAX_OPTIONS);
     struct pj_named_value *v = &o->set[o->n_set++];
     int64_t number;
     *v = pj_text_option(arena_strndup(a, name.p, name.n), arena_strndup(a, value.p, value.n));
@@ -50,11 +50,10 @@ status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *
         else if (key.n > 4 && memcmp(key.p, "set.", 4) == 0)
             RETURN_IF_ERR(set_option(a, o, (struct str){key.p + 4, key.n - 4}, item));
         else
-            return st_new(ST_INVALID_ARGUMENT,
-                          "no option " STR_FMT "=" STR_FMT
-                          "; there are plugin=FILE, device=N, drain_ms=N, kind=NAME, "
-                          "set.NAME=VALUE",
-                          STR_ARG(key), STR_ARG(item));
+            return st_invalid("no option " STR_FMT "=" STR_FMT
+                              "; there are plugin=FILE, device=N, drain_ms=N, kind=NAME, "
+                              "set.NAME=VALUE",
+                              STR_ARG(key), STR_ARG(item));
     }
     if (o->plugin && *o->plugin) return ST_OK;
     return st_new(ST_FAILED_PRECONDITION,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "base/str.h"
 #include "compiler/frontend/onnx/onnx_wire.h"
 
 struct extension {

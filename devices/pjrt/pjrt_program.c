@@ -160,14 +160,12 @@ static status_t check_border(const struct hlo_module *m) {
     const struct hlo_computation *e = m->entry;
     for (size_t k = 0; k < e->params.n; k++)
         if (shape_is_tuple(e->params.v[k]->shape))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "parameter '%s' is a tuple, which this device does not take",
-                          e->params.v[k]->name);
+            return st_invalid("parameter '%s' is a tuple, which this device does not take",
+                              e->params.v[k]->name);
     const struct shape *r = e->root->shape;
     for (int k = 0; shape_is_tuple(r) && k < r->n_elems; k++)
         if (shape_is_tuple(r->elems[k]))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "result %d is a nested tuple, which this device does not give", k);
+            return st_invalid("result %d is a nested tuple, which this device does not give", k);
     return ST_OK;
 }
 

@@ -15,11 +15,11 @@ enum { MAX_SIDE = 256, MAX_DEVICES = 65536 };
 // ---- names
 
 static status_t malformed(const char *name) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "'%.80s' is not a topology: expected FAMILY:AxB or FAMILY:AxBxC, as in "
-                            "v5e:2x2 or v4:2x2x1",
-                            name),
-                     MALFORMED);
+    return st_reason(
+        st_invalid("'%.80s' is not a topology: expected FAMILY:AxB or FAMILY:AxBxC, as in "
+                   "v5e:2x2 or v4:2x2x1",
+                   name),
+        MALFORMED);
 }
 
 // FAMILY of letters, digits, '_' and spaces; two or three sides.
@@ -74,10 +74,9 @@ static status_t find_gpu(struct arena *a, const char *name, const struct gpu **o
     }
     const char *list = arena_strdup(a, strbuf_cstr(&known));
     strbuf_done(&known);
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "'%.80s' is not a GPU that can be compiled for: expected NAME or "
-                            "NAME:DEVICES, with NAME one of%s",
-                            name, list),
+    return st_reason(st_invalid("'%.80s' is not a GPU that can be compiled for: expected NAME or "
+                                "NAME:DEVICES, with NAME one of%s",
+                                name, list),
                      MALFORMED);
 }
 
@@ -189,9 +188,9 @@ status_t pj_topology_create(const struct pj_plugin *p, struct arena *a, const ch
     *out = (struct pj_topology){0};
     bool tpu = p->family == PJ_FAMILY_TPU;
     if (!tpu && p->family != PJ_FAMILY_GPU)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "the plugin %s compiles for its own devices only, not for '%.80s'",
-                                p->path, name),
-                         MALFORMED);
+        return st_reason(
+            st_invalid("the plugin %s compiles for its own devices only, not for '%.80s'", p->path,
+                       name),
+            MALFORMED);
     return tpu ? create_tpu(p, a, name, out) : create_gpu(p, a, name, out);
 }

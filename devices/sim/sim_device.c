@@ -81,10 +81,9 @@ static status_t parse_trigger(struct str text, struct sim_trigger *t) {
     for (int k = STEP_OPEN; k < STEP_COUNT; k++)
         if (str_is(name, step_names[k])) t->step = (enum sim_step)k;
     if (!t->step || (text.n && (!str_to_i64(text, &t->nth) || t->nth < 1)))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "a fault is open, load, prepare or run, then @N for the N-th time only; "
-                      "found '" STR_FMT "'",
-                      STR_ARG(name));
+        return st_invalid("a fault is open, load, prepare or run, then @N for the N-th time only; "
+                          "found '" STR_FMT "'",
+                          STR_ARG(name));
     return ST_OK;
 }
 
@@ -109,12 +108,11 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
     else
         known = false;
     if (known && good) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT,
-                  known ? "option " STR_FMT " cannot be '" STR_FMT "'"
-                        : "no option " STR_FMT "=" STR_FMT
-                          "; there are latency_us, load_us, prepare_us, memory, clock, crash, "
-                          "hang, oom, lose, escape, wild",
-                  STR_ARG(key), STR_ARG(value));
+    return st_invalid(known ? "option " STR_FMT " cannot be '" STR_FMT "'"
+                            : "no option " STR_FMT "=" STR_FMT
+                              "; there are latency_us, load_us, prepare_us, memory, clock, crash, "
+                              "hang, oom, lose, escape, wild",
+                      STR_ARG(key), STR_ARG(value));
 }
 
 // ---- time, memory, faults
@@ -140,9 +138,9 @@ static status_t take_memory(struct sim_device *d, int64_t bytes, const char *wha
         d->used_bytes += bytes;
         return ST_OK;
     }
-    return st_reason(st_new(ST_RESOURCE_EXHAUSTED,
-                            "no device memory for %s: %lld bytes wanted, %lld of %lld in use", what,
-                            (long long)bytes, (long long)d->used_bytes, (long long)d->memory_bytes),
+    return st_reason(st_exhausted("no device memory for %s: %lld bytes wanted, %lld of %lld in use",
+                                  what, (long long)bytes, (long long)d->used_bytes,
+                                  (long long)d->memory_bytes),
                      HLOD__V1__REASON__REASON_DEVICE_MEMORY);
 }
 
@@ -160,7 +158,7 @@ static status_t begin(struct sim_device *d, enum sim_step step) {
     if (strikes(d, FAULT_LOSE, step)) d->lost = true;
     if (d->lost) return st_new(ST_UNAVAILABLE, "the simulated device is lost");
     if (strikes(d, FAULT_OOM, step))
-        return st_reason(st_new(ST_RESOURCE_EXHAUSTED, "no device memory (a simulated fault)"),
+        return st_reason(st_exhausted("no device memory (a simulated fault)"),
                          HLOD__V1__REASON__REASON_DEVICE_MEMORY);
     if (strikes(d, FAULT_ESCAPE, step)) {
         int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);

@@ -144,10 +144,9 @@ static status_t load_filter(scmp_filter_ctx f) {
         rc |= seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[k], 0);
     rc |= add_conditional(f);
     rc |= seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
-    if (rc) return st_new(ST_INTERNAL, "the system call filter cannot be built");
+    if (rc) return st_internal("the system call filter cannot be built");
     rc = seccomp_load(f);
-    return rc ? st_new(ST_UNIMPLEMENTED, "the kernel takes no system call filter: %s",
-                       strerror(-rc))
+    return rc ? st_unimplemented("the kernel takes no system call filter: %s", strerror(-rc))
               : ST_OK;
 }
 
@@ -188,7 +187,7 @@ static void settle(void) {
 }
 
 status_t sandbox_enter(void) {
-    if (SANITIZED) return st_new(ST_UNIMPLEMENTED, "sanitizers need files");
+    if (SANITIZED) return st_unimplemented("sanitizers need files");
     struct sigaction report = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_NODEFER};
     if (sigaction(SIGSYS, &report, NULL)) return st_errno(errno, "sigaction");
     settle();

@@ -3,13 +3,11 @@
 // each behind a mutex; everything else belongs to one of them.
 #include "devices/worker/worker.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -210,8 +208,7 @@ static void cancel_call(struct worker *w, uint64_t id) {
 
 static status_t accept_call(struct worker *w, struct frame *f) {
     const ProtobufCMessageDescriptor *d = descriptor_of(w, f->type);
-    if (!d)
-        return st_new(ST_INTERNAL, "frame type %u is not for a %s worker", f->type, w->opt->role);
+    if (!d) return st_internal("frame type %u is not for a %s worker", f->type, w->opt->role);
     struct worker_call *c = calloc(1, sizeof *c);
     if (!c) return st_oom();
     c->type = f->type;
@@ -222,7 +219,7 @@ static status_t accept_call(struct worker *w, struct frame *f) {
         c->fds[c->n_fds++] = frame_take_fd(f, k);
     if (!c->request) {
         worker_call_free(c);
-        return st_new(ST_INTERNAL, "a %s does not parse", d->name);
+        return st_internal("a %s does not parse", d->name);
     }
 
     // Waking the run thread takes longer than a brief run does. While nothing runs, its tables are
@@ -376,8 +373,7 @@ status_t worker_serve(const struct worker_options *o) {
     bool foreign = dev_attributes(w.dev).foreign;
     if (foreign) on_exit(end_at_once, NULL); // before what the plugin registered
     enter_filter(&w, foreign);
-    if (pthread_create(&thread, NULL, run_thread, &w))
-        return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
+    if (pthread_create(&thread, NULL, run_thread, &w)) return st_exhausted("no thread");
     say_hello(&w, "");
 
     status_t st = read_frames(&w);

@@ -129,10 +129,10 @@ static status_t serve(struct worker_call *c, struct device *d) {
     struct digest key;
     struct span bytes;
     if (!d->vt->begin || c->cancel) return ST_OK;
-    if (q->key.len != sizeof key.b) return st_new(ST_INTERNAL, "key is not a digest");
+    if (q->key.len != sizeof key.b) return st_internal("key is not a digest");
     memcpy(key.b, q->key.data, sizeof key.b);
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
-    if (!bytes.n) return st_new(ST_INTERNAL, "an EXPECT without an artefact");
+    if (!bytes.n) return st_internal("an EXPECT without an artefact");
     uint8_t *own = malloc(bytes.n); // it cannot change while it is read
     if (!own) return st_oom();
     memcpy(own, bytes.p, bytes.n);

@@ -37,12 +37,11 @@ static status_t shape_of(struct arena *a, const Hlod__Wire__WireTensor *t,
                          const struct shape **out) {
     enum dtype dt = dtype_from_name(str_of(t->dtype));
     if (dt == DT_INVALID || dt == DT_TUPLE || dt == DT_TOKEN || dt == DT_OPAQUE)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "no arrays of type '%.40s'", t->dtype),
+        return st_reason(st_invalid("no arrays of type '%.40s'", t->dtype),
                          HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
     if (t->n_dims > HLO_MAX_RANK)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "rank %zu, at most %d", t->n_dims, HLO_MAX_RANK),
-            HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        return st_reason(st_invalid("rank %zu, at most %d", t->n_dims, HLO_MAX_RANK),
+                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
     struct shape s = {.dtype = dt, .rank = (int32_t)t->n_dims, .dims = t->dims};
     RETURN_IF_ERR(shape_check(&s, 0));
     *out = shape_make(a, dt, t->dims, s.rank);
@@ -56,9 +55,9 @@ static status_t put_one(struct worker_call *c, struct device *d, const Hlod__Wir
     RETURN_IF_ERR(shape_of(&c->arena, t, &s));
     RETURN_IF_ERR(worker_call_blob(c, t->data, &data));
     if ((int64_t)data.n != shape_bytes(s))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "%zu bytes for a value of %lld", data.n,
-                                (long long)shape_bytes(s)),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_reason(
+            st_invalid("%zu bytes for a value of %lld", data.n, (long long)shape_bytes(s)),
+            HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
     status_t st;
     do
         st = dev_put(d, s, data.p, out);
@@ -68,7 +67,7 @@ static status_t put_one(struct worker_call *c, struct device *d, const Hlod__Wir
 
 static status_t put(struct worker_call *c, struct device *d) {
     const Hlod__Wire__Put *q = (const Hlod__Wire__Put *)c->request;
-    if (q->n_ids != q->n_tensors) return st_new(ST_INTERNAL, "as many ids as tensors are needed");
+    if (q->n_ids != q->n_tensors) return st_internal("as many ids as tensors are needed");
     struct dev_buffer **b = arena_zarray(&c->arena, struct dev_buffer *, q->n_ids + 1);
     size_t n = 0;
     status_t st = ST_OK;
@@ -103,7 +102,7 @@ static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
     int n = (int)q->n_ids;
     int64_t *bytes = arena_zarray(&c->arena, int64_t, q->n_ids + 1);
     if (q->n_ids != 1 && (q->offset || q->length))
-        return st_new(ST_INVALID_ARGUMENT, "a part of %zu buffers", q->n_ids);
+        return st_invalid("a part of %zu buffers", q->n_ids);
     for (int k = 0; k < n; k++) {
         struct dev_buffer *b = worker_buffer(q->ids[k]);
         if (!b) return worker_buffer_missing(q->ids[k]);

@@ -29,12 +29,12 @@ status_t worker_call_blob(struct worker_call *c, const Hlod__Wire__Blob *b, stru
         return ST_OK;
     }
     if ((int64_t)b->fd > c->n_fds)
-        return st_new(ST_INTERNAL, "a blob names descriptor %u of %d", b->fd, c->n_fds);
+        return st_internal("a blob names descriptor %u of %d", b->fd, c->n_fds);
     if (b->size == 0) return ST_OK;
     RETURN_IF_ERR(map_fd(c, b->fd, &all));
     if (b->offset > all.n || b->size > all.n - b->offset)
-        return st_new(ST_INTERNAL, "a blob of %llu bytes at %llu in a descriptor of %zu",
-                      (unsigned long long)b->size, (unsigned long long)b->offset, all.n);
+        return st_internal("a blob of %llu bytes at %llu in a descriptor of %zu",
+                           (unsigned long long)b->size, (unsigned long long)b->offset, all.n);
     *out = (struct span){all.p + b->offset, (size_t)b->size};
     return ST_OK;
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
+#include "compiler/artifact.h"
 #include <stdio.h>
 #include <unistd.h>
 
-#include "compiler/artifact.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/parts.h"
-#include "compiler/plan/plan.h"
 #include "compiler/results.h"
 #include "compiler/strings.h"
 #include "devices/worker/worker_calls.h"
@@ -385,9 +384,8 @@ static status_t plan_text(struct executable *e, bool costs, struct strbuf *b) {
     struct dev_exe *x;
     if (costs && !compiles_for->vt->explain_costs) {
         executable_free(e);
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "no stage explain: devices of this kind do not say what their "
-                                "steps should take"),
+        return st_reason(st_invalid("no stage explain: devices of this kind do not say what their "
+                                    "steps should take"),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     }
     RETURN_IF_ERR(dev_load(compiles_for, e, NULL, &x)); // refuses another target
@@ -404,9 +402,8 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
     struct hlo_module *m;
     if (!e->emitted.optimized.n)
         return st_reason(
-            st_new(ST_INVALID_ARGUMENT,
-                   "no stage optimized: %s gives no module back; hlo-after is the last",
-                   e->target_id),
+            st_invalid("no stage optimized: %s gives no module back; hlo-after is the last",
+                       e->target_id),
             HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     status_t st = hlo_proto_read(e->emitted.optimized, NULL, true, &m);
     if (st) { // a plugin's compiler has rules of its own
@@ -455,9 +452,8 @@ static status_t code_text(struct worker_call *c, const struct executable *e, con
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(e->options_text), &own));
     RETURN_IF_ERR(dev_find_target(compiles_for, e->target_id, &t));
     if (t->emit)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "no stage %s: the plugin of %s compiles the program whole", stage,
-                                e->target_id),
+        return st_reason(st_invalid("no stage %s: the plugin of %s compiles the program whole",
+                                    stage, e->target_id),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     status_t st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
     const struct strbuf *text = strcmp(stage, "kir") == 0 ? &kir : &llvm;
@@ -481,7 +477,7 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
         .ctx = &d, .on_dump = on_dump, .on_pass = no_event, .cancel = &c->cancel};
     bool code = strcmp(q->stage, "kir") == 0 || strcmp(q->stage, "llvm") == 0;
     if (!q->compile || (!code && !d.want[0]))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "no stage is called '%s'", q->stage),
+        return st_reason(st_invalid("no stage is called '%s'", q->stage),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
 
     RETURN_IF_ERR(compile_request(c, q->compile, &obs, &e));
@@ -489,9 +485,8 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     if (code) {
         st = code_text(c, e, q->stage, b);
     } else if (!d.found) {
-        st =
-            st_reason(st_new(ST_INVALID_ARGUMENT, "no pass of this compile is called '%s'", d.want),
-                      HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+        st = st_reason(st_invalid("no pass of this compile is called '%s'", d.want),
+                       HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     }
     executable_free(e);
     return st;

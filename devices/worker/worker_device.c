@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "compiler/results.h"
@@ -111,7 +110,7 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
     struct digest key;
     struct span bytes;
-    if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
+    if (!digest_of(q->key, &key)) return st_internal("key is not a digest");
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     struct resident **slot = find(key), *r = calloc(1, sizeof *r);
     if (!r) return st_oom();
@@ -148,7 +147,7 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     struct span source, sidecar;
     struct prepared p;
     if (!digest_of(q->key, &key) || !digest_of(q->weights_digest, &weights))
-        return st_new(ST_INTERNAL, "key is not a digest");
+        return st_internal("key is not a digest");
     struct resident **slot = find(key);
     if (!slot) return not_here("the executable");
 
@@ -201,12 +200,12 @@ static status_t input_bytes(struct worker_call *c, const Hlod__Wire__WireTensor 
     if (!w->n_parts) return worker_call_blob(c, w->data, out);
     uint64_t total = w->data ? w->data->size : 0, at = 0;
     if (total > MAX_GATHERED)
-        return st_new(ST_INTERNAL, "an input of %llu bytes in parts", (unsigned long long)total);
+        return st_internal("an input of %llu bytes in parts", (unsigned long long)total);
     uint8_t *p = arena_alloc_aligned(&c->arena, (size_t)total + 64, 64);
     for (size_t k = 0; k < w->n_parts; k++) {
         struct span part;
         RETURN_IF_ERR(worker_call_blob(c, w->parts[k], &part));
-        if (part.n > total - at) return st_new(ST_INTERNAL, "an input's parts exceed its size");
+        if (part.n > total - at) return st_internal("an input's parts exceed its size");
         if (part.n) memcpy(p + at, part.p, part.n);
         at += part.n;
     }
@@ -329,8 +328,7 @@ static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
 
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
-        if (leaf >= (uint32_t)sent)
-            return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, sent);
+        if (leaf >= (uint32_t)sent) return st_invalid("output %u of %d", leaf, sent);
         const struct shape *s = shape_leaf(root, (int)leaf);
         Hlod__Wire__WireTensor *t = worker_tensor(&c->arena, s, dims[leaf], NULL);
         if (e->replicas > 1) t->dims = with_replicas(c, e->replicas, t->dims, &t->n_dims);
@@ -383,7 +381,7 @@ static status_t send_in_one(struct worker_call *c, Hlod__Wire__RunReply *out) {
 static status_t find_pinned(ProtobufCBinaryData key, ProtobufCBinaryData weights,
                             struct resident **out, struct dev_weights **w) {
     struct digest k, d;
-    if (!digest_of(key, &k)) return st_new(ST_INTERNAL, "key is not a digest");
+    if (!digest_of(key, &k)) return st_internal("key is not a digest");
     if (!digest_of(weights, &d)) d = (struct digest){{0}};
     struct resident **slot = find(k);
     if (!slot) return not_here("the executable");
@@ -400,7 +398,7 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
                          struct dev_weights **w) {
     struct resident *r;
     RETURN_IF_ERR(find_pinned(key, weights, &r, w));
-    if (r->text) return st_new(ST_UNIMPLEMENTED, "texts cannot stay on a device");
+    if (r->text) return st_unimplemented("texts cannot stay on a device");
     *x = r->exe;
     return ST_OK;
 }

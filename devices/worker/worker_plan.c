@@ -60,7 +60,7 @@ static status_t read_input(struct plan_run *p, size_t k) {
         return ST_OK;
     }
     const Hlod__Wire__WireTensor *w = q->tensor;
-    if (!w) return st_new(ST_INTERNAL, "a plan's input without a value");
+    if (!w) return st_internal("a plan's input without a value");
     v->t = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
     RETURN_IF_ERR(worker_call_blob(p->c, w->data, &v->t.data));
     v->t.data.p = worker_align(p->c, v->t.data);
@@ -80,15 +80,14 @@ static status_t read_step(struct plan_run *p, size_t k) {
     s->q = p->q->steps[k];
     RETURN_IF_ERR(worker_resident(s->q->key, s->q->weights_digest, &s->x, &s->w));
     if (s->x->exe->replicas > 1)
-        return st_new(ST_UNIMPLEMENTED, "step '%s': replicas in a plan", s->q->name);
+        return st_unimplemented("step '%s': replicas in a plan", s->q->name);
     const struct hlo_module *m = s->x->exe->main;
 
     struct dynamic_result one[1];
     struct str texts; // their places are valid within one run only
     if (hlo_frontend(m, "hlod_text", &texts))
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "step '%s': a program with text in a plan", s->q->name),
-            HLOD__V1__REASON__REASON_UNSUPPORTED_DTYPE);
+        return st_reason(st_invalid("step '%s': a program with text in a plan", s->q->name),
+                         HLOD__V1__REASON__REASON_UNSUPPORTED_DTYPE);
 
     s->root = m->entry->root->shape;
     s->cut = results_dynamic(m, one, 1) > 0;
@@ -104,7 +103,7 @@ static status_t read_step(struct plan_run *p, size_t k) {
     struct dev_tensor *in = arena_zarray(a, struct dev_tensor, s->q->n_args + 1);
     for (size_t i = 0; i < s->q->n_args; i++) {
         struct value *v = arg_value(p, k, s->q->args[i]);
-        if (!v) return st_new(ST_INTERNAL, "step '%s': argument %zu names nothing", s->q->name, i);
+        if (!v) return st_internal("step '%s': argument %zu names nothing", s->q->name, i);
         v->uses++;
         in[i] = v->t;
     }
@@ -122,7 +121,7 @@ static status_t read_results(struct plan_run *p) {
         const Hlod__Wire__PlanResult *q = p->q->results[r];
         struct step *s = q->step && q->step <= p->q->n_steps ? &p->steps[q->step - 1] : NULL;
         if (!s || q->index >= (uint32_t)results_sent(s->x->exe->main))
-            return st_new(ST_INTERNAL, "result %zu names nothing", r);
+            return st_internal("result %zu names nothing", r);
         struct value *v = &s->results[q->index];
         p->slot[r] = q->keep ? -1 : sent;
         if (!q->keep) bytes[sent++] = (int64_t)v->t.data.n;
@@ -141,8 +140,8 @@ static status_t read_plan(struct plan_run *p) {
         RETURN_IF_ERR(read_input(p, k));
         donates |= p->inputs[k].donate;
     }
-    if (q->repeat > RUN_MAX_REPEAT) return st_new(ST_INTERNAL, "a plan %u times", q->repeat);
-    if (donates && q->repeat > 1) return st_new(ST_INTERNAL, "donations are for one run only");
+    if (q->repeat > RUN_MAX_REPEAT) return st_internal("a plan %u times", q->repeat);
+    if (donates && q->repeat > 1) return st_internal("donations are for one run only");
     for (size_t k = 0; k < q->n_steps; k++)
         RETURN_IF_ERR(read_step(p, k));
     RETURN_IF_ERR(read_results(p));
@@ -189,8 +188,7 @@ static status_t take_cut(struct plan_run *p, struct step *s, void *const *out) {
         struct shape cut = {.dtype = leaf->dtype, .rank = leaf->rank, .dims = leaf->dims};
         if (dims[k]) cut.dims = dims[k];
         if (dims[k] && v->uses)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "a step reads a result whose size only the run knows");
+            return st_invalid("a step reads a result whose size only the run knows");
         if (!v->uses && !v->wanted) continue;
         RETURN_IF_ERR(dev_put(s->x->dev, &cut, out[k], &v->buffer));
     }

@@ -33,8 +33,8 @@ static status_t check_runs(const struct hlo_module *m) {
             st_drop(st);
         }
     }
-    status_t st = n ? st_reason(st_new(ST_INVALID_ARGUMENT, "%d instruction%s cannot run:%s", n,
-                                       n == 1 ? "" : "s", strbuf_cstr(&b)),
+    status_t st = n ? st_reason(st_invalid("%d instruction%s cannot run:%s", n, n == 1 ? "" : "s",
+                                           strbuf_cstr(&b)),
                                 HLOD__V1__REASON__REASON_UNSUPPORTED_OP)
                     : ST_OK;
     strbuf_done(&b);
@@ -121,9 +121,8 @@ status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct s
     r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);
     for (size_t k = 0; k < e->params.n; k++) {
         if (shape_is_tuple(e->params.v[k]->shape))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "parameter '%s' is a tuple: entry parameters must be arrays",
-                          e->params.v[k]->name);
+            return st_invalid("parameter '%s' is a tuple: entry parameters must be arrays",
+                              e->params.v[k]->name);
         tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
     }
     name_inputs(a, e, &r.sig);

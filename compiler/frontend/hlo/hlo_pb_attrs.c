@@ -24,12 +24,12 @@ Xla__Window *pb_put_window(struct arena *a, const struct window *w) {
 }
 status_t pb_get_window(struct arena *a, const Xla__Window *p, struct window *out) {
     int n = p ? (int)p->n_dimensions : 0;
-    if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "a window of %d dimensions", n);
+    if (n > HLO_MAX_RANK) return st_invalid("a window of %d dimensions", n);
     *out = (struct window){n ? arena_zarray(a, struct window_dim, n) : NULL, n};
     for (int k = 0; k < n; k++) {
         const Xla__WindowDimension *q = p->dimensions[k];
         if (q->size < 0 || q->stride < 1 || q->window_dilation < 1 || q->base_dilation < 1)
-            return st_new(ST_INVALID_ARGUMENT, "dimension %d of the window is not positive", k);
+            return st_invalid("dimension %d of the window is not positive", k);
         out->v[k] = (struct window_dim){.size = q->size,
                                         .stride = q->stride,
                                         .pad_low = q->padding_low,
@@ -80,8 +80,7 @@ status_t pb_get_labels(const Xla__ConvolutionDimensionNumbers *p, struct labels 
         get_group(p->output_batch_dimension, p->output_feature_dimension,
                   p->output_spatial_dimensions, n, &l->out_batch, &l->out_feature, l->out_spatial);
     l->n_spatial = (int32_t)n;
-    return ok ? ST_OK
-              : st_new(ST_INVALID_ARGUMENT, "convolution_dimension_numbers are not permutations");
+    return ok ? ST_OK : st_invalid("convolution_dimension_numbers are not permutations");
 }
 
 static Xla__PaddingConfig *put_padding(struct arena *a, const struct padding *v) {
@@ -98,7 +97,7 @@ static Xla__PaddingConfig *put_padding(struct arena *a, const struct padding *v)
 }
 static status_t get_padding(struct arena *a, const Xla__PaddingConfig *p, struct padding *out) {
     int n = p ? (int)p->n_dimensions : 0;
-    if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "padding of %d dimensions", n);
+    if (n > HLO_MAX_RANK) return st_invalid("padding of %d dimensions", n);
     *out = (struct padding){arena_zarray(a, struct pad_dim, n + 1), n};
     for (int k = 0; k < n; k++)
         out->v[k] = (struct pad_dim){p->dimensions[k]->edge_padding_low,
@@ -120,7 +119,7 @@ static void put_slices(struct arena *a, const struct ranges *v, Xla__HloInstruct
 static status_t get_slices(struct arena *a, const Xla__HloInstructionProto *p, struct ranges *out) {
     int n = (int)p->n_slice_dimensions;
     if (p->n_slice_dimensions > HLO_MAX_RANK)
-        return st_new(ST_INVALID_ARGUMENT, "slices of %zu dimensions", p->n_slice_dimensions);
+        return st_invalid("slices of %zu dimensions", p->n_slice_dimensions);
     *out = (struct ranges){arena_zarray(a, struct range, n + 1), n};
     for (int k = 0; k < n; k++)
         out->v[k] = (struct range){p->slice_dimensions[k]->start, p->slice_dimensions[k]->limit,
@@ -201,7 +200,7 @@ static status_t get_number(int64_t v, const char *const *names, const char *what
             *out = k;
             return ST_OK;
         }
-    return st_new(ST_INVALID_ARGUMENT, "%s has the unknown value %lld", what, (long long)v);
+    return st_invalid("%s has the unknown value %lld", what, (long long)v);
 }
 static status_t get_name(const char *v, const char *const *names, const char *what, int *out) {
     for (int k = 0; names[k]; k++)
@@ -209,7 +208,7 @@ static status_t get_name(const char *v, const char *const *names, const char *wh
             *out = k;
             return ST_OK;
         }
-    return st_new(ST_INVALID_ARGUMENT, "%s has the unknown value '%.40s'", what, v);
+    return st_invalid("%s has the unknown value '%.40s'", what, v);
 }
 static struct str get_chars(struct arena *a, const char *s) {
     return (struct str){arena_strdup(a, s), strlen(s)};

@@ -247,8 +247,7 @@ static status_t get_map(struct parser *p, const Xla__FrontendAttributes *map, st
     struct strbuf b = {0};
     status_t st = ST_OK;
     for (size_t k = 0; map && k < map->n_map && !st; k++) {
-        if (f->n == P_MAX_ATTRS)
-            st = st_new(ST_INVALID_ARGUMENT, "more than %d attributes", P_MAX_ATTRS);
+        if (f->n == P_MAX_ATTRS) st = st_invalid("more than %d attributes", P_MAX_ATTRS);
         if (st) break;
 
         const char *key = map->map[k]->key, *value = map->map[k]->value;
@@ -259,13 +258,13 @@ static status_t get_map(struct parser *p, const Xla__FrontendAttributes *map, st
                       (meta ? is_metadata(value) : is_value(value));
             if (i) ok &= !attr_has_field(hlo_op_info(i->op)->attrs, str_of(key + prefix));
             if (!ok)
-                st = st_new(ST_INVALID_ARGUMENT, "%s is not an attribute: '%.40s'", key, value);
+                st = st_invalid("%s is not an attribute: '%.40s'", key, value);
             else
                 found_add(p, f, key + prefix, str_of(value));
         } else if (i && i->op == HLO_PARAMETER && strcmp(key, "hlod_param") == 0) {
             st = p_param_kind(p, str_of(value), i);
         } else if (!is_word(key)) {
-            st = st_new(ST_INVALID_ARGUMENT, "frontend attribute '%.40s': not a name", key);
+            st = st_invalid("frontend attribute '%.40s': not a name", key);
         } else {
             strbuf_printf(&b, "%s%s=", b.n ? "," : "{", key);
             if (p_is_braced(str_of(value)))

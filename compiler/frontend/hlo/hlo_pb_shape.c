@@ -56,8 +56,7 @@ static status_t put_layout(struct arena *a, const struct shape *s, Xla__LayoutPr
             PB_PUSH(a, t, dimensions, from->tile[k]);
     }
     if (from->rest && !layout_rest(a, str_of(from->rest), l))
-        return st_new(ST_INVALID_ARGUMENT, "layout '%s' has parts that a proto cannot hold",
-                      from->rest);
+        return st_invalid("layout '%s' has parts that a proto cannot hold", from->rest);
     return ST_OK;
 }
 
@@ -140,7 +139,7 @@ void pb_shape_text(struct strbuf *b, const Xla__ShapeProto *s) {
 
 status_t pb_get_shape(struct parser *p, const Xla__ShapeProto *s, const struct shape **out) {
     struct strbuf b = {0};
-    if (!s) return st_new(ST_INVALID_ARGUMENT, "the shape is missing");
+    if (!s) return st_invalid("the shape is missing");
     pb_shape_text(&b, s);
     struct cursor c = {strbuf_cstr(&b), strbuf_cstr(&b) + b.n};
     p->start = c.p;
@@ -251,7 +250,7 @@ static void reorder(const struct shape *s, char *rows, char *laid, size_t size, 
 status_t pb_put_literal(struct arena *a, const struct literal *l, const struct shape *s,
                         Xla__LiteralProto **out) {
     Xla__LiteralProto *m = PB_NEW(a, Xla__LiteralProto, xla__literal_proto__init);
-    if (l->elided) return st_new(ST_INVALID_ARGUMENT, "its value was left out of the text ({...})");
+    if (l->elided) return st_invalid("its value was left out of the text ({...})");
     RETURN_IF_ERR(pb_put_shape(a, s, &m->shape));
     *out = m;
     for (int k = 0; k < s->n_elems; k++) {
@@ -281,13 +280,12 @@ static status_t get_tuple(struct parser *p, const Xla__LiteralProto *m, const st
                           struct literal **out) {
     struct literal **e = arena_array(p->m->arena, struct literal *, s->n_elems ? s->n_elems : 1);
     if (m->n_tuple_literals != (size_t)s->n_elems)
-        return st_new(ST_INVALID_ARGUMENT, "a tuple literal of %zu elements, the shape has %d",
-                      m->n_tuple_literals, s->n_elems);
+        return st_invalid("a tuple literal of %zu elements, the shape has %d", m->n_tuple_literals,
+                          s->n_elems);
     for (int k = 0; k < s->n_elems; k++) {
         RETURN_IF_ERR(pb_get_literal(p, m->tuple_literals[k], &e[k]));
         if (!shape_compatible(e[k]->shape, s->elems[k]))
-            return st_new(ST_INVALID_ARGUMENT, "element %d of a tuple literal has another shape",
-                          k);
+            return st_invalid("element %d of a tuple literal has another shape", k);
     }
     *out = lit_tuple(p->m->arena, s, e);
     return ST_OK;
@@ -307,8 +305,7 @@ status_t pb_get_literal(struct parser *p, const Xla__LiteralProto *m, struct lit
     }
     // The elements are there, so memory is bounded by the message.
     if (size == 0 || from.n / size != n || from.n % size)
-        return st_new(ST_INVALID_ARGUMENT, "a literal of %zu bytes for %s", from.n,
-                      shape_text(p->m->arena, s));
+        return st_invalid("a literal of %zu bytes for %s", from.n, shape_text(p->m->arena, s));
     struct literal *l = lit_new(p->m->arena, s);
     reorder(s, l->data, (char *)(uintptr_t)from.p, size, true);
     int bits = dtype_bits(s->dtype), half = 1 << (bits < 8 ? bits - 1 : 0);

@@ -51,8 +51,8 @@ static status_t walk(struct budget *b, const ProtobufCMessageDescriptor *d, stru
     struct wire_field f;
     bool got;
     if (depth > MAX_NESTING)
-        return st_new(ST_INVALID_ARGUMENT, "byte %zu: messages nest deeper than %d",
-                      (size_t)(s.p - b->start), MAX_NESTING);
+        return st_invalid("byte %zu: messages nest deeper than %d", (size_t)(s.p - b->start),
+                          MAX_NESTING);
     b->left -= (int64_t)d->sizeof_message;
     for (;;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
@@ -63,9 +63,8 @@ static status_t walk(struct budget *b, const ProtobufCMessageDescriptor *d, stru
         // less. Unknown fields are kept as they are, with a header.
         b->left -= 64 + 8 * (int64_t)(f.type == WIRE_LEN ? f.bytes.n : 8);
         if (b->left < 0)
-            return st_new(ST_RESOURCE_EXHAUSTED,
-                          "byte %zu: the message takes more than %lld bytes of memory",
-                          (size_t)(f.at - b->start), (long long)MAX_MEMORY);
+            return st_exhausted("byte %zu: the message takes more than %lld bytes of memory",
+                                (size_t)(f.at - b->start), (long long)MAX_MEMORY);
         if (!field || f.type != WIRE_LEN || field->type != PROTOBUF_C_TYPE_MESSAGE) continue;
         b->left += 8 * (int64_t)f.bytes.n; // counted inside
         RETURN_IF_ERR(walk(b, field->descriptor, f.bytes, depth + 1));
@@ -91,8 +90,8 @@ static status_t unpack(struct arena *a, struct span s, Xla__HloModuleProto **out
     RETURN_IF_ERR(walk(&b, &xla__hlo_module_proto__descriptor, s, 0));
     *out = xla__hlo_module_proto__unpack(&memory, s.n, s.p);
     return *out ? ST_OK
-                : st_new(ST_INVALID_ARGUMENT, "the bytes are not a HloModuleProto (a field has "
-                                              "another wire type than the format says)");
+                : st_invalid("the bytes are not a HloModuleProto (a field has "
+                             "another wire type than the format says)");
 }
 
 // ---- instructions
@@ -109,10 +108,9 @@ static status_t get_operands(struct reader *r, const struct hlo_computation *c,
     for (size_t k = 0; k < m->n_operand_ids; k++) {
         struct hlo_instr *x = pmap_get(&r->instrs, (uint64_t)m->operand_ids[k]);
         if (!x || x->parent != c)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "operand %zu has id %lld, which no instruction "
-                          "above it has",
-                          k, (long long)m->operand_ids[k]);
+            return st_invalid("operand %zu has id %lld, which no instruction "
+                              "above it has",
+                              k, (long long)m->operand_ids[k]);
         (*out)[k] = x;
     }
     return ST_OK;
@@ -125,8 +123,8 @@ static status_t get_called(struct reader *r, enum hlo_op op, const Xla__HloInstr
         size_t j = op == HLO_WHILE ? n - 1 - k : k; // XLA has the body first
         (*out)[j] = pmap_get(&r->computations, (uint64_t)m->called_computation_ids[k]);
         if (!(*out)[j])
-            return st_new(ST_INVALID_ARGUMENT, "calls computation %lld, which does not stand above",
-                          (long long)m->called_computation_ids[k]);
+            return st_invalid("calls computation %lld, which does not stand above",
+                              (long long)m->called_computation_ids[k]);
     }
     return ST_OK;
 }
@@ -136,10 +134,10 @@ static status_t get_leaf(struct reader *r, struct hlo_computation *c, enum hlo_o
                          struct hlo_instr **out) {
     if (op == HLO_CONSTANT) {
         struct literal *l;
-        if (!m->literal) return st_new(ST_INVALID_ARGUMENT, "the constant has no literal");
+        if (!m->literal) return st_invalid("the constant has no literal");
         RETURN_IF_ERR(pb_get_literal(&r->p, m->literal, &l));
         if (!shape_compatible(l->shape, shape))
-            return st_new(ST_INVALID_ARGUMENT, "the literal has another shape than the constant");
+            return st_invalid("the literal has another shape than the constant");
         *out = hlo_add_constant(c, l);
         (*out)->shape = shape;
         return ST_OK;
@@ -159,10 +157,9 @@ static status_t get_instr(struct reader *r, struct hlo_computation *c,
     void *attr;
 
     if (++r->n_instrs > r->p.limits.max_instrs)
-        return st_new(ST_RESOURCE_EXHAUSTED, "more than %lld instructions",
-                      (long long)r->p.limits.max_instrs);
+        return st_exhausted("more than %lld instructions", (long long)r->p.limits.max_instrs);
     if (!hlo_op_from_name(str_of(m->opcode), &op))
-        return st_new(ST_INVALID_ARGUMENT, "unknown opcode '%.60s'", m->opcode);
+        return st_invalid("unknown opcode '%.60s'", m->opcode);
     RETURN_IF_ERR(pb_get_shape(&r->p, m->shape, &shape));
 
     if (op == HLO_PARAMETER || op == HLO_CONSTANT) {
@@ -179,8 +176,8 @@ static status_t get_instr(struct reader *r, struct hlo_computation *c,
     for (size_t k = 0; k < m->n_control_predecessor_ids; k++) {
         struct hlo_instr *x = pmap_get(&r->instrs, (uint64_t)m->control_predecessor_ids[k]);
         if (!x || x->parent != c)
-            return st_new(ST_INVALID_ARGUMENT, "control predecessor %lld does not stand above",
-                          (long long)m->control_predecessor_ids[k]);
+            return st_invalid("control predecessor %lld does not stand above",
+                              (long long)m->control_predecessor_ids[k]);
         avec_push(a, &(*out)->control_preds, x);
     }
     return pb_get_kept(&r->p, m, *out);
@@ -194,17 +191,17 @@ static status_t get_computation(struct reader *r, const Xla__HloComputationProto
         const Xla__HloInstructionProto *q = m->instructions[k];
         struct hlo_instr *i;
         if (pmap_has(&r->instrs, (uint64_t)q->id))
-            return st_new(ST_INVALID_ARGUMENT, "instruction '%.100s': id %lld is there twice",
-                          q->name, (long long)q->id);
+            return st_invalid("instruction '%.100s': id %lld is there twice", q->name,
+                              (long long)q->id);
         RETURN_IF_ERR(st_note(get_instr(r, c, q, &i), "instruction '%.100s'", q->name));
         pmap_put(&r->instrs, (uint64_t)q->id, i);
         if (q->id == m->root_id) hlo_set_root(c, i);
     }
-    if (!c->root) return st_new(ST_INVALID_ARGUMENT, "no instruction has the root's id");
+    if (!c->root) return st_invalid("no instruction has the root's id");
     for (size_t k = 0; k < c->params.n; k++)
-        if (!c->params.v[k]) return st_new(ST_INVALID_ARGUMENT, "parameter %zu is missing", k);
+        if (!c->params.v[k]) return st_invalid("parameter %zu is missing", k);
     if (pmap_has(&r->computations, (uint64_t)m->id))
-        return st_new(ST_INVALID_ARGUMENT, "its id %lld is there twice", (long long)m->id);
+        return st_invalid("its id %lld is there twice", (long long)m->id);
     pmap_put(&r->computations, (uint64_t)m->id, c);
     return ST_OK;
 }
@@ -252,11 +249,11 @@ static status_t get_module(struct reader *r, const Xla__HloModuleProto *x) {
     for (size_t k = 0; k < x->n_computations; k++)
         RETURN_IF_ERR(st_note(get_computation(r, x->computations[k]), "computation '%.100s'",
                               x->computations[k]->name));
-    if (!m->last) return st_new(ST_INVALID_ARGUMENT, "the module has no computation");
+    if (!m->last) return st_invalid("the module has no computation");
     m->entry = pmap_get(&r->computations, (uint64_t)x->entry_computation_id);
     if (!m->entry)
-        return st_new(ST_INVALID_ARGUMENT, "no computation has the entry's id %lld",
-                      (long long)x->entry_computation_id);
+        return st_invalid("no computation has the entry's id %lld",
+                          (long long)x->entry_computation_id);
     if (x->host_program_shape) RETURN_IF_ERR(get_host_shape(r, x->host_program_shape));
     if (x->stack_frame_index) get_source_map(m, x->stack_frame_index);
     RETURN_IF_ERR(pb_get_module_kept(&r->p, x));
@@ -270,8 +267,8 @@ status_t hlo_proto_read(struct span bytes, const struct frontend_limits *limits,
     struct arena a = {0};
     Xla__HloModuleProto *x;
     if ((int64_t)bytes.n > l.max_text_bytes)
-        return st_new(ST_RESOURCE_EXHAUSTED, "a module of %zu bytes is above the limit of %lld",
-                      bytes.n, (long long)l.max_text_bytes);
+        return st_exhausted("a module of %zu bytes is above the limit of %lld", bytes.n,
+                            (long long)l.max_text_bytes);
     status_t st = unpack(&a, bytes, &x);
     if (!st) {
         struct reader r = {.p = {.m = hlo_module_new("module"), .limits = l}};

@@ -75,9 +75,8 @@ status_t onnx_check_supported(const struct onnx_model *m) {
     unsupported(m, &m->main, m->opset, &b, &n);
     for (size_t k = 0; k < m->functions.n; k++)
         unsupported(m, &m->functions.v[k].body, m->functions.v[k].opset, &b, &n);
-    status_t st = n ? st_new(ST_INVALID_ARGUMENT, "%d unsupported node%s:%s", n, n > 1 ? "s" : "",
-                             strbuf_cstr(&b))
-                    : ST_OK;
+    status_t st =
+        n ? st_invalid("%d unsupported node%s:%s", n, n > 1 ? "s" : "", strbuf_cstr(&b)) : ST_OK;
     strbuf_done(&b);
     return st_reason(st, HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
 }
@@ -94,9 +93,8 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                            .sequence = v->is_sequence,
                            .optional = v->is_optional};
     if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
-        return st_new(ST_INVALID_ARGUMENT, "input '%s': the element type is not supported", t.name);
-    if (input && v->is_map)
-        return st_new(ST_INVALID_ARGUMENT, "input '%s': maps are not supported", t.name);
+        return st_invalid("input '%s': the element type is not supported", t.name);
+    if (input && v->is_map) return st_invalid("input '%s': maps are not supported", t.name);
     if (t.rank < 0) {
         *out = t;
         return ST_OK;
@@ -137,9 +135,8 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
                          .size_bytes = shape_bytes(s)};
     if (t->typed_field == 0 && !onnx_packed(s->dtype)) {
         if ((int64_t)t->raw.n != w->size_bytes)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "initializer '%s': %zu bytes of data, its shape needs %lld", w->name,
-                          t->raw.n, (long long)w->size_bytes);
+            return st_invalid("initializer '%s': %zu bytes of data, its shape needs %lld", w->name,
+                              t->raw.n, (long long)w->size_bytes);
         w->offset = t->raw.p - m->file;
         return ST_OK;
     }
@@ -161,10 +158,9 @@ static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
     const struct shape *s;
     *out = false;
     if (t->external)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
-                      "'): send a model with its weights inside",
-                      STR_ARG(t->name), STR_ARG(t->location));
+        return st_invalid("initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                          "'): send a model with its weights inside",
+                          STR_ARG(t->name), STR_ARG(t->location));
     if (t->data_type == ONNX_STRING) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
     // Zero points, one a channel: whether they are zero decides what the compiler does.
@@ -556,9 +552,8 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     if (!st) r.program_digest = digest_program(a, &m);
     if (!st && limits && limits->max_program_bytes &&
         (int64_t)program.n > limits->max_program_bytes)
-        st = st_new(ST_RESOURCE_EXHAUSTED,
-                    "the program without weights has %zu bytes, the limit is %lld", program.n,
-                    (long long)limits->max_program_bytes);
+        st = st_exhausted("the program without weights has %zu bytes, the limit is %lld", program.n,
+                          (long long)limits->max_program_bytes);
     r.program = to_arena(a, &program);
     smap_done(&static_names);
 

@@ -9,6 +9,7 @@
 // takes row i of its inputs.
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 #include "compiler/frontend/onnx/onnx_parts.h"
+#include "compiler/frontend/onnx/onnx_tools.h"
 #include "compiler/frontend/onnx/onnx_turns.h"
 
 // ---- If
@@ -20,7 +21,7 @@ static const struct onnx_graph *graph_attr(struct onnx_ctx *c, const char *name)
 }
 static hv scalar(struct onnx_ctx *c, hv x) {
     if (x->shape->rank && shape_elements(x->shape) != 1)
-        onnx_fail(c, "%s where one element is expected", shape_text(c->a, x->shape));
+        onnx_fail(c, "%s where one element is expected", onnx_show(c, x));
     return hb_ok(&c->b) ? hb_reshape(&c->b, x, NULL, 0) : x;
 }
 static hv tuple_param(struct onnx_ctx *c, struct hlo_computation *comp, hv const *v, size_t n) {
@@ -134,7 +135,7 @@ ONNX(if) {
                   no = {.g = graph_attr(c, "else_branch")};
     struct onnx_val *cond = onnx_in_any(c, 0);
 
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (!cond || !cond->v) return onnx_fail(c, "the condition is missing");
     if (yes.g->inputs.n || no.g->inputs.n) return onnx_fail(c, "a branch has inputs");
 
@@ -144,13 +145,13 @@ ONNX(if) {
         if (shape_elements(cond->known->shape) != 1)
             return onnx_fail(c, "the condition is not scalar");
         onnx_inline(c, g, NULL, outs);
-        for (size_t k = 0; hb_ok(&c->b) && k < g->outputs.n; k++)
+        for (size_t k = 0; hb_ok(b) && k < g->outputs.n; k++)
             onnx_out_any(c, k, outs[k]);
         return;
     }
 
     lower_branches(c, &yes, &no);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
 
     if (yes.g->outputs.n != no.g->outputs.n)
         return onnx_fail(c, "the branches have %zu and %zu outputs", yes.g->outputs.n,
@@ -170,11 +171,11 @@ ONNX(if) {
                              shape_text(c->a, no.leaves.v[k]->shape));
 
     hv operands[] = {scalar(c, cond->v), yes.operand, no.operand};
-    hv r = hb_call(&c->b, HLO_CONDITIONAL, yes.comp->root->shape, operands, 3, NULL,
+    hv r = hb_call(b, HLO_CONDITIONAL, yes.comp->root->shape, operands, 3, NULL,
                    (struct hlo_computation *[]){yes.comp, no.comp}, 2);
     hv *leaf = elements(c, r, yes.leaves.n);
     size_t at = 0;
-    for (size_t k = 0; hb_ok(&c->b) && k < yes.g->outputs.n; k++)
+    for (size_t k = 0; hb_ok(b) && k < yes.g->outputs.n; k++)
         onnx_out_any(c, k, onnx_leaves_take(c, yes.outs[k], true, leaf, &at));
 }
 
@@ -333,11 +334,10 @@ static bool lower_iteration(struct onnx_ctx *c, struct loop *l, struct body *b, 
         const struct onnx_val *was = l->carried[k], *is = b->outs[k + l->is_loop];
         if (!same_structure(was, is) ||
             (was->v && !shape_compatible(was->v->shape, is->v->shape))) {
-            *why =
-                was->v && is->v
-                    ? arena_printf(c->a, "carried value %zu changes from %s to %s", k,
-                                   shape_text(c->a, was->v->shape), shape_text(c->a, is->v->shape))
-                    : arena_printf(c->a, "carried value %zu changes its structure", k);
+            *why = was->v && is->v
+                       ? arena_printf(c->a, "carried value %zu changes from %s to %s", k,
+                                      onnx_show(c, was->v), onnx_show(c, is->v))
+                       : arena_printf(c->a, "carried value %zu changes its structure", k);
             return false;
         }
     }
@@ -352,7 +352,7 @@ static void stack_rows(struct onnx_ctx *c, struct loop *l, struct body *b) {
     for (size_t k = 0; k < l->n_rows_out; k++) {
         const struct onnx_val *row = b->outs[l->is_loop + l->n_carried + k];
         if (!row_axis(c, l, k, row)) return;
-        hv r = onnx_turn_row(in, row->v, l->out_axis[k]);
+        hv r = onnx_add_axis(in, row->v, l->out_axis[k]);
         int64_t dims[HLO_MAX_RANK];
         memcpy(dims, r->shape->dims, sizeof(int64_t) * (size_t)r->shape->rank);
         dims[l->out_axis[k]] = l->count;
@@ -398,8 +398,7 @@ static struct hlo_computation *condition_of(struct onnx_ctx *c, const struct loo
     else if (b->early || l->go)
         r = hb_binary(&hb, HLO_AND, r, go);
     hlo_set_root(comp, r);
-    status_t st = hb_end(&hb);
-    if (st) hb_fail(&c->b, st);
+    hb_fail(&c->b, hb_end(&hb));
     hlo_remove_dead(comp);
     return comp;
 }
@@ -539,7 +538,7 @@ ONNX(loop) {
     const struct onnx_graph *g = graph_attr(c, "body");
     struct loop l = {.g = g, .is_loop = true, .count = -1};
     struct onnx_val *m = onnx_in_any(c, 0), *go = onnx_in_any(c, 1);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (g->inputs.n < 2 || g->outputs.n < g->inputs.n - 1 || c->n->in.n < 2 ||
         c->n->in.n - 2 != g->inputs.n - 2)
         return onnx_fail(c, "%zu inputs for a body of %zu inputs and %zu outputs", c->n->in.n,
@@ -553,16 +552,16 @@ ONNX(loop) {
     l.out_reversed = arena_zarray(c->a, bool, l.n_rows_out + 1);
     for (size_t k = 0; k < l.n_carried; k++)
         l.carried[k] = onnx_in_any(c, k + 2);
-    if (m) l.limit = hb_convert(&c->b, scalar(c, m->v), DT_S64);
+    if (m) l.limit = hb_convert(b, scalar(c, m->v), DT_S64);
     if (m && m->known) l.count = lit_get_i64(m->known, 0) > 0 ? lit_get_i64(m->known, 0) : 0;
     if (go && go->known && shape_elements(go->known->shape) == 1) {
-        if (!lit_get_i64(go->known, 0)) l.count = 0, l.limit = hb_const_i64(&c->b, DT_S64, 0);
+        if (!lit_get_i64(go->known, 0)) l.count = 0, l.limit = hb_const_i64(b, DT_S64, 0);
     } else if (go) {
         l.go = scalar(c, go->v);
     }
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     run_loop(c, &l);
-    for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
+    for (size_t k = 0; hb_ok(b) && k < c->n->out.n; k++)
         onnx_out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
 }
 
@@ -633,7 +632,7 @@ ONNX(scan) {
         l.rows_in[k] = onnx_in_val(c, l.n_carried + k);
     if (!scan_length(c, &l)) return;
     run_loop(c, &l);
-    for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
+    for (size_t k = 0; hb_ok(b) && k < c->n->out.n; k++)
         onnx_out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
 }
 
@@ -665,25 +664,25 @@ ONNX(scan8) {
     if (batch < 1 || batch > 4096) return onnx_fail(c, "a batch of %lld", (long long)batch);
 
     struct onnx_leaves *outs = arena_zarray(c->a, struct onnx_leaves, c->n->out.n + 1);
-    for (int64_t b = 0; b < batch && hb_ok(&c->b); b++) {
+    for (int64_t sample = 0; sample < batch && hb_ok(b); sample++) {
         struct loop one = l;
         for (size_t k = 0; k < l.n_carried; k++)
-            one.carried[k] = onnx_tensor_val(c, batch_at(c, onnx_in_val(c, k + 1), b));
+            one.carried[k] = onnx_tensor_val(c, batch_at(c, onnx_in_val(c, k + 1), sample));
         for (size_t k = 0; k < l.n_rows_in; k++)
-            one.rows_in[k] = batch_at(c, onnx_in_val(c, l.n_carried + 1 + k), b);
+            one.rows_in[k] = batch_at(c, onnx_in_val(c, l.n_carried + 1 + k), sample);
         if (!scan_length(c, &one)) return;
         run_loop(c, &one);
-        for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++) {
+        for (size_t k = 0; hb_ok(b) && k < c->n->out.n; k++) {
             const struct onnx_val *v =
                 k < l.n_carried ? one.carried[k] : one.rows_out[k - l.n_carried];
             if (!v->v) return onnx_fail(c, "output %zu is not a tensor", k);
-            avec_push(c->a, &outs[k], onnx_turn_row(c, v->v, 0));
+            avec_push(c->a, &outs[k], onnx_add_axis(c, v->v, 0));
         }
     }
 
-    for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
+    for (size_t k = 0; hb_ok(b) && k < c->n->out.n; k++)
         onnx_out_any(c, k,
                      onnx_tensor_val(c, outs[k].n == 1
                                             ? outs[k].v[0]
-                                            : hb_concat(&c->b, outs[k].v, (int)outs[k].n, 0)));
+                                            : hb_concat(b, outs[k].v, (int)outs[k].n, 0)));
 }

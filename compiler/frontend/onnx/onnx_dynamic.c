@@ -33,14 +33,13 @@ hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count) {
        y = hlo_add_param(less, 1, shape_scalar(c->a, DT_S64), "y");
     axis_less = hb_compare(&in, x, y, CMP_LT);
     hlo_set_root(less, axis_less);
-    status_t st = hb_end(&in);
-    if (st) hb_fail(b, st);
+    hb_fail(b, hb_end(&in));
     struct hlo_attr_sort attr = {.dimensions = {&zero, 1}};
     key = hb_call(b, HLO_SORT, s, &key, 1, &attr, &less, 1);
     return hb_select(b, hb_compare(b, key, n, CMP_LT), key, hb_sub(b, key, n));
 }
 static hv truth(struct onnx_ctx *c, hv x) {
-    return x->shape->dtype == DT_PRED ? x : hb_compare(&c->b, x, onnx_splat_like(c, x, 0), CMP_NE);
+    return x->shape->dtype == DT_PRED ? x : onnx_compare_k(c, x, 0, CMP_NE);
 }
 
 // Reducers of one step that do the same.
@@ -100,9 +99,8 @@ static hv positions_in(struct onnx_ctx *c, hv of, hv mask, hv *count) {
     if (hb_ok(&c->b)) c->chosen[c->n_chosen++ % room] = (struct onnx_chosen){of, at, *count};
     return at;
 }
-ONNX(nonzero) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), count;
+ONNX_X(nonzero) {
+    hv count;
     int rank = x->shape->rank;
     int64_t n = shape_elements(x->shape), row[] = {1, n};
     if (!hb_ok(b)) return;
@@ -124,9 +122,8 @@ ONNX(nonzero) {
                  onnx_dynamic_val(c, rank == 1 ? rows[0] : hb_concat(b, rows, rank, 0), count, 1));
 }
 
-ONNX(compress) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), cond = onnx_in_val(c, 1), count;
+ONNX_X(compress) {
+    hv cond = onnx_in_val(c, 1), count;
     int64_t axis = 0, n = shape_elements(x->shape);
     if (!hb_ok(b)) return;
     if (onnx_attr(c->n, "axis"))
@@ -134,7 +131,7 @@ ONNX(compress) {
     else
         x = hb_reshape(b, x, &n, 1);
     if (cond->shape->rank != 1 || x->shape->rank == 0)
-        return onnx_fail(c, "a condition of %s", shape_text(c->a, cond->shape));
+        return onnx_fail(c, "a condition of %s", onnx_show(c, cond));
     if (!hb_ok(b)) return;
     n = cond->shape->dims[0] < x->shape->dims[axis] ? cond->shape->dims[0] : x->shape->dims[axis];
     if (n == 0) return onnx_out_val(c, 0, onnx_part(c, x, axis, 0, 0));

@@ -5,7 +5,6 @@
 // on values one element longer and comparing shapes; nothing of that second lowering stays in use.
 // Operators that are not in the table refuse, as do those that would move valid elements behind
 // others (a reshape in which the dimension is not the outermost).
-#include <math.h>
 
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 #include "compiler/frontend/onnx/onnx_scope.h"
@@ -97,7 +96,7 @@ static void refuse(struct pass *p) {
         onnx_fail(c,
                   "dimension %d of an input, %s, has a size that only the run knows; the operator "
                   "needs it before",
-                  x->size_dim, shape_text(c->a, x->v->shape));
+                  x->size_dim, onnx_show(c, x->v));
     else
         onnx_fail(c, "a shape that only the run knows in more than one dimension");
 }
@@ -351,7 +350,7 @@ static hv index_from_end(struct onnx_ctx *c, hv idx, hv size) {
     struct hb *b = &c->b;
     idx = hb_convert(b, idx, DT_S64);
     hv back = hb_add(b, idx, onnx_spread(c, size, idx->shape));
-    return hb_select(b, hb_compare(b, idx, onnx_splat_like(c, idx, 0), CMP_LT), back, idx);
+    return hb_select(b, onnx_compare_k(c, idx, 0, CMP_LT), back, idx);
 }
 static void pass_gather(struct pass *p) {
     struct onnx_ctx *c = p->c;

@@ -72,8 +72,7 @@ static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
 }
 
 void onnx_fold_value(struct onnx_ctx *c, struct onnx_val *v) {
-    status_t st = fold(c, v);
-    if (st) hb_fail(&c->b, st);
+    hb_fail(&c->b, fold(c, v));
 }
 
 static bool known(const struct onnx_val *v) {

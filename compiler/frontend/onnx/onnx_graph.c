@@ -17,8 +17,8 @@ static status_t definitions(struct onnx_model *m, const struct onnx_graph *g, st
             struct str name = g->nodes.v[k].out.v[o];
             if (!name.n) continue;
             if (smap_has(from, name))
-                return st_new(ST_INVALID_ARGUMENT, "node %s: value '" STR_FMT "' is defined twice",
-                              onnx_node_name(m->arena, &g->nodes.v[k]), STR_ARG(name));
+                return st_invalid("node %s: value '" STR_FMT "' is defined twice",
+                                  onnx_node_name(m->arena, &g->nodes.v[k]), STR_ARG(name));
             smap_put(from, name, (void *)(k + 1));
         }
     return ST_OK;
@@ -26,8 +26,8 @@ static status_t definitions(struct onnx_model *m, const struct onnx_graph *g, st
 
 static status_t charge(struct onnx_model *m) {
     if (++m->n_messages <= m->limits.max_nodes * 16) return ST_OK;
-    return st_new(ST_RESOURCE_EXHAUSTED, "subgraphs use more than %lld outer values",
-                  (long long)m->limits.max_nodes * 16);
+    return st_exhausted("subgraphs use more than %lld outer values",
+                        (long long)m->limits.max_nodes * 16);
 }
 
 static status_t capture(struct onnx_model *m, struct onnx_graph *g, const struct smap *from,
@@ -102,9 +102,8 @@ static status_t sort_nodes(struct onnx_model *m, struct onnx_graph *g, const str
             for (size_t i = node->in.n + node->captures.n; i-- > 0 && !st;) {
                 size_t p = (size_t)smap_get(from, nth_use(node, i));
                 if (p && state[p - 1] == 1)
-                    st = st_new(ST_INVALID_ARGUMENT,
-                                "node %s: the graph has a cycle through value '" STR_FMT "'",
-                                onnx_node_name(m->arena, node), STR_ARG(nth_use(node, i)));
+                    st = st_invalid("node %s: the graph has a cycle through value '" STR_FMT "'",
+                                    onnx_node_name(m->arena, node), STR_ARG(nth_use(node, i)));
                 else if (p && state[p - 1] == 0)
                     vec_push(&stack, p - 1);
             }
@@ -147,9 +146,7 @@ status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) {
     struct str name = g->captures.v[0];
     for (size_t k = 0; k < g->nodes.n; k++)
         if (uses(&g->nodes.v[k], name))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "node %s: input '" STR_FMT "' is not defined anywhere",
-                          onnx_node_name(m->arena, &g->nodes.v[k]), STR_ARG(name));
-    return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
-                  STR_ARG(name));
+            return st_invalid("node %s: input '" STR_FMT "' is not defined anywhere",
+                              onnx_node_name(m->arena, &g->nodes.v[k]), STR_ARG(name));
+    return st_invalid("output '" STR_FMT "' is not defined by any node", STR_ARG(name));
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "compiler/ir/text/text.h"
 #include "compiler/strings.h"
 
 static const struct onnx_op table[] = {
@@ -59,7 +58,7 @@ void onnx_fail(struct onnx_ctx *c, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    hb_fail(&c->b, st_new(ST_INVALID_ARGUMENT, "%s", text));
+    hb_fail(&c->b, st_invalid("%s", text));
 }
 int onnx_op_arg(const struct onnx_ctx *c) {
     return onnx_op_find(c->n, c->opset)->arg;
@@ -123,9 +122,9 @@ int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     return a ? a->i : def;
 }
-float onnx_at_float(const struct onnx_ctx *c, const char *name, float def) {
+double onnx_at_float(const struct onnx_ctx *c, const char *name, float def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
-    return a ? a->f : def;
+    return (double)(a ? a->f : def);
 }
 struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
@@ -225,8 +224,8 @@ status_t onnx_string_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
     const struct shape *s = shape_make(c->a, DT_S32, t->dims, t->rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
     if (shape_elements(s) != (int64_t)t->strings.n)
-        return st_new(ST_INVALID_ARGUMENT, "tensor '" STR_FMT "': %zu texts, its shape has %lld",
-                      STR_ARG(t->name), t->strings.n, (long long)shape_elements(s));
+        return st_invalid("tensor '" STR_FMT "': %zu texts, its shape has %lld", STR_ARG(t->name),
+                          t->strings.n, (long long)shape_elements(s));
     *out = lit_new(c->a, s);
     memcpy((*out)->data, onnx_string_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
     return hb_end(&c->b);

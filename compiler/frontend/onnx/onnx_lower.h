@@ -70,10 +70,30 @@ struct onnx_op {
 };
 // NULL if unknown
 const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset);
-#define ONNX(fn) void onnx_##fn(struct onnx_ctx *c)
+#define ONNX_FN(fn) void onnx_##fn(struct onnx_ctx *c)
+// Begins the function of a row: its body sees c and b, the builder of c; with ONNX_X also x, input
+// 0, which it cannot do without.
+#define ONNX(fn)                                                                                   \
+    static void node_##fn(struct onnx_ctx *c, struct hb *b);                                       \
+    ONNX_FN(fn) {                                                                                  \
+        node_##fn(c, &c->b);                                                                       \
+    }                                                                                              \
+    static void node_##fn(struct onnx_ctx *c, __attribute__((unused)) struct hb *b)
+#define ONNX_X(fn)                                                                                 \
+    static void node_##fn(struct onnx_ctx *c, struct hb *b, hv x);                                 \
+    ONNX_FN(fn) {                                                                                  \
+        node_##fn(c, &c->b, onnx_in_val(c, 0));                                                    \
+    }                                                                                              \
+    static void node_##fn(struct onnx_ctx *c, __attribute__((unused)) struct hb *b, hv x)
 
 bool onnx_in_has(const struct onnx_ctx *c, size_t k);
 hv onnx_in_val(struct onnx_ctx *c, size_t k); // fails when missing
+static inline hv onnx_in_opt(struct onnx_ctx *c, size_t k) { // NULL when left out
+    return onnx_in_has(c, k) ? onnx_in_val(c, k) : NULL;
+}
+static inline const char *onnx_show(const struct onnx_ctx *c, hv x) { // its shape, for messages
+    return shape_text(c->a, x->shape);
+}
 const struct literal *onnx_in_known(struct onnx_ctx *c,
                                     size_t k); // fails when not known at compile time; NULL then
 bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); // from a known input
@@ -81,7 +101,7 @@ void onnx_out_val(struct onnx_ctx *c, size_t k, hv v);
 void onnx_fold_value(struct onnx_ctx *c,
                      struct onnx_val *v); // evaluates a tensor that depends on constants alone
 int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def);
-float onnx_at_float(const struct onnx_ctx *c, const char *name, float def);
+double onnx_at_float(const struct onnx_ctx *c, const char *name, float def);
 struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def);
 bool onnx_at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max,
                   int *n); // false when absent
@@ -98,6 +118,6 @@ hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum h
 hv onnx_back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped,
                 int n); // broadcast of a reduced value over the dropped dims
 
-#define ONNX_OP(name, since, until, min, max, shapes, fn, arg) ONNX(fn);
+#define ONNX_OP(name, since, until, min, max, shapes, fn, arg) ONNX_FN(fn);
 #include "compiler/frontend/onnx/onnx_ops.def"
 #undef ONNX_OP

@@ -13,9 +13,8 @@ static struct str text(struct span s) {
 
 static status_t charge(struct onnx_model *m, const struct wire *w) {
     if (++m->n_messages <= m->limits.max_nodes * 16) return ST_OK;
-    return st_new(ST_RESOURCE_EXHAUSTED,
-                  "byte %zu: more than %lld parts (nodes, attributes, tensors)",
-                  (size_t)(w->p - w->start), (long long)m->limits.max_nodes * 16);
+    return st_exhausted("byte %zu: more than %lld parts (nodes, attributes, tensors)",
+                        (size_t)(w->p - w->start), (long long)m->limits.max_nodes * 16);
 }
 
 // A text of a list costs its place, sixteen bytes: one for each four bytes of the file is free of
@@ -104,8 +103,8 @@ static status_t read_message(struct reading *r, struct span s, const struct mess
     return st;
 }
 static status_t too_deep(const struct reading *r, const struct wire_field *f) {
-    return st_new(ST_RESOURCE_EXHAUSTED, "byte %zu: subgraphs are nested deeper than %d",
-                  (size_t)(f->at - r->m->file), r->m->limits.max_depth);
+    return st_exhausted("byte %zu: subgraphs are nested deeper than %d",
+                        (size_t)(f->at - r->m->file), r->m->limits.max_depth);
 }
 
 // ---- TensorProto
@@ -117,11 +116,11 @@ static status_t read_dims(struct reading *r, const struct wire_field *f, void *i
         uint64_t v = f->value;
         if (f->type == WIRE_LEN) RETURN_IF_ERR(wire_varint(&w, &v));
         if (t->rank == HLO_MAX_RANK)
-            return st_new(ST_INVALID_ARGUMENT, "byte %zu: a tensor has more than %d dimensions",
-                          (size_t)(f->at - r->m->file), HLO_MAX_RANK);
+            return st_invalid("byte %zu: a tensor has more than %d dimensions",
+                              (size_t)(f->at - r->m->file), HLO_MAX_RANK);
         if ((int64_t)v < 0)
-            return st_new(ST_INVALID_ARGUMENT, "byte %zu: a tensor has a negative dimension",
-                          (size_t)(f->at - r->m->file));
+            return st_invalid("byte %zu: a tensor has a negative dimension",
+                              (size_t)(f->at - r->m->file));
         t->dims[t->rank++] = (int64_t)v;
     }
     return ST_OK;
@@ -310,8 +309,8 @@ MESSAGE(
 static status_t read_dim(struct reading *r, const struct wire_field *f, void *into) {
     struct onnx_value *v = into;
     if (v->rank == HLO_MAX_RANK)
-        return st_new(ST_INVALID_ARGUMENT, "value '" STR_FMT "' has more than %d dimensions",
-                      STR_ARG(v->name), HLO_MAX_RANK);
+        return st_invalid("value '" STR_FMT "' has more than %d dimensions", STR_ARG(v->name),
+                          HLO_MAX_RANK);
     struct onnx_dim *d = &v->dims[v->rank++];
     *d = (struct onnx_dim){.size = -1};
     RETURN_IF_ERR(read_message(r, f->bytes, &dimension, d));
@@ -388,8 +387,7 @@ static status_t read_graph_node(struct reading *r, const struct wire_field *f, v
 }
 static status_t name_weight(struct graph_reading *to, struct str name) {
     if (smap_has(&to->weights, name))
-        return st_new(ST_INVALID_ARGUMENT, "initializer '" STR_FMT "' is there twice",
-                      STR_ARG(name));
+        return st_invalid("initializer '" STR_FMT "' is there twice", STR_ARG(name));
     smap_put(&to->weights, name, NULL);
     return ST_OK;
 }
@@ -522,13 +520,12 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     if (!m.limits.max_tensor_bytes) m.limits.max_tensor_bytes = INT64_C(64) << 30;
     RETURN_IF_ERR(st_note(read_message(&r, source, &model_proto, &m), "ModelProto"));
     if (!m.main.bytes.p)
-        return st_new(
-            ST_INVALID_ARGUMENT,
+        return st_invalid(
             "not an ONNX model: there is no graph (a TensorFlow SavedModel begins alike: convert "
             "it with tf2onnx)");
     if (m.opset == 0) m.opset = 1;
     RETURN_IF_ERR(st_note(read_graph(&r, m.main.bytes, &m.main), "graph"));
-    if (m.main.outputs.n == 0) return st_new(ST_INVALID_ARGUMENT, "the graph has no outputs");
+    if (m.main.outputs.n == 0) return st_invalid("the graph has no outputs");
     RETURN_IF_ERR(read_message(&r, source, &model_functions, &m));
     RETURN_IF_ERR(onnx_graph_resolve(&m, &m.main));
     *out = m;
@@ -561,9 +558,8 @@ enum dtype onnx_dtype_of(const struct onnx_value *v) {
 status_t onnx_tensor_shape(struct arena *a, const struct onnx_tensor *t, const struct shape **out) {
     enum dtype d = dtype_from_onnx(t->data_type);
     if (d == DT_INVALID)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tensor '" STR_FMT "' has element type %d, which is not supported",
-                      STR_ARG(t->name), t->data_type);
+        return st_invalid("tensor '" STR_FMT "' has element type %d, which is not supported",
+                          STR_ARG(t->name), t->data_type);
     const struct shape *s = shape_make(a, d, t->dims, t->rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
     *out = s;
@@ -583,9 +579,8 @@ static status_t packed_literal(struct arena *a, const struct onnx_tensor *t, con
 
     if (t->typed_field) { // at least one byte an integer in the file, so the file bounds the memory
         if (want > t->varints.n + t->loose.n)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "tensor '" STR_FMT "': the data is shorter than its shape",
-                          STR_ARG(t->name));
+            return st_invalid("tensor '" STR_FMT "': the data is shorter than its shape",
+                              STR_ARG(t->name));
         uint8_t *own = arena_alloc(a, want + 1);
         struct wire w = wire_open(t->varints.p, t->varints);
         for (size_t k = 0; k < want; k++) {
@@ -597,9 +592,8 @@ static status_t packed_literal(struct arena *a, const struct onnx_tensor *t, con
         }
         bytes = own;
     } else if (t->raw.n != want) {
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
-                      STR_ARG(t->name), t->raw.n, want);
+        return st_invalid("tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
+                          STR_ARG(t->name), t->raw.n, want);
     }
 
     *out = lit_new(a, s);
@@ -620,30 +614,27 @@ status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struc
     size_t bytes = (size_t)(n * dtype_size(s->dtype));
 
     if (t->external)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tensor '" STR_FMT "' keeps its data in another file ('" STR_FMT
-                      "'): send a model with its weights inside",
-                      STR_ARG(t->name), STR_ARG(t->location));
+        return st_invalid("tensor '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                          "'): send a model with its weights inside",
+                          STR_ARG(t->name), STR_ARG(t->location));
 
     if (onnx_packed(s->dtype)) return packed_literal(a, t, s, out);
     if (t->typed_field == 0) {
         if (t->raw.n != bytes)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
-                          STR_ARG(t->name), t->raw.n, bytes);
+            return st_invalid("tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
+                              STR_ARG(t->name), t->raw.n, bytes);
         *out = lit_borrow(a, s, t->raw.p);
         return ST_OK;
     }
 
     if (dtype_size(s->dtype) > 8)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tensor '" STR_FMT "': typed data of %s is not supported, raw data is",
-                      STR_ARG(t->name), dtype_name(s->dtype));
+        return st_invalid("tensor '" STR_FMT "': typed data of %s is not supported, raw data is",
+                          STR_ARG(t->name), dtype_name(s->dtype));
 
     // Typed data: at least one byte an element in the file, so the file bounds the memory.
     if (n > (int64_t)(t->varints.n + t->loose.n))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tensor '" STR_FMT "': the data is shorter than its shape", STR_ARG(t->name));
+        return st_invalid("tensor '" STR_FMT "': the data is shorter than its shape",
+                          STR_ARG(t->name));
 
     struct literal *l = lit_new(a, s);
     struct wire w = wire_open(t->varints.p, t->varints);

@@ -8,12 +8,11 @@
 
 static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_op *op = onnx_op_find(n, c->opset);
-    if (!op) return st_new(ST_INVALID_ARGUMENT, "operator is not supported");
+    if (!op) return st_invalid("operator is not supported");
     if ((int)n->in.n < op->min_in || (op->max_in >= 0 && (int)n->in.n > op->max_in))
-        return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in,
-                      op->max_in);
+        return st_invalid("%zu inputs, expected %d to %d", n->in.n, op->min_in, op->max_in);
     for (int k = 0; k < op->min_in; k++)
-        if (!onnx_in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
+        if (!onnx_in_has(c, (size_t)k)) return st_invalid("input %d is empty", k);
     if (onnx_has_text(c))
         onnx_pass_text(c, op->fn);
     else if (onnx_has_dynamic(c))
@@ -27,8 +26,8 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
 static status_t call_function(struct onnx_ctx *c, const struct onnx_function *f) {
     const struct onnx_node *call = c->n;
     if (call->in.n > f->inputs.n || call->out.n > f->outputs.n)
-        return st_new(ST_INVALID_ARGUMENT, "%zu inputs and %zu outputs, the function has %zu, %zu",
-                      call->in.n, call->out.n, f->inputs.n, f->outputs.n);
+        return st_invalid("%zu inputs and %zu outputs, the function has %zu, %zu", call->in.n,
+                          call->out.n, f->inputs.n, f->outputs.n);
     struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
                     **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
     for (size_t k = 0; k < call->in.n; k++)
@@ -53,9 +52,8 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
                               : NULL;
     if (c->cancel && *c->cancel) return st_new(ST_CANCELLED, "the compile was cancelled");
     if (--*c->budget < 0)
-        return st_new(ST_RESOURCE_EXHAUSTED,
-                      "more than %lld nodes, counting those of unrolled loops and functions",
-                      (long long)c->m->limits.max_nodes);
+        return st_exhausted("more than %lld nodes, counting those of unrolled loops and functions",
+                            (long long)c->m->limits.max_nodes);
     if (n->attrs.n && n->attrs.v[0].t && n->attrs.v[0].t->weight) { // a constant kept as a weight
         onnx_out_any(c, 0, onnx_weight_val(c, n->attrs.v[0].t));
         return ST_OK;
@@ -64,7 +62,7 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     c->n = n;
     for (size_t k = 0; k < n->out.n; k++)
         if (n->out.v[k].n && !smap_get(&c->values, n->out.v[k]))
-            return st_new(ST_INVALID_ARGUMENT, "output %zu is not supported", k);
+            return st_invalid("output %zu is not supported", k);
     return onnx_fold_outputs(c);
 }
 
@@ -73,8 +71,8 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
 static status_t refused(const struct strbuf *lines, int n) {
     const char *text = lines->p ? lines->p : "";
     if (n == 0) return ST_OK;
-    if (n == 1) return st_new(ST_INVALID_ARGUMENT, "%s", text + 3); // behind the line break
-    return st_new(ST_INVALID_ARGUMENT, "%d nodes cannot be lowered:%s", n, text);
+    if (n == 1) return st_invalid("%s", text + 3); // behind the line break
+    return st_invalid("%d nodes cannot be lowered:%s", n, text);
 }
 
 struct sweep {           // once through what is to be lowered
@@ -198,8 +196,8 @@ status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
 status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
                          struct onnx_val *const *formals, struct onnx_val **outs) {
     if (child->depth > child->m->limits.max_depth)
-        return st_new(ST_RESOURCE_EXHAUSTED, "graphs and functions are nested deeper than %d",
-                      child->m->limits.max_depth);
+        return st_exhausted("graphs and functions are nested deeper than %d",
+                            child->m->limits.max_depth);
     for (size_t k = 0; k < g->inputs.n; k++)
         if (formals[k]) smap_put(&child->values, g->inputs.v[k].name, formals[k]);
     RETURN_IF_ERR(onnx_lower_nodes(child, g));
@@ -207,8 +205,7 @@ status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
         struct str name = g->outputs.v[k].name;
         outs[k] = smap_get(&child->values, name);
         if (!outs[k])
-            return st_new(ST_INVALID_ARGUMENT,
-                          "output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
+            return st_invalid("output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
     }
     return ST_OK;
 }

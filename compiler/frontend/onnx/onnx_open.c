@@ -169,19 +169,17 @@ static status_t end_turn(const struct onnx_step *s, struct onnx_todo *more, bool
     struct onnx_opened *o = s->of;
     const struct onnx_val *go = result(o, s->turn, 0);
     for (size_t k = 0; k < o->g->outputs.n; k++)
-        if (!result(o, s->turn, k))
-            return st_new(ST_INVALID_ARGUMENT, "output %zu of the body is not defined", k);
+        if (!result(o, s->turn, k)) return st_invalid("output %zu of the body is not defined", k);
     if (!go->known) {
         *curable = onnx_parts_need_elements(s->c, go);
-        return st_new(ST_INVALID_ARGUMENT, "whether there is a next turn depends on the request's "
-                                           "data");
+        return st_invalid("whether there is a next turn depends on the request's "
+                          "data");
     }
     if (lit_get_i64(go->known, 0) && (o->count < 0 || (int64_t)s->turn + 1 < o->count)) {
         if (s->turn + 1 >= MAX_TURNS)
-            return st_new(ST_INVALID_ARGUMENT, "more than %d turns, each lowered by itself",
-                          MAX_TURNS);
+            return st_invalid("more than %d turns, each lowered by itself", MAX_TURNS);
         if (add_loop_turn(o, more)) return ST_OK;
-        return st_new(ST_INVALID_ARGUMENT, "turn %zu cannot be lowered", s->turn + 1);
+        return st_invalid("turn %zu cannot be lowered", s->turn + 1);
     }
     for (size_t t = 0; t <= s->turn; t++)
         for (size_t k = 1; k < o->g->outputs.n; k++)
@@ -196,8 +194,7 @@ status_t onnx_open_go_on(const struct onnx_step *s, struct onnx_todo *more, bool
     if (o->count != NO_LOOP) return end_turn(s, more, curable);
     for (size_t k = 0; k < o->n->out.n; k++) {
         struct onnx_val *v = result(o, 0, k);
-        if (!v && o->n->out.v[k].n)
-            return st_new(ST_INVALID_ARGUMENT, "output %zu of the graph is not defined", k);
+        if (!v && o->n->out.v[k].n) return st_invalid("output %zu of the graph is not defined", k);
         if (v && o->n->out.v[k].n) smap_put(&o->outer->values, o->n->out.v[k], v);
     }
     return ST_OK;

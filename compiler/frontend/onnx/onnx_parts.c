@@ -143,8 +143,7 @@ static status_t live_leaves(struct onnx_ctx *c, const struct pmap *from, const s
         if (!both[k] || !on_run(from, both[k])) continue;
         if (both[k]->op == HLO_PARAMETER && !is_carried(c, both[k])) continue; // an input
         if (shape_is_tuple(both[k]->shape))
-            return st_new(ST_INVALID_ARGUMENT, "'" STR_FMT "' cannot be carried over a cut",
-                          STR_ARG(name));
+            return st_invalid("'" STR_FMT "' cannot be carried over a cut", STR_ARG(name));
         if (!add_once(c, &c->parts->live, both[k])) continue;
         avec_push(c->a, &c->parts->live_text, v->text && k == 0);
     }
@@ -250,10 +249,10 @@ static status_t cut(struct onnx_ctx *c, const struct used *used) {
     for (size_t k = 0; k < p->needs.n; k++)
         elements += shape_elements(p->needs.v[k]->shape);
     if (p->index + 1 >= MAX_PARTS || elements > MAX_PART_SIZES)
-        return st_new(ST_RESOURCE_EXHAUSTED,
-                      "sizes depend on sizes that only the run knows: %d parts, each compiled for "
-                      "what the one before it found, and at most %d sizes in one, are the limit",
-                      MAX_PARTS, MAX_PART_SIZES);
+        return st_exhausted(
+            "sizes depend on sizes that only the run knows: %d parts, each compiled for "
+            "what the one before it found, and at most %d sizes in one, are the limit",
+            MAX_PARTS, MAX_PART_SIZES);
     struct literal **bound = arena_array(c->a, struct literal *, p->needs.n + 1);
     for (size_t k = 0; k < p->needs.n && !p->open; k++) {
         bound[k] = bound_need(c, p->needs.v[k], &at);
@@ -301,8 +300,7 @@ status_t onnx_parts_end(struct onnx_ctx *c, struct hlo_computation *comp) {
     for (size_t k = 0; k < p->over.n; k++) {
         hv x = p->over.v[k];
         size_t at = 0;
-        if (x->users.n)
-            return st_new(ST_INTERNAL, "%s, of an earlier part, is still used", x->name);
+        if (x->users.n) return st_internal("%s, of an earlier part, is still used", x->name);
         while (comp->params.v[at] != x)
             at++;
         memmove(comp->params.v + at, comp->params.v + at + 1,

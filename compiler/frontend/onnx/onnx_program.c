@@ -50,17 +50,15 @@ static status_t add_loose_tensor(struct onnx_ctx *c, const struct lower_request 
     const struct onnx_value *v = &c->m->main.inputs.v[input];
     int64_t dims[HLO_MAX_RANK], rank = bound(req, arena_printf(c->a, "#%zu[%04d]", input, (int)e));
     if (rank < 0 || rank > HLO_MAX_RANK)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "input '" STR_FMT "': the rank of tensor %lld is not "
-                      "bound",
-                      STR_ARG(v->name), (long long)e);
+        return st_invalid("input '" STR_FMT "': the rank of tensor %lld is not "
+                          "bound",
+                          STR_ARG(v->name), (long long)e);
     for (int d = 0; d < rank; d++) {
         dims[d] = bound(req, arena_printf(c->a, "#%zu[%04d].%d", input, (int)e, d));
         if (dims[d] < 0)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "input '" STR_FMT "': dimension %d of tensor %lld "
-                          "is not bound",
-                          STR_ARG(v->name), d, (long long)e);
+            return st_invalid("input '" STR_FMT "': dimension %d of tensor %lld "
+                              "is not bound",
+                              STR_ARG(v->name), d, (long long)e);
     }
     const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, (int)rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
@@ -77,9 +75,8 @@ static status_t add_loose_input(struct onnx_ctx *c, const struct lower_request *
     int64_t n = bound(req, arena_printf(c->a, "#%zu", input));
     struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
     if (n < 0 || n > 1024 || (n > 1 && !v->is_sequence))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "input '" STR_FMT "': how many tensors it has is not bound (#%zu)",
-                      STR_ARG(v->name), input);
+        return st_invalid("input '" STR_FMT "': how many tensors it has is not bound (#%zu)",
+                          STR_ARG(v->name), input);
     if (v->is_sequence && (n || !v->is_optional)) {
         o->list = arena_new_of(c->a, struct onnx_list);
         o->list->dtype = onnx_dtype_of(v);
@@ -130,7 +127,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         smap_put(&c->values, v->name, o);
     }
 
-    if (missing.n) st = st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p);
+    if (missing.n) st = st_invalid("dimensions are not bound: %s", missing.p);
 out:
     strbuf_done(&missing);
     smap_done(&static_names);
@@ -153,7 +150,7 @@ static status_t add_weight(struct onnx_ctx *c, struct onnx_tensor *t, struct str
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     hv p = pmap_get(c->weights, (uint64_t)t->weight);
     if (p && !shape_compatible(p->shape, s))
-        return st_new(ST_INVALID_ARGUMENT, "weight %lld has two shapes", (long long)w);
+        return st_invalid("weight %lld has two shapes", (long long)w);
     if (p) return ST_OK;
     p = hlo_add_param(c->b.c, (*number)++, s, arena_strndup(c->a, name.p, name.n));
     p->param_kind = PARAM_WEIGHT;
@@ -202,9 +199,7 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
     for (size_t k = 0; k < g->outputs.n; k++) {
         struct str name = g->outputs.v[k].name;
         struct onnx_val *v = smap_get(&c->values, name);
-        if (!v)
-            return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
-                          STR_ARG(name));
+        if (!v) return st_invalid("output '" STR_FMT "' is not defined by any node", STR_ARG(name));
 
         note_texts(c, v);
         if (v->v && v->size) {
@@ -223,10 +218,9 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         struct onnx_leaves leaves = {0};
         for (size_t e = 0; v->list && e < v->list->n; e++)
             if (v->list->v[e]->size)
-                return st_new(ST_INVALID_ARGUMENT,
-                              "output '" STR_FMT
-                              "': element %zu has a size that only the run knows",
-                              STR_ARG(name), e);
+                return st_invalid("output '" STR_FMT
+                                  "': element %zu has a size that only the run knows",
+                                  STR_ARG(name), e);
         onnx_leaves_add(c, v, true, &leaves);
         avec_push(c->a, &outs, hb_tuple(&c->b, leaves.v, (int)leaves.n));
         leaf += (int)leaves.n;

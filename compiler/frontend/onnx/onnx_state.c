@@ -43,23 +43,22 @@ ONNX(tensorscatter) {
     struct str mode = onnx_at_str(c, "mode", "linear");
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -2), rank);
     bool wrap = str_is(mode, "circular");
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (!wrap && !str_is(mode, "linear")) return onnx_fail(c, "mode '" STR_FMT "'", STR_ARG(mode));
     if (axis == 0 || update->shape->rank != rank)
-        return onnx_fail(c, "cache %s, update %s, axis %lld", shape_text(c->a, cache->shape),
-                         shape_text(c->a, update->shape), (long long)axis);
+        return onnx_fail(c, "cache %s, update %s, axis %lld", onnx_show(c, cache),
+                         onnx_show(c, update), (long long)axis);
     for (int d = 0; d < rank; d++)
         if (d == axis ? update->shape->dims[d] > cache->shape->dims[d]
                       : update->shape->dims[d] != cache->shape->dims[d])
-            return onnx_fail(c, "cache %s, update %s", shape_text(c->a, cache->shape),
-                             shape_text(c->a, update->shape));
+            return onnx_fail(c, "cache %s, update %s", onnx_show(c, cache), onnx_show(c, update));
     int64_t batch = cache->shape->dims[0];
 
     if (shape_elements(update->shape) == 0) return onnx_out_val(c, 0, cache);
-    hv at = onnx_in_has(c, 2) ? hb_convert(&c->b, onnx_in_val(c, 2), DT_S64)
-                              : hb_splat(&c->b, shape_make(c->a, DT_S64, &batch, 1), 0);
+    hv at = onnx_in_has(c, 2) ? hb_convert(b, onnx_in_val(c, 2), DT_S64)
+                              : hb_splat(b, shape_make(c->a, DT_S64, &batch, 1), 0);
     if (at->shape->rank != 1 || at->shape->dims[0] != batch)
-        return onnx_fail(c, "write_indices %s", shape_text(c->a, at->shape));
+        return onnx_fail(c, "write_indices %s", onnx_show(c, at));
     onnx_out_val(c, 0,
                  wrap || batch > WRITTEN ? scatter_rows(c, cache, update, at, axis, wrap)
                                          : write_rows(c, cache, update, at, axis));
@@ -67,9 +66,8 @@ ONNX(tensorscatter) {
 
 // ---- CausalConvWithState: x [batch, channels, length], w [channels, 1, k]
 
-ONNX(causalconv) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1), y;
+ONNX_X(causalconv) {
+    hv w = onnx_in_val(c, 1), y;
     const struct shape *s = x->shape, *k = w->shape;
     struct str act = onnx_at_str(c, "activation", "none");
     bool silu = str_is(act, "silu") || str_is(act, "swish");
@@ -97,8 +95,7 @@ ONNX(causalconv) {
     a.dim_labels.in_spatial[0] = a.dim_labels.k_spatial[0] = a.dim_labels.out_spatial[0] = 2;
     y = hb_conv(b, x, w, &a);
 
-    if (hb_ok(b) && onnx_in_has(c, 2))
-        y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 1));
+    y = onnx_add_along(c, y, 2, 1);
     if (!hb_ok(b)) return;
     if (!shape_same_dims(y->shape, s))
         return onnx_fail(c, "past_state does not hold %lld", (long long)keep);
@@ -125,22 +122,13 @@ static hv by_token(struct onnx_ctx *c, const struct linear *l, size_t k, int64_t
     hv x = hb_convert(&c->b, onnx_in_val(c, k), l->work);
     const int64_t *d = x->shape->dims;
     if (x->shape->rank != 3 || d[0] != l->batch || d[1] != l->tokens || d[2] % heads)
-        return onnx_fail(c, "input %zu is %s", k, shape_text(c->a, x->shape)), x;
+        return onnx_fail(c, "input %zu is %s", k, onnx_show(c, x)), x;
     x = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], heads, d[2] / heads}, 4);
     return onnx_swap_axes(c, x, 0, 1);
 }
 // The state over its last dimension: x [batch, heads, dk or 1] next to dv.
 static hv over_state(struct onnx_ctx *c, hv x, const struct shape *state) {
     return hb_broadcast_numpy(&c->b, onnx_add_axis(c, x, 3), state->dims, 4);
-}
-// x [batch, heads, n, dk] times state [batch, heads, dk, dv].
-static hv times_state(struct onnx_ctx *c, hv x, hv state) {
-    int64_t batch[2] = {0, 1}, last = 3, rows = 2;
-    return hb_dot(&c->b, x, state,
-                  &(struct hlo_attr_dot){.lhs_batch_dims = {batch, 2},
-                                         .rhs_batch_dims = {batch, 2},
-                                         .lhs_contracting_dims = {&last, 1},
-                                         .rhs_contracting_dims = {&rows, 1}});
 }
 // One token: moves the state; gives [batch, heads, group, dv].
 static hv token(struct onnx_ctx *c, const struct linear *l, hv *state, hv const *now) {
@@ -150,14 +138,14 @@ static hv token(struct onnx_ctx *c, const struct linear *l, hv *state, hv const 
     if (l->decays)
         *state = hb_mul(b, *state, over_state(c, hb_unary(b, HLO_EXP, now[LA_DECAY]), s));
     if (l->corrects) {
-        hv held = times_state(c, onnx_add_axis(c, key, 2), *state);
+        hv held = onnx_batch_dot(c, onnx_add_axis(c, key, 2), *state, false);
         v = hb_sub(b, v, hb_reshape(b, held, v->shape->dims, 3));
         v = hb_mul(b, v, hb_broadcast_numpy(b, now[LA_BETA], v->shape->dims, 3));
     }
     hv wide = hb_broadcast_numpy(b, onnx_add_axis(c, v, 2), s->dims, 4);
     *state = hb_add(b, *state, hb_mul(b, over_state(c, key, s), wide));
     hv q = hb_reshape(b, now[LA_QUERY], (int64_t[]){l->batch, l->heads, l->group, l->dk}, 4);
-    return onnx_mul_k(c, times_state(c, q, *state), l->scale);
+    return onnx_mul_k(c, onnx_batch_dot(c, q, *state, false), l->scale);
 }
 static void token_of(struct onnx_ctx *c, hv i, hv *v, void *user) {
     const struct linear *l = user;
@@ -216,12 +204,11 @@ static bool read_linear(struct onnx_ctx *c, struct linear *l) {
     l->group = heads / l->heads, l->batch = q->dims[0], l->tokens = q->dims[1];
     l->dk = q->dims[2] / heads, l->dv = v->dims[2] / l->heads;
     l->work = q->dtype == DT_F64 ? DT_F64 : DT_F32;
-    l->scale = (double)onnx_at_float(c, "scale", 0);
+    l->scale = onnx_at_float(c, "scale", 0);
     if (l->scale == 0) l->scale = 1 / sqrt((double)l->dk);
     return true;
 }
 ONNX(linearattention) {
-    struct hb *b = &c->b;
     struct linear l;
     hv v[LA_VALUES] = {NULL};
     if (!read_linear(c, &l)) return;

@@ -13,10 +13,13 @@ hv onnx_add_k(struct onnx_ctx *c, hv x, double k) {
 hv onnx_mul_k(struct onnx_ctx *c, hv x, double k) {
     return k == 1 ? x : hb_mul(&c->b, x, onnx_splat_like(c, x, k));
 }
+hv onnx_compare_k(struct onnx_ctx *c, hv x, double k, enum cmp_direction d) {
+    return hb_compare(&c->b, x, onnx_splat_like(c, x, k), d);
+}
 hv onnx_scalar_in(struct onnx_ctx *c, size_t k) {
     hv x = onnx_in_val(c, k);
     if (shape_elements(x->shape) != 1)
-        onnx_fail(c, "input %zu is %s, expected one element", k, shape_text(c->a, x->shape));
+        onnx_fail(c, "input %zu is %s, expected one element", k, onnx_show(c, x));
     return hb_reshape(&c->b, x, NULL, 0);
 }
 hv onnx_spread(struct onnx_ctx *c, hv scalar, const struct shape *like) {
@@ -33,6 +36,11 @@ hv onnx_lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_
     struct literal *l = lit_new(c->a, shape_make(c->a, t, dims, rank));
     for (int64_t k = 0, n = shape_elements(l->shape); k < n; k++)
         lit_set_f64(l, k, v[k]);
+    return hb_constant(&c->b, l);
+}
+hv onnx_lit_f32s(struct onnx_ctx *c, const float *v, const int64_t *dims, int rank) {
+    struct literal *l = lit_new(c->a, shape_make(c->a, DT_F32, dims, rank));
+    memcpy(l->data, v, l->size_bytes);
     return hb_constant(&c->b, l);
 }
 hv onnx_lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank) {
@@ -83,7 +91,7 @@ hv onnx_pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t hi
 hv onnx_wrapped(struct onnx_ctx *c, hv idx, int64_t size) {
     struct hb *b = &c->b;
     if (dtype_class(idx->shape->dtype) == DC_UNSIGNED) return idx;
-    hv negative = hb_compare(b, idx, onnx_splat_like(c, idx, 0), CMP_LT);
+    hv negative = onnx_compare_k(c, idx, 0, CMP_LT);
     return hb_select(b, negative, onnx_add_k(c, idx, (double)size), idx);
 }
 // x with an element to point at in dimensions [from, from + n) that have none, where no index
@@ -115,9 +123,7 @@ hv onnx_take_points(struct onnx_ctx *c, hv x, hv idx, int n) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0 || batch + rank - n > HLO_MAX_RANK)
-        return onnx_fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
-                         shape_text(c->a, x->shape)),
-               x;
+        return onnx_fail(c, "indices %s on %s", onnx_show(c, idx), onnx_show(c, x)), x;
     x = never_empty(c, x, idx, 0, n);
     for (int d = 0; d < rank; d++) {
         sizes[d] = d < n ? 1 : x->shape->dims[d];
@@ -156,9 +162,7 @@ hv onnx_put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op 
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t windows[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0)
-        return onnx_fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
-                         shape_text(c->a, x->shape)),
-               x;
+        return onnx_fail(c, "indices %s on %s", onnx_show(c, idx), onnx_show(c, x)), x;
     for (int d = 0; d < rank; d++)
         if (d < n)
             first[d] = d;
@@ -226,6 +230,24 @@ hv onnx_put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enu
 
 // ---- small formulas
 
+hv onnx_batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
+    int64_t batch[2] = {0, 1}, last = 3, over = transposed ? 3 : 2;
+    return hb_dot(&c->b, x, y,
+                  &(struct hlo_attr_dot){.lhs_batch_dims = {batch, 2},
+                                         .rhs_batch_dims = {batch, 2},
+                                         .lhs_contracting_dims = {&last, 1},
+                                         .rhs_contracting_dims = {&over, 1}});
+}
+hv onnx_add_along(struct onnx_ctx *c, hv y, size_t k, int64_t dim) {
+    if (!onnx_in_has(c, k) || !hb_ok(&c->b)) return y;
+    return hb_add(&c->b, y, onnx_along(c, onnx_in_val(c, k), y->shape, dim));
+}
+hv onnx_softmax_over(struct onnx_ctx *c, hv x, const int64_t *axes, int n) {
+    hv m = onnx_reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
+    hv e = hb_unary(&c->b, HLO_EXP, hb_sub(&c->b, x, onnx_back_to(c, m, x->shape, axes, n)));
+    hv sum = onnx_reduce_keep(c, e, axes, n, HLO_ADD, false);
+    return hb_div(&c->b, e, onnx_back_to(c, sum, x->shape, axes, n));
+}
 hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep) {
     double count = 1;
     for (int k = 0; k < n; k++)
@@ -236,8 +258,7 @@ hv onnx_and(struct onnx_ctx *c, hv x, hv y) {
     return hb_binary(&c->b, HLO_AND, x, y);
 }
 hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi) {
-    return onnx_and(c, hb_compare(&c->b, x, onnx_splat_like(c, x, lo), CMP_GE),
-                    hb_compare(&c->b, x, onnx_splat_like(c, x, hi), CMP_LE));
+    return onnx_and(c, onnx_compare_k(c, x, lo, CMP_GE), onnx_compare_k(c, x, hi, CMP_LE));
 }
 double onnx_lowest_of(enum dtype t) {
     if (dtype_is_float(t)) return -(double)INFINITY;
@@ -246,6 +267,11 @@ double onnx_lowest_of(enum dtype t) {
 double onnx_highest_of(enum dtype t) {
     if (dtype_is_float(t)) return (double)INFINITY;
     return ldexp(1, dtype_bits(t) - (dtype_class(t) == DC_SIGNED)); // saturates to the largest
+}
+size_t onnx_at_floats(const struct onnx_ctx *c, const char *name, const float **v) {
+    const struct onnx_attr *a = onnx_attr(c->n, name);
+    *v = a ? a->floats.v : NULL;
+    return a ? a->floats.n : 0;
 }
 enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
     int64_t code = onnx_at_int(c, name, 0);
@@ -275,14 +301,14 @@ void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn) {
     hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
     int64_t there[HLO_MAX_RANK] = {0}, back[HLO_MAX_RANK] = {0};
-    if (rank < 3) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
+    if (rank < 3) return onnx_fail(c, "input %s", onnx_show(c, x));
     there[1] = rank - 1, back[rank - 1] = 1;
     for (int d = 2; d < rank; d++)
         there[d] = d - 1, back[d - 1] = d;
     onnx_with_input(c, 0, hb_transpose(&c->b, x, there), fn);
     if (!hb_ok(&c->b)) return;
     hv y = onnx_result(c, 0);
-    if (y->shape->rank != rank) return onnx_fail(c, "result %s", shape_text(c->a, y->shape));
+    if (y->shape->rank != rank) return onnx_fail(c, "result %s", onnx_show(c, y));
     onnx_out_val(c, 0, hb_transpose(&c->b, y, back));
 }
 

@@ -6,6 +6,7 @@
 
 hv onnx_add_k(struct onnx_ctx *c, hv x, double k); // x + k
 hv onnx_mul_k(struct onnx_ctx *c, hv x, double k); // x * k
+hv onnx_compare_k(struct onnx_ctx *c, hv x, double k, enum cmp_direction d);
 hv onnx_scalar_in(struct onnx_ctx *c, size_t k);   // input k, which has one element, as a scalar
 hv onnx_spread(struct onnx_ctx *c, hv scalar,
                const struct shape *like); // a scalar over like's dims
@@ -13,6 +14,7 @@ hv onnx_along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t a
 hv onnx_index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t,
                     int64_t axis); // iota
 hv onnx_lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank);
+hv onnx_lit_f32s(struct onnx_ctx *c, const float *v, const int64_t *dims, int rank);
 hv onnx_lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank);
 hv onnx_part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to); // slice of one axis
 hv onnx_row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k); // part without the axis
@@ -35,11 +37,18 @@ hv onnx_element_points(struct onnx_ctx *c, hv idx, int64_t axis);
 hv onnx_take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
 hv onnx_put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op);
 hv onnx_stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n]
+// x [b, kv, m, p] times y [b, kv, n, p] over p, or [b, kv, p, n] over p when !transposed.
+hv onnx_batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed);
+// The sum of y and of input k, if there is one, along dimension dim.
+hv onnx_add_along(struct onnx_ctx *c, hv y, size_t k, int64_t dim);
+// exp(x) / sum(exp(x)) over the axes, after a shift by the maximum.
+hv onnx_softmax_over(struct onnx_ctx *c, hv x, const int64_t *axes, int n);
 hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
 hv onnx_and(struct onnx_ctx *c, hv x, hv y);
 hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
 double onnx_lowest_of(enum dtype t);                            // the identity of max
 double onnx_highest_of(enum dtype t);                           // the identity of min
+size_t onnx_at_floats(const struct onnx_ctx *c, const char *name, const float **v); // how many
 enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // onnx_extreme.c: s64 positions of the largest (smallest) elements along an axis, of equal ones the
 // first (last); always within the axis, which must not be empty.

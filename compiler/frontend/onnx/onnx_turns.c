@@ -4,8 +4,9 @@
 // at a constant, the lengths they are compared with (as TensorFlow's while loops come). Only what
 // the condition needs is evaluated, turn by turn, within the budget of folding. Does not:
 // conditions on tensors, or on values that only the run knows; these stay conditions.
-#include "compiler/eval.h"
 #include "compiler/frontend/onnx/onnx_turns.h"
+#include "compiler/eval.h"
+#include "compiler/frontend/onnx/onnx_tools.h"
 
 enum { MAX_ELEMENTS = 16, MAX_DEPTH = 64, MAX_NEEDED = 64, MAX_TURNS = 1 << 16 };
 
@@ -51,7 +52,7 @@ static status_t value(struct counter *k, const struct hlo_instr *x, struct liter
         return ST_OK;
     }
     if ((*out = pmap_get_ptr(&k->seen, x))) return ST_OK;
-    if (x->n_operands > 8) return st_new(ST_UNIMPLEMENTED, "many operands");
+    if (x->n_operands > 8) return st_unimplemented("many operands");
     for (int o = 0; o < x->n_operands; o++)
         RETURN_IF_ERR(value(k, x->operands[o], &in[o]));
     RETURN_IF_ERR(hlo_op_info(x->op)->eval(&k->ev, x, in, out));
@@ -114,13 +115,6 @@ int64_t onnx_known_turns(struct onnx_ctx *c, hv param, hv const *init, hv const 
 
 // ---- turns that are lowered one after the other
 
-hv onnx_turn_row(struct onnx_ctx *c, hv x, int64_t axis) {
-    int64_t dims[HLO_MAX_RANK];
-    for (int d = 0, k = 0; d <= x->shape->rank; d++)
-        dims[d] = d == axis ? 1 : x->shape->dims[k++];
-    return hb_reshape(&c->b, x, dims, x->shape->rank + 1);
-}
-
 void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f) {
     const struct onnx_value *number = &g->inputs.v[0], *cond = &g->inputs.v[1];
     hv go = hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, 1));
@@ -159,7 +153,7 @@ struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *row
         else if (row->text != rows->v[0]->text)
             onnx_fail(c, "a stacked result is text at times");
         if (!hb_ok(&c->b)) return NULL;
-        v[i] = onnx_turn_row(c, row->v, onnx_axis_of(c, rows->axis, row->v->shape->rank + 1));
+        v[i] = onnx_add_axis(c, row->v, onnx_axis_of(c, rows->axis, row->v->shape->rank + 1));
     }
 
     struct onnx_val *all = onnx_tensor_val(

@@ -11,8 +11,6 @@
 int64_t onnx_known_turns(struct onnx_ctx *c, hv param, hv const *init, hv const *next, hv go,
                          int64_t most);
 
-// Result of one iteration as a row of a stacked array: its dims with a 1 at the axis.
-hv onnx_turn_row(struct onnx_ctx *c, hv x, int64_t axis);
 // What a turn of a Loop begins with: f[0] its number i, f[1] the condition, which is true then.
 void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f);
 

@@ -4,7 +4,7 @@
 #include "compiler/frontend/onnx/onnx_wire.h"
 
 static status_t bad(const struct wire *w, const uint8_t *at, const char *why) {
-    return st_new(ST_INVALID_ARGUMENT, "byte %zu: %s", (size_t)(at - w->start), why);
+    return st_invalid("byte %zu: %s", (size_t)(at - w->start), why);
 }
 
 status_t wire_varint(struct wire *w, uint64_t *out) {
@@ -51,9 +51,8 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
         RETURN_IF_ERR(wire_varint(w, &n));
         left = (size_t)(w->end - w->p);
         if (n > left)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "byte %zu: field %u has a length of %llu bytes, %zu are left",
-                          (size_t)(f->at - w->start), f->number, (unsigned long long)n, left);
+            return st_invalid("byte %zu: field %u has a length of %llu bytes, %zu are left",
+                              (size_t)(f->at - w->start), f->number, (unsigned long long)n, left);
         f->bytes = (struct span){w->p, (size_t)n};
         w->p += n;
         break;

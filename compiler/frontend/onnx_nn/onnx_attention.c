@@ -19,9 +19,7 @@ hv onnx_split_heads(struct onnx_ctx *c, hv x, int64_t heads) {
     const int64_t *d = x->shape->dims;
     if (x->shape->rank == 4) return x;
     if (x->shape->rank != 3 || heads < 1 || d[2] % heads)
-        return onnx_fail(c, "input %s with %lld heads", shape_text(c->a, x->shape),
-                         (long long)heads),
-               x;
+        return onnx_fail(c, "input %s with %lld heads", onnx_show(c, x), (long long)heads), x;
     x = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], heads, d[2] / heads}, 4);
     return onnx_swap_axes(c, x, 1, 2);
 }
@@ -44,19 +42,10 @@ static bool attention_inputs(struct onnx_ctx *c, struct attention *a) {
     a->b = q[0], a->heads = q[1], a->kv = k[1], a->s = q[2], a->t = k[2];
     a->type = a->q->shape->dtype;
     if (a->kv < 1 || a->heads % a->kv || v[1] != a->kv || k[3] != q[3] || v[2] != a->t)
-        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
-                         shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
+        return onnx_fail(c, "query %s, key %s, value %s", onnx_show(c, a->q), onnx_show(c, a->k),
+                         onnx_show(c, a->v)),
                false;
     return true;
-}
-
-hv onnx_batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
-    int64_t batch[2] = {0, 1}, last = 3, over = transposed ? 3 : 2;
-    return hb_dot(&c->b, x, y,
-                  &(struct hlo_attr_dot){.lhs_batch_dims = {batch, 2},
-                                         .rhs_batch_dims = {batch, 2},
-                                         .lhs_contracting_dims = {&last, 1},
-                                         .rhs_contracting_dims = {&over, 1}});
 }
 
 // Scores with what may not be seen at -inf, or with the mask added.
@@ -95,7 +84,7 @@ hv onnx_masked_softmax(struct onnx_ctx *c, hv x, hv sink) {
     int64_t last = 3;
     hv m = onnx_reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
     if (sink) m = hb_max(b, m, sink);
-    hv none = hb_compare(b, m, onnx_splat_like(c, m, -(double)INFINITY), CMP_EQ);
+    hv none = onnx_compare_k(c, m, -(double)INFINITY, CMP_EQ);
     m = hb_select(b, none, onnx_splat_like(c, m, 0), m); // then exp gives 0 and the sum is 0
     hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, &last, 1)));
     hv sum = onnx_reduce_keep(c, e, &last, 1, HLO_ADD, false);
@@ -105,14 +94,12 @@ hv onnx_masked_softmax(struct onnx_ctx *c, hv x, hv sink) {
 }
 
 ONNX(attention) {
-    struct hb *b = &c->b;
     struct attention a = {.past = 0};
     if (!attention_inputs(c, &a)) return;
 
     const int64_t size = a.q->shape->dims[3], vsize = a.v->shape->dims[3];
     int64_t mode = onnx_at_int(c, "qk_matmul_output_mode", 0), rep = a.heads / a.kv;
-    double scale = (double)onnx_at_float(c, "scale", 0),
-           cap = (double)onnx_at_float(c, "softcap", 0);
+    double scale = onnx_at_float(c, "scale", 0), cap = onnx_at_float(c, "softcap", 0);
     if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)size);
 
     // The queries of a group stand one after another, so they are rows of one product.
@@ -151,30 +138,26 @@ static hv modified(struct onnx_ctx *c, const char *name, hv x) {
     onnx_inline(c, a->graph, &in, &out);
     if (!hb_ok(&c->b)) return x;
     if (!out || !out->v || out->size || !shape_compatible(out->v->shape, x->shape))
-        return onnx_fail(c, "%s must give %s", name, shape_text(c->a, x->shape)), x;
+        return onnx_fail(c, "%s must give %s", name, onnx_show(c, x)), x;
     return out->v;
 }
 ONNX(flexattention) {
-    struct hb *b = &c->b;
     hv q = onnx_in_val(c, 0), k = onnx_in_val(c, 1), v = onnx_in_val(c, 2);
     const int64_t *qd = q->shape->dims, *kd = k->shape->dims, *vd = v->shape->dims;
     if (q->shape->rank != 4 || k->shape->rank != 4 || v->shape->rank != 4 || kd[1] < 1 ||
         qd[1] % kd[1] || vd[1] != kd[1] || vd[2] != kd[2] || qd[3] != kd[3])
-        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, q->shape),
-                         shape_text(c->a, k->shape), shape_text(c->a, v->shape));
+        return onnx_fail(c, "query %s, key %s, value %s", onnx_show(c, q), onnx_show(c, k),
+                         onnx_show(c, v));
     enum dtype t = q->shape->dtype;
     enum dtype work = onnx_attr_dtype(c, "softmax_precision", t == DT_F64 ? DT_F64 : DT_F32);
     int64_t rows = qd[1] / kd[1] * qd[2], all[4] = {qd[0], qd[1], qd[2], kd[2]}, last = 3;
-    double scale = (double)onnx_at_float(c, "scale", 0);
+    double scale = onnx_at_float(c, "scale", 0);
     if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)qd[3]);
     q = hb_reshape(b, onnx_mul_k(c, q, scale), (int64_t[]){qd[0], kd[1], rows, qd[3]}, 4);
     hv x = hb_convert(b, hb_reshape(b, onnx_batch_dot(c, q, k, true), all, 4), work);
     x = modified(c, "score_mod", x);
     if (!hb_ok(b)) return;
-    hv m = onnx_reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
-    x = hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, &last, 1)));
-    hv sum = onnx_reduce_keep(c, x, &last, 1, HLO_ADD, false);
-    x = modified(c, "prob_mod", hb_div(b, x, onnx_back_to(c, sum, x->shape, &last, 1)));
+    x = modified(c, "prob_mod", onnx_softmax_over(c, x, &last, 1));
     x = hb_reshape(b, x, (int64_t[]){qd[0], kd[1], rows, kd[2]}, 4);
     x = onnx_batch_dot(c, x, hb_convert(b, v, work), false);
     x = hb_reshape(b, x, (int64_t[]){qd[0], qd[1], qd[2], vd[3]}, 4);
@@ -194,7 +177,7 @@ static hv every_other(struct onnx_ctx *c, hv x, int64_t first) {
 // cos or sin [batch or 1, sequence, d] as [batch, sequence, heads, d].
 static hv rotation(struct onnx_ctx *c, hv t, const struct shape *like) {
     if (t->shape->rank != 3 || t->shape->dims[2] < like->dims[3])
-        return onnx_fail(c, "cos or sin is %s", shape_text(c->a, t->shape)), t;
+        return onnx_fail(c, "cos or sin is %s", onnx_show(c, t)), t;
     t = onnx_add_axis(c, onnx_part(c, t, 2, 0, like->dims[3]), 2);
     return hb_broadcast_numpy(&c->b, t, like->dims, 4);
 }
@@ -219,14 +202,13 @@ hv onnx_rotate(struct onnx_ctx *c, hv x, hv cosine, hv sine, int64_t dim, bool i
     return dim < size ? hb_concat(b, (hv[]){y, onnx_part(c, x, 3, dim, size)}, 2, 3) : y;
 }
 // Arg 1: com.microsoft's, whose positions come second: one, from which it counts, or all.
-ONNX(rotary) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y;
+ONNX_X(rotary) {
+    hv y;
     const struct shape *s = x->shape;
     bool own = onnx_op_arg(c) != 0, flat = s->rank == 3;
     int64_t heads = onnx_at_int(c, "num_heads", 0), dim = onnx_at_int(c, "rotary_embedding_dim", 0);
     hv cosine = onnx_in_val(c, own ? 2 : 1), sine = onnx_in_val(c, own ? 3 : 2);
-    hv at = own ? onnx_in_val(c, 1) : onnx_in_has(c, 3) ? onnx_in_val(c, 3) : NULL;
+    hv at = own ? onnx_in_val(c, 1) : onnx_in_opt(c, 3);
     if (own && flat && heads == 0 && cosine->shape->rank == 2 && cosine->shape->dims[1] > 0)
         heads = s->dims[2] / (2 * cosine->shape->dims[1]);
     if ((s->rank != 3 && s->rank != 4) || (flat && (heads < 1 || s->dims[2] % heads)))

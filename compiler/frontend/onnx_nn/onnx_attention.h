@@ -6,8 +6,6 @@
 
 // [batch, sequence, heads*size] -> [batch, heads, sequence, size]; 4-D stays.
 hv onnx_split_heads(struct onnx_ctx *c, hv x, int64_t heads);
-// x [b, kv, m, p] times y [b, kv, n, p] over p, or [b, kv, p, n] over p when !transposed.
-hv onnx_batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed);
 // Over the last of 4 dimensions; a row of nothing but -inf gives 0. sink: NULL, or one more score a
 // row, of x's shape without its last dimension, that takes its part and is dropped.
 hv onnx_masked_softmax(struct onnx_ctx *c, hv x, hv sink);

@@ -9,18 +9,14 @@
 
 // ---- activations
 
-ONNX(biasgelu) { // arg: by tanh
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(biasgelu) { // arg: by tanh
     if (onnx_in_has(c, 1))
         x = hb_add(b, x, hb_broadcast_numpy(b, onnx_in_val(c, 1), x->shape->dims, x->shape->rank));
     onnx_out_val(c, 0, onnx_gelu(c, x, onnx_op_arg(c) != 0));
 }
-ONNX(quickgelu) {
-    hv x = onnx_in_val(c, 0);
-    hv s =
-        hb_unary(&c->b, HLO_LOGISTIC, onnx_mul_k(c, x, (double)onnx_at_float(c, "alpha", 1.702f)));
-    onnx_out_val(c, 0, hb_mul(&c->b, x, s));
+ONNX_X(quickgelu) {
+    hv s = hb_unary(b, HLO_LOGISTIC, onnx_mul_k(c, x, onnx_at_float(c, "alpha", 1.702f)));
+    onnx_out_val(c, 0, hb_mul(b, x, s));
 }
 // The activation that a fused operator names; its numbers from attributes or from a list.
 static hv fused(struct onnx_ctx *c, hv x) {
@@ -41,9 +37,8 @@ static hv fused(struct onnx_ctx *c, hv x) {
     while (usual[u].name[0] && !str_is(name, usual[u].name))
         u++;
     bool selu = str_is(name, "Selu");
-    double p[2] = {
-        (double)onnx_at_float(c, "activation_alpha", usual[u].alpha),
-        (double)onnx_at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
+    double p[2] = {onnx_at_float(c, "activation_alpha", usual[u].alpha),
+                   onnx_at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
     for (size_t k = 0; list && k < 2 && k < list->floats.n; k++)
         p[k] = (double)list->floats.v[k];
 
@@ -59,11 +54,10 @@ static hv fused(struct onnx_ctx *c, hv x) {
         return onnx_mul_k(c, onnx_activate(c, STR("Elu"), onnx_mul_k(c, x, 1 / p[0]), 1, 0), p[0]);
     return onnx_activate(c, name, x, p[0], p[1]);
 }
-ONNX(affine) { // y = alpha x + beta, and its kin of the first drafts
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y = x;
+ONNX_X(affine) { // y = alpha x + beta, and its kin of the first drafts
+    hv y = x;
     struct str op = c->n->op;
-    double alpha = (double)onnx_at_float(c, "alpha", 1), beta = (double)onnx_at_float(c, "beta", 0);
+    double alpha = onnx_at_float(c, "alpha", 1), beta = onnx_at_float(c, "beta", 0);
     const struct onnx_attr *bias = onnx_attr(c->n, "bias");
     if (str_is(op, "ScaledTanh")) {
         y = onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, beta)), alpha);
@@ -72,14 +66,13 @@ ONNX(affine) { // y = alpha x + beta, and its kin of the first drafts
     } else if (str_is(op, "Affine")) {
         y = onnx_add_k(c, onnx_mul_k(c, x, alpha), beta);
     } else { // Scale, ImageScaler
-        y = onnx_mul_k(c, x, (double)onnx_at_float(c, "scale", 1));
+        y = onnx_mul_k(c, x, onnx_at_float(c, "scale", 1));
     }
     if (bias && bias->floats.n) {
         int64_t n = (int64_t)bias->floats.n;
         double *v = arena_array(c->a, double, n);
         if (x->shape->rank != 4 || x->shape->dims[1] != n)
-            return onnx_fail(c, "%lld values of bias for %s", (long long)n,
-                             shape_text(c->a, x->shape));
+            return onnx_fail(c, "%lld values of bias for %s", (long long)n, onnx_show(c, x));
         for (int64_t k = 0; k < n; k++)
             v[k] = (double)bias->floats.v[k];
         y = hb_add(b, y, onnx_along(c, onnx_lit_f64s(c, x->shape->dtype, v, &n, 1), x->shape, 1));
@@ -109,22 +102,21 @@ ONNX(fusedmatmul) {
                   onnx_at_int(c, "transA", 0) != 0);
     hv y = turned(c, onnx_in_val(c, 1), onnx_at_int(c, "transBatchB", 0) != 0,
                   onnx_at_int(c, "transB", 0) != 0);
-    onnx_out_val(c, 0, onnx_mul_k(c, hb_matmul(&c->b, x, y), (double)onnx_at_float(c, "alpha", 1)));
+    onnx_out_val(c, 0, onnx_mul_k(c, hb_matmul(b, x, y), onnx_at_float(c, "alpha", 1)));
 }
 ONNX(matmulinteger16) {
-    hv x = hb_convert(&c->b, onnx_in_val(c, 0), DT_S32),
-       y = hb_convert(&c->b, onnx_in_val(c, 1), DT_S32);
-    onnx_out_val(c, 0, hb_matmul(&c->b, x, y));
+    hv x = hb_convert(b, onnx_in_val(c, 0), DT_S32), y = hb_convert(b, onnx_in_val(c, 1), DT_S32);
+    onnx_out_val(c, 0, hb_matmul(b, x, y));
 }
 ONNX(fusedgemm) {
     onnx_gemm(c);
-    if (hb_ok(&c->b)) onnx_out_val(c, 0, fused(c, onnx_result(c, 0)));
+    if (hb_ok(b)) onnx_out_val(c, 0, fused(c, onnx_result(c, 0)));
 }
 ONNX(fusedconv) { // x, w, bias, and a sum before the activation
     onnx_conv(c);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     hv y = onnx_result(c, 0);
-    if (onnx_in_has(c, 3)) y = hb_add(&c->b, y, onnx_in_val(c, 3));
+    if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_in_val(c, 3));
     onnx_out_val(c, 0, fused(c, y));
 }
 ONNX(nhwcmaxpool) {
@@ -139,13 +131,13 @@ ONNX(expanddims) {
     hv x = onnx_in_val(c, 0);
     if (!onnx_in_ints(c, 1, &axis, 1, &n) || n != 1) return;
     axis = onnx_axis_of(c, axis, x->shape->rank + 1);
-    if (hb_ok(&c->b)) onnx_out_val(c, 0, onnx_add_axis(c, x, axis));
+    if (hb_ok(b)) onnx_out_val(c, 0, onnx_add_axis(c, x, axis));
 }
-ONNX(unfoldtensor) { // windows of the axis, in a new last dimension
-    hv x = onnx_in_val(c, 0), parts[1024];
+ONNX_X(unfoldtensor) { // windows of the axis, in a new last dimension
+    hv parts[1024];
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "dim", -1), x->shape->rank),
             size = onnx_at_int(c, "size", 0), step = onnx_at_int(c, "step", 1);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     int64_t in = x->shape->dims[axis],
             n = step < 1 || size < 1 || size > in ? 0 : (in - size) / step + 1;
     if (n < 1 || size > 1024)
@@ -155,8 +147,8 @@ ONNX(unfoldtensor) { // windows of the axis, in a new last dimension
         r[d] = (struct range){0, x->shape->dims[d], 1};
     for (int64_t k = 0; k < size; k++) {
         r[axis] = (struct range){k, k + (n - 1) * step + 1, step};
-        hv v = hb_slice(&c->b, x, r);
+        hv v = hb_slice(b, x, r);
         parts[k] = onnx_add_axis(c, v, v->shape->rank);
     }
-    onnx_out_val(c, 0, hb_concat(&c->b, parts, (int)size, x->shape->rank));
+    onnx_out_val(c, 0, hb_concat(b, parts, (int)size, x->shape->rank));
 }

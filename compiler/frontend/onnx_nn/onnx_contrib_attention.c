@@ -19,7 +19,7 @@ struct attend {
 };
 
 static hv over_scores(struct onnx_ctx *c, hv x, const struct shape *s) {
-    if (x->shape->rank != 4) return onnx_fail(c, "bias or mask %s", shape_text(c->a, x->shape)), x;
+    if (x->shape->rank != 4) return onnx_fail(c, "bias or mask %s", onnx_show(c, x)), x;
     return hb_broadcast_numpy(&c->b, x, s->dims, 4);
 }
 static bool attend(struct onnx_ctx *c, struct attend *a) {
@@ -29,8 +29,8 @@ static bool attend(struct onnx_ctx *c, struct attend *a) {
         return onnx_fail(c, "query, key and value must have 4 dimensions here"), false;
     const int64_t *q = a->q->shape->dims, *k = a->k->shape->dims, *v = a->v->shape->dims;
     if (k[1] < 1 || q[1] % k[1] || v[1] != k[1] || v[2] != k[2] || q[3] != k[3] || q[0] != k[0])
-        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
-                         shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
+        return onnx_fail(c, "query %s, key %s, value %s", onnx_show(c, a->q), onnx_show(c, a->k),
+                         onnx_show(c, a->v)),
                false;
     enum dtype t = a->q->shape->dtype, work = dtype_size(t) < 4 ? DT_F32 : t;
     int64_t rows = q[1] / k[1] * q[2], all[4] = {q[0], q[1], q[2], k[2]};
@@ -78,14 +78,14 @@ static hv padding_mask(struct onnx_ctx *c, size_t k, int64_t batch, int64_t t) {
     } else if ((s->rank == 2 || s->rank == 3) && n == batch && s->dims[s->rank - 1] == t) {
         if (s->rank == 3) dims[2] = s->dims[1];
         seen = hb_reshape(b, m, dims, 4);
-        seen = hb_compare(b, seen, onnx_splat_like(c, seen, 0), CMP_GT);
+        seen = onnx_compare_k(c, seen, 0, CMP_GT);
     } else {
         return onnx_fail(c, "mask %s for a batch of %lld and %lld keys is not supported",
                          shape_text(c->a, s), (long long)batch, (long long)t),
                m;
     }
     const struct shape *f = shape_with_dtype(c->a, seen->shape, DT_F32);
-    double hidden = (double)onnx_at_float(c, "mask_filter_value", -10000.0f);
+    double hidden = onnx_at_float(c, "mask_filter_value", -10000.0f);
     return hb_select(b, seen, hb_splat(b, f, 0), hb_splat(b, f, hidden));
 }
 // Keys up to each query's own position, the last query being the last key: [1, 1, s, t].
@@ -105,7 +105,7 @@ static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t 
     if (onnx_at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t);
 }
 static void join_past(struct onnx_ctx *c, hv *x, hv past) {
-    if (past->shape->rank != 4) return onnx_fail(c, "past %s", shape_text(c->a, past->shape));
+    if (past->shape->rank != 4) return onnx_fail(c, "past %s", onnx_show(c, past));
     *x = hb_concat(&c->b, (hv[]){past, *x}, 2, 2);
 }
 
@@ -116,7 +116,7 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
     struct hb *b = &c->b;
     int64_t heads = onnx_at_int(c, "num_heads", 0), sizes[3], at = 0;
     int n;
-    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0)};
+    struct attend a = {.scale = onnx_at_float(c, "scale", 0)};
     hv *parts[3] = {&a.q, &a.k, &a.v};
 
     if (!hb_ok(b)) return;
@@ -136,7 +136,7 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
     if (onnx_in_has(c, past)) {
         hv p = onnx_in_val(c, past);
         if (p->shape->rank != 5 || p->shape->dims[0] != 2)
-            return onnx_fail(c, "past %s", shape_text(c->a, p->shape));
+            return onnx_fail(c, "past %s", onnx_show(c, p));
         join_past(c, &a.k, onnx_row(c, p, 0, 0));
         join_past(c, &a.v, onnx_row(c, p, 0, 1));
     }
@@ -158,13 +158,11 @@ static bool projects(struct onnx_ctx *c) {
 }
 ONNX(msattention) {
     if (!projects(c)) return;
-    hv y = hb_matmul(&c->b, onnx_in_val(c, 0), onnx_in_val(c, 1));
-    if (onnx_in_has(c, 2) && hb_ok(&c->b))
-        y = hb_add(&c->b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 2));
+    hv y = hb_matmul(b, onnx_in_val(c, 0), onnx_in_val(c, 1));
+    y = onnx_add_along(c, y, 2, 2);
     projected(c, y, 3, 4, 5);
 }
 ONNX(qattention) { // input, weight, bias, scales, mask, zero points, past
-    struct hb *b = &c->b;
     if (!projects(c)) return;
     hv y = hb_matmul(b, onnx_matrix_centred(c, 0, 6, false), onnx_matrix_centred(c, 1, 7, true));
     y = hb_convert(b, y, DT_F32);
@@ -183,7 +181,7 @@ static hv with_bias(struct onnx_ctx *c, hv x, size_t bias, int64_t from) {
     hv v = onnx_in_val(c, bias);
     int64_t n = x->shape->dims[2];
     if (v->shape->rank != 1 || v->shape->dims[0] < from + n)
-        return onnx_fail(c, "bias %s", shape_text(c->a, v->shape)), x;
+        return onnx_fail(c, "bias %s", onnx_show(c, v)), x;
     return hb_add(&c->b, x, onnx_along(c, onnx_part(c, v, 0, from, from + n), x->shape, 2));
 }
 // Packed [batch, sequence, heads, parts, size]: part k as [batch, heads, sequence, size].
@@ -192,11 +190,9 @@ static hv unpacked(struct onnx_ctx *c, hv x, int64_t k) {
 }
 static bool read_heads(struct onnx_ctx *c, struct attend *a) {
     int64_t heads = onnx_at_int(c, "num_heads", 0);
-    hv q = onnx_in_val(c, 0), k = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : NULL,
-       v = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+    hv q = onnx_in_val(c, 0), k = onnx_in_opt(c, 1), v = onnx_in_opt(c, 2);
     if (q->shape->rank == 5) {
-        if (q->shape->dims[3] != 3)
-            return onnx_fail(c, "query %s", shape_text(c->a, q->shape)), false;
+        if (q->shape->dims[3] != 3) return onnx_fail(c, "query %s", onnx_show(c, q)), false;
         if (onnx_in_has(c, MH_BIAS))
             return onnx_fail(c, "bias of packed heads is not supported"), false;
         a->q = unpacked(c, q, 0), a->k = unpacked(c, q, 1), a->v = unpacked(c, q, 2);
@@ -208,7 +204,7 @@ static bool read_heads(struct onnx_ctx *c, struct attend *a) {
         q = onnx_part(c, q, 2, 0, n);
     }
     if (!k || q->shape->rank != 3)
-        return onnx_fail(c, "query %s without key", shape_text(c->a, q->shape)), false;
+        return onnx_fail(c, "query %s without key", onnx_show(c, q)), false;
     int64_t size = q->shape->dims[2];
     a->q = onnx_split_heads(c, with_bias(c, q, MH_BIAS, 0), heads);
     if (k->shape->rank == 5 && k->shape->dims[3] == 2) {
@@ -221,20 +217,20 @@ static bool read_heads(struct onnx_ctx *c, struct attend *a) {
     return hb_ok(&c->b);
 }
 ONNX(multihead) {
-    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0)};
+    struct attend a = {.scale = onnx_at_float(c, "scale", 0)};
     if (onnx_in_has(c, MH_SHARED) || onnx_in_has(c, MH_BEAMS) ||
         onnx_at_int(c, "past_present_share_buffer", 0))
         return onnx_fail(c, "buffers shared between past and present are not supported");
     if (!read_heads(c, &a)) return;
     if (onnx_in_has(c, MH_PAST)) join_past(c, &a.k, onnx_in_val(c, MH_PAST));
     if (onnx_in_has(c, MH_PAST + 1)) join_past(c, &a.v, onnx_in_val(c, MH_PAST + 1));
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     add_masks(c, &a, MH_MASK, MH_ADDED);
     if (!attend(c, &a)) return;
     onnx_out_val(c, 0, join_heads(c, a.y));
     onnx_out_val(c, 1, a.k);
     onnx_out_val(c, 2, a.v);
-    onnx_out_val(c, 3, hb_convert(&c->b, a.scores, a.q->shape->dtype));
+    onnx_out_val(c, 3, hb_convert(b, a.scores, a.q->shape->dtype));
 }
 
 // ---- GroupQueryAttention: query, key, value, past_key, past_value, seqlens_k,
@@ -249,8 +245,7 @@ struct group {
 
 static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
     struct hb *b = &c->b;
-    hv q = onnx_in_val(c, 0), k = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : NULL,
-       v = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+    hv q = onnx_in_val(c, 0), k = onnx_in_opt(c, 1), v = onnx_in_opt(c, 2);
     int n;
 
     g->heads = onnx_at_int(c, "num_heads", 0), g->kv = onnx_at_int(c, "kv_num_heads", 0);
@@ -264,8 +259,8 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
 
     if (!onnx_in_ints(c, GQ_TOTAL, &g->total, 1, &n) || n != 1) return false;
     if (q->shape->rank != 3 || g->heads < 1 || g->kv < 1 || g->heads % g->kv || !k != !v)
-        return onnx_fail(c, "query %s, %lld and %lld heads", shape_text(c->a, q->shape),
-                         (long long)g->heads, (long long)g->kv),
+        return onnx_fail(c, "query %s, %lld and %lld heads", onnx_show(c, q), (long long)g->heads,
+                         (long long)g->kv),
                false;
 
     if (!k) {
@@ -286,8 +281,8 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
 
     hv lens = hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64);
     if (shape_elements(lens->shape) != g->batch || g->total < g->s)
-        return onnx_fail(c, "seqlens_k %s, total_sequence_length %lld",
-                         shape_text(c->a, lens->shape), (long long)g->total),
+        return onnx_fail(c, "seqlens_k %s, total_sequence_length %lld", onnx_show(c, lens),
+                         (long long)g->total),
                false;
     lens = hb_reshape(b, lens, &g->batch, 1);
     g->past = g->prompt ? onnx_splat_like(c, lens, 0) : onnx_add_k(c, lens, (double)(1 - g->s));
@@ -300,8 +295,7 @@ static void turn_heads(struct onnx_ctx *c, const struct group *g, struct attend 
     bool inter = onnx_at_int(c, "rotary_interleaved", 0) != 0;
     if (onnx_in_has(c, GQ_PLACES)) {
         hv given = hb_convert(b, onnx_in_val(c, GQ_PLACES), DT_S64);
-        if (given->shape->rank != 2)
-            return onnx_fail(c, "position_ids %s", shape_text(c->a, given->shape));
+        if (given->shape->rank != 2) return onnx_fail(c, "position_ids %s", onnx_show(c, given));
         if (g->prompt) { // counted from the first
             given = hb_reshape(b, onnx_part(c, onnx_part(c, given, 0, 0, 1), 1, 0, 1), NULL, 0);
             at = hb_add(b, hb_iota(b, rows, 1), onnx_spread(c, given, rows));
@@ -325,7 +319,7 @@ static hv present(struct onnx_ctx *c, const struct group *g, hv x, size_t past) 
     hv old = onnx_in_val(c, past);
     if (old->shape->rank != 4 || old->shape->dims[0] != g->batch || old->shape->dims[1] != g->kv ||
         old->shape->dims[3] != x->shape->dims[3])
-        return onnx_fail(c, "past %s", shape_text(c->a, old->shape)), x;
+        return onnx_fail(c, "past %s", onnx_show(c, old)), x;
     old = onnx_pad_axis(c, old, 2, 0, g->t - old->shape->dims[2], 0);
     hv zero = hb_const_i64(b, DT_S64, 0);
     for (int64_t k = 0; k < g->batch && hb_ok(b); k++)
@@ -351,10 +345,9 @@ static hv group_mask(struct onnx_ctx *c, const struct group *g) {
 }
 ONNX(groupquery) {
     enum { MAX_BATCH = 256 };
-    struct hb *b = &c->b;
     struct group g;
-    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0),
-                       .cap = (double)onnx_at_float(c, "softcap", 0)};
+    struct attend a = {.scale = onnx_at_float(c, "scale", 0),
+                       .cap = onnx_at_float(c, "softcap", 0)};
     if (!read_group(c, &g, &a)) return;
     if (g.batch > MAX_BATCH) return onnx_fail(c, "a batch of %lld", (long long)g.batch);
     if (onnx_at_int(c, "do_rotary", 0)) turn_heads(c, &g, &a);
@@ -365,7 +358,7 @@ ONNX(groupquery) {
     if (onnx_in_has(c, GQ_BIAS)) {
         a.add = onnx_in_val(c, GQ_BIAS);
         if (a.add->shape->rank != 4 || a.add->shape->dims[3] > g.t)
-            return onnx_fail(c, "attention_bias %s", shape_text(c->a, a.add->shape));
+            return onnx_fail(c, "attention_bias %s", onnx_show(c, a.add));
         a.add = onnx_pad_axis(c, a.add, 3, 0, g.t - a.add->shape->dims[3], 0);
     }
     if (onnx_in_has(c, GQ_SINK))

@@ -11,7 +11,7 @@ static hv rms(struct onnx_ctx *c, hv x) {
     x = hb_convert(b, x, DT_F32);
     if (last < 0 || !hb_ok(b)) return onnx_fail(c, "a scalar has no rows"), x;
     hv mean = onnx_mean_of(c, hb_mul(b, x, x), &last, 1, false);
-    mean = hb_unary(b, HLO_RSQRT, onnx_add_k(c, mean, (double)onnx_at_float(c, "epsilon", 1e-5f)));
+    mean = hb_unary(b, HLO_RSQRT, onnx_add_k(c, mean, onnx_at_float(c, "epsilon", 1e-5f)));
     return hb_ok(b) ? hb_mul(b, x, onnx_back_to(c, mean, x->shape, &last, 1)) : x;
 }
 // v in f32 over the last dimensions of x.
@@ -24,7 +24,7 @@ static hv grouped(struct onnx_ctx *c, hv x, int64_t each) {
     int rank = x->shape->rank;
     int64_t dims[HLO_MAX_RANK];
     if (rank < 1 || rank >= HLO_MAX_RANK || each < 1 || x->shape->dims[rank - 1] % each)
-        return onnx_fail(c, "%s in groups of %lld", shape_text(c->a, x->shape), (long long)each), x;
+        return onnx_fail(c, "%s in groups of %lld", onnx_show(c, x), (long long)each), x;
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
     dims[rank - 1] /= each, dims[rank] = each;
@@ -34,7 +34,7 @@ static hv branches(struct onnx_ctx *c, hv x, int64_t n) { // as [.., branches, f
     int rank = x->shape->rank;
     if (n <= 0 || rank < 1) return x;
     if (x->shape->dims[rank - 1] % n)
-        return onnx_fail(c, "%s in %lld branches", shape_text(c->a, x->shape), (long long)n), x;
+        return onnx_fail(c, "%s in %lld branches", onnx_show(c, x), (long long)n), x;
     return grouped(c, x, x->shape->dims[rank - 1] / n);
 }
 static void out_as(struct onnx_ctx *c, size_t k, hv y, const struct shape *s) {
@@ -42,31 +42,28 @@ static void out_as(struct onnx_ctx *c, size_t k, hv y, const struct shape *s) {
         onnx_out_val(c, k, hb_reshape(&c->b, hb_convert(&c->b, y, s->dtype), s->dims, s->rank));
 }
 
-ONNX(gatedadd) { // x + y * gate [.., 1]
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1), gate = onnx_in_val(c, 2);
+ONNX_X(gatedadd) { // x + y * gate [.., 1]
+    hv y = onnx_in_val(c, 1), gate = onnx_in_val(c, 2);
     if (!hb_ok(b)) return;
     gate = hb_broadcast_numpy(b, gate, y->shape->dims, y->shape->rank);
     onnx_out_val(c, 0, hb_add(b, x, hb_mul(b, y, gate)));
 }
-ONNX(scaledsilu) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), z = hb_convert(b, x, DT_F32);
+ONNX_X(scaledsilu) {
+    hv z = hb_convert(b, x, DT_F32);
     if (onnx_in_has(c, 1))
         z = hb_mul(b, z, onnx_spread(c, hb_convert(b, onnx_scalar_in(c, 1), DT_F32), x->shape));
     else
-        z = onnx_mul_k(c, z, (double)onnx_at_float(c, "alpha", 1));
+        z = onnx_mul_k(c, z, onnx_at_float(c, "alpha", 1));
     z = hb_convert(b, z, x->shape->dtype);
     onnx_out_val(c, 0, hb_mul(b, z, hb_unary(b, HLO_LOGISTIC, z)));
 }
-ONNX(gatedrmsnorm) { // x, scale [n], gate
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1), gate = onnx_in_val(c, 2);
+ONNX_X(gatedrmsnorm) { // x, scale [n], gate
+    hv scale = onnx_in_val(c, 1), gate = onnx_in_val(c, 2);
     struct str how = onnx_at_str(c, "activation", "silu");
     bool silu = str_is(how, "silu") || str_is(how, "swish");
     if (!silu && !str_is(how, "sigmoid"))
         return onnx_fail(c, "activation \"%.*s\"", (int)how.n, how.p);
-    if (scale->shape->rank != 1) return onnx_fail(c, "scale %s", shape_text(c->a, scale->shape));
+    if (scale->shape->rank != 1) return onnx_fail(c, "scale %s", onnx_show(c, scale));
     hv y = rms(c, grouped(c, x, scale->shape->dims[0]));
     y = hb_mul(b, y, over(c, scale, y));
     gate = hb_convert(b, gate, DT_F32);
@@ -76,9 +73,7 @@ ONNX(gatedrmsnorm) { // x, scale [n], gate
     y = hb_reshape(b, y, x->shape->dims, x->shape->rank);
     out_as(c, 0, hb_mul(b, y, g), x->shape);
 }
-ONNX(branchwisermsnorm) { // x, scale [branches * n], [branches, n] or [n]
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(branchwisermsnorm) { // x, scale [branches * n], [branches, n] or [n]
     int64_t n = onnx_at_int(c, "num_branches", 0);
     hv y = rms(c, branches(c, x, n));
     if (onnx_in_has(c, 1) && hb_ok(b)) {
@@ -91,9 +86,8 @@ ONNX(branchwisermsnorm) { // x, scale [branches * n], [branches, n] or [n]
     }
     out_as(c, 0, y, x->shape);
 }
-ONNX(linearattentiongate) { // a, dt_bias, decay_scale, b
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), d = hb_convert(b, x, DT_F32);
+ONNX_X(linearattentiongate) { // a, dt_bias, decay_scale, b
+    hv d = hb_convert(b, x, DT_F32);
     d = hb_add(b, d, over(c, onnx_in_val(c, 1), d));
     d = onnx_activate(c, STR("Softplus"), d, 0, 0);
     out_as(c, 0, hb_mul(b, d, over(c, onnx_in_val(c, 2), d)), x->shape);
@@ -101,21 +95,18 @@ ONNX(linearattentiongate) { // a, dt_bias, decay_scale, b
     hv beta = onnx_in_val(c, 3);
     out_as(c, 1, hb_unary(b, HLO_LOGISTIC, hb_convert(b, beta, DT_F32)), beta->shape);
 }
-ONNX(cdist) { // rows of a and rows of b
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
+ONNX_X(cdist) { // rows of a and rows of b
+    hv y = onnx_in_val(c, 1);
     struct str metric = onnx_at_str(c, "metric", "sqeuclidean");
     bool root = str_is(metric, "euclidean");
     if (!root && !str_is(metric, "sqeuclidean"))
         return onnx_fail(c, "metric \"%.*s\"", (int)metric.n, metric.p);
     if (x->shape->rank != 2 || y->shape->rank != 2 || x->shape->dims[1] != y->shape->dims[1])
-        return onnx_fail(c, "rows of %s and %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, y->shape));
+        return onnx_fail(c, "rows of %s and %s", onnx_show(c, x), onnx_show(c, y));
     int64_t one = 1, dims[2] = {x->shape->dims[0], y->shape->dims[0]};
     hv xx = onnx_reduce_keep(c, hb_mul(b, x, x), &one, 1, HLO_ADD, false);
     hv yy = onnx_reduce_keep(c, hb_mul(b, y, y), &one, 1, HLO_ADD, false);
-    hv r = hb_dot(b, x, y, &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                                  .rhs_contracting_dims = {&one, 1}});
+    hv r = hb_dot_over(b, x, y, one, one);
     r = hb_add(b, onnx_mul_k(c, r, -2), hb_broadcast(b, xx, dims, 2, (int64_t[]){0}));
     r = hb_add(b, r, hb_broadcast(b, yy, dims, 2, &one));
     if (!hb_ok(b)) return;

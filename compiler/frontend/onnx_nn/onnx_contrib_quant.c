@@ -4,14 +4,13 @@
 // MatMulBnb4, GatherBlockQuantized). What works on values is the float operator between
 // dequantising and quantising; products stay products of integers. Packed weights are unpacked by
 // instructions that depend on weights alone, so that a preparation runs them once.
-#include <math.h>
 
 #include "compiler/calls/bits.h"
 #include "compiler/frontend/onnx_nn/onnx_quant.h"
 
 // Input k as f32: (q - zero) * scale, whose inputs follow it; a zero point may be left out.
 static hv real_of(struct onnx_ctx *c, size_t k) {
-    hv x = onnx_in_val(c, k), zero = onnx_in_has(c, k + 2) ? onnx_in_val(c, k + 2) : NULL;
+    hv x = onnx_in_val(c, k), zero = onnx_in_opt(c, k + 2);
     hv v = hb_convert(&c->b, onnx_centred(c, x, zero, 0), DT_F32);
     return hb_mul(
         &c->b, v,
@@ -21,7 +20,7 @@ static hv real_of(struct onnx_ctx *c, size_t k) {
 static void out_quantised(struct onnx_ctx *c, hv y, size_t k, enum dtype t) {
     struct hb *b = &c->b;
     if (!hb_ok(b)) return;
-    hv zero = onnx_in_has(c, k + 1) ? onnx_in_val(c, k + 1) : NULL;
+    hv zero = onnx_in_opt(c, k + 1);
     if (zero) t = zero->shape->dtype;
     y = hb_convert(b, y, DT_F32);
     y = hb_div(b, y, onnx_spread_param(c, hb_convert(b, onnx_in_val(c, k), DT_F32), y->shape, 0));
@@ -33,15 +32,15 @@ static void out_quantised(struct onnx_ctx *c, hv y, size_t k, enum dtype t) {
 
 ONNX(qlinearbinary) { // a, scale, zero, b, scale, zero, scale, zero
     hv x = real_of(c, 0), y = real_of(c, 3);
-    hb_numpy_pair(&c->b, &x, &y);
-    y = hb_binary(&c->b, (enum hlo_op)onnx_op_arg(c), x, y);
+    hb_numpy_pair(b, &x, &y);
+    y = hb_binary(b, (enum hlo_op)onnx_op_arg(c), x, y);
     out_quantised(c, y, 6, onnx_in_val(c, 0)->shape->dtype);
 }
 ONNX(qlinearunary) { // x, scale, zero, scale, zero
     bool leaky = str_is(c->n->op, "QLinearLeakyRelu");
     hv x = real_of(c, 0);
     hv y = onnx_activate(c, leaky ? STR("LeakyRelu") : STR("Sigmoid"), x,
-                         (double)onnx_at_float(c, "alpha", 0.01f), 0);
+                         onnx_at_float(c, "alpha", 0.01f), 0);
     out_quantised(c, y, 3, onnx_in_val(c, 0)->shape->dtype);
 }
 // The float operator fn on input 0.
@@ -62,7 +61,7 @@ ONNX(qlinearpool) { // arg: HLO_ADD, which the pools take for the average
         onnx_channels_first(c, fn);
     else
         fn(c);
-    if (hb_ok(&c->b)) out_quantised(c, onnx_result(c, 0), 3, t);
+    if (hb_ok(b)) out_quantised(c, onnx_result(c, 0), 3, t);
 }
 ONNX(qlinearsoftmax) {
     int64_t opset = c->opset;
@@ -70,7 +69,7 @@ ONNX(qlinearsoftmax) {
     c->opset = onnx_at_int(c, "opset", opset);
     through(c, onnx_softmax);
     c->opset = opset;
-    if (hb_ok(&c->b)) out_quantised(c, onnx_result(c, 0), 3, t);
+    if (hb_ok(b)) out_quantised(c, onnx_result(c, 0), 3, t);
 }
 ONNX(qlinearconcat) { // scale, zero, then each with its own
     hv all[256];
@@ -79,11 +78,10 @@ ONNX(qlinearconcat) { // scale, zero, then each with its own
     for (size_t k = 0; k < n; k++)
         all[k] = real_of(c, 3 * k + 2);
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), all[0]->shape->rank);
-    if (hb_ok(&c->b))
-        out_quantised(c, hb_concat(&c->b, all, (int)n, axis), 0, onnx_in_val(c, 2)->shape->dtype);
+    if (hb_ok(b))
+        out_quantised(c, hb_concat(b, all, (int)n, axis), 0, onnx_in_val(c, 2)->shape->dtype);
 }
 ONNX(qlinearwhere) { // condition, x, scale, zero, y, scale, zero, scale, zero
-    struct hb *b = &c->b;
     hv p = onnx_in_val(c, 0), x = real_of(c, 1), y = real_of(c, 4);
     hb_numpy_pair(b, &x, &y);
     hb_numpy_pair(b, &p, &x);
@@ -112,12 +110,10 @@ static void out_scaled(struct onnx_ctx *c, hv y, hv left, hv right, size_t bias)
     onnx_out_val(c, 0, y);
 }
 ONNX(matmulintegertofloat) { // a, b, scales, zero points, bias
-    hv y =
-        hb_matmul(&c->b, onnx_matrix_centred(c, 0, 4, false), onnx_matrix_centred(c, 1, 5, true));
+    hv y = hb_matmul(b, onnx_matrix_centred(c, 0, 4, false), onnx_matrix_centred(c, 1, 5, true));
     out_scaled(c, y, onnx_in_val(c, 2), onnx_in_val(c, 3), 6);
 }
 ONNX(dynamicquantizematmul) { // a, b, its scale and zero point, bias
-    struct hb *b = &c->b;
     hv scale, zero, q = onnx_quant_dynamic(c, onnx_in_val(c, 0), &scale, &zero);
     q = hb_convert(b, q, DT_S32);
     q = hb_sub(b, q, onnx_spread(c, hb_convert(b, zero, DT_S32), q->shape));
@@ -127,7 +123,6 @@ static hv transposed(struct onnx_ctx *c, hv x, const char *attr) {
     return onnx_at_int(c, attr, 0) && x->shape->rank == 2 ? onnx_swap_axes(c, x, 0, 1) : x;
 }
 ONNX(qgemm) { // a, scale, zero, b, scale, zero, c, scale and zero of y
-    struct hb *b = &c->b;
     hv x = transposed(c, onnx_centred(c, onnx_in_val(c, 0), onnx_in_val(c, 2), 0), "transA");
     bool turned = onnx_at_int(c, "transB", 0) != 0;
     hv y = transposed(c, onnx_centred(c, onnx_in_val(c, 3), onnx_in_val(c, 5), turned ? 0 : 1),
@@ -139,7 +134,7 @@ ONNX(qgemm) { // a, scale, zero, b, scale, zero, c, scale and zero of y
     if (!hb_ok(b)) return;
     r = hb_mul(b, r, onnx_matrix_param(c, onnx_in_val(c, 1), r, false));
     r = hb_mul(b, r, onnx_matrix_param(c, onnx_in_val(c, 4), r, true));
-    r = onnx_mul_k(c, r, (double)onnx_at_float(c, "alpha", 1));
+    r = onnx_mul_k(c, r, onnx_at_float(c, "alpha", 1));
     if (onnx_in_has(c, 7))
         out_quantised(c, r, 7, DT_U8);
     else
@@ -174,14 +169,13 @@ static hv block_zeros(struct onnx_ctx *c, size_t k, hv scales, int64_t bits) {
     if (z->shape->dtype == DT_U8) {
         int64_t row = (s->dims[1] * bits + 7) / 8;
         if (shape_elements(z->shape) != s->dims[0] * row)
-            return onnx_fail(c, "zero points %s for scales %s", shape_text(c->a, z->shape),
+            return onnx_fail(c, "zero points %s for scales %s", onnx_show(c, z),
                              shape_text(c->a, s)),
                    scales;
         z = onnx_unpack_bits(c, hb_reshape(b, z, (int64_t[]){s->dims[0], row}, 2), bits);
         z = onnx_part(c, z, 1, 0, s->dims[1]);
     } else if (shape_elements(z->shape) != shape_elements(s)) {
-        return onnx_fail(c, "zero points %s for scales %s", shape_text(c->a, z->shape),
-                         shape_text(c->a, s)),
+        return onnx_fail(c, "zero points %s for scales %s", onnx_show(c, z), shape_text(c->a, s)),
                scales;
     }
     return hb_reshape(b, hb_convert(b, z, s->dtype), s->dims, 2);
@@ -191,11 +185,8 @@ static void out_product(struct onnx_ctx *c, hv w, int64_t over, size_t bias) {
     hv x = onnx_in_val(c, 0);
     int64_t last = x->shape->rank - 1;
     if (last < 0) return onnx_fail(c, "a scalar has no rows");
-    hv y = hb_dot(b, x, hb_convert(b, w, x->shape->dtype),
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
-                                         .rhs_contracting_dims = {&over, 1}});
-    if (onnx_in_has(c, bias) && hb_ok(b))
-        y = hb_add(b, y, onnx_along(c, onnx_in_val(c, bias), y->shape, last));
+    hv y = hb_dot_over(b, x, hb_convert(b, w, x->shape->dtype), last, over);
+    y = onnx_add_along(c, y, bias, last);
     onnx_out_val(c, 0, y);
 }
 // The product as the call of compiler/calls/bits.h: q [n, blocks, bytes], scales and zeros [n,
@@ -208,8 +199,7 @@ static void out_bits(struct onnx_ctx *c, hv q, hv scales, hv zeros, int64_t bits
     hv in[BITS_OPERANDS] = {hb_convert(b, x, DT_F32), q, scales, zeros};
     hv y = hb_convert(b, bits_call(b, (int)bits, in), x->shape->dtype);
     int64_t last = x->shape->rank - 1;
-    if (onnx_in_has(c, 5) && hb_ok(b))
-        y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 5), y->shape, last));
+    y = onnx_add_along(c, y, 5, last);
     onnx_out_val(c, 0, y);
 }
 // Few rows, which read each weight a few times, of blocks of whole words.
@@ -221,7 +211,6 @@ static bool worth_bits(struct onnx_ctx *c, int64_t k, int64_t block, int64_t bit
 }
 // a [..., K] times weights [N, K] in blocks along K: (q - zero) * scale.
 ONNX(matmulnbits) {
-    struct hb *b = &c->b;
     int64_t k = onnx_at_int(c, "K", 0), n = onnx_at_int(c, "N", 0),
             bits = onnx_at_int(c, "bits", 4), block = onnx_at_int(c, "block_size", 0), blocks;
     hv q = onnx_in_val(c, 1), scales = onnx_in_val(c, 2), zeros;
@@ -235,8 +224,7 @@ ONNX(matmulnbits) {
     blocks = (k + block - 1) / block;
     if (q->shape->dtype != DT_U8 || shape_elements(q->shape) != n * blocks * block * bits / 8 ||
         shape_elements(scales->shape) != n * blocks)
-        return onnx_fail(c, "weights %s, scales %s", shape_text(c->a, q->shape),
-                         shape_text(c->a, scales->shape));
+        return onnx_fail(c, "weights %s, scales %s", onnx_show(c, q), onnx_show(c, scales));
 
     int64_t wide[3] = {n, blocks, block}, flat[2] = {n, blocks * block};
     scales = hb_reshape(b, scales, wide, 2);
@@ -283,7 +271,6 @@ ONNX(matmulbnb4) {
                                    0.7229568362236023,
                                    1.0};
 
-    struct hb *b = &c->b;
     int64_t k = onnx_at_int(c, "K", 0), n = onnx_at_int(c, "N", 0),
             block = onnx_at_int(c, "block_size", 0), all, sixteen = 16, zero = 0;
     hv q = onnx_in_val(c, 1), scale = onnx_in_val(c, 2);
@@ -291,8 +278,7 @@ ONNX(matmulbnb4) {
     if (k < 1 || n < 1 || block < 8 || !sz_mul(n, k, &all) ||
         shape_elements(q->shape) != (all + 1) / 2 ||
         shape_elements(scale->shape) != (all + block - 1) / block)
-        return onnx_fail(c, "weights %s, absmax %s", shape_text(c->a, q->shape),
-                         shape_text(c->a, scale->shape));
+        return onnx_fail(c, "weights %s, absmax %s", onnx_show(c, q), onnx_show(c, scale));
 
     enum dtype t = scale->shape->dtype;
     int64_t bytes = (all + 1) / 2, blocks = (all + block - 1) / block;
@@ -312,7 +298,6 @@ ONNX(matmulbnb4) {
 }
 // Rows of a quantised table: the chosen rows are unpacked, not the table.
 ONNX(gatherblocks) { // data, indices, scales, zero points
-    struct hb *b = &c->b;
     hv q = onnx_in_val(c, 0), idx = onnx_in_val(c, 1), scales = onnx_in_val(c, 2), zeros;
     int rank = q->shape->rank;
     int64_t bits = onnx_at_int(c, "bits", 4), block = onnx_at_int(c, "block_size", 128);
@@ -324,7 +309,7 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
     if (axis != 0 || along_axis != rank - 1 || rank < 2 || scales->shape->rank != rank ||
         !dtype_is_int(q->shape->dtype) || block < 1)
         return onnx_fail(c, "data %s by blocks of axis %lld, gathered along %lld, is not supported",
-                         shape_text(c->a, q->shape), (long long)along_axis, (long long)axis);
+                         onnx_show(c, q), (long long)along_axis, (long long)axis);
     if (packed && bits != 2 && bits != 4) return onnx_fail(c, "bits %lld", (long long)bits);
 
     hv rows = onnx_wrapped(c, idx, q->shape->dims[0]);

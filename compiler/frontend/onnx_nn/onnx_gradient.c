@@ -340,7 +340,7 @@ static bool names_inputs(struct onnx_ctx *c, const char *attr, size_t first, siz
 }
 
 ONNX(gradient) {
-    struct tape t = {.c = c, .b = &c->b};
+    struct tape t = {.c = c, .b = b};
     size_t n, rest;
     if (c->b.c != c->b.c->module->entry)
         return onnx_fail(c,
@@ -360,7 +360,7 @@ ONNX(gradient) {
     // What was built between stays in order; derivatives are appended behind.
     mark_active(&t, y->v);
     walk(&t, y->v);
-    for (size_t k = 0; k < n && hb_ok(&c->b); k++) {
+    for (size_t k = 0; k < n && hb_ok(b); k++) {
         hv x = onnx_in_val(c, k), d = pmap_get_ptr(&t.sums, x);
         onnx_out_val(c, k, d ? d : onnx_splat_like(c, x, 0));
     }

@@ -86,7 +86,7 @@ static hv reflected(struct onnx_ctx *c, hv x, int64_t size, bool corners) {
     hv d = hb_unary(b, HLO_ABS, onnx_add_k(c, x, -lo));
     d = hb_binary(b, HLO_REMAINDER, d, onnx_splat_like(c, d, 2 * span));
     hv back = hb_sub(b, onnx_splat_like(c, d, 2 * span), d);
-    d = hb_select(b, hb_compare(b, d, onnx_splat_like(c, d, span), CMP_GT), back, d);
+    d = hb_select(b, onnx_compare_k(c, d, span, CMP_GT), back, d);
     return hb_select(b, onnx_within(c, x, lo, hi), x, onnx_add_k(c, d, lo));
 }
 // A whole position (as a float) as an index, and 0 in *inside where it counts as empty.
@@ -136,9 +136,8 @@ static struct taps grid_taps(struct onnx_ctx *c, const struct grid *g, hv x, int
     return r;
 }
 
-ONNX(gridsample) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), grid = onnx_in_val(c, 1);
+ONNX_X(gridsample) {
+    hv grid = onnx_in_val(c, 1);
     int n = x->shape->rank - 2;
     int64_t dims[HLO_MAX_RANK], points = 1;
     struct str mode = onnx_at_str(c, "mode", "linear"),
@@ -155,8 +154,7 @@ ONNX(gridsample) {
 
     if (n < 1 || n > MAX_DIMS || grid->shape->rank != n + 2 || grid->shape->dims[n + 1] != n ||
         grid->shape->dims[0] != x->shape->dims[0])
-        return onnx_fail(c, "input %s with grid %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, grid->shape));
+        return onnx_fail(c, "input %s with grid %s", onnx_show(c, x), onnx_show(c, grid));
     for (int d = 0; d < n; d++)
         points *= grid->shape->dims[d + 1];
 
@@ -181,7 +179,6 @@ ONNX(gridsample) {
 }
 
 ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of every point
-    struct hb *b = &c->b;
     hv theta = onnx_in_val(c, 0);
     int64_t size[HLO_MAX_RANK], dims[HLO_MAX_RANK], points = 1, two = 2, one = 1;
     int rank, n;
@@ -191,7 +188,7 @@ ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of eve
     n = rank - 2;
     if (n < 2 || n > 3 || theta->shape->rank != 3 || theta->shape->dims[1] != n ||
         theta->shape->dims[2] != n + 1)
-        return onnx_fail(c, "theta %s for %d dimensions", shape_text(c->a, theta->shape), rank);
+        return onnx_fail(c, "theta %s for %d dimensions", onnx_show(c, theta), rank);
 
     for (int d = 0; d < n; d++)
         if (size[d + 2] < 1 || !sz_mul(points, size[d + 2], &points) || points > 1 << 26)
@@ -210,9 +207,7 @@ ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of eve
     }
 
     hv base = onnx_lit_f64s(c, theta->shape->dtype, v, (int64_t[]){points, n + 1}, 2);
-    hv y = hb_dot(b, theta, base, // [N, n, points]
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
-                                         .rhs_contracting_dims = {&one, 1}});
+    hv y = hb_dot_over(b, theta, base, two, one);
 
     dims[0] = theta->shape->dims[0], dims[n + 1] = n;
     for (int d = 0; d < n; d++)
@@ -313,7 +308,7 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
         hv bin = v[ROI_BIN + d] = onnx_mul_k(c, size[d], 1 / (double)r->out[d]);
         hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
                            hb_const_f64(b, t, 32768));
-        hv some = hb_compare(b, grid, onnx_splat_like(c, grid, 0), CMP_GT);
+        hv some = onnx_compare_k(c, grid, 0, CMP_GT);
         v[ROI_FROM + d] = from[d];
         v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, onnx_splat_like(c, grid, 1)), DT_S64);
         any = any ? onnx_and(c, any, some) : some;
@@ -329,13 +324,11 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
     return hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
 }
-ONNX(roialign) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1),
-       batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
+ONNX_X(roialign) {
+    hv rois = onnx_in_val(c, 1), batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
     int64_t out[2] = {onnx_at_int(c, "output_height", 1), onnx_at_int(c, "output_width", 1)},
             samples = onnx_at_int(c, "sampling_ratio", 0), span[2];
-    double scale = (double)onnx_at_float(c, "spatial_scale", 1);
+    double scale = onnx_at_float(c, "spatial_scale", 1);
     struct str way = onnx_at_str(c, "coordinate_transformation_mode",
                                  c->opset >= 16 ? "half_pixel" : "output_half_pixel");
     bool half = str_is(way, "half_pixel"), max = str_is(onnx_at_str(c, "mode", "avg"), "max");
@@ -344,8 +337,7 @@ ONNX(roialign) {
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
         samples > 256 || shape_elements(x->shape) == 0)
-        return onnx_fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, rois->shape));
+        return onnx_fail(c, "input %s, rois %s", onnx_show(c, x), onnx_show(c, rois));
     if (batch->shape->dims[0] != rois->shape->dims[0])
         return onnx_fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
                          (long long)batch->shape->dims[0]);
@@ -420,9 +412,8 @@ static struct taps crop_taps(struct onnx_ctx *c, hv x, int64_t size, bool neares
     r.weight[1] = f;
     return r;
 }
-ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their images, the size
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1), which = onnx_in_val(c, 2), inside = NULL;
+ONNX_X(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their images, the size
+    hv rois = onnx_in_val(c, 1), which = onnx_in_val(c, 2), inside = NULL;
     int64_t out[2];
     int n;
     struct str mode = onnx_at_str(c, "mode", "bilinear");
@@ -437,8 +428,8 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         which->shape->rank != 1 || which->shape->dims[0] != rois->shape->dims[0] ||
         !dtype_is_float(x->shape->dtype) || shape_elements(x->shape) == 0)
-        return onnx_fail(c, "input %s, rois %s, batch_indices %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, rois->shape), shape_text(c->a, which->shape));
+        return onnx_fail(c, "input %s, rois %s, batch_indices %s", onnx_show(c, x),
+                         onnx_show(c, rois), onnx_show(c, which));
 
     rois = hb_convert(b, rois, x->shape->dtype);
     for (int d = 0; d < 2; d++) {
@@ -457,8 +448,7 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
     if (!hb_ok(b)) return;
 
     inside = hb_broadcast(b, inside, y->shape->dims, 3, (int64_t[]){0, 2});
-    y = hb_select(b, inside, y,
-                  onnx_splat_like(c, y, (double)onnx_at_float(c, "extrapolation_value", 0)));
+    y = hb_select(b, inside, y, onnx_splat_like(c, y, onnx_at_float(c, "extrapolation_value", 0)));
     onnx_out_val(
         c, 0,
         hb_reshape(b, y, (int64_t[]){y->shape->dims[0], y->shape->dims[1], out[0], out[1]}, 4));
@@ -492,16 +482,14 @@ static hv bin_maximum(struct onnx_ctx *c, hv x, hv in, int64_t axis) {
     hv none = onnx_splat_like(c, x, onnx_lowest_of(x->shape->dtype));
     return onnx_reduce_keep(c, hb_select(b, in, x, none), &over, 1, HLO_MAXIMUM, false);
 }
-ONNX(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty bin gives 0
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1), in[2];
+ONNX_X(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty bin gives 0
+    hv rois = onnx_in_val(c, 1), in[2];
     int64_t out[2];
     int n;
     if (!onnx_at_ints(c, "pooled_shape", out, 2, &n) || n != 2 || x->shape->rank != 4 ||
         rois->shape->rank != 2 || rois->shape->dims[1] != 5 || out[0] < 1 || out[1] < 1)
-        return onnx_fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, rois->shape));
-    hv at = onnx_mul_k(c, rois, (double)onnx_at_float(c, "spatial_scale", 1));
+        return onnx_fail(c, "input %s, rois %s", onnx_show(c, x), onnx_show(c, rois));
+    hv at = onnx_mul_k(c, rois, onnx_at_float(c, "spatial_scale", 1));
     at = hb_unary(b, HLO_ROUND_AFZ, at);
     for (int d = 0; d < 2; d++)
         in[d] = roi_bins(c, onnx_row(c, at, 1, 2 - d), onnx_row(c, at, 1, 4 - d), out[d],
@@ -529,9 +517,8 @@ static hv displaced(struct onnx_ctx *c, hv offset, const struct spatial *s, int 
     hv base = onnx_lit_f64s(c, move->shape->dtype, v, &n, 1);
     return hb_add(&c->b, move, onnx_along(c, base, move->shape, 1));
 }
-ONNX(deformconv) { // x, weights, offset, bias, mask
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1), off = onnx_in_val(c, 2);
+ONNX_X(deformconv) { // x, weights, offset, bias, mask
+    hv w = onnx_in_val(c, 1), off = onnx_in_val(c, 2);
     int64_t group = onnx_at_int(c, "group", 1), og = onnx_at_int(c, "offset_group", 1);
     struct spatial s;
     struct taps t[2];
@@ -546,8 +533,8 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
     if (group < 1 || og < 1 || ch % group || ch % og || outc % group ||
         w->shape->dims[1] != ch / group || off->shape->dims[1] != og * k * 2 ||
         off->shape->dims[0] != n || shape_elements(x->shape) == 0)
-        return onnx_fail(c, "input %s, weights %s, offset %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, w->shape), shape_text(c->a, off->shape));
+        return onnx_fail(c, "input %s, weights %s, offset %s", onnx_show(c, x), onnx_show(c, w),
+                         onnx_show(c, off));
 
     off = hb_reshape(b, off, (int64_t[]){n * og, k, 2, oh * ow}, 4);
     for (int d = 0; d < 2; d++)
@@ -574,6 +561,6 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
     y = hb_transpose(b, y, (int64_t[]){2, 0, 1, 3});
     y = hb_reshape(b, y, (int64_t[]){n, outc, oh, ow}, 4);
 
-    if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 3), y->shape, 1));
+    y = onnx_add_along(c, y, 3, 1);
     onnx_out_val(c, 0, y);
 }

@@ -10,8 +10,7 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
     int64_t channel = 1, all[HLO_MAX_RANK];
 
     if (s->rank < 2 || target->shape->rank != s->rank - 1)
-        return onnx_fail(c, "target %s for scores %s", shape_text(c->a, target->shape),
-                         shape_text(c->a, s)),
+        return onnx_fail(c, "target %s for scores %s", onnx_show(c, target), shape_text(c->a, s)),
                logp;
 
     target = hb_convert(b, target, DT_S64);
@@ -29,7 +28,7 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
 
     if (onnx_attr(c->n, "ignore_index")) {
         double ignored = (double)onnx_at_int(c, "ignore_index", 0);
-        hv counts = hb_compare(b, target, onnx_splat_like(c, target, ignored), CMP_NE);
+        hv counts = onnx_compare_k(c, target, ignored, CMP_NE);
         w = w ? hb_select(b, counts, w, onnx_splat_like(c, w, 0)) : hb_convert(b, counts, s->dtype);
         loss = hb_select(b, counts, loss, onnx_splat_like(c, loss, 0));
     }
@@ -47,14 +46,13 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
 }
 
 ONNX(nllloss) {
-    hv weight = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+    hv weight = onnx_in_opt(c, 2);
     onnx_out_val(c, 0, likelihood_loss(c, onnx_in_val(c, 0), onnx_in_val(c, 1), weight));
 }
-ONNX(softmaxloss) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), weight = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+ONNX_X(softmaxloss) {
+    hv weight = onnx_in_opt(c, 2);
     int64_t channel = 1;
-    if (x->shape->rank < 2) return onnx_fail(c, "scores %s", shape_text(c->a, x->shape));
+    if (x->shape->rank < 2) return onnx_fail(c, "scores %s", onnx_show(c, x));
     hv m = onnx_reduce_keep(c, x, &channel, 1, HLO_MAXIMUM, false);
     hv d = hb_sub(b, x, onnx_back_to(c, m, x->shape, &channel, 1));
     hv sum = onnx_reduce_keep(c, hb_unary(b, HLO_EXP, d), &channel, 1, HLO_ADD, false);

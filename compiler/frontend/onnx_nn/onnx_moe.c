@@ -47,13 +47,12 @@ static hv swiglu(struct onnx_ctx *c, hv h, int64_t inter) {
     h = hb_reshape(b, h, dims, 4);
     hv gate = onnx_row(c, h, 3, 0), value = onnx_row(c, h, 3, 1);
     if (onnx_attr(c->n, "swiglu_limit")) {
-        hv hi = onnx_splat_like(c, gate, (double)onnx_at_float(c, "swiglu_limit", 0));
+        hv hi = onnx_splat_like(c, gate, onnx_at_float(c, "swiglu_limit", 0));
         gate = hb_min(b, gate, hi);
         value = hb_clamp(b, hb_unary(b, HLO_NEGATE, hi), value, hi);
     }
-    hv s = hb_unary(b, HLO_LOGISTIC,
-                    onnx_mul_k(c, gate, (double)onnx_at_float(c, "activation_alpha", 1)));
-    value = onnx_add_k(c, value, (double)onnx_at_float(c, "activation_beta", 0));
+    hv s = hb_unary(b, HLO_LOGISTIC, onnx_mul_k(c, gate, onnx_at_float(c, "activation_alpha", 1)));
+    value = onnx_add_k(c, value, onnx_at_float(c, "activation_beta", 0));
     return hb_mul(b, hb_mul(b, gate, s), value);
 }
 static hv moe_activation(struct onnx_ctx *c, const struct moe *m, hv h) {
@@ -88,9 +87,7 @@ static hv all_experts(struct onnx_ctx *c, const struct moe *m) {
     scale = onnx_reduce_keep(c, hb_select(b, hit, scale, onnx_splat_like(c, scale, 0)), &one, 1,
                              HLO_ADD,
                              false); // [rows, experts]
-    hv h = hb_dot(b, m->x, m->w1,
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                         .rhs_contracting_dims = {&two, 1}});
+    hv h = hb_dot_over(b, m->x, m->w1, one, two);
     hv bias = m->b1 ? hb_broadcast(b, m->b1, out, 3, both) : NULL;
     h = between(c, m, h, bias, scale);
     hv y = hb_dot(b, h, m->w2, // [rows, hidden]
@@ -174,11 +171,10 @@ static hv of_experts(struct onnx_ctx *c, size_t k, const int64_t *dims, int rank
     for (int d = 0; d < rank; d++)
         if (!sz_mul(all, dims[d], &all)) all = -1;
     if (shape_elements(v->shape) != all)
-        return onnx_fail(c, "input %zu: %s", k, shape_text(c->a, v->shape)), NULL;
+        return onnx_fail(c, "input %zu: %s", k, onnx_show(c, v)), NULL;
     return hb_reshape(&c->b, v, dims, rank);
 }
 ONNX(moe) { // x, router_probs, fc1 and its bias, fc2 and its bias, fc3 and its bias
-    struct hb *b = &c->b;
     struct moe m = {.rows = 0};
     hv x = onnx_in_val(c, 0), scores = onnx_in_val(c, 1), w2 = onnx_in_val(c, 4);
     if (onnx_in_has(c, 6) || onnx_in_has(c, 7)) return onnx_fail(c, "fc3 is not supported");
@@ -277,7 +273,6 @@ static void quantised_route(struct onnx_ctx *c, struct moe *m, hv scores) {
     m->scale = hb_max(b, m->scale, onnx_splat_like(c, m->scale, 0)); // such experts are not asked
 }
 ONNX(qmoe) { // x, router_probs, (weights, scales, bias) of fc1, fc2, fc3, zero points, ...
-    struct hb *b = &c->b;
     struct moe m = {.rows = 0};
     hv x = onnx_in_val(c, 0), scores = onnx_in_val(c, 1), w2 = onnx_in_val(c, 5);
     int64_t bits = moe_bits(c);

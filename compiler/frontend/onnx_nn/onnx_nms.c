@@ -6,7 +6,6 @@
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 
 ONNX(nonmaxsuppression) {
-    struct hb *b = &c->b;
     hv boxes = onnx_in_val(c, 0), scores = onnx_in_val(c, 1), s[NMS_OPERANDS];
     const struct shape *bs = boxes->shape, *ss = scores->shape;
     int64_t most = 0;

@@ -61,9 +61,7 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w) {
     struct spatial s;
     struct window_dim dims[HLO_MAX_RANK];
     if (w->shape->rank != x->shape->rank || x->shape->rank < 3)
-        return onnx_fail(c, "input %s with weights %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, w->shape)),
-               x;
+        return onnx_fail(c, "input %s with weights %s", onnx_show(c, x), onnx_show(c, w)), x;
     if (!onnx_spatial_of(c, x, w->shape->dims + 2, w->shape->rank - 2, &s)) return x;
     struct hlo_attr_conv a = {.window = {dims, s.n},
                               .feature_group_count = onnx_at_int(c, "group", 1),
@@ -79,7 +77,7 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w) {
 }
 ONNX(conv) {
     hv y = onnx_convolve(c, onnx_in_val(c, 0), onnx_in_val(c, 1));
-    if (hb_ok(&c->b))
+    if (hb_ok(b))
         onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);
 }
 
@@ -111,9 +109,8 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
     }
     return true;
 }
-ONNX(convtranspose) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1);
+ONNX_X(convtranspose) {
+    hv w = onnx_in_val(c, 1);
     int rank = x->shape->rank;
     int64_t group = onnx_at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
     struct spatial s;
@@ -121,8 +118,8 @@ ONNX(convtranspose) {
 
     if (w->shape->rank != rank || rank < 3 || rank == HLO_MAX_RANK || group < 1 ||
         w->shape->dims[0] % group)
-        return onnx_fail(c, "input %s with weights %s in %lld groups", shape_text(c->a, x->shape),
-                         shape_text(c->a, w->shape), (long long)group);
+        return onnx_fail(c, "input %s with weights %s in %lld groups", onnx_show(c, x),
+                         onnx_show(c, w), (long long)group);
     if (!onnx_spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
     if (!transposed_pads(c, x, w, &s, extra)) return;
 
@@ -152,23 +149,20 @@ ONNX(convtranspose) {
         onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);
 }
 
-ONNX(gemm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
+ONNX_X(gemm) {
+    hv y = onnx_in_val(c, 1);
     if (x->shape->rank != 2 || y->shape->rank != 2) {
         int64_t flat[2] = {x->shape->rank ? x->shape->dims[0] : 1,
                            0}; // opsets below 7 flattened the first input
         if (c->opset >= 7 || y->shape->rank != 2 || flat[0] < 1)
-            return onnx_fail(c, "inputs %s and %s, expected matrices", shape_text(c->a, x->shape),
-                             shape_text(c->a, y->shape));
+            return onnx_fail(c, "inputs %s and %s, expected matrices", onnx_show(c, x),
+                             onnx_show(c, y));
         flat[1] = shape_elements(x->shape) / flat[0];
         x = hb_reshape(b, x, flat, 2);
     }
     int64_t lc = onnx_at_int(c, "transA", 0) ? 0 : 1, rc = onnx_at_int(c, "transB", 0) ? 1 : 0;
-    double alpha = (double)onnx_at_float(c, "alpha", 1), beta = (double)onnx_at_float(c, "beta", 1);
-    hv r = hb_dot(
-        b, x, y,
-        &(struct hlo_attr_dot){.lhs_contracting_dims = {&lc, 1}, .rhs_contracting_dims = {&rc, 1}});
+    double alpha = onnx_at_float(c, "alpha", 1), beta = onnx_at_float(c, "beta", 1);
+    hv r = hb_dot_over(b, x, y, lc, rc);
     if (alpha != 1) r = hb_mul(b, r, onnx_splat_like(c, r, alpha));
     if (onnx_in_has(c, 2) && beta != 0) {
         hv bias = onnx_in_val(c, 2);
@@ -178,5 +172,5 @@ ONNX(gemm) {
     onnx_out_val(c, 0, r);
 }
 ONNX(matmul) {
-    onnx_out_val(c, 0, hb_matmul(&c->b, onnx_in_val(c, 0), onnx_in_val(c, 1)));
+    onnx_out_val(c, 0, hb_matmul(b, onnx_in_val(c, 0), onnx_in_val(c, 1)));
 }

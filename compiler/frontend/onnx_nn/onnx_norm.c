@@ -31,29 +31,26 @@ static int axes_from(struct onnx_ctx *c, hv x, int64_t def, int64_t *axes) {
     return n;
 }
 
-ONNX(layernorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(layernorm) {
     int64_t axes[HLO_MAX_RANK];
     enum dtype t = x->shape->dtype, stash = stash_dtype(c, x);
     int n = axes_from(c, x, -1, axes);
     if (!hb_ok(b)) return;
     struct normal r =
-        normalise(c, hb_convert(b, x, stash), axes, n, (double)onnx_at_float(c, "epsilon", 1e-5f));
+        normalise(c, hb_convert(b, x, stash), axes, n, onnx_at_float(c, "epsilon", 1e-5f));
     hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 1), x->shape));
     if (onnx_in_has(c, 2)) y = hb_add(b, y, keep_dims(c, onnx_in_val(c, 2), x->shape));
     onnx_out_val(c, 0, y);
     onnx_out_val(c, 1, r.mean);
     onnx_out_val(c, 2, r.inv);
 }
-ONNX(rmsnorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), w = hb_convert(b, x, stash_dtype(c, x));
+ONNX_X(rmsnorm) {
+    hv w = hb_convert(b, x, stash_dtype(c, x));
     int64_t axes[HLO_MAX_RANK];
     int n = axes_from(c, x, -1, axes);
     if (!hb_ok(b)) return;
     hv sq = onnx_mean_of(c, hb_mul(b, w, w), axes, n, true);
-    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, sq, (double)onnx_at_float(c, "epsilon", 1e-5f)));
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, sq, onnx_at_float(c, "epsilon", 1e-5f)));
     hv y = hb_convert(b, hb_mul(b, w, keep_dims(c, inv, x->shape)), x->shape->dtype);
     hv scale = hb_convert(b, onnx_in_val(c, 1), x->shape->dtype);
     onnx_out_val(c, 0, hb_mul(b, y, keep_dims(c, scale, x->shape)));
@@ -61,14 +58,13 @@ ONNX(rmsnorm) {
 }
 // The same of com.microsoft over a sum, which is a result, too: x + skip + bias, then layer (1) or
 // RMS (0) normalisation along the last dimension.
-ONNX(skipnorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), skip = keep_dims(c, onnx_in_val(c, 1), x->shape);
+ONNX_X(skipnorm) {
+    hv skip = keep_dims(c, onnx_in_val(c, 1), x->shape);
     const struct shape *s = x->shape;
     int64_t last = s->rank - 1;
     bool layer = onnx_op_arg(c) != 0;
     size_t bias = layer ? 4 : 3;
-    double eps = (double)onnx_at_float(c, "epsilon", 1e-12f);
+    double eps = onnx_at_float(c, "epsilon", 1e-12f);
     if (last < 0 || !hb_ok(b)) return onnx_fail(c, "a scalar has no rows");
     x = hb_add(b, x, skip);
     if (onnx_in_has(c, bias)) x = hb_add(b, x, keep_dims(c, onnx_in_val(c, bias), s));
@@ -90,7 +86,6 @@ ONNX(skipnorm) {
 }
 // Words, positions and segments looked up, summed and normalised; the mask's length besides.
 ONNX(embedlayernorm) {
-    struct hb *b = &c->b;
     hv ids = onnx_in_val(c, 0), words = onnx_in_val(c, 2), places = onnx_in_val(c, 3), sum, at;
     const struct shape *s = ids->shape;
     int64_t last = 2, one = 1;
@@ -116,7 +111,7 @@ ONNX(embedlayernorm) {
 
     enum dtype t = sum->shape->dtype;
     struct normal r = normalise(c, hb_convert(b, sum, dtype_size(t) < 4 ? DT_F32 : t), &last, 1,
-                                (double)onnx_at_float(c, "epsilon", 1e-12f));
+                                onnx_at_float(c, "epsilon", 1e-12f));
     hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 5), sum->shape));
     onnx_out_val(c, 0, hb_add(b, y, keep_dims(c, onnx_in_val(c, 6), sum->shape)));
 
@@ -130,22 +125,19 @@ ONNX(embedlayernorm) {
 }
 
 // Per sample and channel, over the spatial dimensions.
-ONNX(instancenorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(instancenorm) {
     int64_t axes[HLO_MAX_RANK];
     int n = 0;
-    if (x->shape->rank < 3) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
+    if (x->shape->rank < 3) return onnx_fail(c, "input %s", onnx_show(c, x));
     for (int d = 2; d < x->shape->rank; d++)
         axes[n++] = d;
-    struct normal r = normalise(c, x, axes, n, (double)onnx_at_float(c, "epsilon", 1e-5f));
+    struct normal r = normalise(c, x, axes, n, onnx_at_float(c, "epsilon", 1e-5f));
     hv y = hb_mul(b, r.y, onnx_along(c, onnx_in_val(c, 1), x->shape, 1));
     onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), x->shape, 1)));
 }
 // Before opset 21 scale and bias are per group, then per channel.
-ONNX(groupnorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), p[2] = {onnx_in_val(c, 1), onnx_in_val(c, 2)};
+ONNX_X(groupnorm) {
+    hv p[2] = {onnx_in_val(c, 1), onnx_in_val(c, 2)};
     const struct shape *s = x->shape;
     int64_t groups = onnx_at_int(c, "num_groups", 0), last = 2;
     if (s->rank < 2 || groups < 1 || s->dims[1] % groups || s->dims[0] * groups == 0)
@@ -153,7 +145,7 @@ ONNX(groupnorm) {
     int64_t each = s->dims[1] / groups;
     int64_t split[3] = {s->dims[0], groups, shape_elements(s) / (s->dims[0] * groups)};
     hv w = hb_reshape(b, hb_convert(b, x, stash_dtype(c, x)), split, 3);
-    hv y = normalise(c, w, &last, 1, (double)onnx_at_float(c, "epsilon", 1e-5f)).y;
+    hv y = normalise(c, w, &last, 1, onnx_at_float(c, "epsilon", 1e-5f)).y;
     y = hb_convert(b, hb_reshape(b, y, s->dims, s->rank), s->dtype);
     for (int k = 0; k < 2; k++) {
         if (p[k]->shape->rank != 1) return onnx_fail(c, "scale or bias is not a vector");
@@ -165,9 +157,7 @@ ONNX(groupnorm) {
     }
     onnx_out_val(c, 0, y);
 }
-ONNX(mvn) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(mvn) {
     int64_t axes[HLO_MAX_RANK] = {0, 2, 3};
     int n;
     if (!onnx_at_ints(c, "axes", axes, HLO_MAX_RANK, &n)) n = 3;
@@ -178,17 +168,15 @@ ONNX(mvn) {
     hv dev = hb_unary(b, HLO_SQRT, onnx_mean_of(c, hb_mul(b, d, d), axes, n, true));
     onnx_out_val(c, 0, hb_div(b, d, keep_dims(c, onnx_add_k(c, dev, 1e-9), x->shape)));
 }
-ONNX(lpnorm) { // where the norm is 0 the result is 0
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), a = hb_unary(b, HLO_ABS, x);
+ONNX_X(lpnorm) { // where the norm is 0 the result is 0
+    hv a = hb_unary(b, HLO_ABS, x);
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -1), x->shape->rank),
             p = onnx_at_int(c, "p", 2);
     if (!hb_ok(b)) return;
     if (p != 1 && p != 2) return onnx_fail(c, "p is %lld, expected 1 or 2", (long long)p);
     hv norm = onnx_reduce_keep(c, p == 2 ? hb_mul(b, x, x) : a, &axis, 1, HLO_ADD, true);
     if (p == 2) norm = hb_unary(b, HLO_SQRT, norm);
-    norm = hb_select(b, hb_compare(b, norm, onnx_splat_like(c, norm, 0), CMP_EQ),
-                     onnx_splat_like(c, norm, 1), norm);
+    norm = hb_select(b, onnx_compare_k(c, norm, 0, CMP_EQ), onnx_splat_like(c, norm, 1), norm);
     onnx_out_val(c, 0, hb_div(b, x, keep_dims(c, norm, x->shape)));
 }
 
@@ -198,13 +186,13 @@ static void batchnorm_training(struct onnx_ctx *c) {
     hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n = 0;
-    double m = (double)onnx_at_float(c, "momentum", 0.9f);
+    double m = onnx_at_float(c, "momentum", 0.9f);
     for (int d = 0; d < x->shape->rank; d++)
         if (d != 1) axes[n++] = d;
     hv mean = onnx_mean_of(c, x, axes, n, false);
     hv d = hb_sub(b, x, onnx_along(c, mean, x->shape, 1));
     hv var = onnx_mean_of(c, hb_mul(b, d, d), axes, n, false);
-    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, (double)onnx_at_float(c, "epsilon", 1e-5f)));
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, onnx_at_float(c, "epsilon", 1e-5f)));
     hv scale = hb_mul(b, hb_convert(b, onnx_in_val(c, 1), x->shape->dtype), inv);
     hv y = hb_mul(b, d, onnx_along(c, scale, x->shape, 1));
     hv bias = hb_convert(b, onnx_in_val(c, 2), x->shape->dtype);
@@ -219,21 +207,20 @@ static void batchnorm_training(struct onnx_ctx *c) {
 
 // scale * (x - mean) / sqrt(var + eps) + bias, written as x*s + t with s and t from the parameters
 // alone, so that they can be prepared once.
-ONNX(batchnorm) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1), bias = onnx_in_val(c, 2),
-       mean = onnx_in_val(c, 3), var = onnx_in_val(c, 4);
+ONNX_X(batchnorm) {
+    hv scale = onnx_in_val(c, 1), bias = onnx_in_val(c, 2), mean = onnx_in_val(c, 3),
+       var = onnx_in_val(c, 4);
     enum dtype t = x->shape->dtype;
     int64_t channel = 1;
     if (c->opset < 9 && !onnx_at_int(c, "spatial", 1))
         return onnx_fail(c, "statistics for each place (spatial 0) are not supported");
     if (c->opset >= 14 ? onnx_at_int(c, "training_mode", 0)
                        : c->n->out.n > 1) { // by the outputs once
-        if (x->shape->rank < 2) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
+        if (x->shape->rank < 2) return onnx_fail(c, "input %s", onnx_show(c, x));
         return batchnorm_training(c);
     }
     if (x->shape->rank < 2) channel = 0;
-    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, (double)onnx_at_float(c, "epsilon", 1e-5f)));
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, onnx_at_float(c, "epsilon", 1e-5f)));
     hv s = hb_mul(b, hb_convert(b, scale, inv->shape->dtype), inv);
     hv off = hb_sub(b, hb_convert(b, bias, s->shape->dtype), hb_mul(b, mean, s));
     hv y = hb_mul(b, x, onnx_along(c, hb_convert(b, s, t), x->shape, channel));

@@ -87,7 +87,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         }
         hv v = hb_slice(b, values, r), i = hb_slice(b, index, r);
         if (best) {
-            hv none = hb_compare(b, where, onnx_splat_like(c, where, 0), CMP_LT);
+            hv none = onnx_compare_k(c, where, 0, CMP_LT);
             hv better = hb_binary(b, HLO_OR, hb_compare(b, v, best, CMP_GT), none);
             best = hb_select(b, better, v, best);
             where = hb_select(b, better, i, where);
@@ -114,9 +114,7 @@ static hv window_counts(struct onnx_ctx *c, hv x, struct spatial s, const struct
     hv ones = hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, s.n + 2), 1);
     return window_reduce(c, ones, &s, HLO_ADD, 0);
 }
-ONNX(pool) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(pool) {
     struct spatial s, declared;
     if (!pool_window(c, x, &s, &declared)) return;
     if (onnx_op_arg(c) == HLO_MAXIMUM) {
@@ -141,7 +139,7 @@ ONNX(pool) {
 // ---- p-norms
 
 static double norm_p(struct onnx_ctx *c) { // an integer from opset 2 on
-    return c->opset >= 2 ? (double)onnx_at_int(c, "p", 2) : (double)onnx_at_float(c, "p", 2);
+    return c->opset >= 2 ? (double)onnx_at_int(c, "p", 2) : onnx_at_float(c, "p", 2);
 }
 static hv powers(struct onnx_ctx *c, hv x, double p) {
     if (p == 2) return hb_mul(&c->b, x, x);
@@ -153,8 +151,7 @@ static hv root(struct onnx_ctx *c, hv x, double p) {
     if (p == 2) return hb_unary(&c->b, HLO_SQRT, x);
     return hb_binary(&c->b, HLO_POWER, x, onnx_splat_like(c, x, 1 / p));
 }
-ONNX(lppool) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(lppool) {
     struct spatial s, declared;
     double p = norm_p(c);
     if (p <= 0) return onnx_fail(c, "p is %g", p);
@@ -168,8 +165,7 @@ static int spatial_axes(hv x, int64_t *axes) {
         axes[n++] = d;
     return n;
 }
-ONNX(globalpool) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(globalpool) {
     int64_t axes[HLO_MAX_RANK];
     int n = spatial_axes(x, axes);
     enum hlo_op op = (enum hlo_op)onnx_op_arg(c);
@@ -177,8 +173,7 @@ ONNX(globalpool) {
                  op == HLO_ADD ? onnx_mean_of(c, x, axes, n, true)
                                : onnx_reduce_keep(c, x, axes, n, op, true));
 }
-ONNX(globallppool) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(globallppool) {
     int64_t axes[HLO_MAX_RANK];
     int n = spatial_axes(x, axes);
     double p = norm_p(c);
@@ -190,9 +185,8 @@ ONNX(globallppool) {
 
 // Values go to the positions that MaxPool gave; the rest is 0. A larger output_shape adds zeros
 // behind.
-ONNX(maxunpool) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+ONNX_X(maxunpool) {
+    hv idx = onnx_in_val(c, 1);
     struct spatial s, declared;
     int64_t dims[HLO_MAX_RANK], want[HLO_MAX_RANK], total, count = shape_elements(x->shape);
     struct pad_dim grow[HLO_MAX_RANK] = {{0, 0, 0}};
@@ -222,9 +216,8 @@ ONNX(maxunpool) {
 
 // Columns of blocks back to an image, overlapping elements summed: each position in the block is a
 // strided image of its own.
-ONNX(col2im) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), sum = NULL;
+ONNX_X(col2im) {
+    hv sum = NULL;
     int64_t image[HLO_MAX_RANK], block[HLO_MAX_RANK], dims[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0},
                                                                           count = 1, blocks = 1;
     struct spatial s;
@@ -234,8 +227,7 @@ ONNX(col2im) {
         !onnx_in_ints(c, 2, block, HLO_MAX_RANK - 3, &m))
         return;
     if (n != m || n < 1 || x->shape->rank != 3)
-        return onnx_fail(c, "image of %d, block of %d dimensions, input %s", n, m,
-                         shape_text(c->a, x->shape));
+        return onnx_fail(c, "image of %d, block of %d dimensions, input %s", n, m, onnx_show(c, x));
 
     dims[0] = dims[1] = 1;
     for (int d = 0; d < n; d++)
@@ -252,7 +244,7 @@ ONNX(col2im) {
     }
 
     if (x->shape->dims[1] % count || x->shape->dims[2] != blocks)
-        return onnx_fail(c, "input %s for %lld blocks of %lld elements", shape_text(c->a, x->shape),
+        return onnx_fail(c, "input %s for %lld blocks of %lld elements", onnx_show(c, x),
                          (long long)blocks, (long long)count);
     dims[1] = x->shape->dims[1] / count;
     x = hb_reshape(b, x, (int64_t[]){dims[0], dims[1], count, blocks}, 4);
@@ -275,24 +267,21 @@ ONNX(col2im) {
 }
 
 // x / (bias + alpha/size * sum of squares over `size` channels around)^beta
-ONNX(lrn) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(lrn) {
     int64_t size = onnx_at_int(c, "size", 0);
     struct window_dim w[HLO_MAX_RANK];
     if (x->shape->rank < 2 || size < 1)
-        return onnx_fail(c, "size %lld on %s", (long long)size, shape_text(c->a, x->shape));
+        return onnx_fail(c, "size %lld on %s", (long long)size, onnx_show(c, x));
     for (int d = 0; d < x->shape->rank; d++)
         w[d] = (struct window_dim){1, 1, 0, 0, 1, 1, false};
     w[1] = (struct window_dim){size, 1, (size - 1) / 2, size / 2, 1, 1, false};
     hv sq = hb_reduce_window(b, hb_mul(b, x, x), hb_const_f64(b, x->shape->dtype, 0),
                              &(struct window){w, x->shape->rank}, HLO_ADD);
     hv base = hb_add(
-        b, onnx_splat_like(c, x, (double)onnx_at_float(c, "bias", 1)),
-        hb_mul(b, sq,
-               onnx_splat_like(c, x, (double)onnx_at_float(c, "alpha", 1e-4f) / (double)size)));
+        b, onnx_splat_like(c, x, onnx_at_float(c, "bias", 1)),
+        hb_mul(b, sq, onnx_splat_like(c, x, onnx_at_float(c, "alpha", 1e-4f) / (double)size)));
     onnx_out_val(c, 0,
                  hb_div(b, x,
                         hb_binary(b, HLO_POWER, base,
-                                  onnx_splat_like(c, x, (double)onnx_at_float(c, "beta", 0.75f)))));
+                                  onnx_splat_like(c, x, onnx_at_float(c, "beta", 0.75f)))));
 }

@@ -17,8 +17,7 @@ hv onnx_spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t
     int64_t block = onnx_at_int(c, "block_size", 0),
             blocks = p->shape->rank == rank ? p->shape->dims[axis] : 0;
     if (blocks < 1 || rank == HLO_MAX_RANK)
-        return onnx_fail(c, "scale %s for %s", shape_text(c->a, p->shape), shape_text(c->a, like)),
-               p;
+        return onnx_fail(c, "scale %s for %s", onnx_show(c, p), shape_text(c->a, like)), p;
     if (block < 1) block = (like->dims[axis] + blocks - 1) / blocks;
     for (int d = 0; d < rank; d++) {
         map[d] = d <= axis ? d : d + 1;
@@ -45,10 +44,8 @@ hv onnx_quant_saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
     return hb_convert(b, x, t);
 }
 
-ONNX(quantizelinear) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1),
-       zero = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+ONNX_X(quantizelinear) {
+    hv scale = onnx_in_val(c, 1), zero = onnx_in_opt(c, 2);
     int64_t axis = onnx_at_int(c, "axis", 1);
     enum dtype t = onnx_attr_dtype(c, "output_dtype", zero ? zero->shape->dtype : DT_U8);
     if (zero) t = zero->shape->dtype;
@@ -69,10 +66,8 @@ hv onnx_centred(struct onnx_ctx *c, hv x, hv zero, int64_t axis) {
     if (!zero) return x;
     return hb_sub(b, x, onnx_spread_param(c, hb_convert(b, zero, t), x->shape, axis));
 }
-ONNX(dequantizelinear) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1),
-       zero = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+ONNX_X(dequantizelinear) {
+    hv scale = onnx_in_val(c, 1), zero = onnx_in_opt(c, 2);
     int64_t axis = onnx_at_int(c, "axis", 1);
     enum dtype st = scale->shape->dtype, t = onnx_attr_dtype(c, "output_dtype", st);
     enum dtype work = dtype_size(st) < 4 ? DT_F32 : st;
@@ -126,10 +121,9 @@ hv onnx_matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right) {
 }
 ONNX(matmulinteger) {
     hv x = onnx_matrix_centred(c, 0, 2, false), y = onnx_matrix_centred(c, 1, 3, true);
-    onnx_out_val(c, 0, hb_matmul(&c->b, x, y));
+    onnx_out_val(c, 0, hb_matmul(b, x, y));
 }
 ONNX(qlinearmatmul) { // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
-    struct hb *b = &c->b;
     hv x = onnx_matrix_centred(c, 0, 2, false), y = onnx_matrix_centred(c, 3, 5, true),
        zero = onnx_in_val(c, 7);
     hv r = hb_convert(b, hb_matmul(b, x, y), DT_F32);
@@ -141,19 +135,18 @@ ONNX(qlinearmatmul) { // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
     onnx_out_val(c, 0, onnx_quant_saturate(c, r, wide, zero->shape->dtype));
 }
 
-ONNX(convinteger) {
-    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1);
-    x = onnx_centred(c, x, onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL, 1);
-    w = onnx_centred(c, w, onnx_in_has(c, 3) ? onnx_in_val(c, 3) : NULL, 0);
+ONNX_X(convinteger) {
+    hv w = onnx_in_val(c, 1);
+    x = onnx_centred(c, x, onnx_in_opt(c, 2), 1);
+    w = onnx_centred(c, w, onnx_in_opt(c, 3), 0);
     onnx_out_val(c, 0, onnx_convolve(c, x, w));
 }
 ONNX(qlinearconv) { // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias
-    struct hb *b = &c->b;
     hv x = onnx_centred(c, onnx_in_val(c, 0), onnx_in_val(c, 2), 1),
        w = onnx_centred(c, onnx_in_val(c, 3), onnx_in_val(c, 5), 0);
     hv r = onnx_convolve(c, x, w), zero = onnx_in_val(c, 7);
     if (!hb_ok(b)) return;
-    if (onnx_in_has(c, 8)) r = hb_add(b, r, onnx_along(c, onnx_in_val(c, 8), r->shape, 1));
+    r = onnx_add_along(c, r, 8, 1);
     r = hb_convert(b, r, DT_F32);
     r = hb_mul(b, r, onnx_spread_param(c, onnx_in_val(c, 1), r->shape, 1));
     r = hb_mul(b, r, onnx_spread_param(c, onnx_in_val(c, 4), r->shape, 1));

@@ -308,8 +308,7 @@ static bool mode_of(struct onnx_ctx *c, struct resize *r) {
     return true;
 }
 
-ONNX(resize) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(resize) {
     int rank = x->shape->rank;
     bool old = c->opset < 11;
     struct resize r = {
@@ -318,8 +317,8 @@ ONNX(resize) {
         .rounding = onnx_at_str(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
         .antialias = onnx_at_int(c, "antialias", 0) != 0,
         .exclude_outside = onnx_at_int(c, "exclude_outside", 0) != 0,
-        .cubic_a = (double)onnx_at_float(c, "cubic_coeff_a", -0.75f),
-        .extrapolation = (double)onnx_at_float(c, "extrapolation_value", 0)};
+        .cubic_a = onnx_at_float(c, "cubic_coeff_a", -0.75f),
+        .extrapolation = onnx_at_float(c, "extrapolation_value", 0)};
 
     if (!mode_of(c, &r)) return;
     if (onnx_at_ints(c, "axes", r.axes, HLO_MAX_RANK, &r.n)) {
@@ -330,7 +329,7 @@ ONNX(resize) {
             r.axes[r.n] = r.n;
     }
 
-    if (!hb_ok(&c->b) || !roi_from(c, &r)) return;
+    if (!hb_ok(b) || !roi_from(c, &r)) return;
     bool sizes = !old && onnx_in_has(c, 3);
     if (sizes && onnx_in_has(c, 2)) { // an empty tensor stands for "not given"
         const struct literal *l = onnx_in_known(c, 2);
@@ -344,8 +343,7 @@ ONNX(resize) {
         resize_all(c, x, &r);
 }
 
-ONNX(upsample) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(upsample) {
     int rank = x->shape->rank;
     const struct onnx_attr *a = onnx_attr(c->n, "scales");
     struct resize r = {.coordinates = STR("asymmetric"), .rounding = STR("floor"), .n = rank};
@@ -358,8 +356,8 @@ ONNX(upsample) {
     } else {
         if (a && (int)a->floats.n != rank) return onnx_fail(c, "scales do not fit rank %d", rank);
         for (int k = 0; k < rank; k++) {
-            double old = k == rank - 1   ? (double)onnx_at_float(c, "width_scale", 1)
-                         : k == rank - 2 ? (double)onnx_at_float(c, "height_scale", 1)
+            double old = k == rank - 1   ? onnx_at_float(c, "width_scale", 1)
+                         : k == rank - 2 ? onnx_at_float(c, "height_scale", 1)
                                          : 1;
             r.scale[k] = a ? (double)a->floats.v[k] : old;
             if (!(r.scale[k] >= 1) || r.scale[k] > 1e6) return onnx_fail(c, "scale %g", r.scale[k]);
@@ -370,8 +368,7 @@ ONNX(upsample) {
 }
 
 // Each axis cut or filled with zeros on both sides; the odd element goes to the end.
-ONNX(centercroppad) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(centercroppad) {
     int64_t size[HLO_MAX_RANK], axes[HLO_MAX_RANK];
     int n, m, rank = x->shape->rank;
     if (!onnx_in_ints(c, 1, size, HLO_MAX_RANK, &n)) return;
@@ -381,7 +378,7 @@ ONNX(centercroppad) {
     if (m != n) return onnx_fail(c, "%d sizes for %d axes", n, m);
     for (int k = 0; k < n; k++) {
         int64_t d = onnx_axis_of(c, axes[k], rank);
-        if (!hb_ok(&c->b)) return;
+        if (!hb_ok(b)) return;
         int64_t have = x->shape->dims[d], low = llabs(size[k] - have) / 2;
         if (size[k] < 0) return onnx_fail(c, "size %lld", (long long)size[k]);
         if (size[k] <= have)

@@ -47,7 +47,7 @@ hv onnx_activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double
     if (str_is(name, "LeakyRelu"))
         return hb_select(b, hb_compare(b, x, zero, CMP_GE), x, onnx_mul_k(c, x, alpha));
     if (str_is(name, "ThresholdedRelu"))
-        return hb_select(b, hb_compare(b, x, onnx_splat_like(c, x, alpha), CMP_GT), x, zero);
+        return hb_select(b, onnx_compare_k(c, x, alpha, CMP_GT), x, zero);
     if (str_is(name, "ScaledTanh"))
         return onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, beta)), alpha);
     if (str_is(name, "HardSigmoid"))
@@ -88,9 +88,7 @@ static hv times_8bit(struct onnx_ctx *c, hv x, hv w, hv scale, hv zero) {
     q = hb_sub(b, q, onnx_spread(c, hb_convert(b, xz, DT_S32), q->shape));
     w = hb_convert(b, w, DT_S32);
     if (zero) w = hb_sub(b, w, over_columns(c, zero, w->shape));
-    hv y = hb_dot(b, hb_convert(b, q, DT_F32), hb_convert(b, w, DT_F32),
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
-                                         .rhs_contracting_dims = {&first, 1}});
+    hv y = hb_dot_over(b, hb_convert(b, q, DT_F32), hb_convert(b, w, DT_F32), last, first);
     if (!hb_ok(b)) return y;
     scale = hb_mul(b, onnx_spread(c, xs, scale->shape), scale);
     return hb_mul(b, y, over_columns(c, scale, y->shape));
@@ -100,9 +98,7 @@ static hv times_r(struct onnx_ctx *c, const struct cell *k, hv h, int64_t from, 
     int64_t one = 1, zero = 0;
     if (k->rs) return times_8bit(c, h, k->r, k->rs, k->rz); // LSTM: all of it
     hv r = onnx_part(c, k->r, 1, from * k->hidden, to * k->hidden);
-    return hb_dot(&c->b, h, r,
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                         .rhs_contracting_dims = {&zero, 1}});
+    return hb_dot_over(&c->b, h, r, one, zero);
 }
 static hv gate(struct onnx_ctx *c, const struct cell *k, hv x, int64_t n) {
     return onnx_part(c, x, 1, n * k->hidden, (n + 1) * k->hidden);
@@ -301,7 +297,7 @@ static void add_bias(struct onnx_ctx *c, struct cell *k, int gates, int directio
     int64_t n = gates * k->hidden;
     hv all = onnx_in_val(c, 3);
     if (all->shape->rank != 2 || all->shape->dims[1] != 2 * n)
-        return onnx_fail(c, "bias %s", shape_text(c->a, all->shape));
+        return onnx_fail(c, "bias %s", onnx_show(c, all));
     all = onnx_row(c, all, 0, direction);
     hv wb = onnx_part(c, all, 0, 0, n), rb = onnx_part(c, all, 0, n, 2 * n);
     if (k->kind == CELL_GRU) {
@@ -373,9 +369,7 @@ static void read_weights(struct onnx_ctx *c, struct cell *k, hv x, int direction
     hv w = onnx_row(c, onnx_in_val(c, 1), 0, direction);
     k->r = onnx_swap_axes(c, onnx_row(c, onnx_in_val(c, 2), 0, direction), 0,
                           1); // a step reads whole lines
-    k->xw = hb_dot(b, x, w,
-                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
-                                          .rhs_contracting_dims = {&one, 1}});
+    k->xw = hb_dot_over(b, x, w, two, one);
 }
 
 static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int direction) {
@@ -426,8 +420,7 @@ ONNX(rnn) {
     hv x = onnx_in_val(c, 0), r = onnx_in_val(c, 2), y[2], h[2], state[2];
 
     if (x->shape->rank != 3 || r->shape->rank != 3)
-        return onnx_fail(c, "input %s, weights %s", shape_text(c->a, x->shape),
-                         shape_text(c->a, r->shape));
+        return onnx_fail(c, "input %s, weights %s", onnx_show(c, x), onnx_show(c, r));
 
     if (batch_first) x = onnx_swap_axes(c, x, 0, 1);
     bool quantised = str_is(c->n->op, "DynamicQuantizeLSTM");
@@ -443,15 +436,15 @@ ONNX(rnn) {
                          .reverse = d == 1 || str_is(way, "reverse"),
                          .input_forget = onnx_at_int(c, "input_forget", 0) != 0,
                          .linear_before_reset = onnx_at_int(c, "linear_before_reset", 0) != 0,
-                         .clip = (double)onnx_at_float(c, "clip", 0)};
+                         .clip = onnx_at_float(c, "clip", 0)};
         if (!read_activations(c, &k, d, activations[kind])) return;
         y[d] = run_direction(c, &k, x, gates, d);
-        if (!hb_ok(&c->b)) return;
+        if (!hb_ok(b)) return;
         h[d] = k.h, state[d] = k.c;
     }
 
     hv all = beside(c, y, directions, 1); // [steps, directions, batch, hidden]
-    if (batch_first) all = hb_transpose(&c->b, all, (int64_t[]){2, 0, 1, 3});
+    if (batch_first) all = hb_transpose(b, all, (int64_t[]){2, 0, 1, 3});
     onnx_out_val(c, 0, all);
     onnx_out_val(c, 1, beside(c, h, directions, batch_first));
     if (kind == CELL_LSTM) onnx_out_val(c, 2, beside(c, state, directions, batch_first));

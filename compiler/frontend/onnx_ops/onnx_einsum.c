@@ -179,7 +179,7 @@ ONNX(einsum) {
                              "equation: the result's dimensions must each stand in an input, once");
     struct labels_of l = e->in[0];
     hv x = tidy(c, e, onnx_in_val(c, 0), &l);
-    for (int k = 1; k < e->terms && hb_ok(&c->b); k++) {
+    for (int k = 1; k < e->terms && hb_ok(b); k++) {
         struct labels_of r = e->in[k];
         hv y = tidy(c, e, onnx_in_val(c, (size_t)k), &r);
         x = sum_alone(c, e, x, &l, &r, k + 1);
@@ -187,24 +187,23 @@ ONNX(einsum) {
         x = contract(c, e, x, &l, y, &r, k + 1);
     }
     x = sum_alone(c, e, x, &l, &none, e->terms);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     for (int d = 0; d < e->out.n; d++)
         perm[d] = find(&l, e->out.v[d]);
-    onnx_out_val(c, 0, hb_transpose(&c->b, x, perm));
+    onnx_out_val(c, 0, hb_transpose(b, x, perm));
 }
 
 // ---- determinant: elimination with the largest pivot of each column, unrolled over a matrix that
 // shrinks by one; a loop over a large one
 
 enum { MAX_UNROLLED = 64 };
-ONNX(det) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), det = NULL;
+ONNX_X(det) {
+    hv det = NULL;
     int rank = x->shape->rank;
     int64_t n = rank < 2 ? 0 : x->shape->dims[rank - 1], axis = 1, batch = 1;
 
     if (rank < 2 || x->shape->dims[rank - 2] != n || n < 1)
-        return onnx_fail(c, "input %s: expected square matrices", shape_text(c->a, x->shape));
+        return onnx_fail(c, "input %s: expected square matrices", onnx_show(c, x));
     for (int d = 0; d < rank - 2; d++)
         batch *= x->shape->dims[d];
 
@@ -225,7 +224,7 @@ ONNX(det) {
         // the pivot's row, [batch, k]
         pivots = onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false);
         hv pivot = onnx_row(c, pivots, 1, 0);
-        hv moved = hb_compare(b, first, onnx_splat_like(c, first, 0), CMP_NE);
+        hv moved = onnx_compare_k(c, first, 0, CMP_NE);
         hv factor = hb_select(b, moved, hb_unary(b, HLO_NEGATE, pivot), pivot);
         det = det ? hb_mul(b, det, factor) : factor;
         if (k == 1) break;
@@ -234,8 +233,8 @@ ONNX(det) {
         hv top =
             hb_broadcast(b, onnx_row(c, m, 1, 0), (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 2});
         m = onnx_part(c, hb_select(b, wide, top, m), 1, 1, k);
-        hv safe = hb_select(b, hb_compare(b, pivot, onnx_splat_like(c, pivot, 0), CMP_EQ),
-                            onnx_splat_like(c, pivot, 1), pivot);
+        hv safe =
+            hb_select(b, onnx_compare_k(c, pivot, 0, CMP_EQ), onnx_splat_like(c, pivot, 1), pivot);
         int64_t dims[3] = {batch, k - 1, k - 1};
         hv ratio = onnx_row(c, m, 2, 0); // [batch, k-1]
         ratio = hb_div(b, ratio, hb_broadcast(b, safe, dims, 2, (int64_t[]){0}));

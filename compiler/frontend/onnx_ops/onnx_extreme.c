@@ -60,8 +60,7 @@ static struct hlo_computation *picker(struct onnx_ctx *c, enum dtype t, struct e
     hv take_y = hb_binary(&b, HLO_OR, more, hb_binary(&b, HLO_AND, same, wins));
     hlo_set_root(f,
                  hb_tuple(&b, (hv[]){hb_select(&b, take_y, y, x), hb_select(&b, take_y, j, i)}, 2));
-    status_t st = hb_end(&b);
-    if (st) hb_fail(&c->b, st);
+    hb_fail(&c->b, hb_end(&b));
     return f;
 }
 static hv by_pair(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool keep) {
@@ -88,17 +87,15 @@ hv onnx_place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, b
                          bool keep) {
     struct extreme e = {largest, last};
     int64_t n = x->shape->dims[axis];
-    if (n == 0)
-        onnx_fail(c, "axis %lld of %s is empty", (long long)axis, shape_text(c->a, x->shape));
+    if (n == 0) onnx_fail(c, "axis %lld of %s is empty", (long long)axis, onnx_show(c, x));
     if (!hb_ok(&c->b)) return x;
     bool narrow = dtype_bits(x->shape->dtype) <= 32 && n < INT32_MAX;
     return narrow ? by_key(c, x, axis, e, keep) : by_pair(c, x, axis, e, keep);
 }
 
-ONNX(argminmax) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(argminmax) {
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     onnx_out_val(c, 0,
                  onnx_place_of_extreme(c, x, axis, onnx_op_arg(c) == HLO_MAXIMUM,
                                        onnx_at_int(c, "select_last_index", 0) != 0,
@@ -106,9 +103,7 @@ ONNX(argminmax) {
 }
 
 // One in the place of the first largest element. Until opset 12 over the dimensions from axis on.
-ONNX(hardmax) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(hardmax) {
     const struct shape *s = x->shape;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank),
             flat[2] = {1, 1};

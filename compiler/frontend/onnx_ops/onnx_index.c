@@ -6,11 +6,11 @@
 
 // ---- gathers
 
-ONNX(gatherelements) {
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+ONNX_X(gatherelements) {
+    hv idx = onnx_in_val(c, 1);
     int rank = x->shape->rank;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (idx->shape->rank != rank || rank == HLO_MAX_RANK)
         return onnx_fail(c, "indices of rank %d for data of rank %d", idx->shape->rank, rank);
     idx = onnx_wrapped(c, idx, x->shape->dims[axis]);
@@ -25,17 +25,17 @@ static hv wrapped_points(struct onnx_ctx *c, hv idx, const struct shape *x, int 
         sizes[d] = x->dims[first + d];
     hv size = hb_convert(b, onnx_lit_s64s(c, sizes, &count, 1), idx->shape->dtype);
     hv up = hb_add(b, idx, onnx_along(c, size, idx->shape, last));
-    return hb_select(b, hb_compare(b, idx, onnx_splat_like(c, idx, 0), CMP_LT), up, idx);
+    return hb_select(b, onnx_compare_k(c, idx, 0, CMP_LT), up, idx);
 }
 
-ONNX(gathernd) {
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+ONNX_X(gathernd) {
+    hv idx = onnx_in_val(c, 1);
     int64_t batch = onnx_at_int(c, "batch_dims", 0);
     int xr = x->shape->rank, ir = idx->shape->rank;
     int64_t n = ir ? idx->shape->dims[ir - 1] : 0;
     if (batch < 0 || batch >= ir || batch + n > xr || ir < 1)
-        return onnx_fail(c, "indices %s on %s with batch_dims %lld", shape_text(c->a, idx->shape),
-                         shape_text(c->a, x->shape), (long long)batch);
+        return onnx_fail(c, "indices %s on %s with batch_dims %lld", onnx_show(c, idx),
+                         onnx_show(c, x), (long long)batch);
     idx = wrapped_points(c, idx, x->shape, (int)batch, (int)n);
     if (batch) { // positions of the batch dimensions come first
         hv at[HLO_MAX_RANK + 1];
@@ -44,9 +44,9 @@ ONNX(gathernd) {
         dims[ir - 1] = 1;
         const struct shape *s = shape_make(c->a, idx->shape->dtype, dims, ir);
         for (int64_t d = 0; d < batch; d++)
-            at[d] = hb_iota(&c->b, s, d);
+            at[d] = hb_iota(b, s, d);
         at[batch] = idx;
-        idx = hb_concat(&c->b, at, (int)batch + 1, ir - 1);
+        idx = hb_concat(b, at, (int)batch + 1, ir - 1);
     }
     onnx_out_val(c, 0, onnx_take_points(c, x, idx, (int)(batch + n)));
 }
@@ -63,24 +63,23 @@ static enum hlo_op reduction_of(struct onnx_ctx *c) {
     onnx_fail(c, "reduction '" STR_FMT "' is not supported", STR_ARG(r));
     return HLO_COPY;
 }
-ONNX(scatterelements) { // and its old name Scatter
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1), upd = onnx_in_val(c, 2);
+ONNX_X(scatterelements) { // and its old name Scatter
+    hv idx = onnx_in_val(c, 1), upd = onnx_in_val(c, 2);
     int rank = x->shape->rank;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), rank);
     enum hlo_op op = reduction_of(c);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (idx->shape->rank != rank || rank == HLO_MAX_RANK)
         return onnx_fail(c, "indices of rank %d for data of rank %d", idx->shape->rank, rank);
     idx = onnx_wrapped(c, idx, x->shape->dims[axis]);
     onnx_out_val(c, 0, onnx_put_elements(c, x, idx, axis, upd, op));
 }
-ONNX(scatternd) {
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1), upd = onnx_in_val(c, 2);
+ONNX_X(scatternd) {
+    hv idx = onnx_in_val(c, 1), upd = onnx_in_val(c, 2);
     int ir = idx->shape->rank;
     int64_t n = ir ? idx->shape->dims[ir - 1] : 0;
     if (ir < 1 || n > x->shape->rank)
-        return onnx_fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
-                         shape_text(c->a, x->shape));
+        return onnx_fail(c, "indices %s on %s", onnx_show(c, idx), onnx_show(c, x));
     idx = wrapped_points(c, idx, x->shape, 0, (int)n);
     onnx_out_val(c, 0, onnx_put_points(c, x, idx, (int)n, upd, reduction_of(c)));
 }
@@ -88,7 +87,6 @@ ONNX(scatternd) {
 // ---- one-hot and order
 
 ONNX(onehot) {
-    struct hb *b = &c->b;
     hv idx = onnx_in_val(c, 0), values = onnx_in_val(c, 2);
     int64_t depth, dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int n, rank = idx->shape->rank + 1, k = 0;
@@ -98,8 +96,7 @@ ONNX(onehot) {
     depth = n == 1 ? lit_get_i64(known, 0) : 0;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -1), rank);
     if (n != 1 || depth < 0 || rank > HLO_MAX_RANK || shape_elements(values->shape) != 2)
-        return onnx_fail(c, "depth %lld, values %s", (long long)depth,
-                         shape_text(c->a, values->shape));
+        return onnx_fail(c, "depth %lld, values %s", (long long)depth, onnx_show(c, values));
     if (!hb_ok(b)) return;
     for (int d = 0; d < rank; d++) {
         dims[d] = d == axis ? depth : idx->shape->dims[k];
@@ -118,9 +115,7 @@ ONNX(onehot) {
                            onnx_spread(c, off, s)));
 }
 
-ONNX(topk) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(topk) {
     int rank = x->shape->rank, n = 1;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -1), rank), k = onnx_at_int(c, "k", 0);
     if (!hb_ok(b)) return;
@@ -143,10 +138,8 @@ static hv diagonal_number(struct onnx_ctx *c, const struct shape *s) {
     return hb_sub(&c->b, onnx_index_along(c, s, DT_S64, s->rank - 1),
                   onnx_index_along(c, s, DT_S64, s->rank - 2));
 }
-ONNX(trilu) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
-    if (x->shape->rank < 2) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
+ONNX_X(trilu) {
+    if (x->shape->rank < 2) return onnx_fail(c, "input %s", onnx_show(c, x));
     hv d = diagonal_number(c, x->shape);
     hv k = onnx_in_has(c, 1) ? onnx_spread(c, hb_convert(b, onnx_scalar_in(c, 1), DT_S64), d->shape)
                              : onnx_splat_like(c, d, 0);
@@ -154,25 +147,22 @@ ONNX(trilu) {
     hv keep = hb_compare(b, d, k, upper ? CMP_GE : CMP_LE);
     onnx_out_val(c, 0, hb_select(b, keep, x, onnx_splat_like(c, x, 0)));
 }
-ONNX(eyelike) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(eyelike) {
     enum dtype t = onnx_attr_dtype(c, "dtype", x->shape->dtype);
-    if (x->shape->rank != 2)
-        return onnx_fail(c, "input %s, expected a matrix", shape_text(c->a, x->shape));
+    if (x->shape->rank != 2) return onnx_fail(c, "input %s, expected a matrix", onnx_show(c, x));
     hv d = diagonal_number(c, x->shape);
-    hv on = hb_compare(&c->b, d, onnx_splat_like(c, d, (double)onnx_at_int(c, "k", 0)), CMP_EQ);
-    onnx_out_val(c, 0, hb_convert(&c->b, on, t));
+    hv on = hb_compare(b, d, onnx_splat_like(c, d, (double)onnx_at_int(c, "k", 0)), CMP_EQ);
+    onnx_out_val(c, 0, hb_convert(b, on, t));
 }
 
 // The first lens[b] elements of each batch along time, backwards; the rest as they are.
-ONNX(reversesequence) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), lens = onnx_in_val(c, 1);
+ONNX_X(reversesequence) {
+    hv lens = onnx_in_val(c, 1);
     int64_t batch = onnx_at_int(c, "batch_axis", 1), time = onnx_at_int(c, "time_axis", 0);
     if (x->shape->rank < 2 || lens->shape->rank != 1 || batch == time || batch < 0 || batch > 1 ||
         time < 0 || time > 1 || lens->shape->dims[0] != x->shape->dims[batch])
         return onnx_fail(c, "batch_axis %lld, time_axis %lld on %s", (long long)batch,
-                         (long long)time, shape_text(c->a, x->shape));
+                         (long long)time, onnx_show(c, x));
     const struct shape *s = shape_make(c->a, DT_S64, x->shape->dims, 2);
     hv t = hb_iota(b, s, time), n = onnx_along(c, hb_convert(b, lens, DT_S64), s, batch);
     hv from = hb_select(b, hb_compare(b, t, n, CMP_LT), hb_sub(b, onnx_add_k(c, n, -1), t), t);

@@ -42,8 +42,7 @@ static void eliminate(struct onnx_ctx *c, hv k, hv *v, void *user) {
     m = hb_select(b, rows_at(c, m, k, CMP_EQ), low, m);
 
     hv pivot = onnx_take(c, pivots, k, 1); // [batch]
-    pivot = hb_select(b, hb_compare(b, pivot, onnx_splat_like(c, pivot, 0), CMP_EQ),
-                      onnx_splat_like(c, pivot, 1), pivot);
+    pivot = hb_select(b, onnx_compare_k(c, pivot, 0, CMP_EQ), onnx_splat_like(c, pivot, 1), pivot);
     column = onnx_take(c, m, k, 2);
     if (!hb_ok(b)) return;
 
@@ -51,9 +50,7 @@ static void eliminate(struct onnx_ctx *c, hv k, hv *v, void *user) {
     ratio = hb_broadcast(b, ratio, m->shape->dims, 3, (int64_t[]){0, 1});
     v[0] = hb_select(b, rows_at(c, m, k, CMP_GT), hb_sub(b, m, hb_mul(b, ratio, low)), m);
 }
-ONNX(inverse) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(inverse) {
     const struct shape *s = x->shape;
     int rank = s->rank;
     int64_t n = rank < 2 ? 0 : s->dims[rank - 1];

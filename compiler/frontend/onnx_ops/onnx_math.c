@@ -10,7 +10,7 @@ static hv scalar_like(struct onnx_ctx *c, hv x, double v) {
 }
 
 ONNX(unary) {
-    onnx_out_val(c, 0, hb_unary(&c->b, (enum hlo_op)onnx_op_arg(c), onnx_in_val(c, 0)));
+    onnx_out_val(c, 0, hb_unary(b, (enum hlo_op)onnx_op_arg(c), onnx_in_val(c, 0)));
 }
 
 // Before opset 7 broadcasting was an attribute: the second input aligned at `axis` of the first.
@@ -33,23 +33,23 @@ static void two(struct onnx_ctx *c, hv *x, hv *y) {
 ONNX(binary) {
     hv x, y;
     two(c, &x, &y);
-    onnx_out_val(c, 0, hb_binary(&c->b, (enum hlo_op)onnx_op_arg(c), x, y));
+    onnx_out_val(c, 0, hb_binary(b, (enum hlo_op)onnx_op_arg(c), x, y));
 }
 ONNX(compare) {
     hv x, y;
     two(c, &x, &y);
-    onnx_out_val(c, 0, hb_compare(&c->b, x, y, (enum cmp_direction)onnx_op_arg(c)));
+    onnx_out_val(c, 0, hb_compare(b, x, y, (enum cmp_direction)onnx_op_arg(c)));
 }
-ONNX(pow) {
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
+ONNX_X(pow) {
+    hv y = onnx_in_val(c, 1);
     align_old_broadcast(c, x, &y);
     enum dtype t = x->shape->dtype;
     if (y->shape->dtype != t && dtype_is_float(y->shape->dtype) && !dtype_is_float(t))
-        x = hb_convert(&c->b, x, y->shape->dtype); // int base, float exponent
+        x = hb_convert(b, x, y->shape->dtype); // int base, float exponent
     else
-        y = hb_convert(&c->b, y, x->shape->dtype);
-    hb_numpy_pair(&c->b, &x, &y);
-    onnx_out_val(c, 0, hb_convert(&c->b, hb_binary(&c->b, HLO_POWER, x, y), t));
+        y = hb_convert(b, y, x->shape->dtype);
+    hb_numpy_pair(b, &x, &y);
+    onnx_out_val(c, 0, hb_convert(b, hb_binary(b, HLO_POWER, x, y), t));
 }
 ONNX(variadic) {
     hv r = onnx_in_val(c, 0);
@@ -57,53 +57,48 @@ ONNX(variadic) {
     bool mean = op == HLO_DIVIDE;
     for (size_t k = 1; k < c->n->in.n; k++) {
         hv y = onnx_in_val(c, k);
-        hb_numpy_pair(&c->b, &r, &y);
-        r = hb_binary(&c->b, mean ? HLO_ADD : op, r, y);
+        hb_numpy_pair(b, &r, &y);
+        r = hb_binary(b, mean ? HLO_ADD : op, r, y);
     }
-    if (mean) r = hb_div(&c->b, r, scalar_like(c, r, (double)c->n->in.n));
+    if (mean) r = hb_div(b, r, scalar_like(c, r, (double)c->n->in.n));
     onnx_out_val(c, 0, r);
 }
 ONNX(where) {
     hv p = onnx_in_val(c, 0), x = onnx_in_val(c, 1), y = onnx_in_val(c, 2);
-    hb_numpy_pair(&c->b, &x, &y);
-    hb_numpy_pair(&c->b, &p, &x);
-    hb_numpy_pair(&c->b, &p, &y);
-    hb_numpy_pair(&c->b, &x, &y);
-    onnx_out_val(c, 0, hb_select(&c->b, p, x, y));
+    hb_numpy_pair(b, &x, &y);
+    hb_numpy_pair(b, &p, &x);
+    hb_numpy_pair(b, &p, &y);
+    hb_numpy_pair(b, &x, &y);
+    onnx_out_val(c, 0, hb_select(b, p, x, y));
 }
-ONNX(isnan) {
-    hv x = onnx_in_val(c, 0);
-    onnx_out_val(c, 0, hb_compare(&c->b, x, x, CMP_NE));
+ONNX_X(isnan) {
+    onnx_out_val(c, 0, hb_compare(b, x, x, CMP_NE));
 }
-ONNX(reciprocal) {
-    hv x = onnx_in_val(c, 0);
-    onnx_out_val(c, 0, hb_div(&c->b, scalar_like(c, x, 1), x));
+ONNX_X(reciprocal) {
+    onnx_out_val(c, 0, hb_div(b, scalar_like(c, x, 1), x));
 }
-ONNX(acos) { // atan2(sqrt((1-x)(1+x)), x)
-    hv x = onnx_in_val(c, 0), one = scalar_like(c, x, 1);
-    hv s = hb_unary(&c->b, HLO_SQRT, hb_mul(&c->b, hb_sub(&c->b, one, x), hb_add(&c->b, one, x)));
-    onnx_out_val(c, 0, hb_binary(&c->b, HLO_ATAN2, s, x));
+ONNX_X(acos) { // atan2(sqrt((1-x)(1+x)), x)
+    hv one = scalar_like(c, x, 1);
+    hv s = hb_unary(b, HLO_SQRT, hb_mul(b, hb_sub(b, one, x), hb_add(b, one, x)));
+    onnx_out_val(c, 0, hb_binary(b, HLO_ATAN2, s, x));
 }
-ONNX(prelu) {
-    hv x = onnx_in_val(c, 0), s = onnx_in_val(c, 1);
-    s = hb_broadcast_numpy(&c->b, s, x->shape->dims, x->shape->rank);
-    hv pos = hb_compare(&c->b, x, scalar_like(c, x, 0), CMP_GE);
-    onnx_out_val(c, 0, hb_select(&c->b, pos, x, hb_mul(&c->b, x, s)));
+ONNX_X(prelu) {
+    hv s = onnx_in_val(c, 1);
+    s = hb_broadcast_numpy(b, s, x->shape->dims, x->shape->rank);
+    hv pos = hb_compare(b, x, scalar_like(c, x, 0), CMP_GE);
+    onnx_out_val(c, 0, hb_select(b, pos, x, hb_mul(b, x, s)));
 }
 
-ONNX(clip) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(clip) {
     if (c->opset < 11) {
-        if (onnx_attr(c->n, "min"))
-            x = hb_max(&c->b, x, scalar_like(c, x, (double)onnx_at_float(c, "min", 0)));
-        if (onnx_attr(c->n, "max"))
-            x = hb_min(&c->b, x, scalar_like(c, x, (double)onnx_at_float(c, "max", 0)));
+        if (onnx_attr(c->n, "min")) x = hb_max(b, x, scalar_like(c, x, onnx_at_float(c, "min", 0)));
+        if (onnx_attr(c->n, "max")) x = hb_min(b, x, scalar_like(c, x, onnx_at_float(c, "max", 0)));
     } else {
         for (size_t k = 1; k <= 2; k++) {
             if (!onnx_in_has(c, k)) continue;
-            hv limit = hb_broadcast(&c->b, hb_reshape(&c->b, onnx_in_val(c, k), NULL, 0),
-                                    x->shape->dims, x->shape->rank, NULL);
-            x = hb_binary(&c->b, k == 1 ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
+            hv limit = hb_broadcast(b, hb_reshape(b, onnx_in_val(c, k), NULL, 0), x->shape->dims,
+                                    x->shape->rank, NULL);
+            x = hb_binary(b, k == 1 ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
         }
     }
     onnx_out_val(c, 0, x);
@@ -133,33 +128,30 @@ hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh) {
     return hb_mul(&c->b, half_x, hb_add(&c->b, inner, scalar_like(c, x, 1)));
 }
 
-ONNX(activation) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), zero = scalar_like(c, x, 0), one = scalar_like(c, x, 1), r = x;
+ONNX_X(activation) {
+    hv zero = scalar_like(c, x, 0), one = scalar_like(c, x, 1), r = x;
     struct str op = c->n->op;
 
     if (str_is(op, "Relu")) {
         r = hb_max(b, x, zero);
     } else if (str_is(op, "LeakyRelu")) {
         r = hb_select(b, hb_compare(b, x, zero, CMP_GE), x,
-                      hb_mul(b, x, scalar_like(c, x, (double)onnx_at_float(c, "alpha", 0.01f))));
+                      hb_mul(b, x, scalar_like(c, x, onnx_at_float(c, "alpha", 0.01f))));
     } else if (str_is(op, "ThresholdedRelu")) {
-        r = hb_select(
-            b, hb_compare(b, x, scalar_like(c, x, (double)onnx_at_float(c, "alpha", 1)), CMP_GT), x,
-            zero);
+        r = hb_select(b, hb_compare(b, x, scalar_like(c, x, onnx_at_float(c, "alpha", 1)), CMP_GT),
+                      x, zero);
     } else if (str_is(op, "Elu")) {
-        r = elu_like(c, x, (double)onnx_at_float(c, "alpha", 1), 1);
+        r = elu_like(c, x, onnx_at_float(c, "alpha", 1), 1);
     } else if (str_is(op, "Celu")) {
-        double alpha = (double)onnx_at_float(c, "alpha", 1);
+        double alpha = onnx_at_float(c, "alpha", 1);
         r = elu_like(c, x, alpha, alpha);
     } else if (str_is(op, "Selu")) {
-        r = hb_mul(
-            b, scalar_like(c, x, (double)onnx_at_float(c, "gamma", 1.05070102214813232421875f)),
-            elu_like(c, x, (double)onnx_at_float(c, "alpha", 1.67326319217681884765625f), 1));
+        r = hb_mul(b, scalar_like(c, x, onnx_at_float(c, "gamma", 1.05070102214813232421875f)),
+                   elu_like(c, x, onnx_at_float(c, "alpha", 1.67326319217681884765625f), 1));
     } else if (str_is(op, "HardSigmoid") || str_is(op, "HardSwish")) {
         bool swish = str_is(op, "HardSwish");
-        double alpha = swish ? 1.0 / 6 : (double)onnx_at_float(c, "alpha", 0.2f),
-               beta = swish ? 0.5 : (double)onnx_at_float(c, "beta", 0.5f);
+        double alpha = swish ? 1.0 / 6 : onnx_at_float(c, "alpha", 0.2f),
+               beta = swish ? 0.5 : onnx_at_float(c, "beta", 0.5f);
         r = hb_clamp(b, zero,
                      hb_add(b, hb_mul(b, x, scalar_like(c, x, alpha)), scalar_like(c, x, beta)),
                      one);
@@ -179,16 +171,14 @@ ONNX(activation) {
 
 // ---- reductions
 
-ONNX(reduce) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(reduce) {
     int64_t axes[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
     bool given, keep = onnx_at_int(c, "keepdims", 1) != 0;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
 
     onnx_axes_of(c, 1, rank, axes, &n, &given);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (n == 0) {
         if (onnx_at_int(c, "noop_with_empty_axes", 0)) return onnx_out_val(c, 0, x);
         for (n = 0; n < rank; n++)
@@ -236,13 +226,11 @@ ONNX(reduce) {
 
 // Until opset 12 the input is seen as a matrix [dims before axis, dims from axis on]; from 13 along
 // one axis.
-ONNX(softmax) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(softmax) {
     int rank = x->shape->rank, n = 1;
     int64_t axes[HLO_MAX_RANK];
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", c->opset >= 13 ? -1 : 1), rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     axes[0] = axis;
     if (c->opset < 13)
         for (n = 0; axis + n < rank; n++)
@@ -259,13 +247,12 @@ ONNX(softmax) {
 }
 
 // Sum or product over a growing window: reduce-window with padding on one side.
-ONNX(cumulative) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(cumulative) {
     int64_t axis;
     int n;
     if (!onnx_in_ints(c, 1, &axis, 1, &n) || n != 1) return;
     axis = onnx_axis_of(c, axis, x->shape->rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     bool exclusive = onnx_at_int(c, "exclusive", 0) != 0,
          reverse = onnx_at_int(c, "reverse", 0) != 0;
     enum hlo_op op = (enum hlo_op)onnx_op_arg(c);
@@ -277,7 +264,6 @@ ONNX(cumulative) {
     w[axis].pad_low = reverse ? -(int64_t)exclusive : size - 1 + exclusive;
     w[axis].pad_high = reverse ? size - 1 + exclusive : -(int64_t)exclusive;
     onnx_out_val(c, 0,
-                 hb_reduce_window(&c->b, x,
-                                  hb_const_f64(&c->b, x->shape->dtype, op == HLO_MULTIPLY),
+                 hb_reduce_window(b, x, hb_const_f64(b, x->shape->dtype, op == HLO_MULTIPLY),
                                   &(struct window){w, x->shape->rank}, op));
 }

@@ -6,43 +6,31 @@
 #include "compiler/frontend/onnx/onnx_scope.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
-static size_t floats_of(struct onnx_ctx *c, const char *name, const float **v) {
-    const struct onnx_attr *a = onnx_attr(c->n, name);
-    *v = a ? a->floats.v : NULL;
-    return a ? a->floats.n : 0;
-}
 static hv float_vector(struct onnx_ctx *c, const float *v, size_t n) {
-    int64_t dim = (int64_t)n;
-    struct literal *l = lit_new(c->a, shape_make(c->a, DT_F32, &dim, 1));
-    for (size_t k = 0; k < n; k++)
-        lit_set_f64(l, (int64_t)k, (double)v[k]);
-    return hb_constant(&c->b, l);
+    return onnx_lit_f32s(c, v, (int64_t[]){(int64_t)n}, 1);
 }
 // x [..., n] with v along the last dimension; one element serves all.
 static hv along_features(struct onnx_ctx *c, const char *name, hv x, float def) {
     const float *v;
-    size_t n = floats_of(c, name, &v);
+    size_t n = onnx_at_floats(c, name, &v);
     int last = x->shape->rank - 1;
     if (n == 0) return onnx_splat_like(c, x, (double)def);
     if (n == 1) return onnx_splat_like(c, x, (double)v[0]);
     if (last < 0 || (int64_t)n != x->shape->dims[last])
-        return onnx_fail(c, "%s has %zu values for %s", name, n, shape_text(c->a, x->shape)), x;
+        return onnx_fail(c, "%s has %zu values for %s", name, n, onnx_show(c, x)), x;
     return onnx_along(c, float_vector(c, v, n), x->shape, last);
 }
 
-ONNX(binarizer) {
-    hv x = onnx_in_val(c, 0),
-       limit = onnx_splat_like(c, x, (double)onnx_at_float(c, "threshold", 0));
-    onnx_out_val(c, 0, hb_convert(&c->b, hb_compare(&c->b, x, limit, CMP_GT), x->shape->dtype));
+ONNX_X(binarizer) {
+    hv limit = onnx_splat_like(c, x, onnx_at_float(c, "threshold", 0));
+    onnx_out_val(c, 0, hb_convert(b, hb_compare(b, x, limit, CMP_GT), x->shape->dtype));
 }
 ONNX(scaler) { // (x - offset) * scale
-    struct hb *b = &c->b;
     hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32);
     x = hb_sub(b, x, along_features(c, "offset", x, 0));
     onnx_out_val(c, 0, hb_mul(b, x, along_features(c, "scale", x, 1)));
 }
 ONNX(mlnormalizer) { // each row by its largest magnitude, sum of magnitudes, or length
-    struct hb *b = &c->b;
     hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32), a = hb_unary(b, HLO_ABS, x);
     struct str norm = onnx_at_str(c, "norm", "MAX");
     int64_t last = x->shape->rank - 1;
@@ -50,20 +38,17 @@ ONNX(mlnormalizer) { // each row by its largest magnitude, sum of magnitudes, or
     bool l1 = str_is(norm, "L1"), l2 = str_is(norm, "L2");
     hv n = l2 ? hb_unary(b, HLO_SQRT, onnx_reduce_keep(c, hb_mul(b, x, x), &last, 1, HLO_ADD, true))
               : onnx_reduce_keep(c, l1 ? a : x, &last, 1, l1 ? HLO_ADD : HLO_MAXIMUM, true);
-    n = hb_select(b, hb_compare(b, n, onnx_splat_like(c, n, 0), CMP_EQ), onnx_splat_like(c, n, 1),
-                  n);
+    n = hb_select(b, onnx_compare_k(c, n, 0, CMP_EQ), onnx_splat_like(c, n, 1), n);
     onnx_out_val(c, 0, hb_div(b, x, hb_broadcast_numpy(b, n, x->shape->dims, x->shape->rank)));
 }
-ONNX(imputer) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), fill, missing;
+ONNX_X(imputer) {
+    hv fill, missing;
     const struct onnx_attr *ints = onnx_attr(c->n, "imputed_value_int64s");
     if (dtype_is_float(x->shape->dtype)) {
-        double old = (double)onnx_at_float(c, "replaced_value_float", 0);
+        double old = onnx_at_float(c, "replaced_value_float", 0);
         fill = hb_convert(b, along_features(c, "imputed_value_floats", hb_convert(b, x, DT_F32), 0),
                           x->shape->dtype);
-        missing = isnan(old) ? hb_compare(b, x, x, CMP_NE)
-                             : hb_compare(b, x, onnx_splat_like(c, x, old), CMP_EQ);
+        missing = isnan(old) ? hb_compare(b, x, x, CMP_NE) : onnx_compare_k(c, x, old, CMP_EQ);
     } else {
         int64_t n = ints ? (int64_t)ints->ints.n : 0, last = x->shape->rank - 1;
         if (n < 1 || (n > 1 && (last < 0 || n != x->shape->dims[last])))
@@ -76,9 +61,8 @@ ONNX(imputer) {
     }
     onnx_out_val(c, 0, hb_select(b, missing, fill, x));
 }
-ONNX(arrayfeature) { // columns of the last dimension
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+ONNX_X(arrayfeature) { // columns of the last dimension
+    hv idx = onnx_in_val(c, 1);
     int64_t n = shape_elements(idx->shape), dims[2] = {1, 0};
     int rank = x->shape->rank;
     if (rank < 1) return onnx_fail(c, "a scalar has no features");
@@ -91,12 +75,12 @@ ONNX(featurevectorizer) { // inputs side by side as f32, one row a sample
     size_t n = c->n->in.n;
     if (n > 64) return onnx_fail(c, "%zu inputs", n);
     for (size_t k = 0; k < n; k++) {
-        hv x = hb_convert(&c->b, onnx_in_val(c, k), DT_F32);
+        hv x = hb_convert(b, onnx_in_val(c, k), DT_F32);
         int64_t rows = x->shape->rank > 1 ? x->shape->dims[0] : 1;
         int64_t dims[2] = {rows, rows ? shape_elements(x->shape) / rows : 0};
-        all[k] = hb_reshape(&c->b, x, dims, 2);
+        all[k] = hb_reshape(b, x, dims, 2);
     }
-    onnx_out_val(c, 0, hb_concat(&c->b, all, (int)n, 1));
+    onnx_out_val(c, 0, hb_concat(b, all, (int)n, 1));
 }
 // A list of one type: a tensor, integers, floats, or texts as their places; NULL when there is
 // none.
@@ -122,9 +106,7 @@ static const struct literal *label_list(struct onnx_ctx *c, const char *tensor, 
             lit_set_f64(l, k, (double)f->floats.v[k]);
     return l;
 }
-ONNX(onehotencoder) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(onehotencoder) {
     bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     const struct literal *cats =
         label_list(c, "", text ? "" : "cats_int64s", "", text ? "cats_strings" : "");
@@ -162,8 +144,7 @@ static const struct literal *label_default(struct onnx_ctx *c, enum dtype t, boo
         struct str s = onnx_at_str(c, "default_string", "_Unused");
         return onnx_string_list(c, &s, 1);
     }
-    if (dtype_is_float(t))
-        return lit_scalar_f64(c->a, t, (double)onnx_at_float(c, "default_float", 0));
+    if (dtype_is_float(t)) return lit_scalar_f64(c->a, t, onnx_at_float(c, "default_float", 0));
     return lit_scalar_i64(c->a, t, onnx_at_int(c, "default_int64", -1));
 }
 // values[k] of the first key k that equals the element; `other` (one element) where none does. NaN
@@ -209,8 +190,7 @@ static void out_label(struct onnx_ctx *c, hv y, bool text) {
     if (!hb_ok(&c->b)) return;
     onnx_out_any(c, 0, text ? onnx_string_val(c, y) : onnx_tensor_val(c, y));
 }
-ONNX(labelencoder) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(labelencoder) {
     bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     bool from = holds_text(c, "keys_tensor", "keys_strings"),
          to = holds_text(c, "values_tensor", "values_strings");
@@ -230,18 +210,17 @@ ONNX(labelencoder) {
         keys = label_list(c, "keys_tensor", "keys_int64s", "keys_floats", "keys_strings");
         values = label_list(c, "values_tensor", "values_int64s", "values_floats", "values_strings");
     }
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (!keys || !values) return onnx_fail(c, "keys or values are missing");
     if (from != text) return onnx_fail(c, "keys of %s", from ? "text" : "numbers");
     const struct literal *other = label_default(c, values->shape->dtype, to);
     if (other) out_label(c, by_table(c, x, keys, values, other), to);
 }
-ONNX(categorymapper) { // a text's number, or a number's text
-    hv x = onnx_in_val(c, 0);
+ONNX_X(categorymapper) { // a text's number, or a number's text
     bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     const struct literal *numbers = label_list(c, "", "cats_int64s", "", ""),
                          *texts = label_list(c, "", "", "", "cats_strings");
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (!numbers || !texts) return onnx_fail(c, "cats_int64s or cats_strings is missing");
     const struct literal *other = label_default(c, text ? DT_S64 : DT_S32, !text);
     if (!other) return;
@@ -255,7 +234,7 @@ ONNX(zipmap) {
     hv x = onnx_in_val(c, 0);
     int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
     if (x->shape->rank < 1 || x->shape->rank > 2 || x->shape->dims[x->shape->rank - 1] != n)
-        return onnx_fail(c, "%lld labels for %s", (long long)n, shape_text(c->a, x->shape));
+        return onnx_fail(c, "%lld labels for %s", (long long)n, onnx_show(c, x));
     onnx_out_val(c, 0, x);
 }
 
@@ -272,7 +251,7 @@ static hv probit(struct onnx_ctx *c, hv x) {
     hv v = onnx_add_k(c, onnx_mul_k(c, log, 0.5), 2 / (pi * a));
     hv root = hb_unary(b, HLO_SQRT, hb_sub(b, hb_mul(b, v, v), onnx_mul_k(c, log, 1 / a)));
     hv size = onnx_mul_k(c, hb_unary(b, HLO_SQRT, hb_sub(b, root, v)), 1.41421356);
-    hv below = hb_compare(b, y, onnx_splat_like(c, y, 0), CMP_LT);
+    hv below = onnx_compare_k(c, y, 0, CMP_LT);
     return hb_select(b, below, hb_unary(b, HLO_NEGATE, size), size);
 }
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
@@ -295,16 +274,12 @@ hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
 static hv linear(struct onnx_ctx *c, hv x, int64_t outputs) {
     struct hb *b = &c->b;
     const float *k, *bias;
-    size_t n = floats_of(c, "coefficients", &k), m = floats_of(c, "intercepts", &bias);
+    size_t n = onnx_at_floats(c, "coefficients", &k), m = onnx_at_floats(c, "intercepts", &bias);
     int64_t one = 1, features = x->shape->rank == 2 ? x->shape->dims[1] : 0;
     if (features < 1 || (int64_t)n != outputs * features || (m && (int64_t)m != outputs))
-        return onnx_fail(c, "%zu coefficients, %zu intercepts for %s", n, m,
-                         shape_text(c->a, x->shape)),
-               x;
+        return onnx_fail(c, "%zu coefficients, %zu intercepts for %s", n, m, onnx_show(c, x)), x;
     hv w = hb_reshape(b, float_vector(c, k, n), (int64_t[]){outputs, features}, 2);
-    hv y = hb_dot(b, hb_convert(b, x, DT_F32), w,
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                         .rhs_contracting_dims = {&one, 1}});
+    hv y = hb_dot_over(b, hb_convert(b, x, DT_F32), w, one, one);
     return m ? hb_add(b, y, onnx_along(c, float_vector(c, bias, m), y->shape, 1)) : y;
 }
 ONNX(linearregressor) {
@@ -366,7 +341,7 @@ void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *
                           double limit, bool chance, struct str post) {
     struct hb *b = &c->b;
     if (!hb_ok(b)) return;
-    hv second = hb_compare(b, score, onnx_splat_like(c, score, limit), CMP_GT);
+    hv second = onnx_compare_k(c, score, limit, CMP_GT);
     hv pos = hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64);
     onnx_ml_label_at(c, pos, labels);
     onnx_out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
@@ -376,12 +351,12 @@ ONNX(linearclassifier) {
     int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
     if (n < 2) return onnx_fail(c, "%lld labels", (long long)n);
     const float *bias;
-    size_t outputs = floats_of(c, "intercepts", &bias);
+    size_t outputs = onnx_at_floats(c, "intercepts", &bias);
     if (outputs == 1 && n == 2)
         return onnx_ml_classify_two(c, linear(c, onnx_in_val(c, 0), 1), labels, 0, true,
                                     onnx_at_str(c, "post_transform", "NONE"));
     if (outputs && (int64_t)outputs != n)
         return onnx_fail(c, "%zu intercepts for %lld labels", outputs, (long long)n);
     hv y = linear(c, onnx_in_val(c, 0), n);
-    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, onnx_at_str(c, "post_transform", "NONE"));
+    if (hb_ok(b)) onnx_ml_classify(c, y, labels, onnx_at_str(c, "post_transform", "NONE"));
 }

@@ -13,29 +13,19 @@ struct svm {
     const struct onnx_attr *per_class;
 };
 
-static size_t floats(const struct onnx_ctx *c, const char *name, const float **v) {
-    const struct onnx_attr *a = onnx_attr(c->n, name);
-    *v = a ? a->floats.v : NULL;
-    return a ? a->floats.n : 0;
-}
 static hv matrix(struct onnx_ctx *c, const float *v, int64_t rows, int64_t columns) {
-    struct literal *l = lit_new(c->a, shape_make(c->a, DT_F32, (int64_t[]){rows, columns}, 2));
-    for (int64_t k = 0; k < rows * columns; k++)
-        lit_set_f64(l, k, (double)v[k]);
-    return hb_constant(&c->b, l);
+    return onnx_lit_f32s(c, v, (int64_t[]){rows, columns}, 2);
 }
 static hv times(struct onnx_ctx *c, hv x, hv y) { // x [n, k], y [m, k] -> [n, m]
     int64_t one = 1;
-    return hb_dot(&c->b, x, y,
-                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                         .rhs_contracting_dims = {&one, 1}});
+    return hb_dot_over(&c->b, x, y, one, one);
 }
 // The kernel function between each row of x [n, features] and of v [m, features].
 static hv kernel_of(struct onnx_ctx *c, hv x, hv v) {
     struct hb *b = &c->b;
     struct str type = onnx_at_str(c, "kernel_type", "LINEAR");
     const float *p;
-    size_t n = floats(c, "kernel_params", &p);
+    size_t n = onnx_at_floats(c, "kernel_params", &p);
     double gamma = n > 0 ? (double)p[0] : 0, coef = n > 1 ? (double)p[1] : 0,
            degree = n > 2 ? (double)p[2] : 0;
     if (str_is(type, "RBF")) {
@@ -54,23 +44,22 @@ static hv kernel_of(struct onnx_ctx *c, hv x, hv v) {
 }
 static bool read_svm(struct onnx_ctx *c, hv x, struct svm *s) {
     const float *v;
-    size_t n = floats(c, "support_vectors", &v);
-    s->n_coef = floats(c, "coefficients", &s->coef), s->n_rho = floats(c, "rho", &s->rho);
+    size_t n = onnx_at_floats(c, "support_vectors", &v);
+    s->n_coef = onnx_at_floats(c, "coefficients", &s->coef),
+    s->n_rho = onnx_at_floats(c, "rho", &s->rho);
     if (x->shape->rank != 2 || x->shape->dims[1] < 1 || !s->n_rho || !s->n_coef)
         return onnx_fail(c, "%zu coefficients, %zu rho for %s", s->n_coef, s->n_rho,
-                         shape_text(c->a, x->shape)),
+                         onnx_show(c, x)),
                false;
     if (n == 0) return true;
     int64_t features = x->shape->dims[1], m = (int64_t)n / features;
     if (m * features != (int64_t)n)
-        return onnx_fail(c, "%zu numbers of support_vectors for %s", n, shape_text(c->a, x->shape)),
-               false;
+        return onnx_fail(c, "%zu numbers of support_vectors for %s", n, onnx_show(c, x)), false;
     s->kernel = kernel_of(c, x, matrix(c, v, m, features));
     return hb_ok(&c->b);
 }
 
 ONNX(svmregressor) {
-    struct hb *b = &c->b;
     struct svm s = {.kernel = NULL};
     hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32);
     if (!read_svm(c, x, &s)) return;
@@ -80,8 +69,8 @@ ONNX(svmregressor) {
     hv y = s.kernel ? times(c, s.kernel, w) : kernel_of(c, x, w);
     y = onnx_add_k(c, y, (double)s.rho[0]);
     if (onnx_at_int(c, "one_class", 0))
-        y = hb_select(b, hb_compare(b, y, onnx_splat_like(c, y, 0), CMP_GT),
-                      onnx_splat_like(c, y, 1), onnx_splat_like(c, y, -1));
+        y = hb_select(b, onnx_compare_k(c, y, 0, CMP_GT), onnx_splat_like(c, y, 1),
+                      onnx_splat_like(c, y, -1));
     onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
 }
 
@@ -115,7 +104,7 @@ static hv decisions(struct onnx_ctx *c, const struct svm *s) {
 // How many pairs each class wins, [n, classes].
 static hv votes_of(struct onnx_ctx *c, hv decided, int64_t k) {
     struct hb *b = &c->b;
-    hv won = hb_convert(b, hb_compare(b, decided, onnx_splat_like(c, decided, 0), CMP_GT), DT_F32);
+    hv won = hb_convert(b, onnx_compare_k(c, decided, 0, CMP_GT), DT_F32);
     int64_t pairs = decided->shape->dims[1], row = 0;
     float *w = arena_zarray(c->a, float, k *pairs + 1);
     double *lost = arena_zarray(c->a, double, k + 1);
@@ -138,7 +127,7 @@ static void couple(struct onnx_ctx *c, hv i, hv *v, void *user) {
     total = onnx_reduce_keep(c, hb_mul(b, p, qp), &last, 1, HLO_ADD, false); // [n]
     hv off = hb_unary(b, HLO_ABS, hb_sub(b, qp, onnx_along(c, total, qp->shape, 0)));
     hv worst = onnx_reduce_keep(c, off, &last, 1, HLO_MAXIMUM, false);
-    hv done = hb_compare(b, worst, onnx_splat_like(c, worst, 0.005 / (double)k), CMP_LT);
+    hv done = onnx_compare_k(c, worst, 0.005 / (double)k, CMP_LT);
     for (int64_t t = 0; t < k; t++) {
         hv mine = onnx_row(c, q, 1, t), own = onnx_row(c, mine, 1, t); // Q[t], Q[t][t]
         hv at = onnx_row(c, qp, 1, t), diff = hb_div(b, hb_sub(b, total, at), own),
@@ -148,8 +137,7 @@ static void couple(struct onnx_ctx *c, hv i, hv *v, void *user) {
         total = hb_div(b, hb_div(b, total, up), up);
         hv wide = onnx_along(c, diff, qp->shape, 0), by = onnx_along(c, up, qp->shape, 0);
         hv here = onnx_index_along(c, p->shape, DT_S32, 1);
-        here =
-            hb_convert(b, hb_compare(b, here, onnx_splat_like(c, here, (double)t), CMP_EQ), DT_F32);
+        here = hb_convert(b, onnx_compare_k(c, here, (double)t, CMP_EQ), DT_F32);
         qp = hb_div(b, hb_add(b, qp, hb_mul(b, wide, mine)), by);
         went = hb_div(b, hb_add(b, went, hb_mul(b, wide, here)), by);
     }
@@ -162,7 +150,8 @@ static hv probabilities(struct onnx_ctx *c, hv decided, int64_t k) {
     const float *pa, *pb;
     double *a = arena_array(c->a, double, pairs + 1), *off = arena_array(c->a, double, pairs + 1);
 
-    if ((int64_t)floats(c, "prob_a", &pa) != pairs || (int64_t)floats(c, "prob_b", &pb) != pairs)
+    if ((int64_t)onnx_at_floats(c, "prob_a", &pa) != pairs ||
+        (int64_t)onnx_at_floats(c, "prob_b", &pb) != pairs)
         return onnx_fail(c, "prob_a or prob_b does not have %lld values", (long long)pairs),
                decided;
     for (int64_t p = 0; p < pairs; p++)
@@ -199,7 +188,6 @@ static hv probabilities(struct onnx_ctx *c, hv decided, int64_t k) {
     return v[0];
 }
 ONNX(svmclassifier) {
-    struct hb *b = &c->b;
     struct svm s = {.per_class = onnx_attr(c->n, "vectors_per_class")};
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_ints", "classlabels_strings");
     hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32), y, votes;

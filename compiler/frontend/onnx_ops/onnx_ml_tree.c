@@ -129,7 +129,7 @@ static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
     struct hb *b = &c->b;
     int64_t dims[2] = {f->n, TREE_COLUMNS};
     if (x->shape->rank != 2 || f->n < 1 || x->shape->dims[1] < 1)
-        return onnx_fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)f->n), x;
+        return onnx_fail(c, "input %s, %lld nodes", onnx_show(c, x), (long long)f->n), x;
     enum dtype t = x->shape->dtype == DT_F64 ? DT_F64 : DT_F32;
     enum hlo_op op = f->how == AGG_MIN ? HLO_MINIMUM : f->how == AGG_MAX ? HLO_MAXIMUM : HLO_ADD;
     int64_t leaves = number_leaves(c, f, x->shape->dims[1]);
@@ -202,8 +202,7 @@ static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y) 
         counts.weight[k] = 1;
     hv n = scores(c, &counts, x);
     if (!hb_ok(&c->b)) return y;
-    return hb_select(&c->b, hb_compare(&c->b, n, onnx_splat_like(c, n, 0), CMP_GT), y,
-                     onnx_splat_like(c, y, 0));
+    return hb_select(&c->b, onnx_compare_k(c, n, 0, CMP_GT), y, onnx_splat_like(c, y, 0));
 }
 
 // ---- TreeEnsemble: links go to nodes or, where marked, to leaves
@@ -269,7 +268,7 @@ ONNX(treeensemble) {
                          *members = list(c, "membership_values")
                                         ? numbers_of(c, "membership_values", NULL)
                                         : NULL;
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
 
     size_t n = feature ? feature->ints.n : 0, leaves = targets ? targets->ints.n : 0, used = 0;
     int64_t sets = members ? shape_elements(members->shape) : 0;
@@ -281,7 +280,7 @@ ONNX(treeensemble) {
 
     forest_room(c, &f, (int64_t)(n + leaves) + sets, (int64_t)roots->ints.n, (int64_t)leaves);
     read_links(c, &f, split, mode, (int64_t)leaves);
-    for (size_t k = 0; k < n && hb_ok(&c->b); k++)
+    for (size_t k = 0; k < n && hb_ok(b); k++)
         if ((f.node[k][TREE_KIND] & 7) == TREE_MEMBER)
             used = add_members(c, &f, (int64_t)k, members, used);
 
@@ -294,10 +293,10 @@ ONNX(treeensemble) {
     for (size_t k = 0; k < roots->ints.n; k++)
         f.root[f.roots++] = narrow(roots->ints.v[k]);
 
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     hv y = where_reached(c, &f, onnx_in_val(c, 0), scores(c, &f, onnx_in_val(c, 0)));
     y = onnx_ml_post_transform(c, y, str_of(posts[post]));
-    onnx_out_val(c, 0, hb_convert(&c->b, y, onnx_in_val(c, 0)->shape->dtype));
+    onnx_out_val(c, 0, hb_convert(b, y, onnx_in_val(c, 0)->shape->dtype));
 }
 
 // ---- TreeEnsembleRegressor, TreeEnsembleClassifier: nodes named by tree and number
@@ -459,7 +458,7 @@ static void one_weight(struct onnx_ctx *c, struct forest *f, int64_t with,
     s = hb_convert(b, onnx_part(c, s, 1, with, with + 1), DT_F32);
     if (with == 0 && nb) s = onnx_add_k(c, s, lit_get_f64(base, 0));
     if (with == 1 && nb == 2) s = onnx_splat_like(c, s, lit_get_f64(base, 1));
-    hv second = hb_compare(b, s, onnx_splat_like(c, s, positive ? 0.5 : 0), CMP_GT);
+    hv second = onnx_compare_k(c, s, positive ? 0.5 : 0, CMP_GT);
     int64_t rows = s->shape->dims[0];
     onnx_ml_label_at(c, hb_convert(b, hb_reshape(b, second, &rows, 1), DT_S64), labels);
     if (with == 0 && nb < 2) return onnx_out_val(c, 1, onnx_ml_two_scores(c, s, positive, post));
@@ -476,7 +475,7 @@ static void one_class(struct onnx_ctx *c, struct forest *f, const struct onnx_at
     hv s = with_base(c, named_forest(c, f, "class"));
     if (!hb_ok(b)) return;
     int64_t rows = s->shape->dims[0];
-    hv above = hb_compare(b, s, onnx_splat_like(c, s, 0), CMP_GT);
+    hv above = onnx_compare_k(c, s, 0, CMP_GT);
     hv label = hb_convert(b, hb_reshape(b, above, &rows, 1), DT_S64);
     if (labels->strings.n)
         onnx_ml_label_at(c, onnx_splat_like(c, label, 0), labels);
@@ -499,5 +498,5 @@ ONNX(treeclassifier) {
         return one_weight(c, &f, ids->ints.v[0], labels, post);
     f.targets = (int64_t)n;
     hv y = with_base(c, named_forest(c, &f, "class"));
-    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, post);
+    if (hb_ok(b)) onnx_ml_classify(c, y, labels, post);
 }

@@ -8,35 +8,30 @@
 
 static const double LN2 = 0.6931471805599453;
 
-ONNX(asin) { // atan2(x, sqrt((1-x)(1+x)))
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), one = onnx_splat_like(c, x, 1);
+ONNX_X(asin) { // atan2(x, sqrt((1-x)(1+x)))
+    hv one = onnx_splat_like(c, x, 1);
     hv s = hb_unary(b, HLO_SQRT, hb_mul(b, hb_sub(b, one, x), hb_add(b, one, x)));
     onnx_out_val(c, 0, hb_binary(b, HLO_ATAN2, x, s));
 }
-ONNX(atan) {
-    hv x = onnx_in_val(c, 0);
-    onnx_out_val(c, 0, hb_binary(&c->b, HLO_ATAN2, x, onnx_splat_like(c, x, 1)));
+ONNX_X(atan) {
+    onnx_out_val(c, 0, hb_binary(b, HLO_ATAN2, x, onnx_splat_like(c, x, 1)));
 }
 ONNX(acosh) { // with t = x - 1: log1p(t + sqrt(t) sqrt(t + 2)), exact near 1
-    struct hb *b = &c->b;
     hv t = onnx_add_k(c, onnx_in_val(c, 0), -1);
     hv root = hb_mul(b, hb_unary(b, HLO_SQRT, t), hb_unary(b, HLO_SQRT, onnx_add_k(c, t, 2)));
     onnx_out_val(c, 0, hb_unary(b, HLO_LOG1P, hb_add(b, t, root)));
 }
-ONNX(asinh) { // sign * log1p(a + a^2 / (1 + sqrt(a^2 + 1))); log(a) + log(2) where a^2 may overflow
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), a = hb_unary(b, HLO_ABS, x), sq = hb_mul(b, a, a);
+ONNX_X(
+    asinh) { // sign * log1p(a + a^2 / (1 + sqrt(a^2 + 1))); log(a) + log(2) where a^2 may overflow
+    hv a = hb_unary(b, HLO_ABS, x), sq = hb_mul(b, a, a);
     double big = x->shape->dtype == DT_F16 ? 128 : 1e9;
     hv root = onnx_add_k(c, hb_unary(b, HLO_SQRT, onnx_add_k(c, sq, 1)), 1);
     hv small = hb_unary(b, HLO_LOG1P, hb_add(b, a, hb_div(b, sq, root)));
     hv large = onnx_add_k(c, hb_unary(b, HLO_LOG, a), LN2);
-    hv r = hb_select(b, hb_compare(b, a, onnx_splat_like(c, a, big), CMP_GT), large, small);
+    hv r = hb_select(b, onnx_compare_k(c, a, big, CMP_GT), large, small);
     onnx_out_val(c, 0, hb_mul(b, hb_unary(b, HLO_SIGN, x), r));
 }
-ONNX(atanh) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(atanh) {
     hv r = hb_sub(b, hb_unary(b, HLO_LOG1P, x), hb_unary(b, HLO_LOG1P, hb_unary(b, HLO_NEGATE, x)));
     onnx_out_val(c, 0, onnx_mul_k(c, r, 0.5));
 }
@@ -44,48 +39,40 @@ ONNX(atanh) {
 static hv half_exp(struct onnx_ctx *c, hv x) {
     return hb_unary(&c->b, HLO_EXP, onnx_add_k(c, x, -LN2));
 }
-ONNX(cosh) {
-    hv x = onnx_in_val(c, 0);
-    onnx_out_val(c, 0, hb_add(&c->b, half_exp(c, x), half_exp(c, hb_unary(&c->b, HLO_NEGATE, x))));
+ONNX_X(cosh) {
+    onnx_out_val(c, 0, hb_add(b, half_exp(c, x), half_exp(c, hb_unary(b, HLO_NEGATE, x))));
 }
-ONNX(sinh) { // near 0, (e + e / (e + 1)) / 2 with e = exp(x) - 1 keeps the digits
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), e = hb_unary(b, HLO_EXPM1, x);
+ONNX_X(sinh) { // near 0, (e + e / (e + 1)) / 2 with e = exp(x) - 1 keeps the digits
+    hv e = hb_unary(b, HLO_EXPM1, x);
     hv small = onnx_mul_k(c, hb_add(b, e, hb_div(b, e, onnx_add_k(c, e, 1))), 0.5);
     hv large = hb_sub(b, half_exp(c, x), half_exp(c, hb_unary(b, HLO_NEGATE, x)));
     hv near = hb_compare(b, hb_unary(b, HLO_ABS, x), onnx_splat_like(c, x, 1), CMP_LT);
     onnx_out_val(c, 0, hb_select(b, near, small, large));
 }
 
-ONNX(isinf) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), none = hb_splat(b, shape_with_dtype(c->a, x->shape, DT_PRED), 0);
-    hv up = hb_compare(b, x, onnx_splat_like(c, x, (double)INFINITY), CMP_EQ);
-    hv down = hb_compare(b, x, onnx_splat_like(c, x, -(double)INFINITY), CMP_EQ);
+ONNX_X(isinf) {
+    hv none = hb_splat(b, shape_with_dtype(c->a, x->shape, DT_PRED), 0);
+    hv up = onnx_compare_k(c, x, (double)INFINITY, CMP_EQ);
+    hv down = onnx_compare_k(c, x, -(double)INFINITY, CMP_EQ);
     onnx_out_val(c, 0,
                  hb_binary(b, HLO_OR, onnx_at_int(c, "detect_positive", 1) ? up : none,
                            onnx_at_int(c, "detect_negative", 1) ? down : none));
 }
-ONNX(shrink) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
-    double lambd = (double)onnx_at_float(c, "lambd", 0.5f),
-           bias = (double)onnx_at_float(c, "bias", 0);
-    hv low = hb_compare(b, x, onnx_splat_like(c, x, -lambd), CMP_LT);
-    hv high = hb_compare(b, x, onnx_splat_like(c, x, lambd), CMP_GT);
+ONNX_X(shrink) {
+    double lambd = onnx_at_float(c, "lambd", 0.5f), bias = onnx_at_float(c, "bias", 0);
+    hv low = onnx_compare_k(c, x, -lambd, CMP_LT);
+    hv high = onnx_compare_k(c, x, lambd, CMP_GT);
     hv r = hb_select(b, high, onnx_add_k(c, x, -bias), onnx_splat_like(c, x, 0));
     onnx_out_val(c, 0, hb_select(b, low, onnx_add_k(c, x, bias), r));
 }
-ONNX(swish) {
-    hv x = onnx_in_val(c, 0);
-    hv s = hb_unary(&c->b, HLO_LOGISTIC, onnx_mul_k(c, x, (double)onnx_at_float(c, "alpha", 1)));
-    onnx_out_val(c, 0, hb_mul(&c->b, x, s));
+ONNX_X(swish) {
+    hv s = hb_unary(b, HLO_LOGISTIC, onnx_mul_k(c, x, onnx_at_float(c, "alpha", 1)));
+    onnx_out_val(c, 0, hb_mul(b, x, s));
 }
 
 // fmod=1: the sign of the dividend, as in C; otherwise of the divisor, as in Python.
-ONNX(mod) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
+ONNX_X(mod) {
+    hv y = onnx_in_val(c, 1);
     hb_numpy_pair(b, &x, &y);
     hv r = hb_binary(b, HLO_REMAINDER, x, y), zero = onnx_splat_like(c, x, 0);
     if (!onnx_at_int(c, "fmod", 0) && dtype_class(x->shape->dtype) != DC_UNSIGNED) {
@@ -95,11 +82,11 @@ ONNX(mod) {
     }
     onnx_out_val(c, 0, r);
 }
-ONNX(bitshift) {
-    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
-    hb_numpy_pair(&c->b, &x, &y);
+ONNX_X(bitshift) {
+    hv y = onnx_in_val(c, 1);
+    hb_numpy_pair(b, &x, &y);
     bool left = str_is(onnx_at_str(c, "direction", ""), "LEFT");
-    onnx_out_val(c, 0, hb_binary(&c->b, left ? HLO_SHIFT_LEFT : HLO_SHIFT_RIGHT_LOGICAL, x, y));
+    onnx_out_val(c, 0, hb_binary(b, left ? HLO_SHIFT_LEFT : HLO_SHIFT_RIGHT_LOGICAL, x, y));
 }
 
 // ---- type changes
@@ -123,16 +110,16 @@ static hv to_power(struct onnx_ctx *c, hv x, bool saturate) {
     if (!up && !nearest && !str_is(mode, "down"))
         return onnx_fail(c, "round_mode '" STR_FMT "'", STR_ARG(mode)), x;
     hv r = x, small = hb_compare(b, x, onnx_splat_like(c, x, least), saturate ? CMP_LE : CMP_LT);
-    hv large = hb_compare(b, x, onnx_splat_like(c, x, most), CMP_GE);
+    hv large = onnx_compare_k(c, x, most, CMP_GE);
     if (!nearest) { // the mantissa's bits decide
         const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
         r = hb_op(b, HLO_BITCAST_CONVERT, s, &x, 1, NULL);
         if (up) r = onnx_add_k(c, r, 0x7fffff);
         r = onnx_and(c, r, onnx_splat_like(c, r, 0x7f800000));
         r = hb_op(b, HLO_BITCAST_CONVERT, x->shape, &r, 1, NULL);
-        hv exact = hb_compare(b, x, onnx_splat_like(c, x, 2 * least), CMP_LT); // no normal f32
+        hv exact = onnx_compare_k(c, x, 2 * least, CMP_LT); // no normal f32
         r = hb_select(b, exact, onnx_splat_like(c, x, up ? 2 * least : least), r);
-        r = hb_select(b, hb_compare(b, x, onnx_splat_like(c, x, least), CMP_EQ), x, r);
+        r = hb_select(b, onnx_compare_k(c, x, least, CMP_EQ), x, r);
         r = hb_select(b, hb_compare(b, x, x, CMP_NE), x, r);
     }
     r = hb_select(b, small, onnx_splat_like(c, x, saturate ? least : (double)NAN), r);
@@ -176,9 +163,7 @@ ONNX(cast) {
     onnx_out_val(
         c, 0, onnx_saturating_convert(c, onnx_in_val(c, 0), t, onnx_at_int(c, "saturate", 1) != 0));
 }
-ONNX(bitcast) { // booleans are bytes
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(bitcast) { // booleans are bytes
     enum dtype from = x->shape->dtype, t = onnx_attr_dtype(c, "to", DT_INVALID), byte = DT_U8;
     int bits[2] = {from == DT_PRED ? 8 : dtype_bits(from), t == DT_PRED ? 8 : dtype_bits(t)};
     if (t == DT_INVALID || bits[0] != bits[1])

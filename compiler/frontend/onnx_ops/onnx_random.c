@@ -33,7 +33,7 @@ static hv draw(struct onnx_ctx *c, const struct shape *like, bool normal, double
         struct hlo_attr_rng a = {.distribution = normal ? RNG_NORMAL : RNG_UNIFORM};
         return hb_op(b, HLO_RNG, s, args, 2, &a);
     }
-    float seed = onnx_at_float(c, "seed", 0);
+    float seed = (float)onnx_at_float(c, "seed", 0);
     hv u = seeded_unit(c, seed, s);
     if (!normal) return onnx_add_k(c, onnx_mul_k(c, u, q - p), p);
     // Box and Muller; 1 - u is never 0.
@@ -49,8 +49,8 @@ ONNX(random) {
     int64_t dims[HLO_MAX_RANK];
     int n;
     const struct shape *like;
-    double p = (double)(normal ? onnx_at_float(c, "mean", 0) : onnx_at_float(c, "low", 0)),
-           q = (double)(normal ? onnx_at_float(c, "scale", 1) : onnx_at_float(c, "high", 1));
+    double p = normal ? onnx_at_float(c, "mean", 0) : onnx_at_float(c, "low", 0),
+           q = normal ? onnx_at_float(c, "scale", 1) : onnx_at_float(c, "high", 1);
     if (c->n->in.n) {
         like = onnx_in_val(c, 0)->shape;
     } else {
@@ -58,24 +58,21 @@ ONNX(random) {
             return onnx_fail(c, "shape is missing");
         like = shape_make(c->a, DT_F32, dims, n);
         status_t st = shape_check(like, 0);
-        if (st) return hb_fail(&c->b, st);
+        if (st) return hb_fail(b, st);
     }
     enum dtype t = onnx_attr_dtype(c, "dtype", c->n->in.n ? like->dtype : DT_F32);
-    onnx_out_val(c, 0, hb_convert(&c->b, draw(c, like, normal, p, q), t));
+    onnx_out_val(c, 0, hb_convert(b, draw(c, like, normal, p, q), t));
 }
-ONNX(bernoulli) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), u = draw(c, x->shape, false, 0, 1);
+ONNX_X(bernoulli) {
+    hv u = draw(c, x->shape, false, 0, 1);
     hv hit = hb_compare(b, u, hb_convert(b, x, DT_F32), CMP_LT);
     onnx_out_val(c, 0, hb_convert(b, hit, onnx_attr_dtype(c, "dtype", x->shape->dtype)));
 }
 // The class of each draw: the first whose Gumbel-perturbed log probability is largest.
-ONNX(multinomial) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(multinomial) {
     int64_t draws = onnx_at_int(c, "sample_size", 1), axis = 2;
     if (x->shape->rank != 2 || draws < 1 || draws > 1 << 24)
-        return onnx_fail(c, "input %s, %lld draws", shape_text(c->a, x->shape), (long long)draws);
+        return onnx_fail(c, "input %s, %lld draws", onnx_show(c, x), (long long)draws);
     int64_t dims[3] = {x->shape->dims[0], draws, x->shape->dims[1]};
     const struct shape *s = shape_make(c->a, DT_F32, dims, 3);
     status_t st = shape_check(s, 0);
@@ -92,9 +89,7 @@ ONNX(multinomial) {
 
 // In training mode elements are dropped with probability `ratio` and the rest scaled up; otherwise
 // it is the identity.
-ONNX(dropout) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0);
+ONNX_X(dropout) {
     enum dtype mask = c->opset >= 10 ? DT_PRED : x->shape->dtype;
     const struct literal *training =
         c->opset >= 12 && onnx_in_has(c, 2) ? onnx_in_known(c, 2) : NULL;
@@ -109,7 +104,7 @@ ONNX(dropout) {
     }
     if (!(ratio > 0 && ratio < 1)) return onnx_fail(c, "ratio %g", ratio);
     hv u = draw(c, x->shape, false, 0, 1);
-    hv keep = hb_compare(b, u, onnx_splat_like(c, u, ratio), CMP_GE);
+    hv keep = onnx_compare_k(c, u, ratio, CMP_GE);
     onnx_out_val(c, 0,
                  hb_select(b, keep, onnx_mul_k(c, x, 1 / (1 - ratio)), onnx_splat_like(c, x, 0)));
     onnx_out_val(c, 1, hb_convert(b, keep, mask));

@@ -76,7 +76,7 @@ ONNX(sequenceconstruct) {
 ONNX(sequenceinsert) {
     const struct onnx_list *l = in_list(c, 0);
     size_t at = position(c, 2, l->n, l->n, l->n + 1);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (!fits(c, 1, l)) return;
     struct onnx_list *r = new_list(c, l);
     for (size_t k = 0; k <= l->n; k++) {
@@ -89,7 +89,7 @@ ONNX(sequenceerase) {
     const struct onnx_list *l = in_list(c, 0);
     size_t at = position(c, 1, l->n, l->n - 1, l->n);
     if (l->n == 0) onnx_fail(c, "the sequence is empty");
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     struct onnx_list *r = new_list(c, l);
     for (size_t k = 0; k < l->n; k++)
         if (k != at) avec_push(c->a, r, l->v[k]);
@@ -98,10 +98,10 @@ ONNX(sequenceerase) {
 ONNX(sequenceat) {
     const struct onnx_list *l = in_list(c, 0);
     size_t at = position(c, 1, l->n, 0, l->n);
-    if (hb_ok(&c->b)) onnx_out_any(c, 0, l->v[at]);
+    if (hb_ok(b)) onnx_out_any(c, 0, l->v[at]);
 }
 ONNX(sequencelength) {
-    onnx_out_val(c, 0, hb_const_i64(&c->b, DT_S64, (int64_t)in_list(c, 0)->n));
+    onnx_out_val(c, 0, hb_const_i64(b, DT_S64, (int64_t)in_list(c, 0)->n));
 }
 
 ONNX(concatfromsequence) {
@@ -111,7 +111,7 @@ ONNX(concatfromsequence) {
     int rank = l->v[0]->v->shape->rank + stack;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), rank), dims[HLO_MAX_RANK];
     hv *xs = arena_array(c->a, hv, l->n);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (rank > HLO_MAX_RANK) return onnx_fail(c, "the result has rank %d", rank);
     for (size_t k = 0; k < l->n; k++) {
         const struct shape *s = l->v[k]->v->shape;
@@ -120,20 +120,18 @@ ONNX(concatfromsequence) {
             return onnx_fail(c, "elements of ranks %d and %d", rank, s->rank);
         for (int d = 0, i = 0; d < rank; d++)
             dims[d] = stack && d == axis ? 1 : s->dims[i++];
-        xs[k] = hb_reshape(&c->b, l->v[k]->v, dims, rank);
+        xs[k] = hb_reshape(b, l->v[k]->v, dims, rank);
     }
-    struct onnx_val *y =
-        onnx_tensor_val(c, l->n == 1 ? xs[0] : hb_concat(&c->b, xs, (int)l->n, axis));
+    struct onnx_val *y = onnx_tensor_val(c, l->n == 1 ? xs[0] : hb_concat(b, xs, (int)l->n, axis));
     y->text = l->text;
     onnx_out_any(c, 0, y);
 }
 
-ONNX(splittosequence) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(splittosequence) {
     const struct shape *s = x->shape;
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), s->rank), *sizes, at = 0;
     int n = 0;
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
 
     int64_t size = s->dims[axis];
     sizes = arena_zarray(c->a, int64_t, MAX_PARTS);
@@ -171,7 +169,7 @@ ONNX(splittosequence) {
             if (!drop || d != axis) dims[rank++] = r[d].limit - r[d].start;
         }
         at += sizes[k];
-        hv part = hb_reshape(&c->b, hb_slice(&c->b, x, r), dims, rank);
+        hv part = hb_reshape(b, hb_slice(b, x, r), dims, rank);
         avec_push(c->a, l, onnx_tensor_val(c, part));
         l->v[l->n - 1]->text = l->text;
     }
@@ -186,7 +184,7 @@ ONNX(splittosequence) {
 ONNX(sequencemap) {
     const struct onnx_attr *at = onnx_attr(c->n, "body");
     const struct onnx_list *l = in_list(c, 0);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
 
     if (!at || !at->graph || at->graph->inputs.n != c->n->in.n)
         return onnx_fail(c, "the body does not take %zu inputs", c->n->in.n);
@@ -209,7 +207,7 @@ ONNX(sequencemap) {
             formals[i] = v && v->list ? v->list->v[k] : v;
         }
         onnx_inline(c, g, formals, results);
-        if (!hb_ok(&c->b)) return;
+        if (!hb_ok(b)) return;
         for (size_t o = 0; o < g->outputs.n; o++) {
             if (!results[o]->v) return onnx_fail(c, "result %zu is not a tensor", o);
             outs[o]->dtype = results[o]->v->shape->dtype;
@@ -231,7 +229,7 @@ ONNX(optional) {
 ONNX(optionalhaselement) {
     const struct onnx_val *v = onnx_in_any(c, 0);
     bool has = v && (v->v || v->list);
-    onnx_out_val(c, 0, hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, has)));
+    onnx_out_val(c, 0, hb_constant(b, lit_scalar_i64(c->a, DT_PRED, has)));
 }
 ONNX(optionalgetelement) {
     struct onnx_val *v = onnx_in_any(c, 0);

@@ -53,7 +53,7 @@ static void sparse_constant(struct onnx_ctx *c, const struct onnx_sparse *s) {
     if (!places) return;
     if (values->shape->rank != 1 || values->shape->dims[0] != places->shape->dims[0])
         return onnx_fail(c, "values %s at indices %s", shape_text(c->a, values->shape),
-                         shape_text(c->a, places->shape));
+                         onnx_show(c, places));
     hv zeros = hb_broadcast(&c->b, hb_const_i64(&c->b, dense->dtype, 0), &n, 1, NULL);
     hv y =
         onnx_put_points(c, zeros, places, 1, hb_constant(&c->b, lit_clone(c->a, values)), HLO_COPY);
@@ -67,23 +67,23 @@ ONNX(constant) {
     if (str_is(a->name, "sparse_value") && a->sparse) return sparse_constant(c, a->sparse);
     if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
         status_t st = onnx_string_literal(c, a->t, &l);
-        if (st) return hb_fail(&c->b, st);
-        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, l)));
+        if (st) return hb_fail(b, st);
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(b, l)));
     } else if (str_is(a->name, "value") && a->t) {
         status_t st = onnx_tensor_literal(c->a, a->t, &l);
-        if (st) return hb_fail(&c->b, st);
+        if (st) return hb_fail(b, st);
         l = lit_clone(c->a, l);
     } else if (str_is(a->name, "value_string")) {
-        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(b, text_scalar(c, a->s))));
     } else if (str_is(a->name, "value_strings")) {
         l = onnx_string_list(c, a->strings.v, a->strings.n);
-        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(&c->b, l)));
+        return onnx_out_any(c, 0, onnx_string_val(c, hb_constant(b, l)));
     } else if (str_is(a->name, "value_float")) {
         l = lit_scalar_f64(c->a, DT_F32, (double)a->f);
     } else if (str_is(a->name, "value_int")) {
         l = lit_scalar_i64(c->a, DT_S64, a->i);
     } else if (str_is(a->name, "value_ints")) {
-        return onnx_out_val(c, 0, hb_const_s64s(&c->b, a->ints.v, (int)a->ints.n));
+        return onnx_out_val(c, 0, hb_const_s64s(b, a->ints.v, (int)a->ints.n));
     } else if (str_is(a->name, "value_floats")) {
         l = lit_new(c->a, shape_make(c->a, DT_F32, (int64_t[]){(int64_t)a->floats.n}, 1));
         for (size_t k = 0; k < a->floats.n; k++)
@@ -92,7 +92,7 @@ ONNX(constant) {
         return onnx_fail(c, "attribute '" STR_FMT "' is not supported", STR_ARG(a->name));
     }
 
-    onnx_out_val(c, 0, hb_constant(&c->b, l));
+    onnx_out_val(c, 0, hb_constant(b, l));
 }
 
 ONNX(shape) {
@@ -102,10 +102,10 @@ ONNX(shape) {
     to = to < 0 ? to + s->rank : to;
     from = from < 0 ? 0 : from > s->rank ? s->rank : from;
     to = to < from ? from : to > s->rank ? s->rank : to;
-    onnx_out_val(c, 0, hb_const_s64s(&c->b, s->dims + from, (int)(to - from)));
+    onnx_out_val(c, 0, hb_const_s64s(b, s->dims + from, (int)(to - from)));
 }
 ONNX(size) {
-    onnx_out_val(c, 0, hb_const_i64(&c->b, DT_S64, shape_elements(onnx_in_val(c, 0)->shape)));
+    onnx_out_val(c, 0, hb_const_i64(b, DT_S64, shape_elements(onnx_in_val(c, 0)->shape)));
 }
 
 ONNX(constantofshape) {
@@ -117,13 +117,13 @@ ONNX(constantofshape) {
     if (!onnx_in_ints(c, 0, dims, HLO_MAX_RANK, &n)) return;
     if (a && a->t) {
         status_t st = text ? onnx_string_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
-        if (st) return hb_fail(&c->b, st);
+        if (st) return hb_fail(b, st);
         l = lit_clone(c->a, l);
     }
     status_t st = shape_check(shape_make(c->a, l->shape->dtype, dims, n), 0);
-    if (st) return hb_fail(&c->b, st);
-    hv v = hb_reshape(&c->b, hb_constant(&c->b, l), NULL, 0);
-    v = n ? hb_broadcast(&c->b, v, dims, n, NULL) : v;
+    if (st) return hb_fail(b, st);
+    hv v = hb_reshape(b, hb_constant(b, l), NULL, 0);
+    v = n ? hb_broadcast(b, v, dims, n, NULL) : v;
     onnx_out_any(c, 0, text ? onnx_string_val(c, v) : onnx_tensor_val(c, v));
 }
 
@@ -145,11 +145,10 @@ ONNX(range) {
         else
             lit_set_f64(l, k, start + (double)k * step);
     }
-    onnx_out_val(c, 0, hb_constant(&c->b, l));
+    onnx_out_val(c, 0, hb_constant(b, l));
 }
 
-ONNX(reshape) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(reshape) {
     int64_t dims[HLO_MAX_RANK], known = 1, total = shape_elements(x->shape);
     int n, hole = -1;
     if (!(onnx_in_has(c, 1) ? onnx_in_ints(c, 1, dims, HLO_MAX_RANK, &n)
@@ -171,39 +170,35 @@ ONNX(reshape) {
     }
     if (hole >= 0) {
         if (known == 0 || total % known)
-            return onnx_fail(c, "%s does not divide into the new shape",
-                             shape_text(c->a, x->shape));
+            return onnx_fail(c, "%s does not divide into the new shape", onnx_show(c, x));
         dims[hole] = total / known;
     }
-    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, n));
+    onnx_out_val(c, 0, hb_reshape(b, x, dims, n));
 }
-ONNX(flatten) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(flatten) {
     int rank = x->shape->rank;
     int64_t axis = onnx_at_int(c, "axis", 1), dims[2] = {1, 1};
     if (axis < 0) axis += rank;
     if (axis < 0 || axis > rank) return onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank);
     for (int d = 0; d < rank; d++)
         dims[d >= axis] *= x->shape->dims[d];
-    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, 2));
+    onnx_out_val(c, 0, hb_reshape(b, x, dims, 2));
 }
-ONNX(squeeze) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(squeeze) {
     int64_t axes[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, rank = 0;
     bool given;
     onnx_axes_of(c, 1, x->shape->rank, axes, &n, &given);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     for (int d = 0; d < x->shape->rank; d++) {
         bool drop = given ? i64s_has((struct i64s){axes, n}, d) : x->shape->dims[d] == 1;
         if (drop && x->shape->dims[d] != 1)
-            return onnx_fail(c, "dimension %d of %s is not 1", d, shape_text(c->a, x->shape));
+            return onnx_fail(c, "dimension %d of %s is not 1", d, onnx_show(c, x));
         if (!drop) dims[rank++] = x->shape->dims[d];
     }
-    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_reshape(b, x, dims, rank));
 }
-ONNX(unsqueeze) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(unsqueeze) {
     int64_t raw[HLO_MAX_RANK], axes[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, from = 0;
     bool given;
@@ -214,13 +209,12 @@ ONNX(unsqueeze) {
     int rank = x->shape->rank + n;
     if (rank > HLO_MAX_RANK) return onnx_fail(c, "the result has rank %d", rank);
     onnx_axes_of(c, 1, rank, axes, &n, &given);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     for (int d = 0; d < rank; d++)
         dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[from++];
-    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_reshape(b, x, dims, rank));
 }
-ONNX(transpose) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(transpose) {
     int64_t perm[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
     if (!onnx_at_ints(c, "perm", perm, HLO_MAX_RANK, &n))
@@ -229,18 +223,17 @@ ONNX(transpose) {
     if (n != rank) return onnx_fail(c, "perm has %d values for rank %d", n, rank);
     for (int d = 0; d < n; d++)
         perm[d] = onnx_axis_of(c, perm[d], rank);
-    if (hb_ok(&c->b)) onnx_out_val(c, 0, hb_transpose(&c->b, x, perm));
+    if (hb_ok(b)) onnx_out_val(c, 0, hb_transpose(b, x, perm));
 }
 ONNX(concat) {
     hv first = onnx_in_val(c, 0), *xs = arena_array(c->a, hv, c->n->in.n);
     for (size_t k = 0; k < c->n->in.n; k++)
         xs[k] = onnx_in_val(c, k);
     onnx_out_val(c, 0,
-                 hb_concat(&c->b, xs, (int)c->n->in.n,
+                 hb_concat(b, xs, (int)c->n->in.n,
                            onnx_axis_of(c, onnx_at_int(c, "axis", 1), first->shape->rank)));
 }
-ONNX(split) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(split) {
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank), sizes[1024],
             size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
     int n, outs = (int)c->n->out.n;
@@ -253,7 +246,7 @@ ONNX(split) {
             sizes[n] =
                 n < outs - 1 ? each : size - each * (outs - 1); // the last one may be smaller
         }
-    if (n != outs || !hb_ok(&c->b)) return onnx_fail(c, "%d sizes for %d outputs", n, outs);
+    if (n != outs || !hb_ok(b)) return onnx_fail(c, "%d sizes for %d outputs", n, outs);
     for (int k = 0; k < n; k++) {
         struct range r[HLO_MAX_RANK];
         for (int d = 0; d < x->shape->rank; d++)
@@ -262,7 +255,7 @@ ONNX(split) {
             return onnx_fail(c, "sizes do not sum to %lld", (long long)size);
         r[axis] = (struct range){at, at + sizes[k], 1};
         at += sizes[k];
-        onnx_out_val(c, (size_t)k, hb_slice(&c->b, x, r));
+        onnx_out_val(c, (size_t)k, hb_slice(b, x, r));
     }
     if (at != size)
         onnx_fail(c, "sizes sum to %lld, the dimension is %lld", (long long)at, (long long)size);
@@ -271,8 +264,7 @@ ONNX(split) {
 static int64_t clamp64(int64_t v, int64_t lo, int64_t hi) {
     return v < lo ? lo : v > hi ? hi : v;
 }
-ONNX(slice) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(slice) {
     int rank = x->shape->rank, n, m, reversed = 0;
     int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK],
         rev[HLO_MAX_RANK];
@@ -286,7 +278,7 @@ ONNX(slice) {
         n != m)
         return onnx_fail(c, "starts and ends do not match");
     onnx_axes_of(c, 3, rank, axes, &m, &given);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
 
     for (int k = 0; k < n && !given; k++)
         axes[k] = k;
@@ -300,7 +292,7 @@ ONNX(slice) {
     for (int d = 0; d < rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
 
-    for (int k = 0; k < n && hb_ok(&c->b); k++) {
+    for (int k = 0; k < n && hb_ok(b); k++) {
         int64_t size = x->shape->dims[axes[k]], s = starts[k], e = ends[k];
         if (steps[k] == 0 || steps[k] == INT64_MIN)
             return onnx_fail(c, "step %lld", (long long)steps[k]);
@@ -319,19 +311,18 @@ ONNX(slice) {
         rev[reversed++] = axes[k];
     }
 
-    if (reversed) x = hb_reverse(&c->b, x, rev, reversed);
-    onnx_out_val(c, 0, hb_slice(&c->b, x, r));
+    if (reversed) x = hb_reverse(b, x, rev, reversed);
+    onnx_out_val(c, 0, hb_slice(b, x, r));
 }
 
-ONNX(gather) {
-    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+ONNX_X(gather) {
+    hv idx = onnx_in_val(c, 1);
     int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     onnx_out_val(c, 0, onnx_take(c, x, onnx_wrapped(c, idx, x->shape->dims[axis]), axis));
 }
 
-ONNX(expand) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(expand) {
     int64_t want[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n;
     if (!onnx_in_ints(c, 1, want, HLO_MAX_RANK, &n)) return;
@@ -342,10 +333,9 @@ ONNX(expand) {
         dims[rank - k] = q == 1 ? p : q;
         if (dims[rank - k] < 0) return onnx_fail(c, "dimension %lld", (long long)q);
     }
-    onnx_out_val(c, 0, hb_broadcast_numpy(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_broadcast_numpy(b, x, dims, rank));
 }
-ONNX(tile) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(tile) {
     int64_t reps[HLO_MAX_RANK], wide[HLO_MAX_RANK], map[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
     if (!onnx_in_ints(c, 1, reps, HLO_MAX_RANK, &n)) return;
@@ -358,7 +348,7 @@ ONNX(tile) {
         if (!sz_mul(reps[d], x->shape->dims[d], &dims[d]))
             return onnx_fail(c, "repeat %lld", (long long)reps[d]);
     }
-    onnx_out_val(c, 0, hb_reshape(&c->b, hb_broadcast(&c->b, x, wide, 2 * rank, map), dims, rank));
+    onnx_out_val(c, 0, hb_reshape(b, hb_broadcast(b, x, wide, 2 * rank, map), dims, rank));
 }
 // Which of n elements stands at position p when the others are repeated beyond the ends.
 static int64_t repeated(struct str mode, int64_t p, int64_t n) {
@@ -419,9 +409,8 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
     return runs.n == 1 ? runs.v[0] : hb_concat(&c->b, runs.v, (int)runs.n, axis);
 }
 
-ONNX(pad) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), value;
+ONNX_X(pad) {
+    hv value;
     int64_t pads[2 * HLO_MAX_RANK], axes[HLO_MAX_RANK];
     int n, m = 0, rank = x->shape->rank;
     bool given = false;
@@ -435,7 +424,7 @@ ONNX(pad) {
         return onnx_fail(c, "no pads");
 
     if (onnx_in_has(c, 3)) onnx_axes_of(c, 3, rank, axes, &m, &given);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     for (int k = 0; k < rank && !given; k++)
         axes[m++] = k;
     if (n != 2 * m) return onnx_fail(c, "%d pads for %d axes", n, m);
@@ -454,30 +443,27 @@ ONNX(pad) {
     if (by_input && onnx_in_has(c, 2))
         value = hb_reshape(b, onnx_in_val(c, 2), NULL, 0);
     else
-        value = hb_const_f64(b, x->shape->dtype, (double)onnx_at_float(c, "value", 0));
+        value = hb_const_f64(b, x->shape->dtype, onnx_at_float(c, "value", 0));
     onnx_out_val(c, 0, hb_pad(b, x, value, p));
 }
 
 // [N, C, H, W] <-> blocks: one reshape, one transpose, one reshape.
-ONNX(depthtospace) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(depthtospace) {
     int64_t k = onnx_at_int(c, "blocksize", 0), *d = x->shape->dims;
     if (x->shape->rank != 4 || k < 1 || d[1] % (k * k))
-        return onnx_fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
+        return onnx_fail(c, "blocksize %lld on %s", (long long)k, onnx_show(c, x));
     bool crd = str_is(onnx_at_str(c, "mode", "DCR"), "CRD");
     int64_t ch = d[1] / (k * k), dcr[6] = {d[0], k, k, ch, d[2], d[3]},
             other[6] = {d[0], ch, k, k, d[2], d[3]};
-    hv y = hb_reshape(&c->b, x, crd ? other : dcr, 6);
-    y = hb_transpose(&c->b, y, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
-    onnx_out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], ch, d[2] * k, d[3] * k}, 4));
+    hv y = hb_reshape(b, x, crd ? other : dcr, 6);
+    y = hb_transpose(b, y, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
+    onnx_out_val(c, 0, hb_reshape(b, y, (int64_t[]){d[0], ch, d[2] * k, d[3] * k}, 4));
 }
-ONNX(spacetodepth) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(spacetodepth) {
     int64_t k = onnx_at_int(c, "blocksize", 0), *d = x->shape->dims;
     if (x->shape->rank != 4 || k < 1 || d[2] % k || d[3] % k)
-        return onnx_fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
-    hv y = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], d[2] / k, k, d[3] / k, k}, 6);
-    y = hb_transpose(&c->b, y, (int64_t[]){0, 3, 5, 1, 2, 4});
-    onnx_out_val(c, 0,
-                 hb_reshape(&c->b, y, (int64_t[]){d[0], d[1] * k * k, d[2] / k, d[3] / k}, 4));
+        return onnx_fail(c, "blocksize %lld on %s", (long long)k, onnx_show(c, x));
+    hv y = hb_reshape(b, x, (int64_t[]){d[0], d[1], d[2] / k, k, d[3] / k, k}, 6);
+    y = hb_transpose(b, y, (int64_t[]){0, 3, 5, 1, 2, 4});
+    onnx_out_val(c, 0, hb_reshape(b, y, (int64_t[]){d[0], d[1] * k * k, d[2] / k, d[3] / k}, 4));
 }

@@ -38,9 +38,7 @@ static hv dft_matrix(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool inv
         dims[d] = x->shape->dims[d];
     dims[rank - 2] = n * parts;
     x = hb_reshape(b, x, dims, rank - 1);
-    x = hb_dot(b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2),
-               &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
-                                      .rhs_contracting_dims = {&zero, 1}});
+    x = hb_dot_over(b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2), last, zero);
     dims[rank - 2] = bins, dims[rank - 1] = 2;
     return hb_reshape(b, x, dims, rank);
 }
@@ -61,8 +59,7 @@ static hv dft(struct onnx_ctx *c, hv x, bool inverse, bool onesided) {
     int rank = x->shape->rank;
     int64_t n = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1];
     int64_t bins = onesided ? n / 2 + 1 : n;
-    if (n < 1 || (parts != 1 && parts != 2))
-        return onnx_fail(c, "signal %s", shape_text(c->a, x->shape)), x;
+    if (n < 1 || (parts != 1 && parts != 2)) return onnx_fail(c, "signal %s", onnx_show(c, x)), x;
     bool small = n <= MAX_MATRIX / (2 * bins * parts);
     return small ? dft_matrix(c, x, n, bins, inverse) : dft_fft(c, x, n, bins, inverse);
 }
@@ -88,9 +85,7 @@ static hv dft_real_matrix(struct onnx_ctx *c, hv x, int64_t n) {
         dims[d] = x->shape->dims[d];
     dims[rank - 2] = bins * parts;
     x = hb_reshape(&c->b, x, dims, rank - 1);
-    x = hb_dot(&c->b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2),
-               &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
-                                      .rhs_contracting_dims = {&zero, 1}});
+    x = hb_dot_over(&c->b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2), last, zero);
     return onnx_add_axis(c, x, rank - 1);
 }
 static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
@@ -99,9 +94,7 @@ static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
     int64_t bins = n / 2 + 1, have = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1];
     enum dtype t = x->shape->dtype;
     if (n < 1 || have < 1 || (parts != 1 && parts != 2))
-        return onnx_fail(c, "spectrum %s for %lld values", shape_text(c->a, x->shape),
-                         (long long)n),
-               x;
+        return onnx_fail(c, "spectrum %s for %lld values", onnx_show(c, x), (long long)n), x;
     x = have > bins ? onnx_part(c, x, rank - 2, 0, bins)
                     : onnx_pad_axis(c, x, rank - 2, 0, bins - have, 0);
     if (n <= MAX_MATRIX / (bins * parts)) return dft_real_matrix(c, x, n);
@@ -113,16 +106,15 @@ static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
     return hb_convert(b, onnx_add_axis(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 1), t);
 }
 
-ONNX(dft) {
-    hv x = onnx_in_val(c, 0);
+ONNX_X(dft) {
     int rank = x->shape->rank, n;
     int64_t axis = c->opset >= 20 ? -2 : onnx_at_int(c, "axis", 1), length;
     bool onesided = onnx_at_int(c, "onesided", 0) != 0, inverse = onnx_at_int(c, "inverse", 0) != 0;
-    if (rank < 2) return onnx_fail(c, "signal %s", shape_text(c->a, x->shape));
+    if (rank < 2) return onnx_fail(c, "signal %s", onnx_show(c, x));
     if (c->opset >= 20 && onnx_in_has(c, 2) && (!onnx_in_ints(c, 2, &axis, 1, &n) || n != 1))
         return;
     axis = onnx_axis_of(c, axis, rank);
-    if (!hb_ok(&c->b)) return;
+    if (!hb_ok(b)) return;
     if (axis == rank - 1) return onnx_fail(c, "the last dimension holds real and imaginary parts");
     bool to_real = inverse && onesided;
     length = to_real ? 2 * (x->shape->dims[axis] - 1) : x->shape->dims[axis];
@@ -142,9 +134,8 @@ ONNX(dft) {
                                 axis, rank - 2));
 }
 
-ONNX(stft) { // signal [batch, n, 1 or 2], step, window, length
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), window = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+ONNX_X(stft) { // signal [batch, n, 1 or 2], step, window, length
+    hv window = onnx_in_opt(c, 2);
     int64_t step, length = window && window->shape->rank == 1 ? window->shape->dims[0] : 0,
                   from = 0;
     int n;
@@ -153,7 +144,7 @@ ONNX(stft) { // signal [batch, n, 1 or 2], step, window, length
     if (x->shape->rank == 2) x = onnx_add_axis(c, x, 2);
     if (x->shape->rank != 3 || step < 1 || length < 1 || length > x->shape->dims[1] ||
         (window && (window->shape->rank != 1 || window->shape->dims[0] > length)))
-        return onnx_fail(c, "signal %s, frames of %lld every %lld", shape_text(c->a, x->shape),
+        return onnx_fail(c, "signal %s, frames of %lld every %lld", onnx_show(c, x),
                          (long long)length, (long long)step);
     int64_t frames = (x->shape->dims[1] - length) / step + 1, dims[2] = {frames, length};
     if (frames > MAX_WINDOW / length) return onnx_fail(c, "%lld frames", (long long)frames);

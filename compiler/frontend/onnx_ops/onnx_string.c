@@ -152,8 +152,8 @@ static bool all_text(struct onnx_ctx *c, size_t n) {
 ONNX(stringconcat) {
     if (!all_text(c, 2)) return;
     hv x[] = {onnx_in_val(c, 0), onnx_in_val(c, 1)};
-    hb_numpy_pair(&c->b, &x[0], &x[1]);
-    if (!hb_ok(&c->b)) return;
+    hb_numpy_pair(b, &x[0], &x[1]);
+    if (!hb_ok(b)) return;
     onnx_out_val(c, 0, text_call(c, "concat", x[0]->shape, x, 2));
 }
 
@@ -162,7 +162,7 @@ ONNX(regexfullmatch) {
     struct str pattern = onnx_at_str(c, "pattern", "");
     struct string_pattern *p;
     status_t st = string_pattern_new(pattern, &p);
-    if (st) return hb_fail(&c->b, st);
+    if (st) return hb_fail(b, st);
     string_pattern_free(p);
     hv x[] = {onnx_in_val(c, 0), text_const(c, pattern)};
     onnx_out_val(c, 0, text_call(c, "match", shape_with_dtype(c->a, x[0]->shape, DT_PRED), x, 2));
@@ -170,7 +170,6 @@ ONNX(regexfullmatch) {
 
 // [n] or [1, n]; what is left after the stop words are taken out, or one empty text.
 ONNX(stringnormalizer) {
-    struct hb *b = &c->b;
     if (!all_text(c, 1)) return;
     hv x = onnx_in_val(c, 0);
     const struct onnx_attr *stop = onnx_attr(c->n, "stopwords");
@@ -179,7 +178,7 @@ ONNX(stringnormalizer) {
     bool flat = x->shape->rank == 1, sensitive = onnx_at_int(c, "is_case_sensitive", 0) != 0;
 
     if (!flat && (x->shape->rank != 2 || x->shape->dims[0] != 1))
-        return onnx_fail(c, "texts of %s, expected [n] or [1, n]", shape_text(c->a, x->shape));
+        return onnx_fail(c, "texts of %s, expected [n] or [1, n]", onnx_show(c, x));
     if (str_starts(locale, "tr") || str_starts(locale, "az") || str_starts(locale, "lt"))
         return onnx_fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
                          STR_ARG(locale));
@@ -245,7 +244,6 @@ static hv hash_numbers(struct onnx_ctx *c, hv x, int64_t seed) {
     return hash_mixed(b, h, 16, 1);
 }
 ONNX(murmurhash3) {
-    struct hb *b = &c->b;
     const struct onnx_val *v = onnx_in_any(c, 0);
     int64_t seed = onnx_at_int(c, "seed", 0) & 0xffffffff;
     hv x = onnx_in_val(c, 0), h;
@@ -277,7 +275,6 @@ static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
     return room;
 }
 ONNX(stringsplit) {
-    struct hb *b = &c->b;
     if (!all_text(c, 1)) return;
     hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;

@@ -77,9 +77,8 @@ static hv to_columns(struct onnx_ctx *c, hv y, const struct onnx_attr *index) {
     return hb_transpose(b, to, (int64_t[]){1, 0});
 }
 
-ONNX(tfidf) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), all[64];
+ONNX_X(tfidf) {
+    hv all[64];
     bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     const struct onnx_attr *pool = text ? text_pool(c) : onnx_attr(c->n, "pool_int64s"),
                            *starts = onnx_attr(c->n, "ngram_counts"),
@@ -95,9 +94,8 @@ ONNX(tfidf) {
     if ((!flat && x->shape->rank != 2) || least < 1 || most < least || skip < 0 || skip > 64 ||
         starts->ints.n > 64 || pool->ints.n > MAX_GRAMS ||
         (weights && weights->floats.n != index->ints.n))
-        return onnx_fail(c, "input %s, lengths %lld to %lld, skips up to %lld",
-                         shape_text(c->a, x->shape), (long long)least, (long long)most,
-                         (long long)skip);
+        return onnx_fail(c, "input %s, lengths %lld to %lld, skips up to %lld", onnx_show(c, x),
+                         (long long)least, (long long)most, (long long)skip);
 
     x = hb_convert(b, x, DT_S64);
     if (flat) x = onnx_add_axis(c, x, 0);

@@ -23,8 +23,7 @@ static void sort_by(struct onnx_ctx *c, hv *v, int m, int more) {
     }
     hlo_set_root(comp, less);
     hlo_remove_dead(comp);
-    status_t st = hb_end(&b);
-    if (st) hb_fail(&c->b, st);
+    hb_fail(&c->b, hb_end(&b));
     for (int k = 0; k < m + more; k++)
         s[k] = v[k]->shape;
     struct hlo_attr_sort attr = {.dimensions = {&zero, 1}, .is_stable = true};
@@ -95,9 +94,8 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     return g;
 }
 
-ONNX(unique) {
-    struct hb *b = &c->b;
-    hv x = onnx_in_val(c, 0), rows = x;
+ONNX_X(unique) {
+    hv rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
     if (onnx_attr(c->n, "axis"))

@@ -173,14 +173,13 @@ status_t hlo_check_entry_layout(struct hlo_module *m) {
     bool same = true;
     if (!all) return ST_OK;
     if (all->n_elems != n + 1)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "entry_computation_layout has %d parameters, the entry %d", all->n_elems - 1,
-                      n);
+        return st_invalid("entry_computation_layout has %d parameters, the entry %d",
+                          all->n_elems - 1, n);
     for (int k = 0; k <= n; k++) {
         const struct shape *own = k < n ? m->entry->params.v[k]->shape : m->entry->root->shape;
         if (!shape_compatible(all->elems[k], own))
-            return st_new(ST_INVALID_ARGUMENT, "entry_computation_layout has %s, the entry %s",
-                          shape_text(m->arena, all->elems[k]), shape_text(m->arena, own));
+            return st_invalid("entry_computation_layout has %s, the entry %s",
+                              shape_text(m->arena, all->elems[k]), shape_text(m->arena, own));
         same &= shape_equal(all->elems[k], own);
     }
     if (same) m->entry_layout = NULL;
@@ -232,11 +231,11 @@ status_t hlo_parse(struct str text, const struct hlo_parse_limits *limits,
     if (!l.max_depth) l.max_depth = 64;
     if (!l.max_instrs) l.max_instrs = 1000000;
     if ((int64_t)text.n > l.max_text_bytes)
-        return st_new(ST_RESOURCE_EXHAUSTED, "HLO text of %zu bytes is above the limit of %lld",
-                      text.n, (long long)l.max_text_bytes);
+        return st_exhausted("HLO text of %zu bytes is above the limit of %lld", text.n,
+                            (long long)l.max_text_bytes);
     if (memchr(text.p, 0, text.n))
-        return st_new(ST_INVALID_ARGUMENT, "the text has a NUL byte at offset %zu",
-                      (size_t)((const char *)memchr(text.p, 0, text.n) - text.p));
+        return st_invalid("the text has a NUL byte at offset %zu",
+                          (size_t)((const char *)memchr(text.p, 0, text.n) - text.p));
     struct hlo_module *m = hlo_module_new("module");
     char *t = p_blank_comments(m->arena, text);
     struct parser p = {.start = t, .c = {t, t + text.n}, .m = m, .limits = l};

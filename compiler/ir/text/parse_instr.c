@@ -278,10 +278,10 @@ static status_t p_operands(struct parser *p, struct hlo_computation *comp, struc
 
 status_t p_check_param(struct parser *p, const struct hlo_computation *c, int64_t number) {
     if (number < 0 || number >= p->limits.max_instrs)
-        return st_new(ST_INVALID_ARGUMENT, "parameter number %lld", (long long)number);
+        return st_invalid("parameter number %lld", (long long)number);
     return (size_t)number >= c->params.n || !c->params.v[number]
                ? ST_OK
-               : st_new(ST_INVALID_ARGUMENT, "parameter %lld is there twice", (long long)number);
+               : st_invalid("parameter %lld is there twice", (long long)number);
 }
 
 // The error with its place in the text.

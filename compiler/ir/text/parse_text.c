@@ -19,7 +19,7 @@ status_t p_error(const struct parser *p, const char *at, const char *fmt, ...) {
     int line = 1, column = 1;
     for (const char *q = p->start; q < at && q < p->c.end; q++)
         column = *q == '\n' ? (line++, 1) : column + 1;
-    return st_new(ST_INVALID_ARGUMENT, "%d:%d: %s", line, column, text);
+    return st_invalid("%d:%d: %s", line, column, text);
 }
 
 // A string runs to the next '"' that no '\' stands before; it may hold line breaks. q is at the

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of LAPACK that HLO has no operation for, on literals: computed in double whatever the
 // type. Eigenvectors and singular vectors are right up to sign (phase), as LAPACK leaves them free.
-#include "compiler/ops/linalg/lapack_real.h"
 
 #include "compiler/ops/linalg/lapack_cases.h"
 #define T       double complex
@@ -134,7 +133,7 @@ status_t lapack_run(const struct lapack_call *c, struct literal *const *in,
     size_t k = (size_t)c->kind;
     fn f = k < sizeof all / sizeof all[0] ? all[k][dtype_is_complex(in[0]->shape->dtype) ? 1 : 0]
                                           : NULL;
-    if (!f) return st_new(ST_INTERNAL, "no such call of LAPACK");
+    if (!f) return st_internal("no such call of LAPACK");
     for (int64_t b = 0; b < c->batch; b++) {
         struct arena tmp = {0};
         f(c, b, in, out, &tmp);

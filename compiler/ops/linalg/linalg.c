@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "compiler/ops/eval_rules.h"
-#include "compiler/ops/index.h"
 
 static double complex get(const struct literal *l, int64_t k) {
     double v[2];

@@ -17,9 +17,9 @@ static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) {
     struct strbuf b = {0};
     for (int k = 0; k < i->n_operands; k++)
         strbuf_printf(&b, "%s%s", k ? ", " : "", shape_text(ev->arena, i->operands[k]->shape));
-    status_t st = st_new(ST_INVALID_ARGUMENT, "instruction '%s': " STR_FMT " of (%s) gives %s",
-                         i->name, STR_ARG(HLO_ATTR(i, custom)->custom_call_target), strbuf_cstr(&b),
-                         shape_text(ev->arena, i->shape));
+    status_t st = st_invalid("instruction '%s': " STR_FMT " of (%s) gives %s", i->name,
+                             STR_ARG(HLO_ATTR(i, custom)->custom_call_target), strbuf_cstr(&b),
+                             shape_text(ev->arena, i->shape));
     strbuf_done(&b);
     return st;
 }
@@ -27,9 +27,8 @@ static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) {
 static status_t begin(struct hlo_eval *ev, const struct hlo_instr *i, int n, int texts) MUST_CHECK;
 static status_t begin(struct hlo_eval *ev, const struct hlo_instr *i, int n, int texts) {
     if (!ev->texts)
-        return st_new(ST_UNIMPLEMENTED,
-                      "instruction '%s': " STR_FMT " outside of a run that has texts", i->name,
-                      STR_ARG(HLO_ATTR(i, custom)->custom_call_target));
+        return st_unimplemented("instruction '%s': " STR_FMT " outside of a run that has texts",
+                                i->name, STR_ARG(HLO_ATTR(i, custom)->custom_call_target));
     bool fit = i->n_operands == n;
     for (int k = 0; fit && k < n; k++)
         fit = !shape_is_tuple(i->operands[k]->shape) &&
@@ -293,10 +292,9 @@ status_t hlo_string_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct
         double d;
         bool fine = dtype_is_float(t) ? parse_float(s, &d) : parse_int(s, t, *out, k);
         if (!fine)
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "%s: element %lld, '%.*s', is not a number of %s",
-                                    i->op_name ? i->op_name : i->name, (long long)k,
-                                    all.n > 80 ? 80 : (int)all.n, all.p, dtype_name(t)),
+            return st_reason(st_invalid("%s: element %lld, '%.*s', is not a number of %s",
+                                        i->op_name ? i->op_name : i->name, (long long)k,
+                                        all.n > 80 ? 80 : (int)all.n, all.p, dtype_name(t)),
                              HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
         if (dtype_is_float(t)) lit_set_f64(*out, k, d);
     }

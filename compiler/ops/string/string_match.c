@@ -113,14 +113,14 @@ uint32_t text_upper(uint32_t u) {
 // ---- emitting
 
 static status_t error(const struct parser *q, const char *why) {
-    return st_new(ST_INVALID_ARGUMENT, "pattern, byte %zu: %s", (size_t)(q->at - q->begin), why);
+    return st_invalid("pattern, byte %zu: %s", (size_t)(q->at - q->begin), why);
 }
 static size_t here(const struct parser *q) {
     return q->p->code.n;
 }
 static status_t emit(struct parser *q, struct code c) {
     if (here(q) >= MAX_CODE)
-        return st_new(ST_RESOURCE_EXHAUSTED, "the pattern becomes more than %d steps", MAX_CODE);
+        return st_exhausted("the pattern becomes more than %d steps", MAX_CODE);
     vec_push(&q->p->code, c);
     return ST_OK;
 }

@@ -20,8 +20,8 @@ struct padder {
 };
 
 static status_t refuse(const struct hlo_instr *i, const char *why) {
-    return st_new(ST_UNIMPLEMENTED, "instruction '%s': %s with a dynamic dimension: %s", i->name,
-                  hlo_op_info(i->op)->name, why);
+    return st_unimplemented("instruction '%s': %s with a dynamic dimension: %s", i->name,
+                            hlo_op_info(i->op)->name, why);
 }
 static struct sizes *sizes_of(const struct padder *p, const struct hlo_instr *i) {
     return pmap_get_ptr(&p->known, i);

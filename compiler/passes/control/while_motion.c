@@ -5,7 +5,6 @@
 // and carried as a new element. The loop is then built again over the new state.
 //     (i, x, w) -> (i + 1, x * tanh(w), w)   =>   t = tanh(w); (i, x, t) -> (i + 1, x * t, t)
 #include "compiler/passes/control/graph.h"
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_ELEMENTS = 256, MAX_HOISTED = 16, MAX_OPERANDS = 64 };

@@ -12,7 +12,6 @@
 // A 1x1 convolution stays a convolution: in the library's blocked layout its kernel is a matrix
 // product already, and a dot would need copies to and from that layout.
 #include "compiler/passes/fusion/library.h"
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 // ---- dot

@@ -14,7 +14,6 @@
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
 #include "compiler/passes/fusion/library.h"
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_LOOK = 8, CHANNELS = 16, MAX_ELEMENTS = 1 << 30 };

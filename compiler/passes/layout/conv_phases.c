@@ -11,7 +11,6 @@
 // Expects the labels of conv-canon. Targets with a compiler of their own do this themselves.
 #include <stdlib.h>
 
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 struct plan1 { // one dimension

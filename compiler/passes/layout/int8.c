@@ -10,7 +10,6 @@
 // VNNI) are sums in f32 as long as those are exact. Where a convolution pads, q is padded with z
 // before. Models come so from quantising tools (dequantise, convolve, quantise; or with integer
 // operators).
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum {

@@ -5,7 +5,6 @@
 // movement then often dequantises, and both are one kernel from bytes to bytes. The chain is of
 // elementwise operations with one value for all; each has one user.
 // Does not: reshapes and transposes, which reshape-mover takes behind the chain.
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_CHAIN = 12 };

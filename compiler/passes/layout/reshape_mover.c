@@ -4,7 +4,6 @@
 // On the way they meet others and cancel (algsimp), and what they stood between fuses. A movement
 // is taken along only when nothing else uses it, so there are never more of them than before;
 // scalars, broadcasts, constants and weights are written in the other shape instead.
-#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_OPERANDS = 64 };

@@ -60,7 +60,7 @@ static int64_t rows_at_least(const struct pad_state *p) {
 }
 static status_t pad_open(struct cpu_exe *x, struct cpu_step *s) {
     struct pad_state *p = arena_new_of(&x->arena, struct pad_state);
-    if (!dims_of(s->plan->instr, p)) return st_new(ST_INTERNAL, "not a padding of rows");
+    if (!dims_of(s->plan->instr, p)) return st_internal("not a padding of rows");
     s->alone = p->rows < 2 * rows_at_least(p);
     s->apart = true;
     s->detail = "pad";

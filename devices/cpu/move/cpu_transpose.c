@@ -153,7 +153,7 @@ static int64_t grain_of(const struct transpose_state *t) {
 }
 static status_t transpose_open(struct cpu_exe *x, struct cpu_step *s) {
     struct transpose_state *t = arena_new_of(&x->arena, struct transpose_state);
-    if (!state_of(s->plan->instr, t)) return st_new(ST_INTERNAL, "not a transposition of sides");
+    if (!state_of(s->plan->instr, t)) return st_internal("not a transposition of sides");
     s->alone = t->units < 2 * grain_of(t);
     s->apart = true;
     s->detail = "transpose";

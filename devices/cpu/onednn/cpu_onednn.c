@@ -320,8 +320,7 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     struct lib_call c;
     if (lib_pool(s->plan->instr)) return pool_open(x, s, st);
     if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
-    if (!lib_match(s->plan->instr, &c))
-        return st_new(ST_INTERNAL, "accepted a call that does not match");
+    if (!lib_match(s->plan->instr, &c)) return st_internal("accepted a call that does not match");
     s->flops = onednn_flops(s->plan->instr, &c);
     s->alone = s->flops < ONEDNN_ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here

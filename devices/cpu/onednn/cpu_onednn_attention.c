@@ -145,8 +145,7 @@ static status_t attention_open(struct cpu_exe *x, struct cpu_step *step) {
     attention_match(step->plan->instr, &s->c);
     s->info = cpu_find_kernel(x, s->c.rows);
     s->code = code_symbol(x->binding, s->info->symbol);
-    if (!s->code)
-        return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", s->info->symbol);
+    if (!s->code) return st_internal("kernel '%s' is not in the object code", s->info->symbol);
 
     const struct hlo_instr *first = s->c.first.hero;
     s->side[0] = (struct side){.hero = first, .leaf = side_leaf(&s->c, 0, 1)};
@@ -301,7 +300,7 @@ static status_t attention_run(struct cpu_exe *x, struct cpu_step *step, void **b
     for (int t = 0; t < s->n_threads; t++)
         s->own[t].head = -1;
     cpu_parallel(part, &r, s->c.heads * s->blocks, 1);
-    return r.failed ? st_new(ST_INTERNAL, "oneDNN: attention failed") : ST_OK;
+    return r.failed ? st_internal("oneDNN: attention failed") : ST_OK;
 }
 const struct cpu_impl cpu_impl_attention = {
     "attention", attention_accepts, attention_open, attention_close, attention_run, NULL, NULL,

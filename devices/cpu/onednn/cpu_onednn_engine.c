@@ -14,12 +14,12 @@ status_t onednn_start(void) {
     dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
-        return st_new(ST_INTERNAL, "oneDNN does not start");
+        return st_internal("oneDNN does not start");
     return ST_OK;
 }
 
 status_t onednn_failed(const char *what, dnnl_status_t rc) {
-    return st_new(ST_INTERNAL, "oneDNN: %s failed (%d)", what, (int)rc);
+    return st_internal("oneDNN: %s failed (%d)", what, (int)rc);
 }
 
 dnnl_engine_t onednn_engine(void) {
@@ -63,8 +63,7 @@ static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
     if (n > bounce.n) {
         onednn_packed();
         if (!(bounce.p = cpu_memory((int64_t)n)))
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
-                          n);
+            return st_exhausted("no memory for %zu bytes while preparing weights", n);
         bounce.n = n;
     }
     *plain = memcpy(bounce.p, *plain, n);

@@ -307,7 +307,7 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
     struct lib_call call;
     dnnl_primitive_attr_t attr = NULL;
     RETURN_IF_ERR(onednn_start());
-    if (!lib_match(i, &call)) return st_new(ST_INTERNAL, "accepted a call that does not match");
+    if (!lib_match(i, &call)) return st_internal("accepted a call that does not match");
     const struct hlo_instr *h = call.hero;
     struct product p = {.lhs = lib_operand(i, call.lhs),
                         .rhs = lib_operand(i, call.rhs),

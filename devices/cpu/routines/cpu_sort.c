@@ -420,7 +420,7 @@ static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     const struct hlo_instr *i = step->plan->instr;
     const struct shape *shape = i->operands[0]->shape;
     *s = (struct sort_state){.i = i, .inner = 1, .threads = cpu_threads()};
-    if (!keys_of(i, &s->keys)) return st_new(ST_INTERNAL, "accepted a sort that does not match");
+    if (!keys_of(i, &s->keys)) return st_internal("accepted a sort that does not match");
     int64_t dim = line_dim(i);
     s->n = s->kept = shape->dims[dim];
     if (i->op == HLO_TOPK) s->kept = HLO_ATTR(i, topk)->k;

@@ -299,7 +299,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     struct lib_call c;
     struct thin_dims f;
     if (!lib_match(i, &c) || !form_of(&c, &f))
-        return st_new(ST_INTERNAL, "accepted a product that does not match");
+        return st_internal("accepted a product that does not match");
     int bits = cpu_target()->vector_bits;
     t->product = bits == 512 ? product_avx512 : bits == 256 ? product_avx2 : product_plain;
     t->activate = cpu_thin_activate();

@@ -291,7 +291,7 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
     struct lib_call c;
     struct thin8_dims f;
     if (!lib_match(i, &c) || !form_of(&c, &f))
-        return st_new(ST_INTERNAL, "accepted a product that does not match");
+        return st_internal("accepted a product that does not match");
     t->activate = cpu_thin_activate();
     t->x = lib_operand(i, c.lhs), t->w = lib_operand(i, c.rhs), t->out = s->plan->n_in;
     t->rows = f.rows, t->cols = f.cols, t->k = f.k, t->by_column = f.by_column;

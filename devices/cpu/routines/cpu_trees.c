@@ -358,8 +358,7 @@ static status_t lay_out(struct arena *a, struct arena *scratch, struct trees_sta
     _Static_assert(sizeof(struct node64) == 32 && sizeof(struct node32) == 16, "shift");
     s->roots = arena_array(a, int32_t, t->roots + 1);
     s->steps = arena_array(a, int, t->roots + 1);
-    if (t->nodes > INT32_MAX >> s->shift)
-        return st_new(ST_RESOURCE_EXHAUSTED, "%lld nodes", (long long)t->nodes);
+    if (t->nodes > INT32_MAX >> s->shift) return st_exhausted("%lld nodes", (long long)t->nodes);
     for (int64_t k = 0; k < t->nodes; k++)
         w.number[k] = -1;
     if (mode == MODES || !place_pairs(scratch, &w, s->roots)) {
@@ -376,8 +375,7 @@ static status_t lay_out(struct arena *a, struct arena *scratch, struct trees_sta
     for (int64_t k = 0; k < t->roots; k++)
         s->roots[k] <<= s->shift;
     int64_t n = put_entries(s, w.order, NULL);
-    if (n > INT32_MAX)
-        return st_new(ST_RESOURCE_EXHAUSTED, "leaves with %lld values", (long long)n);
+    if (n > INT32_MAX) return st_exhausted("leaves with %lld values", (long long)n);
     s->entries = arena_array(a, struct entry, n + 1);
     put_entries(s, w.order, s->entries);
     put_values(a, s);

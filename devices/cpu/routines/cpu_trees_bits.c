@@ -10,7 +10,6 @@
 #include "devices/cpu/routines/cpu_trees_bits.h"
 
 #include <immintrin.h>
-#include <math.h>
 
 enum { MAX_LEAVES = 64, LEQ, LEQ_NAN, LT, LT_NAN, EQ, EQ_NAN, LISTS, MAX_SCRATCH = 1 << 19 };
 enum { FIRST_LIST = LEQ, N_LISTS = LISTS - FIRST_LIST };
