@@ -25,6 +25,7 @@ enum status_code {
 typedef struct status *status_t;
 #define ST_OK      ((status_t)NULL)
 #define MUST_CHECK __attribute__((warn_unused_result))
+#define UNUSED     __attribute__((unused)) // a parameter that only the function's type asks for
 
 // Makes a status; printf format. The macro captures the source line (debug builds print it).
 #define st_new(code, ...) st_new_at((code), __FILE__, __LINE__, __VA_ARGS__)

@@ -8,8 +8,7 @@
 
 #include "compiler/compile.h"
 
-static int find_note(struct dl_phdr_info *info, size_t size, void *out) {
-    (void)size;
+static int find_note(struct dl_phdr_info *info, UNUSED size_t size, void *out) {
     for (int k = 0; k < info->dlpi_phnum; k++) {
         if (info->dlpi_phdr[k].p_type != PT_NOTE) continue;
         const char *p = (const char *)(info->dlpi_addr + info->dlpi_phdr[k].p_vaddr),

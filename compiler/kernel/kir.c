@@ -349,8 +349,7 @@ struct kir_val *kir_complex(struct kir *k, struct kir_val *re, struct kir_val *i
     return kir_intern(
         k, &(struct kir_val){.op = K_COMPLEX, .type = re->type, .n_args = 2, .args = {re, im}});
 }
-struct kir_val *kir_re(struct kir *k, struct kir_val *x) {
-    (void)k;
+struct kir_val *kir_re(UNUSED struct kir *k, struct kir_val *x) {
     return x->op == K_COMPLEX ? x->args[0] : x;
 }
 struct kir_val *kir_im(struct kir *k, struct kir_val *x) {

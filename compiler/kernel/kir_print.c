@@ -151,16 +151,14 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
 }
 // Constants of index arithmetic that may differ between kernels of one form. Not small ones, and
 // not strides of a loop that runs as vectors: they decide what the vector code looks like.
-static void find_literals(void *ctx, struct kir_val *v) {
-    (void)ctx;
+static void find_literals(UNUSED void *ctx, struct kir_val *v) {
     if (v->op != K_MUL || v->type != DT_S64) return;
     for (int i = 0; i < 2; i++) {
         const struct kir_val *var = v->args[1 - i];
         if (var->op == K_VAR && var->loop && var->loop->vectorize) v->args[i]->flags |= KF_LITERAL;
     }
 }
-static void clear_literals(void *ctx, struct kir_val *v) {
-    (void)ctx;
+static void clear_literals(UNUSED void *ctx, struct kir_val *v) {
     v->flags &= (uint8_t)~KF_LITERAL;
 }
 static bool is_size(const struct kir_val *v) {

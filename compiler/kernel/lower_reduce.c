@@ -36,7 +36,7 @@ static status_t straight(struct lower *lw, struct lower_reduce *f, struct kir_va
 
 // Loops over r inside the element, at the level of the index.
 static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
-                           int rank, struct kir_val **acc) {
+                           UNUSED int rank, struct kir_val **acc) {
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
@@ -61,7 +61,6 @@ static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_
                             .extent = sp->total,
                             .reduces = true,
                             .outer = lw->row};
-    (void)rank;
     lw->row = sp->n == 0 ? &row : NULL;
 
     struct kir_val *in[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];

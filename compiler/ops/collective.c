@@ -145,7 +145,6 @@ EVAL(ALL_REDUCE_START) {
     return same(ev, i, in, out);
 }
 EVAL(ALL_REDUCE_DONE) {
-    (void)ev, (void)i;
     *out = in[0];
     return ST_OK;
 }
@@ -162,12 +161,10 @@ EVAL(REDUCE_SCATTER) {
     return same(ev, i, in, out);
 }
 EVAL(ALL_GATHER_DONE) {
-    (void)ev, (void)i;
     *out = in[0]->elems[1];
     return ST_OK;
 }
 EVAL(COLLECTIVE_PERMUTE_DONE) {
-    (void)ev, (void)i;
     *out = in[0]->elems[1];
     return ST_OK;
 }

@@ -54,7 +54,6 @@ EVAL(ASYNC_START) {
     return ST_OK;
 }
 EVAL(ASYNC_UPDATE) {
-    (void)ev, (void)i;
     *out = in[0];
     return ST_OK;
 }

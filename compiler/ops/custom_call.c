@@ -48,9 +48,8 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
 }
 
 // Where a program must not come: ends the run with the text of backend_config.
-static status_t refuse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                       struct literal **out) {
-    (void)ev, (void)in, (void)out;
+static status_t refuse(UNUSED struct hlo_eval *ev, const struct hlo_instr *i,
+                       UNUSED struct literal *const *in, UNUSED struct literal **out) {
     size_t n = 0;
     const char *why = hlo_extra(i, "backend_config", &n);
     return st_reason(st_invalid("%s%s%.*s", i->op_name ? i->op_name : "", i->op_name ? ": " : "",

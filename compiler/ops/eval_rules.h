@@ -4,8 +4,8 @@
 #include "compiler/eval.h"
 
 #define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
+    status_t hlo_eval_##op(UNUSED struct hlo_eval *ev, UNUSED const struct hlo_instr *i,           \
+                           UNUSED struct literal *const *in, struct literal **out)
 // Declares r, a literal of i's shape charged to the evaluator's budget, and makes it the result.
 #define NEW_RESULT(r)                                                                              \
     struct literal *r;                                                                             \

@@ -12,8 +12,8 @@ status_t hlo_infer_unary(struct arena *a, const struct hlo_instr *i, const struc
     *out = plain(a, rule_shape(i, 0));
     return ST_OK;
 }
-status_t hlo_infer_copy(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
-    (void)a;
+status_t hlo_infer_copy(UNUSED struct arena *a, const struct hlo_instr *i,
+                        const struct shape **out) {
     *out = rule_shape(i, 0);
     return ST_OK;
 }
@@ -87,8 +87,8 @@ status_t hlo_infer_stochastic_convert(struct arena *a, const struct hlo_instr *i
 
 // ---- shapes that the instruction itself declares
 
-status_t hlo_infer_declared(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
-    (void)a;
+status_t hlo_infer_declared(UNUSED struct arena *a, const struct hlo_instr *i,
+                            const struct shape **out) {
     if (!i->shape) return st_invalid("the shape must be given");
     *out = i->shape;
     return ST_OK;
@@ -124,14 +124,13 @@ status_t hlo_infer_iota(struct arena *a, const struct hlo_instr *i, const struct
         return st_invalid("iota_dimension %lld of %s", (long long)d, shape_text(a, i->shape));
     return ST_OK;
 }
-status_t hlo_infer_scalar_u32(struct arena *a, const struct hlo_instr *i,
+status_t hlo_infer_scalar_u32(struct arena *a, UNUSED const struct hlo_instr *i,
                               const struct shape **out) {
-    (void)i;
     *out = shape_scalar(a, DT_U32);
     return ST_OK;
 }
-status_t hlo_infer_token(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
-    (void)i;
+status_t hlo_infer_token(struct arena *a, UNUSED const struct hlo_instr *i,
+                         const struct shape **out) {
     *out = shape_make(a, DT_TOKEN, NULL, 0);
     return ST_OK;
 }

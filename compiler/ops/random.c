@@ -167,7 +167,6 @@ EVAL(RNG) {
 // The state is a counter of 128 bits of which the evaluator keeps the low half.
 EVAL(RNG_GET_AND_UPDATE_STATE) {
     struct literal *r;
-    (void)in;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     if (shape_elements(r->shape) < 1) return st_invalid("instruction '%s': empty state", i->name);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)

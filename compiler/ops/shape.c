@@ -4,19 +4,16 @@
 #include "compiler/ops/index.h"
 
 EVAL(CONSTANT) {
-    (void)ev, (void)in;
     *out = i->literal;
     return ST_OK;
 }
 EVAL(IOTA) {
-    (void)in;
     NEW_RESULT(r);
     int64_t d = HLO_ATTR(i, iota)->iota_dimension, k = 0;
     EACH_INDEX(x, r->shape) lit_set_i64(r, k++, x[d]);
     return ST_OK;
 }
 EVAL(PARTITION_ID) {
-    (void)in;
     NEW_RESULT(r);
     (void)r;
     return ST_OK;
@@ -66,7 +63,6 @@ EVAL(COPY_DONE) {
     return ST_OK;
 }
 EVAL(AFTER_ALL) {
-    (void)in;
     *out = lit_new(ev->arena, i->shape);
     return ST_OK;
 }
@@ -261,7 +257,6 @@ EVAL(TUPLE) {
     return ST_OK;
 }
 EVAL(GET_TUPLE_ELEMENT) {
-    (void)ev;
     *out = in[0]->elems[HLO_ATTR(i, gte)->index];
     return ST_OK;
 }

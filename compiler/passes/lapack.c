@@ -25,9 +25,9 @@ static struct hlo_instr *info_of(struct hb *b, hv r, const struct shape *s) {
     }
     return hb_select(b, hb_compare(b, first, first, CMP_NE), one, zero);
 }
-static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
+static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i,
+                                 UNUSED const struct pass_ctx *p) {
     struct lapack_call c;
-    (void)p;
     if (!lapack_read(i, &c) || (c.kind != LAPACK_TRSM && c.kind != LAPACK_POTRF)) return NULL;
     if (c.kind == LAPACK_TRSM)
         return hb_op(b, HLO_TRIANGULAR_SOLVE, i->shape, i->operands, 2, &c.trisolve);

@@ -222,8 +222,7 @@ static hv numbers(struct hb *b, const struct hlo_instr *i) {
     return hb_reshape(b, r, s->dims, s->rank);
 }
 
-static hv rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
-    (void)p;
+static hv rewrite(struct hb *b, struct hlo_instr *i, UNUSED const struct pass_ctx *p) {
     if (i->control_preds.n) return NULL;
     if (i->op == HLO_RNG_BIT_GENERATOR) return bits(b, i);
     return i->op == HLO_RNG ? numbers(b, i) : NULL;

@@ -12,9 +12,8 @@
 
 // A target for goldens: its library takes every contraction of f32 that is one call, so tests do
 // not depend on the machine.
-static bool takes_all(const struct target *t, const struct hlo_instr *i) {
+static bool takes_all(UNUSED const struct target *t, const struct hlo_instr *i) {
     struct lib_call c;
-    (void)t;
     return i->shape->dtype == DT_F32 && lib_match(i, &c) && !lib_direct(c.hero);
 }
 static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
@@ -56,16 +55,14 @@ status_t opt_target(const char *name, struct target *out) {
 
 // ---- what passes say
 
-static void say_fusion(void *ctx, const char *pass, const struct hlo_instr *producer,
+static void say_fusion(UNUSED void *ctx, const char *pass, const struct hlo_instr *producer,
                        const struct hlo_instr *consumer, const char *why_not) {
-    (void)ctx;
     printf("%s: %s %%%s -> %s %%%s: %s%s\n", pass, hlo_op_name(producer->op), producer->name,
            hlo_op_name(consumer->op), consumer->name, why_not ? "not fused: " : "fused",
            why_not ? why_not : "");
 }
-static void say_rule(void *ctx, const char *rule, const struct hlo_instr *i,
+static void say_rule(UNUSED void *ctx, const char *rule, const struct hlo_instr *i,
                      const struct hlo_instr *with) {
-    (void)ctx;
     printf("algsimp: %s: %s %%%s -> %s %%%s\n", rule, hlo_op_name(i->op), i->name,
            hlo_op_name(with->op), with->name);
 }

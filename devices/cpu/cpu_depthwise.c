@@ -85,9 +85,8 @@ bool cpu_depthwise_accepts(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && lib_match(i, &c) && cpu_depthwise_takes(cpu_target(), &c) &&
            in_place(&c);
 }
-static bool depthwise_accepts(const struct cpu_exe *x, const struct hlo_instr *i,
+static bool depthwise_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                               const char **why) {
-    (void)x;
     *why = "not a dilated or three-dimensional convolution of each channel alone";
     return cpu_depthwise_accepts(i);
 }
@@ -98,12 +97,11 @@ static int64_t depthwise_pack_bytes(const struct cpu_step *s) {
     const struct depthwise_state *t = s->state;
     return t->blocks * t->taps * LANES * (int64_t)sizeof(float);
 }
-static status_t depthwise_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
+static status_t depthwise_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain,
                                void *packed) {
     const struct depthwise_state *t = s->state;
     const char *from = plain; // lies as it may
     float *to = packed;
-    (void)x;
     memset(to, 0, (size_t)depthwise_pack_bytes(s));
     for (int64_t c = 0; c < t->channels; c++)
         for (int64_t tap = 0; tap < t->taps; tap++, from += sizeof *to)
@@ -210,13 +208,12 @@ struct depthwise_call {
     const float *w;
     void **bufs;
 };
-static VECTOR void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static VECTOR void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct depthwise_call *c = ctx;
     const struct depthwise_state *t = c->t;
     const struct axis *a = t->axis;
     float line[PIXELS * LANES] __attribute__((aligned(64)));
     struct meeting m;
-    (void)thread;
     for (int64_t u = begin; u < end; u++) {
         int64_t at[] = {u / a[1].out % a[0].out, u % a[1].out};
         int64_t image = u / a[1].out / a[0].out, block = image % t->blocks;

@@ -155,9 +155,8 @@ struct beside_call {
     struct cpu_step *s;
     status_t *st;
 };
-static void beside_part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void beside_part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct beside_call *c = ctx;
-    (void)thread;
     for (int64_t k = begin; k < end; k++)
         c->st[k] = cpu_run_step(c->x, c->p, c->f, c->s + k);
 }
@@ -597,8 +596,7 @@ static status_t cpu_open(const char *options, struct device **out) {
 static void cpu_close(struct device *d) {
     free(d);
 }
-static const struct target *target(struct device *d) {
-    (void)d;
+static const struct target *target(UNUSED struct device *d) {
     return cpu_target();
 }
 static struct dev_attributes attributes(struct device *d) {

@@ -84,8 +84,7 @@ static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
                      scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL,
                      c->k->info->sizes);
 }
-static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
-    (void)x;
+static status_t kernel_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct kernel_state *k = s->state;
     struct kernel_call c = {k, bufs};
     cpu_parallel(kernel_part, &c, k->info->extent, kernel_grain(k->info));
@@ -106,18 +105,17 @@ const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open
 
 // ---- control flow: called plans run here, on the device; nothing goes to the daemon
 
-static bool control_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool control_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                            const char **why) {
     *why = "not control flow";
     return i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL;
 }
-static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
-    (void)x;
+static status_t control_open(UNUSED struct cpu_exe *x, struct cpu_step *s) {
     s->detail = "control";
     return ST_OK;
 }
-static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
-    (void)x, (void)s, (void)bufs;
+static status_t control_run(UNUSED struct cpu_exe *x, UNUSED struct cpu_step *s,
+                            UNUSED void **bufs) {
     return st_internal("control steps are run by cpu_run_plan");
 }
 const struct cpu_impl cpu_impl_control = {
@@ -125,13 +123,11 @@ const struct cpu_impl cpu_impl_control = {
 
 // ---- the reference evaluator
 
-static bool reference_accepts(const struct cpu_exe *x, const struct hlo_instr *i,
-                              const char **why) {
-    (void)x, (void)i, (void)why;
+static bool reference_accepts(UNUSED const struct cpu_exe *x, UNUSED const struct hlo_instr *i,
+                              UNUSED const char **why) {
     return true;
 }
-static status_t reference_open(struct cpu_exe *x, struct cpu_step *s) {
-    (void)x;
+static status_t reference_open(UNUSED struct cpu_exe *x, struct cpu_step *s) {
     s->detail = "reference";
     const struct hlo_instr *i = s->plan->instr;
     return st_note(hlo_eval_supports(i), "the CPU device cannot run %s%s%s",

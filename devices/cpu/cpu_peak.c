@@ -76,11 +76,10 @@ static void burn_f64(void *ctx, int64_t begin, int64_t end, int thread) {
         w->done += w->burn_f64(out);
     if (out[0] < 0) abort();
 }
-static void read_all(void *ctx, int64_t begin, int64_t end, int thread) {
+static void read_all(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     struct work *w = ctx;
     if (w->read(w->memory, begin, end)) abort(); // never: it is all zero
     w->done += (end - begin) * 64;
-    (void)thread;
 }
 static void read_again(void *ctx, int64_t begin, int64_t end, int thread) {
     struct work *w = ctx;
@@ -192,10 +191,9 @@ static void measure(struct machine *m, struct dev_peak *peak) {
     peak->flops = m->threads > 1 ? best(&w, burn_all, m->threads, true) : m->flops_f32;
     measure_memory(&w, m, peak);
 }
-struct dev_peak cpu_peak(struct device *d) {
+struct dev_peak cpu_peak(UNUSED struct device *d) {
     static struct machine m;
     static struct dev_peak peak;
-    (void)d;
     if (peak.source) return peak;
     const char *forced = getenv("HLOD_CPU_MACHINE");
     if (forced && strcmp(forced, "nominal") == 0) {

@@ -4,14 +4,13 @@
 #include "compiler/eval.h"
 #include "devices/cpu/cpu.h"
 
-static bool random_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool random_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
     *why = "not the state of random numbers";
     return i->op == HLO_RNG_GET_AND_UPDATE_STATE && i->shape->dtype == DT_U64 &&
            shape_elements(i->shape) > 0;
 }
-static status_t random_open(struct cpu_exe *x, struct cpu_step *s) {
-    (void)x;
+static status_t random_open(UNUSED struct cpu_exe *x, struct cpu_step *s) {
     s->detail = "random";
     s->alone = true;
     return ST_OK;

@@ -15,8 +15,7 @@
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
 enum { COST_VERSION = 10 }; // raise when the choice between implementations changes
 
-static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
-    (void)t, (void)i;
+static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo_instr *i) {
     return false;
 }
 

@@ -117,9 +117,8 @@ static status_t keep_one(const struct keeping *k, const struct keep *e) {
     memcpy(e->to, e->from, (size_t)e->bytes);
     return ST_OK;
 }
-static void keep_some(void *ctx, int64_t begin, int64_t end, int thread) {
+static void keep_some(void *ctx, UNUSED int64_t begin, UNUSED int64_t end, UNUSED int thread) {
     struct keeping *k = ctx;
-    (void)begin, (void)end, (void)thread;
     for (size_t i; !k->failed && (i = k->next++) < k->v.n;) {
         status_t st = keep_one(k, &k->v.v[i]);
         if (!st) continue;

@@ -232,8 +232,7 @@ static struct dev_attributes pjrt_attributes(struct device *base) {
                                    .single_use = d->plugin->family != PJ_FAMILY_GPU};
 }
 
-static struct dev_peak pjrt_peak(struct device *d) {
-    (void)d;
+static struct dev_peak pjrt_peak(UNUSED struct device *d) {
     return (struct dev_peak){.source = "not known: plugins do not tell"};
 }
 

@@ -128,9 +128,8 @@ static status_t load_into(struct pj_device *d, struct pj_exe *x) {
 }
 
 // A plugin loads as long as it takes.
-status_t pj_exe_load(struct device *base, struct executable *exe, const _Atomic bool *cancel,
+status_t pj_exe_load(struct device *base, struct executable *exe, UNUSED const _Atomic bool *cancel,
                      struct dev_exe **out) {
-    (void)cancel;
     struct pj_device *d = (struct pj_device *)base;
     struct pj_exe *x = calloc(1, sizeof *x);
     if (!x) {

@@ -194,7 +194,7 @@ static void sim_close(struct device *d) {
 }
 
 // No library and no kernels: results smaller than this are left to the device, and all are.
-static const struct target *sim_target(struct device *d) {
+static const struct target *sim_target(UNUSED struct device *d) {
     static const struct target t = {.id = "sim:1",
                                     .kind = "sim",
                                     .llvm_triple = "",
@@ -203,7 +203,6 @@ static const struct target *sim_target(struct device *d) {
                                     .vector_bits = 128,
                                     .threads = 1,
                                     .min_kernel_elements = INT64_MAX};
-    (void)d;
     return &t;
 }
 static struct dev_attributes sim_attributes(struct device *d) {
@@ -417,8 +416,7 @@ static void sim_explain(const struct dev_exe *base, struct strbuf *out) {
     strbuf_puts(out, "\nimplementations:\n  every step: reference\n");
 }
 
-static struct dev_peak sim_peak(struct device *d) {
-    (void)d;
+static struct dev_peak sim_peak(UNUSED struct device *d) {
     return (struct dev_peak){.source = "not known: the device is simulated"};
 }
 

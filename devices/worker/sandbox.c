@@ -78,8 +78,7 @@ static bool means_fstat(const ucontext_t *u) {
     const char *path = (const char *)argument(u, 1);
     return (argument(u, 3) & AT_EMPTY_PATH) && path && !*path;
 }
-static void on_refused(int sig, siginfo_t *info, void *context) {
-    (void)sig;
+static void on_refused(UNUSED int sig, siginfo_t *info, void *context) {
     if (info->si_code != BY_SECCOMP) return;
     ucontext_t *u = context;
     int before = errno;

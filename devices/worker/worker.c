@@ -339,8 +339,7 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
 }
 
 // A plugin's threads may be at work still; its own destructors do not wait for them, or for ever.
-static void end_at_once(int status, void *arg) {
-    (void)arg;
+static void end_at_once(int status, UNUSED void *arg) {
     _exit(status);
 }
 

@@ -376,9 +376,7 @@ static void on_dump(void *ctx, const char *pass, const struct hlo_module *m) {
     hlo_print_module(d->out, m, HLO_PRINT_DEFAULT);
     d->found = true;
 }
-static void no_event(void *ctx, const struct pass_stat *s) {
-    (void)ctx, (void)s;
-}
+static void no_event(UNUSED void *ctx, UNUSED const struct pass_stat *s) {}
 
 static status_t plan_text(struct executable *e, bool costs, struct strbuf *b) {
     struct dev_exe *x;

@@ -7,12 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status.h"
+
 static atomic_bool happened;
 static uintptr_t page = 4096;
 
 // Safe in a handler: mmap is one system call, and the filter lets it pass.
-static void on_bus(int number, siginfo_t *info, void *context) {
-    (void)context;
+static void on_bus(int number, siginfo_t *info, UNUSED void *context) {
     void *at = (void *)((uintptr_t)info->si_addr & ~(page - 1));
     bool beyond = info->si_code == BUS_ADRERR; // of the file's end
     if (beyond && mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at)

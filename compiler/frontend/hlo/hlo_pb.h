@@ -5,13 +5,8 @@
 #pragma once
 #include "compiler/ir/text/parser.h"
 #include "proto/formats/hlo.pb-c.h"
+#include "proto/message.h"
 
-#define PB_NEW(a, T, init)                                                                         \
-    ({                                                                                             \
-        T *p_ = arena_new_of(a, T);                                                                \
-        init(p_);                                                                                  \
-        p_;                                                                                        \
-    })
 // Appends to a repeated field whose count is n_<field>, in the arena.
 #define PB_PUSH(a, p, field, x)                                                                    \
     do {                                                                                           \

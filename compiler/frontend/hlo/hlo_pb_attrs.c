@@ -7,10 +7,10 @@
 // ---- windows, labels, padding, slices
 
 Xla__Window *pb_put_window(struct arena *a, const struct window *w) {
-    Xla__Window *p = PB_NEW(a, Xla__Window, xla__window__init);
+    Xla__Window *p = message_new(a, &xla__window__descriptor);
     for (int k = 0; k < w->n; k++) {
         const struct window_dim *d = &w->v[k];
-        Xla__WindowDimension *q = PB_NEW(a, Xla__WindowDimension, xla__window_dimension__init);
+        Xla__WindowDimension *q = message_new(a, &xla__window_dimension__descriptor);
         q->size = d->size;
         q->stride = d->stride;
         q->padding_low = d->pad_low;
@@ -43,7 +43,7 @@ status_t pb_get_window(struct arena *a, const Xla__Window *p, struct window *out
 
 Xla__ConvolutionDimensionNumbers *pb_put_labels(struct arena *a, const struct labels *l) {
     Xla__ConvolutionDimensionNumbers *p =
-        PB_NEW(a, Xla__ConvolutionDimensionNumbers, xla__convolution_dimension_numbers__init);
+        message_new(a, &xla__convolution_dimension_numbers__descriptor);
     p->input_batch_dimension = l->in_batch;
     p->input_feature_dimension = l->in_feature;
     p->kernel_input_feature_dimension = l->k_in;
@@ -84,10 +84,10 @@ status_t pb_get_labels(const Xla__ConvolutionDimensionNumbers *p, struct labels 
 }
 
 static Xla__PaddingConfig *put_padding(struct arena *a, const struct padding *v) {
-    Xla__PaddingConfig *p = PB_NEW(a, Xla__PaddingConfig, xla__padding_config__init);
+    Xla__PaddingConfig *p = message_new(a, &xla__padding_config__descriptor);
     for (int k = 0; k < v->n; k++) {
         Xla__PaddingConfig__Dimension *d =
-            PB_NEW(a, Xla__PaddingConfig__Dimension, xla__padding_config__dimension__init);
+            message_new(a, &xla__padding_config__dimension__descriptor);
         d->edge_padding_low = v->v[k].low;
         d->edge_padding_high = v->v[k].high;
         d->interior_padding = v->v[k].interior;
@@ -108,8 +108,7 @@ static status_t get_padding(struct arena *a, const Xla__PaddingConfig *p, struct
 static void put_slices(struct arena *a, const struct ranges *v, Xla__HloInstructionProto *p) {
     for (int k = 0; k < v->n; k++) {
         Xla__HloInstructionProto__SliceDimensions *d =
-            PB_NEW(a, Xla__HloInstructionProto__SliceDimensions,
-                   xla__hlo_instruction_proto__slice_dimensions__init);
+            message_new(a, &xla__hlo_instruction_proto__slice_dimensions__descriptor);
         d->start = v->v[k].start;
         d->limit = v->v[k].limit;
         d->stride = v->v[k].stride;
@@ -131,7 +130,7 @@ static status_t get_slices(struct arena *a, const Xla__HloInstructionProto *p, s
 
 #define MESSAGE(T, name)                                                                           \
     static Xla__##T *put_in_##name(struct arena *a, Xla__HloInstructionProto *p) {                 \
-        if (!p->name) p->name = PB_NEW(a, Xla__##T, xla__##name##__init);                          \
+        if (!p->name) p->name = message_new(a, &xla__##name##__descriptor);                        \
         return p->name;                                                                            \
     }                                                                                              \
     static const Xla__##T *get_in_##name(const Xla__HloInstructionProto *p) {                      \
@@ -145,8 +144,7 @@ MESSAGE(TriangularSolveOptions, triangular_solve_options)
 MESSAGE(CholeskyOptions, cholesky_options)
 #undef MESSAGE
 
-static Xla__HloInstructionProto *put_in_self(struct arena *a, Xla__HloInstructionProto *p) {
-    (void)a;
+static Xla__HloInstructionProto *put_in_self(UNUSED struct arena *a, Xla__HloInstructionProto *p) {
     return p;
 }
 static const Xla__HloInstructionProto *get_in_self(const Xla__HloInstructionProto *p) {
@@ -156,8 +154,7 @@ static Xla__DotDimensionNumbers *put_in_ragged_dot_s_dot(struct arena *a,
                                                          Xla__HloInstructionProto *p) {
     Xla__RaggedDotDimensionNumbers *r = put_in_ragged_dot_dimension_numbers(a, p);
     if (!r->dot_dimension_numbers)
-        r->dot_dimension_numbers =
-            PB_NEW(a, Xla__DotDimensionNumbers, xla__dot_dimension_numbers__init);
+        r->dot_dimension_numbers = message_new(a, &xla__dot_dimension_numbers__descriptor);
     return r->dot_dimension_numbers;
 }
 static const Xla__DotDimensionNumbers *get_in_ragged_dot_s_dot(const Xla__HloInstructionProto *p) {

@@ -43,7 +43,7 @@ static bool take_tiles(struct arena *a, struct cursor *c, Xla__OpSharding *s) {
     return p_take(c, "}");
 }
 static bool take_sharding(struct arena *a, struct cursor *c, int depth, Xla__OpSharding **out) {
-    Xla__OpSharding *s = *out = PB_NEW(a, Xla__OpSharding, xla__op_sharding__init);
+    Xla__OpSharding *s = *out = message_new(a, &xla__op_sharding__descriptor);
     if (depth > 8 || !p_take(c, "{")) return false;
     if (p_peek(c, '{')) {
         s->type = SHARD_TUPLE;
@@ -108,7 +108,6 @@ PUT(sharding) {
     return false;
 }
 GET(sharding) {
-    (void)op;
     if (p->sharding) sharding_text(b, p->sharding);
 }
 PUT(domain) {
@@ -121,7 +120,6 @@ PUT(domain) {
     return false;
 }
 GET(domain) {
-    (void)op;
     if (!p->domain_entry_sharding || !p->domain_exit_sharding) return;
     strbuf_puts(b, "{kind=\"sharding\", entry=");
     sharding_text(b, p->domain_entry_sharding);
@@ -134,7 +132,7 @@ GET(domain) {
 
 static bool put_iota_groups(struct arena *a, struct cursor *c, Xla__HloInstructionProto *p) {
     Xla__IotaReplicaGroupListProto *g =
-        PB_NEW(a, Xla__IotaReplicaGroupListProto, xla__iota_replica_group_list_proto__init);
+        message_new(a, &xla__iota_replica_group_list_proto__descriptor);
     bool ok = p_take(c, "[") && p_i64(c, &g->num_replica_groups) && p_take(c, ",") &&
               p_i64(c, &g->num_devices_per_group) && p_take(c, "]") && p_take(c, "<=") &&
               TAKE_LIST(a, c, "[", "]", g, iota_reshape_dims);
@@ -155,19 +153,18 @@ static char *take_axis(struct arena *a, struct cursor *c) {
 }
 // mesh['a'=2,'b'=2] {'b'}; other forms (orders of devices, parts of axes) stay text
 static bool put_mesh(struct arena *a, struct cursor *c, Xla__HloInstructionProto *p) {
-    Xla__MeshAxesReplicaGroupListProto *l = PB_NEW(a, Xla__MeshAxesReplicaGroupListProto,
-                                                   xla__mesh_axes_replica_group_list_proto__init);
-    l->mesh = PB_NEW(a, Xla__MeshProto, xla__mesh_proto__init);
+    Xla__MeshAxesReplicaGroupListProto *l =
+        message_new(a, &xla__mesh_axes_replica_group_list_proto__descriptor);
+    l->mesh = message_new(a, &xla__mesh_proto__descriptor);
     do {
-        Xla__MeshProto__MeshAxis *x =
-            PB_NEW(a, Xla__MeshProto__MeshAxis, xla__mesh_proto__mesh_axis__init);
+        Xla__MeshProto__MeshAxis *x = message_new(a, &xla__mesh_proto__mesh_axis__descriptor);
         x->name = take_axis(a, c);
         if (!x->name || !p_take(c, "=") || !p_i64(c, &x->size)) return false;
         PB_PUSH(a, l->mesh, axes, x);
     } while (p_take(c, ","));
     if (!p_take(c, "]") || !p_take(c, "{")) return false;
     do {
-        Xla__AxisRefProto *r = PB_NEW(a, Xla__AxisRefProto, xla__axis_ref_proto__init);
+        Xla__AxisRefProto *r = message_new(a, &xla__axis_ref_proto__descriptor);
         char *name = take_axis(a, c);
         size_t k = 0;
         while (name && k < l->mesh->n_axes && strcmp(name, l->mesh->axes[k]->name) != 0)
@@ -202,11 +199,11 @@ PUT(replica_groups) {
     struct cursor c = over(text);
     if (p_peek(&c, '[')) return put_iota_groups(a, &c, p);
     Xla__CollectiveDeviceListProto *l =
-        PB_NEW(a, Xla__CollectiveDeviceListProto, xla__collective_device_list_proto__init);
+        message_new(a, &xla__collective_device_list_proto__descriptor);
     if (p_take(&c, "mesh[")) return put_mesh(a, &c, p);
     if (!p_take(&c, "{")) return false;
     while (!p_take(&c, "}")) {
-        Xla__ReplicaGroup *g = PB_NEW(a, Xla__ReplicaGroup, xla__replica_group__init);
+        Xla__ReplicaGroup *g = message_new(a, &xla__replica_group__descriptor);
         if (l->n_replica_groups && !p_take(&c, ",")) return false;
         if (!TAKE_LIST(a, &c, "{", "}", g, replica_ids)) return false;
         PB_PUSH(a, l, replica_groups, g);
@@ -232,7 +229,6 @@ static void iota_text(struct strbuf *b, const Xla__IotaReplicaGroupListProto *g)
     if (!plain) PUT_LIST(b, "T(", ")", g, iota_transpose_perm);
 }
 GET(replica_groups) {
-    (void)op;
     const Xla__CollectiveDeviceListProto *l = p->collective_device_list;
     if (p->mesh_axes_device_list)
         mesh_text(b, p->mesh_axes_device_list);
@@ -249,7 +245,7 @@ PUT(source_target_pairs) {
     struct cursor c = over(text);
     if (!p_take(&c, "{")) return false;
     while (!p_take(&c, "}")) {
-        Xla__SourceTarget *s = PB_NEW(a, Xla__SourceTarget, xla__source_target__init);
+        Xla__SourceTarget *s = message_new(a, &xla__source_target__descriptor);
         if (p->n_source_target_pairs && !p_take(&c, ",")) return false;
         if (!p_take(&c, "{") || !p_i64(&c, &s->source) || !p_take(&c, ",") ||
             !p_i64(&c, &s->target) || !p_take(&c, "}"))

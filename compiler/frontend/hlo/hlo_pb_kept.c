@@ -10,14 +10,14 @@
 static Xla__FrontendAttributes__Entry *new_entry(struct arena *a, const char *key,
                                                  const char *value) {
     Xla__FrontendAttributes__Entry *e =
-        PB_NEW(a, Xla__FrontendAttributes__Entry, xla__frontend_attributes__entry__init);
+        message_new(a, &xla__frontend_attributes__entry__descriptor);
     e->key = (char *)(uintptr_t)key;
     e->value = (char *)(uintptr_t)value;
     return e;
 }
 static void add_frontend(struct arena *a, Xla__FrontendAttributes **to, const char *key,
                          const char *value) {
-    if (!*to) *to = PB_NEW(a, Xla__FrontendAttributes, xla__frontend_attributes__init);
+    if (!*to) *to = message_new(a, &xla__frontend_attributes__descriptor);
     PB_PUSH(a, *to, map, new_entry(a, key, value));
 }
 static void add_kept(struct arena *a, Xla__FrontendAttributes **to, struct str name,
@@ -123,7 +123,7 @@ static void put_metadata(struct arena *a, const struct hlo_instr *i, Xla__HloIns
     size_t n = 0;
     const char *text = hlo_extra(i, "metadata", &n);
     if (!i->op_type && !i->op_name && !text) return;
-    p->metadata = PB_NEW(a, Xla__OpMetadata, xla__op_metadata__init);
+    p->metadata = message_new(a, &xla__op_metadata__descriptor);
     if (i->op_type) p->metadata->op_type = (char *)(uintptr_t)i->op_type;
     if (i->op_name) p->metadata->op_name = (char *)(uintptr_t)i->op_name;
     if (text) put_metadata_text(a, (struct str){text, n}, p->metadata);

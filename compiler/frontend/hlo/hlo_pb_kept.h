@@ -11,9 +11,10 @@ struct pb_kept {
 };
 // How a put and a get function begin.
 #define PUT(name)                                                                                  \
-    bool pb_row_put_##name(struct arena *a, struct str text, Xla__HloInstructionProto *p)
+    bool pb_row_put_##name(UNUSED struct arena *a, struct str text, Xla__HloInstructionProto *p)
 #define GET(name)                                                                                  \
-    void pb_row_get_##name(struct strbuf *b, enum hlo_op op, const Xla__HloInstructionProto *p)
+    void pb_row_get_##name(struct strbuf *b, UNUSED enum hlo_op op,                                \
+                           const Xla__HloInstructionProto *p)
 
 static inline struct cursor over(struct str s) {
     return (struct cursor){s.p, s.p + s.n};

@@ -62,7 +62,6 @@ static GET(dim_labels) {
     st_drop(st);
 }
 static PUT(feature_group_count) {
-    (void)a;
     return str_to_i64(text, &p->feature_group_count);
 }
 static GET(feature_group_count) {
@@ -70,7 +69,6 @@ static GET(feature_group_count) {
         strbuf_printf(b, "%lld", (long long)p->feature_group_count);
 }
 static PUT(batch_group_count) {
-    (void)a;
     return str_to_i64(text, &p->batch_group_count);
 }
 static GET(batch_group_count) {
@@ -170,7 +168,7 @@ static int count_of(const char *const *names) {
 }
 static void need_precision(struct arena *a, Xla__HloInstructionProto *p) {
     if (!p->precision_config)
-        p->precision_config = PB_NEW(a, Xla__PrecisionConfig, xla__precision_config__init);
+        p->precision_config = message_new(a, &xla__precision_config__descriptor);
 }
 static PUT(operand_precision) {
     struct cursor c = over(text);
@@ -185,7 +183,6 @@ static PUT(operand_precision) {
     return true;
 }
 static GET(operand_precision) {
-    (void)op;
     const Xla__PrecisionConfig *c = p->precision_config;
     bool any = false;
     for (size_t k = 0; c && k < c->n_operand_precision; k++)
@@ -204,7 +201,6 @@ static PUT(algorithm) {
     return v > 0;
 }
 static GET(algorithm) {
-    (void)op;
     int v = p->precision_config ? p->precision_config->algorithm : 0;
     if (v > 0 && v < count_of(algorithms)) strbuf_puts(b, algorithms[v]);
 }
@@ -220,7 +216,6 @@ static PUT(backend_config) {
     return true;
 }
 static GET(backend_config) {
-    (void)op;
     struct str s = {(const char *)p->backend_config.data, p->backend_config.len};
     if (p_is_braced(s))
         strbuf_add(b, s.p, s.n);
@@ -232,30 +227,25 @@ static PUT(async_execution_thread) {
     return true;
 }
 static GET(async_execution_thread) {
-    (void)op;
     if (p->async_execution_thread[0]) hlo_quote(b, str_of(p->async_execution_thread));
 }
 static PUT(is_composite) {
-    (void)a;
     p->is_composite = str_is(text, "true");
     return true;
 }
 static GET(is_composite) {
-    (void)op;
     if (p->is_composite) strbuf_puts(b, "true");
 }
 // The case of the oneof: its field number.
 enum { PREFETCH_GIVEN = 80 };
 static PUT(cross_program_prefetch_index) {
     int64_t v;
-    (void)a;
     if (!str_to_i64(text, &v) || v != (int32_t)v) return false;
     p->cross_program_prefetch_index = (int32_t)v;
     p->optional_cross_program_prefetch_index_case = (int)PREFETCH_GIVEN;
     return true;
 }
 static GET(cross_program_prefetch_index) {
-    (void)op;
     if ((int)p->optional_cross_program_prefetch_index_case == PREFETCH_GIVEN)
         strbuf_printf(b, "%d", p->cross_program_prefetch_index);
 }
@@ -263,30 +253,25 @@ static const char *const schedules[] = {"SCHEDULE_NONE", "SCHEDULE_LATEST", "SCH
                                         NULL};
 static PUT(schedule) {
     int v = index_of(schedules, text);
-    (void)a;
     p->custom_call_schedule = v > 0 ? v : 0;
     return v > 0;
 }
 static GET(schedule) {
-    (void)op;
     int v = p->custom_call_schedule;
     if (v > 0 && v < 3) strbuf_puts(b, schedules[v]);
 }
 static const char *const paddings[] = {"PADDING_INVALID", "PADDING_VALID", "PADDING_SAME", NULL};
 static PUT(padding_type) {
     int v = index_of(paddings, text);
-    (void)a;
     p->padding_type = v > 0 ? v : 0;
     return v > 0;
 }
 static GET(padding_type) {
-    (void)op;
     if (p->padding_type > 0 && p->padding_type < 3) strbuf_puts(b, paddings[p->padding_type]);
 }
 static PUT(parameter_replication) {
     struct cursor c = over(text);
-    p->parameter_replication =
-        PB_NEW(a, Xla__ParameterReplication, xla__parameter_replication__init);
+    p->parameter_replication = message_new(a, &xla__parameter_replication__descriptor);
     if (!p_take(&c, "{")) return false;
     do {
         bool yes = p_take(&c, "true");
@@ -296,7 +281,6 @@ static PUT(parameter_replication) {
     return p_take(&c, "}");
 }
 static GET(parameter_replication) {
-    (void)op;
     const Xla__ParameterReplication *r = p->parameter_replication;
     for (size_t k = 0; r && k < r->n_replicated_at_leaf_buffers; k++)
         strbuf_printf(b, "%s%s", k ? "," : "{",
@@ -306,10 +290,10 @@ static GET(parameter_replication) {
 // {visualizing_index=1,name=33,...}
 static PUT(statistics) {
     struct cursor c = over(text);
-    Xla__StatisticsViz *v = PB_NEW(a, Xla__StatisticsViz, xla__statistics_viz__init);
+    Xla__StatisticsViz *v = message_new(a, &xla__statistics_viz__descriptor);
     if (!p_take(&c, "{visualizing_index=") || !p_i64(&c, &v->stat_index_to_visualize)) return false;
     while (p_take(&c, ",")) {
-        Xla__Statistic *s = PB_NEW(a, Xla__Statistic, xla__statistic__init);
+        Xla__Statistic *s = message_new(a, &xla__statistic__descriptor);
         struct str name = p_word(&c);
         if (!p_take(&c, "=") || !str_to_f64(p_cut(&c, ","), &s->stat_val)) return false;
         s->stat_name = arena_strndup(a, name.p, name.n);
@@ -319,7 +303,6 @@ static PUT(statistics) {
     return p_take(&c, "}");
 }
 static GET(statistics) {
-    (void)op;
     const Xla__StatisticsViz *v = p->statistics_viz;
     if (!v || !v->n_statistics) return;
     for (size_t k = 0; k < v->n_statistics; k++) { // names are words, values numbers, or nothing
@@ -349,14 +332,13 @@ static bool put_tolerance(struct cursor *c, Xla__ResultAccuracy__Tolerance *t) {
 }
 static PUT(result_accuracy) {
     struct cursor c = over(text);
-    Xla__ResultAccuracy *r = PB_NEW(a, Xla__ResultAccuracy, xla__result_accuracy__init);
+    Xla__ResultAccuracy *r = message_new(a, &xla__result_accuracy__descriptor);
     if (p_take(&c, "{mode=")) {
         r->mode = p_take(&c, "highest");
         r->specs_case = XLA__RESULT_ACCURACY__SPECS_MODE;
     } else {
         if (!p_take(&c, "{tolerance={")) return false;
-        r->tolerance =
-            PB_NEW(a, Xla__ResultAccuracy__Tolerance, xla__result_accuracy__tolerance__init);
+        r->tolerance = message_new(a, &xla__result_accuracy__tolerance__descriptor);
         r->specs_case = XLA__RESULT_ACCURACY__SPECS_TOLERANCE;
         if (!put_tolerance(&c, r->tolerance)) return false;
     }
@@ -364,7 +346,6 @@ static PUT(result_accuracy) {
     return true;
 }
 static GET(result_accuracy) {
-    (void)op;
     const Xla__ResultAccuracy *r = p->result_accuracy;
     if (r && r->specs_case == XLA__RESULT_ACCURACY__SPECS_MODE && r->mode == 1)
         strbuf_puts(b, "{mode=highest}");
@@ -376,12 +357,11 @@ static GET(result_accuracy) {
 // {lhs={sparsity=1x4 dimension=1 stride=1} rhs={...}}
 static PUT(sparsity_config) {
     struct cursor c = over(text);
-    Xla__SparsityConfig *s = PB_NEW(a, Xla__SparsityConfig, xla__sparsity_config__init);
+    Xla__SparsityConfig *s = message_new(a, &xla__sparsity_config__descriptor);
     if (!p_take(&c, "{")) return false;
     while (!p_take(&c, "}")) {
         bool left = p_take(&c, "lhs={"), n = left || p_take(&c, "rhs={");
-        Xla__SparsityConfig__Side *d =
-            PB_NEW(a, Xla__SparsityConfig__Side, xla__sparsity_config__side__init);
+        Xla__SparsityConfig__Side *d = message_new(a, &xla__sparsity_config__side__descriptor);
         if (!n || !p_take(&c, "sparsity=") || !p_i64(&c, &d->n) || !p_take(&c, "x") ||
             !p_i64(&c, &d->m) || !p_take(&c, "dimension=") || !p_i64(&c, &d->dimension) ||
             !p_take(&c, "stride=") || !p_i64(&c, &d->stride) || !p_take(&c, "}"))
@@ -399,7 +379,6 @@ static void side_text(struct strbuf *b, const char *sep, const char *name,
                       (long long)d->stride);
 }
 static GET(sparsity_config) {
-    (void)op;
     const Xla__SparsityConfig *s = p->sparsity_config;
     if (!s || (!s->lhs && !s->rhs)) return;
     strbuf_putc(b, '{');
@@ -415,8 +394,7 @@ static PUT(output_to_operand_aliasing) {
     struct cursor c = over(text);
     if (!p_take(&c, "{")) return false;
     do {
-        Xla__OutputOperandAliasing *e =
-            PB_NEW(a, Xla__OutputOperandAliasing, xla__output_operand_aliasing__init);
+        Xla__OutputOperandAliasing *e = message_new(a, &xla__output_operand_aliasing__descriptor);
         if (!TAKE_LIST(a, &c, "{", "}", e, output_shape_index) || !p_take(&c, ":") ||
             !p_take(&c, "(") || !p_i64(&c, &e->operand_index) || !p_take(&c, ",") ||
             !TAKE_LIST(a, &c, "{", "}", e, operand_shape_index) || !p_take(&c, ")"))
@@ -426,7 +404,6 @@ static PUT(output_to_operand_aliasing) {
     return p_take(&c, "}");
 }
 static GET(output_to_operand_aliasing) {
-    (void)op;
     for (size_t k = 0; k < p->n_output_operand_aliasing; k++) {
         const Xla__OutputOperandAliasing *e = p->output_operand_aliasing[k];
         strbuf_puts(b, k ? ", " : "{");
@@ -473,7 +450,6 @@ static PUT(outfeed_shape) {
     return take_shape(a, &c, &p->outfeed_shape) && p_at_end(&c);
 }
 static GET(outfeed_shape) {
-    (void)op;
     if (p->outfeed_shape) pb_shape_text(b, p->outfeed_shape);
 }
 
@@ -513,13 +489,11 @@ const struct pb_kept *pb_kept_find(struct str name) {
 // ---- of the module
 
 static void put_alias(struct arena *a, struct cursor *c, Xla__HloModuleProto *p) {
-    p->input_output_alias =
-        PB_NEW(a, Xla__HloInputOutputAliasProto, xla__hlo_input_output_alias_proto__init);
+    p->input_output_alias = message_new(a, &xla__hlo_input_output_alias_proto__descriptor);
     if (!p_take(c, "{")) return;
     while (p_peek(c, '{')) {
         Xla__HloInputOutputAliasProto__AliasEntryProto *e =
-            PB_NEW(a, Xla__HloInputOutputAliasProto__AliasEntryProto,
-                   xla__hlo_input_output_alias_proto__alias_entry_proto__init);
+            message_new(a, &xla__hlo_input_output_alias_proto__alias_entry_proto__descriptor);
         if (!TAKE_LIST(a, c, "{", "}", e, output_shape_index) || !p_take(c, ":") ||
             !p_take(c, "(") || !p_i64(c, &e->parameter_number) || !p_take(c, ",") ||
             !TAKE_LIST(a, c, "{", "}", e, parameter_shape_index))
@@ -542,12 +516,11 @@ static void alias_text(struct strbuf *b, const Xla__HloInputOutputAliasProto *v)
     if (v && v->n_entries) strbuf_puts(b, " }");
 }
 static void put_donor(struct arena *a, struct cursor *c, Xla__HloModuleProto *p) {
-    p->buffer_donor = PB_NEW(a, Xla__HloBufferDonorProto, xla__hlo_buffer_donor_proto__init);
+    p->buffer_donor = message_new(a, &xla__hlo_buffer_donor_proto__descriptor);
     if (!p_take(c, "{")) return;
     while (p_take(c, "(")) {
         Xla__HloBufferDonorProto__BufferDonorEntryProto *e =
-            PB_NEW(a, Xla__HloBufferDonorProto__BufferDonorEntryProto,
-                   xla__hlo_buffer_donor_proto__buffer_donor_entry_proto__init);
+            message_new(a, &xla__hlo_buffer_donor_proto__buffer_donor_entry_proto__descriptor);
         if (!p_i64(c, &e->parameter_number) || !p_take(c, ",") ||
             !TAKE_LIST(a, c, "{", "}", e, parameter_shape_index) || !p_take(c, ")"))
             return;
@@ -565,15 +538,14 @@ static void donor_text(struct strbuf *b, const Xla__HloBufferDonorProto *v) {
 }
 // The order of instructions is the schedule.
 static void put_schedule_of(struct arena *a, Xla__HloModuleProto *p) {
-    p->schedule = PB_NEW(a, Xla__HloScheduleProto, xla__hlo_schedule_proto__init);
+    p->schedule = message_new(a, &xla__hlo_schedule_proto__descriptor);
     for (size_t k = 0; k < p->n_computations; k++) {
         const Xla__HloComputationProto *c = p->computations[k];
         if (c->is_fusion_computation) continue;
         Xla__HloScheduleProto__Entry *e =
-            PB_NEW(a, Xla__HloScheduleProto__Entry, xla__hlo_schedule_proto__entry__init);
+            message_new(a, &xla__hlo_schedule_proto__entry__descriptor);
         e->key = c->id;
-        e->value = PB_NEW(a, Xla__HloScheduleProto__InstructionSequence,
-                          xla__hlo_schedule_proto__instruction_sequence__init);
+        e->value = message_new(a, &xla__hlo_schedule_proto__instruction_sequence__descriptor);
         for (size_t j = 0; j < c->n_instructions; j++)
             PB_PUSH(a, e->value, instruction_ids, c->instructions[j]->id);
         PB_PUSH(a, p->schedule, sequences, e);

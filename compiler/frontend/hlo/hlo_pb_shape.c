@@ -13,7 +13,7 @@ static void default_order(struct arena *a, const struct shape *s, Xla__LayoutPro
         l->minor_to_major[k] = s->layout ? s->layout->minor_to_major[k] : s->rank - 1 - k;
 }
 static Xla__TileProto *new_tile(struct arena *a, Xla__LayoutProto *l) {
-    Xla__TileProto *t = PB_NEW(a, Xla__TileProto, xla__tile_proto__init);
+    Xla__TileProto *t = message_new(a, &xla__tile_proto__descriptor);
     PB_PUSH(a, l, tiles, t);
     return t;
 }
@@ -93,7 +93,7 @@ static void layout_text(struct strbuf *b, const Xla__LayoutProto *l) {
 // ---- shapes
 
 status_t pb_put_shape(struct arena *a, const struct shape *s, Xla__ShapeProto **out) {
-    Xla__ShapeProto *p = PB_NEW(a, Xla__ShapeProto, xla__shape_proto__init);
+    Xla__ShapeProto *p = message_new(a, &xla__shape_proto__descriptor);
     p->element_type = dtype_to_xla(s->dtype);
     for (int k = 0; k < s->n_elems; k++) {
         Xla__ShapeProto *e;
@@ -107,7 +107,7 @@ status_t pb_put_shape(struct arena *a, const struct shape *s, Xla__ShapeProto **
         PB_PUSH(a, p, dimensions, open ? INT64_MIN : s->dims[k]);
         PB_PUSH(a, p, is_dynamic_dimension, s->dynamic && s->dynamic[k]);
     }
-    p->layout = PB_NEW(a, Xla__LayoutProto, xla__layout_proto__init);
+    p->layout = message_new(a, &xla__layout_proto__descriptor);
     return put_layout(a, s, p->layout);
 }
 
@@ -249,7 +249,7 @@ static void reorder(const struct shape *s, char *rows, char *laid, size_t size, 
 
 status_t pb_put_literal(struct arena *a, const struct literal *l, const struct shape *s,
                         Xla__LiteralProto **out) {
-    Xla__LiteralProto *m = PB_NEW(a, Xla__LiteralProto, xla__literal_proto__init);
+    Xla__LiteralProto *m = message_new(a, &xla__literal_proto__descriptor);
     if (l->elided) return st_invalid("its value was left out of the text ({...})");
     RETURN_IF_ERR(pb_put_shape(a, s, &m->shape));
     *out = m;

@@ -74,9 +74,7 @@ static status_t walk(struct budget *b, const ProtobufCMessageDescriptor *d, stru
 static void *in_arena(void *a, size_t n) {
     return n ? arena_alloc_aligned(a, n, 16) : NULL;
 }
-static void not_freed(void *a, void *p) {
-    (void)a, (void)p;
-}
+static void not_freed(UNUSED void *a, UNUSED void *p) {}
 
 static status_t unpack(struct arena *a, struct span s, Xla__HloModuleProto **out) {
     struct budget b = {s.p, MAX_MEMORY};

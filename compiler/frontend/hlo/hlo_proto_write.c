@@ -28,8 +28,7 @@ static char *borrow(const char *s) {
 static status_t put_instr(struct writer *w, const struct hlo_instr *i,
                           Xla__HloInstructionProto **out) {
     struct arena *a = &w->a;
-    Xla__HloInstructionProto *p =
-        PB_NEW(a, Xla__HloInstructionProto, xla__hlo_instruction_proto__init);
+    Xla__HloInstructionProto *p = message_new(a, &xla__hlo_instruction_proto__descriptor);
     p->name = borrow(i->name);
     p->opcode = borrow(hlo_op_name(i->op));
     p->id = id_of(w, i);
@@ -52,7 +51,7 @@ static status_t put_instr(struct writer *w, const struct hlo_instr *i,
 
 static status_t put_program_shape(struct arena *a, const struct hlo_computation *c,
                                   Xla__ProgramShapeProto **out) {
-    Xla__ProgramShapeProto *p = PB_NEW(a, Xla__ProgramShapeProto, xla__program_shape_proto__init);
+    Xla__ProgramShapeProto *p = message_new(a, &xla__program_shape_proto__descriptor);
     for (size_t k = 0; k < c->params.n; k++) {
         Xla__ShapeProto *s = NULL;
         RETURN_IF_ERR(pb_put_shape(a, c->params.v[k]->shape, &s));
@@ -66,8 +65,7 @@ static status_t put_program_shape(struct arena *a, const struct hlo_computation 
 static status_t put_computation(struct writer *w, const struct hlo_computation *c,
                                 Xla__HloComputationProto **out) {
     struct arena *a = &w->a;
-    Xla__HloComputationProto *p =
-        PB_NEW(a, Xla__HloComputationProto, xla__hlo_computation_proto__init);
+    Xla__HloComputationProto *p = message_new(a, &xla__hlo_computation_proto__descriptor);
     p->name = borrow(c->name);
     p->id = id_of(w, c);
     p->root_id = id_of(w, c->root);
@@ -84,8 +82,7 @@ static status_t put_computation(struct writer *w, const struct hlo_computation *
 static void put_source_map(struct arena *a, const struct hlo_source_map *t,
                            Xla__HloModuleProto *p) {
     if (!t->files.n && !t->functions.n && !t->locations.n && !t->frames.n) return;
-    Xla__StackFrameIndexProto *x =
-        PB_NEW(a, Xla__StackFrameIndexProto, xla__stack_frame_index_proto__init);
+    Xla__StackFrameIndexProto *x = message_new(a, &xla__stack_frame_index_proto__descriptor);
 
     for (size_t k = 0; k < t->files.n; k++)
         PB_PUSH(a, x, file_names, borrow(t->files.v[k].p));
@@ -95,8 +92,7 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
     for (size_t k = 0; k < t->locations.n; k++) {
         const int32_t *v = t->locations.v[k].v;
         Xla__StackFrameIndexProto__FileLocation *l =
-            PB_NEW(a, Xla__StackFrameIndexProto__FileLocation,
-                   xla__stack_frame_index_proto__file_location__init);
+            message_new(a, &xla__stack_frame_index_proto__file_location__descriptor);
         l->file_name_id = v[0];
         l->function_name_id = v[1];
         l->line = v[2];
@@ -108,8 +104,7 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
 
     for (size_t k = 0; k < t->frames.n; k++) { // the text counts a frame's parent from 1
         Xla__StackFrameIndexProto__StackFrame *f =
-            PB_NEW(a, Xla__StackFrameIndexProto__StackFrame,
-                   xla__stack_frame_index_proto__stack_frame__init);
+            message_new(a, &xla__stack_frame_index_proto__stack_frame__descriptor);
         f->file_location_id = t->frames.v[k].v[0];
         f->parent_frame_id = (int32_t)((uint32_t)t->frames.v[k].v[1] - 1);
         PB_PUSH(a, x, stack_frames, f);
@@ -129,7 +124,7 @@ static status_t put_host_shape(struct arena *a, const struct hlo_module *m,
 static status_t put_module(struct writer *w, const struct hlo_module *m,
                            Xla__HloModuleProto **out) {
     struct arena *a = &w->a;
-    Xla__HloModuleProto *p = PB_NEW(a, Xla__HloModuleProto, xla__hlo_module_proto__init);
+    Xla__HloModuleProto *p = message_new(a, &xla__hlo_module_proto__descriptor);
     number(w, m);
     p->name = borrow(m->name);
     p->entry_computation_name = borrow(m->entry->name);

@@ -147,8 +147,8 @@ static status_t read_external(struct reading *r, const struct wire_field *f, voi
     if (str_is(p.key, "location")) ((struct onnx_tensor *)into)->location = p.value;
     return ST_OK;
 }
-static status_t read_data_location(struct reading *r, const struct wire_field *f, void *into) {
-    (void)r;
+static status_t read_data_location(UNUSED struct reading *r, const struct wire_field *f,
+                                   void *into) {
     ((struct onnx_tensor *)into)->external = f->value == 1;
     return ST_OK;
 }

@@ -14,12 +14,11 @@ static hv rows_at(struct onnx_ctx *c, hv m, hv at, enum cmp_direction d) {
 }
 // Turn k of v[0]: the pivot's row comes to row k, column k is cleared below it. v[1]: NULL or the
 // sign of the rows' order, [batch].
-static void eliminate(struct onnx_ctx *c, hv k, hv *v, void *user) {
+static void eliminate(struct onnx_ctx *c, hv k, hv *v, UNUSED void *user) {
     struct hb *b = &c->b;
     hv m = v[0], column = onnx_take(c, m, k, 2),
        top = onnx_take(c, m, k, 1); // [batch, n], [batch, wide]
     int64_t axis = 1;
-    (void)user;
 
     if (!hb_ok(b)) return;
     const struct shape *s = shape_make(c->a, DT_S64, column->shape->dims, 2);

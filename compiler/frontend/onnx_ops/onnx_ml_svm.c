@@ -116,10 +116,9 @@ static hv votes_of(struct onnx_ctx *c, hv decided, int64_t k) {
 }
 
 // One turn of the coupling. v: p [n, k], and r [n, k, k], the chance of t against j.
-static void couple(struct onnx_ctx *c, hv i, hv *v, void *user) {
+static void couple(struct onnx_ctx *c, UNUSED hv i, hv *v, void *user) {
     struct hb *b = &c->b;
     int64_t k = *(int64_t *)user, n = v[0]->shape->dims[0], last = 1, two = 2;
-    (void)i;
     hv p = v[0], q = v[1], total = NULL, went = p; // q: the matrix Q
     int64_t dims[3] = {n, k, k};
     hv qp = onnx_reduce_keep(c, hb_mul(b, q, hb_broadcast(b, p, dims, 3, (int64_t[]){0, 2})), &two,

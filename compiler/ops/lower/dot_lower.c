@@ -34,18 +34,17 @@ struct groups {
     const struct hlo_instr *i;
     struct kir_val *size_at[HLO_MAX_RANK + 1], *row;
 };
-static status_t no_group(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
-    (void)f;
+static status_t no_group(struct lower *lw, UNUSED struct lower_reduce *f, struct kir_val **acc) {
     acc[0] = acc[1] = kir_i64(&lw->k, 0); // where the group ends, how many ended
     return ST_OK;
 }
-static status_t next_group(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
-                           struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+static status_t next_group(struct lower *lw, struct lower_reduce *f,
+                           UNUSED struct kir_val *const *index, struct kir_val *r,
+                           struct kir_val *const *acc, struct kir_val **out) {
     struct groups *g = f->ctx;
     struct kir *k = &lw->k;
     struct kir_val *size;
     const struct shape *s = g->i->operands[2]->shape;
-    (void)index;
     g->size_at[s->rank - 1] = r;
     RETURN_IF_ERR(lower_operand(lw, g->i, 2, g->size_at, &size));
     out[0] = kir_op(k, K_ADD, acc[0], kir_cast(k, DT_S64, size), NULL);

@@ -156,19 +156,16 @@ static struct kir_val *index_scalar(struct lower *lw, enum dtype t, int64_t v) {
     return kir_int(&lw->k, kir_type(t), v);
 }
 LOWER(PARTITION_ID) { // one participant
-    (void)index;
     *out = index_scalar(lw, i->shape->dtype, 0);
     return ST_OK;
 }
 LOWER(REPLICA_ID) {
-    (void)index;
     *out = index_scalar(lw, i->shape->dtype, 0);
     return ST_OK;
 }
 LOWER(GET_DIMENSION_SIZE) {
     const struct shape *s = i->operands[0]->shape;
     int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
-    (void)index;
     if (s->dynamic && s->dynamic[d]) return lower_no(lw, "a dynamic dimension");
     *out = index_scalar(lw, i->shape->dtype, s->dims[d]);
     return ST_OK;

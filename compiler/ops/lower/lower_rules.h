@@ -6,7 +6,7 @@
 
 #define LOWER(op)                                                                                  \
     status_t hlo_lower_##op(struct lower *lw, const struct hlo_instr *i,                           \
-                            struct kir_val *const *index, struct kir_val **out)
+                            UNUSED struct kir_val *const *index, struct kir_val **out)
 #define WHOLE(op) status_t hlo_whole_##op(struct lower *lw, const struct hlo_instr *i)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"

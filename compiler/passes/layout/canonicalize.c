@@ -188,8 +188,8 @@ static bool wants_canonical_conv(const struct hlo_instr *i) {
            !has_order(l->out_batch, l->out_feature, l->out_spatial, l->n_spatial);
 }
 
-static struct hlo_instr *conv_rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
-    (void)p;
+static struct hlo_instr *conv_rewrite(struct hb *b, struct hlo_instr *i,
+                                      UNUSED const struct pass_ctx *p) {
     return i->op == HLO_CONVOLUTION && wants_canonical_conv(i) ? canonical_conv(b, i) : NULL;
 }
 status_t pass_conv_canon(struct hlo_module *m, struct pass_ctx *p) {

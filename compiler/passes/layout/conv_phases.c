@@ -107,13 +107,13 @@ static struct hlo_instr *interleave(struct hb *b, struct hlo_instr *y, int64_t c
     return hb_slice(b, hb_reshape(b, y, dims, n + 2), cut);
 }
 
-static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
+static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i,
+                                 UNUSED const struct pass_ctx *p) {
     const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
     struct window_dim w[HLO_MAX_RANK];
     struct plan1 plan[HLO_MAX_RANK];
     struct range cut[HLO_MAX_RANK];
     bool dilated = false, cuts = false;
-    (void)p;
 
     if (!a || a->batch_group_count != 1 || a->window.n > 3 || i->shape->dynamic ||
         i->operands[0]->shape->dynamic || a->window.n != a->dim_labels.n_spatial)

@@ -54,10 +54,9 @@ static hv apply(struct hb *b, struct hlo_instr *const *chain, int n, hv x) {
     }
     return x;
 }
-static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
+static hv rewrite(struct hb *b, hv i, UNUSED const struct pass_ctx *p) {
     struct hlo_instr *chain[MAX_CHAIN], *at = i;
     int n = 0;
-    (void)p;
     if (i->op != HLO_CONVERT || (i->shape->dtype != DT_S8 && i->shape->dtype != DT_U8) ||
         i->operands[0]->shape->dtype != DT_F32 || i->shape->dynamic)
         return NULL;

@@ -15,8 +15,7 @@ typedef struct hlo_instr *(*rule_fn)(struct rule_ctx *r, struct hlo_instr *i);
 #define RULE(name, doc, ...) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);
 #include "compiler/passes/rules/rules.def"
 #undef RULE
-#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED        (void)r
+#define RULE_FN(name) struct hlo_instr *rule_##name(UNUSED struct rule_ctx *r, struct hlo_instr *i)
 
 // The table, for lists and options.
 struct rule {

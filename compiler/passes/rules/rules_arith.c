@@ -5,7 +5,6 @@
 #include "compiler/passes/rules/rules.h"
 
 RULE_FN(add_zero) {
-    UNUSED;
     double v;
     struct hlo_instr *x = i->op == HLO_ADD ? match_with_splat(i, &v) : NULL;
     // x + 0 turns -0 into 0; that one bit is given up, as XLA does, except for strict.
@@ -19,13 +18,11 @@ RULE_FN(sub_zero) {
                                                                                    : NULL;
 }
 RULE_FN(mul_one) {
-    UNUSED;
     double v;
     struct hlo_instr *x = i->op == HLO_MULTIPLY ? match_with_splat(i, &v) : NULL;
     return x && v == 1 ? x : NULL;
 }
 RULE_FN(div_one) {
-    UNUSED;
     return i->op == HLO_DIVIDE && match_splat_is(i->operands[1], 1) ? i->operands[0] : NULL;
 }
 // Is the value rounded soon after? Then the last bit of a quotient decides: values that a quantiser
@@ -73,12 +70,10 @@ RULE_FN(mul_zero_int) {
     return x && v == 0 ? hb_splat(&r->b, i->shape, 0) : NULL;
 }
 RULE_FN(double_negate) {
-    UNUSED;
     return i->op == HLO_NEGATE && i->operands[0]->op == HLO_NEGATE ? i->operands[0]->operands[0]
                                                                    : NULL;
 }
 RULE_FN(not_not) {
-    UNUSED;
     return i->op == HLO_NOT && i->operands[0]->op == HLO_NOT ? i->operands[0]->operands[0] : NULL;
 }
 RULE_FN(power_two) {
@@ -107,13 +102,11 @@ RULE_FN(max_min_to_clamp) {
                     hb_const_f64(&r->b, i->shape->dtype, hi));
 }
 RULE_FN(select_constant) {
-    UNUSED;
     double v;
     return i->op == HLO_SELECT && match_splat(i->operands[0], &v) ? i->operands[v != 0 ? 1 : 2]
                                                                   : NULL;
 }
 RULE_FN(select_same) {
-    UNUSED;
     return i->op == HLO_SELECT && i->operands[1] == i->operands[2] ? i->operands[1] : NULL;
 }
 
@@ -160,7 +153,6 @@ RULE_FN(sub_self) {
     return same && dtype_is_int(i->shape->dtype) ? hb_splat(&r->b, i->shape, 0) : NULL;
 }
 RULE_FN(same_operands) {
-    UNUSED;
     bool kind = i->op == HLO_MAXIMUM || i->op == HLO_MINIMUM || i->op == HLO_AND || i->op == HLO_OR;
     return kind && i->operands[0] == i->operands[1] ? i->operands[0] : NULL;
 }

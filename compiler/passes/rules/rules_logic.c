@@ -73,7 +73,6 @@ RULE_FN(unsigned_power_two) {
                      hb_splat(&r->b, i->shape, e - 1));
 }
 RULE_FN(real_of_complex) {
-    UNUSED;
     if ((i->op != HLO_REAL && i->op != HLO_IMAG) || i->operands[0]->op != HLO_COMPLEX) return NULL;
     return i->operands[0]->operands[i->op == HLO_IMAG];
 }

@@ -7,7 +7,6 @@ RULE_FN(copy_copy) {
     return hb_op(&r->b, HLO_COPY, i->shape, i->operands[0]->operands, 1, NULL);
 }
 RULE_FN(reverse_reverse) {
-    UNUSED;
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_REVERSE || x->op != HLO_REVERSE) return NULL;
     struct i64s a = HLO_ATTR(i, dims)->dimensions, b = HLO_ATTR(x, dims)->dimensions;
@@ -17,7 +16,6 @@ RULE_FN(reverse_reverse) {
     return same ? x->operands[0] : NULL;
 }
 RULE_FN(tuple_of_elements) {
-    UNUSED;
     if (i->op != HLO_TUPLE || i->operands[0]->op != HLO_GET_TUPLE_ELEMENT) return NULL;
     struct hlo_instr *t = i->operands[0]->operands[0];
     if (t->shape->n_elems != i->n_operands) return NULL;
@@ -141,7 +139,6 @@ RULE_FN(dynamic_slice_fixed) {
     return hb_slice(&r->b, i->operands[0], v);
 }
 RULE_FN(update_all) {
-    UNUSED;
     bool all =
         i->op == HLO_DYNAMIC_UPDATE_SLICE && shape_same_dims(i->shape, i->operands[1]->shape);
     return all ? i->operands[1] : NULL;

@@ -6,7 +6,6 @@
 // An operation whose result has its operand's shape and type moves nothing.
 #define RULE_SAME(name, kind)                                                                      \
     RULE_FN(name) {                                                                                \
-        UNUSED;                                                                                    \
         return i->op == kind && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]      \
                                                                              : NULL;               \
     }
@@ -25,7 +24,6 @@ RULE_FN(reshape_constant) {
                : x->operands[0];
 }
 RULE_FN(transpose_identity) {
-    UNUSED;
     return i->op == HLO_TRANSPOSE &&
                    match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
                ? i->operands[0]
@@ -51,7 +49,6 @@ RULE_FN(transpose_to_reshape) {
     return hb_op(&r->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
 }
 RULE_FN(broadcast_identity) {
-    UNUSED;
     return i->op == HLO_BROADCAST && shape_equal(i->shape, i->operands[0]->shape) &&
                    match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
                ? i->operands[0]
@@ -99,7 +96,6 @@ RULE_FN(slice_slice) {
     return hb_slice(&r->b, x->operands[0], v);
 }
 RULE_FN(pad_nothing) {
-    UNUSED;
     if (i->op != HLO_PAD || !shape_equal(i->shape, i->operands[0]->shape)) return NULL;
     const struct padding *p = &HLO_ATTR(i, pad)->padding;
     for (int d = 0; d < p->n; d++)
@@ -107,17 +103,14 @@ RULE_FN(pad_nothing) {
     return i->operands[0];
 }
 RULE_FN(concat_one) {
-    UNUSED;
     return i->op == HLO_CONCATENATE && i->n_operands == 1 ? i->operands[0] : NULL;
 }
 RULE_FN(gte_tuple) {
-    UNUSED;
     return i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE
                ? i->operands[0]->operands[HLO_ATTR(i, gte)->index]
                : NULL;
 }
 RULE_FN(reverse_ones) {
-    UNUSED;
     if (i->op != HLO_REVERSE) return NULL;
     struct i64s d = HLO_ATTR(i, dims)->dimensions;
     for (int k = 0; k < d.n; k++)

@@ -77,8 +77,8 @@ bool cpu_channels_accepts(const struct hlo_instr *i) {
         return i->op == HLO_FUSION && pixels >= LEAST_ROW;
     return true;
 }
-static bool channels_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool channels_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                             const char **why) {
     *why = "not a movement of channels";
     return cpu_channels_accepts(i);
 }
@@ -314,14 +314,12 @@ static void run_unit(const struct channels_call *call, int64_t at) {
     else
         (out_rows ? to_rows : between_vectors)(&u);
 }
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
-    (void)thread;
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     for (int64_t at = begin; at < end; at++)
         run_unit(ctx, at);
 }
-static status_t channels_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t channels_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct channels_state *c = s->state;
-    (void)x;
     cpu_parallel(part, &(struct channels_call){c, bufs}, c->batch * c->blocks * c->chunks, GRAIN);
     return ST_OK;
 }

@@ -31,8 +31,8 @@ static int64_t run_of(const struct shape *s, int64_t d, int64_t *block) {
         bytes *= p.dims[k];
     return bytes;
 }
-static bool concat_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
     *why = "not a concatenation of long runs";
     if (i->op != HLO_CONCATENATE || i->n_operands > MAX_PARTS || shape_is_tuple(i->shape) ||
         dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic)
@@ -97,13 +97,12 @@ static void rows(const struct concat_call *call, int64_t first, int64_t last) {
     }
 }
 // Pieces begin to end of the result: the end of a row, whole rows, the beginning of one.
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct concat_call *call = ctx;
     const struct concat_state *c = call->c;
     int64_t at = begin * PIECE, stop = end * PIECE, first = (at + c->all - 1) / c->all;
     if (stop > c->outer * c->all) stop = c->outer * c->all;
     int64_t last = stop / c->all;
-    (void)thread;
     if (first > last) {
         bytes(call, at, stop);
         return;
@@ -112,10 +111,9 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
     rows(call, first, last);
     bytes(call, last * c->all, stop);
 }
-static status_t concat_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t concat_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct concat_state *c = s->state;
     struct concat_call call = {c, bufs};
-    (void)x;
     cpu_parallel(part, &call, c->pieces, GRAIN);
     return ST_OK;
 }

@@ -45,9 +45,9 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
         p->rows *= p->out[k];
     return true;
 }
-static bool pad_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                        const char **why) {
     struct pad_state p;
-    (void)x;
     *why = "not a padding of long rows";
     if (i->op != HLO_PAD || dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic ||
         i->operands[0]->shape->dynamic || shape_elements(i->operands[0]->shape) < 1 ||
@@ -83,13 +83,12 @@ static int64_t source_row(const struct pad_state *p, int64_t r) {
     }
     return at;
 }
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct pad_call *call = ctx;
     const struct pad_state *p = call->p;
     const char *from = call->bufs[0], *value = call->bufs[1];
     int64_t row = (p->before + p->run + p->after) * p->size, run = p->run * p->size;
     char *to = (char *)call->bufs[2] + begin * row;
-    (void)thread;
     for (int64_t r = begin; r < end; r++, to += row) {
         int64_t source = source_row(p, r);
         if (source < 0) {
@@ -101,10 +100,9 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
         cpu_fill(to + p->before * p->size + run, value, p->size, p->after);
     }
 }
-static status_t pad_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t pad_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct pad_state *p = s->state;
     struct pad_call call = {p, bufs};
-    (void)x;
     cpu_parallel(part, &call, p->rows, rows_at_least(p));
     return ST_OK;
 }

@@ -138,9 +138,8 @@ static bool turns(const struct hlo_instr *i) {
 bool cpu_transpose_alone(const struct hlo_instr *i) {
     return i->op == HLO_TRANSPOSE && turns(i) && shape_elements(i->shape) >= ALONE;
 }
-static bool transpose_accepts(const struct cpu_exe *x, const struct hlo_instr *i,
+static bool transpose_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                               const char **why) {
-    (void)x;
     *why = "not a transposition of long sides";
     return turns(i);
 }
@@ -164,10 +163,9 @@ struct transpose_call {
     const struct transpose_state *t;
     void **bufs;
 };
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct transpose_call *call = ctx;
     const struct transpose_state *t = call->t;
-    (void)thread;
     for (int64_t u = begin; u < end; u++) {
         int64_t b = u % t->chunks * t->chunk, rest = u / t->chunks;
         int64_t in = b * t->b.in, out = b;
@@ -181,10 +179,9 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
                  (char *)call->bufs[1] + out * t->size, t->a.out * t->size, rows, t->a.n);
     }
 }
-static status_t transpose_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t transpose_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct transpose_state *t = s->state;
     struct transpose_call call = {t, bufs};
-    (void)x;
     cpu_parallel(part, &call, t->units, grain_of(t));
     return ST_OK;
 }

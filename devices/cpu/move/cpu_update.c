@@ -15,8 +15,8 @@ struct update_state {
 static bool default_layout(const struct shape *s) {
     return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
 }
-static bool update_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool update_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
     *why = "not a dynamic-update-slice in row-major order";
     return i->op == HLO_DYNAMIC_UPDATE_SLICE && i->n_operands == i->shape->rank + 2 &&
            default_layout(i->shape) && default_layout(i->operands[0]->shape) &&
@@ -50,8 +50,7 @@ static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
     s->state = u;
     return ST_OK;
 }
-static status_t update_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
-    (void)x;
+static status_t update_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct update_state *u = s->state;
     const struct hlo_instr *i = s->plan->instr;
     char *out = bufs[s->plan->n_in];

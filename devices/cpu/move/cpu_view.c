@@ -52,10 +52,9 @@ static bool readers(struct cpu_exe *x, const struct cpu_plan *p, const struct hl
     }
     return true;
 }
-static status_t view_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t view_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct view_state *v = s->state;
     const struct hlo_instr *i = s->plan->instr;
-    (void)x;
     s->view = bufs[0];
     for (int d = 0; d < v->rank; d++) {
         if (!v->most[d]) continue;

@@ -140,8 +140,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
 }
 // What the library takes gets no kernel of ours.
-bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
-    (void)t;
+bool cpu_library_accepts(UNUSED const struct target *t, const struct hlo_instr *i) {
     return cpu_depthwise_accepts(i) || accepts_call(i, true) || cpu_attention_accepts(i) ||
            cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
            cpu_fft_accepts(i) || cpu_table_accepts(i) || cpu_channels_accepts(i) ||
@@ -158,8 +157,8 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     if (c.hero->shape->dtype != DT_F32 || lib_direct(c.hero)) return false;
     return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
 }
-static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool onednn_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
     *why = "the library has no primitive for it";
     return accepts_call(i, false) || (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }

@@ -106,9 +106,9 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
 int64_t onednn_pack_bytes(const struct cpu_step *s) {
     return (int64_t)dnnl_memory_desc_get_size(&((const struct onednn_packing *)s->state)->packed);
 }
-status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
+status_t onednn_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain,
+                     void *packed) {
     const struct onednn_packing *p = s->state;
-    (void)x;
     return onednn_reorder_once(&p->user, &p->packed, plain, packed);
 }
 bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {

@@ -75,8 +75,8 @@ static bool accepts(const struct hlo_instr *i, bool ask) {
 bool cpu_int8_accepts(const struct hlo_instr *i) {
     return accepts(i, true);
 }
-static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool int8_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                         const char **why) {
     *why = "not a product of 8-bit integers";
     return accepts(i, false);
 }

@@ -176,11 +176,10 @@ static void one_panel(const struct bits_run *c, int64_t u, int64_t row, int rows
             out[k] += part[k];
     }
 }
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct bits_run *c = ctx;
     const struct bits_state *s = c->s;
     float out[GROUP * PANEL] __attribute__((aligned(64)));
-    (void)thread;
     for (int64_t u = begin; u < end; u++)
         for (int64_t row = 0; row < s->b.rows; row += GROUP) {
             int rows = (int)(s->b.rows - row < GROUP ? s->b.rows - row : GROUP);
@@ -227,8 +226,8 @@ static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
 
 // ---- the implementation
 
-static bool bits_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool bits_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                         const char **why) {
     *why = "not a product with packed weights";
     return bits_is(i) && i->operands[BITS_Q]->shape->rank == 3 &&
            i->operands[BITS_Q]->shape->dims[2] % 4 == 0;
@@ -260,9 +259,8 @@ static status_t bits_open(struct cpu_exe *x, struct cpu_step *step) {
 static int64_t bits_pack_bytes(const struct cpu_step *step) {
     return pack_bytes(step->state);
 }
-static status_t bits_pack(struct cpu_exe *x, struct cpu_step *step, const void *plain,
+static status_t bits_pack(UNUSED struct cpu_exe *x, struct cpu_step *step, const void *plain,
                           void *packed) {
-    (void)x;
     pack(step->state, plain, packed);
     return ST_OK;
 }

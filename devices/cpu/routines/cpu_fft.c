@@ -109,8 +109,8 @@ bool cpu_fft_accepts(const struct hlo_instr *i) {
     }
     return true;
 }
-static bool fft_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool fft_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                        const char **why) {
     *why = "not a transform of lengths with small factors";
     return cpu_fft_accepts(i);
 }

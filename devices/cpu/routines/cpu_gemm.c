@@ -220,8 +220,8 @@ static bool gemm_takes(const struct hlo_instr *i) {
 bool cpu_gemm_accepts(const struct hlo_instr *i) {
     return gemm_takes(i);
 }
-static bool gemm_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool gemm_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                         const char **why) {
     *why = "not a product of matrices that has no kernel in the library";
     return gemm_takes(i);
 }

@@ -70,8 +70,8 @@ bool cpu_lapack_accepts(const struct hlo_instr *i) {
     return by_rows(i->shape) && type_of(i->shape->dtype) >= 0 && shape_elements(i->shape) > 0 &&
            a->dims[a->rank - 1] >= LEAST;
 }
-static bool lapack_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool lapack_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
     *why = "not a decomposition of matrices that OpenBLAS does";
     return cpu_lapack_accepts(i);
 }
@@ -147,10 +147,9 @@ struct lapack_run {
     const struct lapack_state *t;
     void **bufs;
 };
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct lapack_run *c = ctx;
     const struct lapack_state *t = c->t;
-    (void)thread;
     for (int64_t k = begin; k < end && !(c->x->cancel && *c->x->cancel); k++) {
         const char *a = (const char *)c->bufs[0] + k * t->a_bytes;
         if (t->instr->op == HLO_CHOLESKY)

@@ -37,8 +37,8 @@ __attribute__((target("avx512f"))) static bool by_sixteen(const float *kept, int
     return false;
 }
 
-static bool nms_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool nms_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                        const char **why) {
     *why = "not a suppression of boxes";
     return nms_is(i);
 }

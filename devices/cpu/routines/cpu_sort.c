@@ -138,8 +138,8 @@ bool cpu_sort_accepts(const struct hlo_instr *i) {
     return (i->op == HLO_SORT || i->op == HLO_TOPK) && i->operands[0]->shape->rank > 0 &&
            keys_of(i, &k) && i->operands[0]->shape->dims[line_dim(i)] <= MAX_LINE;
 }
-static bool sort_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool sort_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                         const char **why) {
     *why = "not an order of numbers";
     return cpu_sort_accepts(i);
 }

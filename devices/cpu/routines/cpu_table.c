@@ -41,8 +41,8 @@ bool cpu_table_accepts(const struct hlo_instr *i) {
            (layout_is_default(x->layout, x->rank) ||
             lib_form_of(x->layout, x->rank, &block) == FORM_LAST);
 }
-static bool table_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool table_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                          const char **why) {
     *why = "not a table of bytes";
     return cpu_table_accepts(i);
 }
@@ -63,17 +63,15 @@ struct table_call {
     const struct table_state *t;
     void **bufs;
 };
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct table_call *c = ctx;
     int64_t to = end * UNIT < c->t->bytes ? end * UNIT : c->t->bytes;
-    (void)thread;
     begin *= UNIT;
     c->t->look_up(c->bufs[0], (const uint8_t *)c->bufs[1] + begin, (uint8_t *)c->bufs[2] + begin,
                   to - begin);
 }
-static status_t table_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t table_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct table_state *t = s->state;
-    (void)x;
     cpu_parallel(part, &(struct table_call){t, bufs}, t->units, t->grain);
     return ST_OK;
 }

@@ -116,10 +116,10 @@ static bool posts_ok(const struct lib_call *c, const struct thin_dims *f) {
     }
     return true;
 }
-static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+static bool thin_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                         const char **why) {
     struct lib_call c;
     struct thin_dims f;
-    (void)x;
     *why = "not a product of few rows";
     return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) && f.rows <= MAX_ROWS &&
            posts_ok(&c, &f);
@@ -222,11 +222,10 @@ struct thin_call {
     const struct thin_state *t;
     void **bufs;
 };
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct thin_call *c = ctx;
     const struct thin_state *t = c->t;
     int64_t per_batch = t->units / t->batch, most = t->rows <= 2 ? CHUNK : BLOCK_CHUNK;
-    (void)thread;
     for (int64_t u = begin; u < end;) {
         int64_t b = u / per_batch, last = (b + 1) * per_batch < end ? (b + 1) * per_batch : end;
         int64_t from = (u - b * per_batch) * UNIT, to = (last - b * per_batch) * UNIT;
@@ -236,10 +235,9 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
         u = last;
     }
 }
-static status_t thin_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t thin_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct thin_state *t = s->state;
     struct thin_call c = {t, bufs};
-    (void)x;
     cpu_parallel(part, &c, t->units, t->grain);
     return ST_OK;
 }
@@ -337,12 +335,12 @@ static int64_t thin_pack_bytes(const struct cpu_step *s) {
 __attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
 }
-static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
+static status_t thin_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain,
+                          void *packed) {
     const struct thin_state *t = s->state;
     int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
     float *to = packed;
     uint16_t *half = packed;
-    (void)x;
     for (int64_t col = 0; col < t->cols; col += t->panel)
         for (int64_t k = 0; k < t->k; k++)
             for (int64_t c = col; c < col + t->panel; c++) {

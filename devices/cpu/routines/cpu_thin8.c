@@ -65,9 +65,9 @@ bool cpu_thin8_runs(const struct lib_call *c) {
     struct thin8_dims f;
     return cpu_has_int8() && form_of(c, &f) && f.rows <= MAX_ROWS && posts_ok(c);
 }
-static bool thin8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+static bool thin8_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                          const char **why) {
     struct lib_call c;
-    (void)x;
     *why = "not a product of few rows of 8-bit integers";
     return !shape_is_tuple(i->shape) && lib_match(i, &c) && cpu_thin8_runs(&c);
 }
@@ -239,13 +239,12 @@ struct thin8_call {
     void **bufs;
     const char *w; // packed
 };
-static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct thin8_call *c = ctx;
     const struct thin8_state *t = c->t;
     const int32_t *start =
         (const int32_t *)(const void *)(c->w + panels(t) * panel_bytes(t)) + begin * PANEL;
     int32_t sums[GROUP * PANEL] __attribute__((aligned(64)));
-    (void)thread;
     for (int64_t u = begin; u < end; u++, start += PANEL) {
         int64_t col = u * PANEL, n = t->cols - col < PANEL ? t->cols - col : PANEL;
         for (int64_t row = 0; row < t->rows; row += GROUP) {
@@ -322,9 +321,8 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
 static int64_t thin8_pack_bytes(const struct cpu_step *s) {
     return pack_bytes(s->state);
 }
-static status_t thin8_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain_weights,
+static status_t thin8_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain_weights,
                            void *packed) {
-    (void)x;
     pack(s->state, plain_weights, packed);
     return ST_OK;
 }

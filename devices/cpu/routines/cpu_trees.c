@@ -201,11 +201,10 @@ static void one_row(const struct trees_call *c, int64_t row) {
                    (int)(n - tree < LANES ? n - tree : LANES));
     }
 }
-static void part(void *ctx, int64_t begin, int64_t end, int thread) { // of eight rows each
+static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) { // of eight rows each
     const struct trees_call *c = ctx;
     const struct trees_state *s = c->s;
     int64_t size = dtype_size(s->t.type), last = end * LANES;
-    (void)thread;
     if (last > s->t.rows) last = s->t.rows;
     start_scores(s, c->scores + begin * LANES * s->t.targets * size,
                  (last - begin * LANES) * s->t.targets);
@@ -385,8 +384,8 @@ static status_t lay_out(struct arena *a, struct arena *scratch, struct trees_sta
 
 // ---- the implementation
 
-static bool trees_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
-    (void)x;
+static bool trees_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                          const char **why) {
     *why = "not trees in constants";
     return trees_is(i) && trees_are_constant(i);
 }
@@ -411,10 +410,9 @@ static status_t trees_open(struct cpu_exe *x, struct cpu_step *s) {
     s->state = f;
     return ST_OK;
 }
-static status_t trees_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t trees_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct trees_state *f = s->state;
     struct trees_call c = {f, bufs[0], bufs[s->plan->n_in]};
-    (void)x;
     int64_t lanes = f->bits ? trees_bits_lanes(f->bits) : LANES;
     cpu_parallel(f->bits ? bits_part : part, &c, (f->t.rows + lanes - 1) / lanes, f->grain);
     return ST_OK;
