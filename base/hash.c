@@ -89,6 +89,11 @@ void digest_hex(struct digest d, char out[65]) {
     }
     out[64] = 0;
 }
+struct hex_digest digest_to_hex(struct digest d) {
+    struct hex_digest t;
+    digest_hex(d, t.z);
+    return t;
+}
 static int nibble(char c) {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10

@@ -26,6 +26,11 @@ struct hmac {            // HMAC-SHA256 (RFC 2104)
 void hmac_init(struct hmac *m, struct span key);
 struct digest hmac_end(struct hmac *m);
 void digest_hex(struct digest d, char out[65]);
+// The same as a value: digest_to_hex(d).z lives as long as the statement that it stands in.
+struct hex_digest {
+    char z[65];
+};
+struct hex_digest digest_to_hex(struct digest d);
 bool digest_parse(struct str hex, struct digest *out); // exactly 64 hex digits
 bool digest_eq(struct digest a, struct digest b);
 bool digest_eq_secret(struct digest a, struct digest b); // in a time that tells nothing

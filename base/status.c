@@ -122,6 +122,17 @@ void st_drop(status_t s) {
     free(s);
 }
 
+status_t st_unless(enum status_code code, status_t s) {
+    if (!s || s->code != code) return s;
+    st_drop(s);
+    return ST_OK;
+}
+status_t st_first(status_t a, status_t b) {
+    if (!a) return b;
+    st_drop(b);
+    return a;
+}
+
 enum status_code st_code(status_t s) {
     return s ? s->code : ST_CODE_OK;
 }

@@ -44,6 +44,10 @@ status_t st_reason(status_t s, int reason) MUST_CHECK;
 // When a retry makes sense (RESOURCE_EXHAUSTED, UNAVAILABLE). Takes and returns `s`; NULL stays so.
 status_t st_retry_after(status_t s, int64_t ms) MUST_CHECK;
 status_t st_copy(status_t s) MUST_CHECK; // another one that says the same; NULL for NULL
+// s; but where it has the code, it is dropped and ST_OK.
+status_t st_unless(enum status_code code, status_t s) MUST_CHECK;
+// The first of two that is an error; the other is dropped.
+status_t st_first(status_t a, status_t b) MUST_CHECK;
 // errno as a status: "what: strerror"; ENOENT -> NOT_FOUND, ENOSPC/ENOMEM -> RESOURCE_EXHAUSTED,
 // EACCES -> PERMISSION_DENIED.
 status_t st_errno(int err, const char *what) MUST_CHECK;

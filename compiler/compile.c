@@ -199,7 +199,7 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
-    e->rows = rows_check(e->arena, m);
+    e->batchable = batchable_check(e->arena, m);
 
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare));

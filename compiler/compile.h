@@ -2,10 +2,10 @@
 // compile: the one door of the compiler. Program bytes, bindings, options, target -> executable;
 // executable <-> artefact bytes (D4).
 #pragma once
+#include "compiler/batchable.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/plan/cost.h"
-#include "compiler/rows.h"
 
 struct compile_options {
     enum precision precision;
@@ -48,7 +48,7 @@ struct executable {
     struct emitted emitted, emitted_prepare; // instead of kernels, where the target has a compiler
     struct hlo_counts optimized;             // of that compiler's main
     struct hlo_cost cost;                    // of main as it runs
-    struct row_check rows;            // of the whole program; not kept in the artefact
+    struct batchable batchable;              // of the whole program; not kept in the artefact
     const struct shape *results; // of main as the program gives them; passes may flatten its root
     int32_t replicas;
     int64_t memory_bytes;                         // of the target's device, 0 = not known

@@ -96,11 +96,9 @@ static status_t send_message(int sock, const struct head *h, struct span inline_
 status_t frame_send(int sock, uint32_t type, uint64_t call, struct span body, const int *fds,
                     int n_fds, int timeout_ms) {
     if (n_fds < 0 || n_fds > FRAME_MAX_FDS)
-        return st_new(ST_INVALID_ARGUMENT, "frame with %d descriptors, at most %d", n_fds,
-                      FRAME_MAX_FDS);
+        return st_invalid("frame with %d descriptors, at most %d", n_fds, FRAME_MAX_FDS);
     if (body.n > FRAME_MAX_BODY)
-        return st_new(ST_INVALID_ARGUMENT, "frame body of %zu bytes, at most %d", body.n,
-                      FRAME_MAX_BODY);
+        return st_invalid("frame body of %zu bytes, at most %d", body.n, FRAME_MAX_BODY);
     struct head h = {
         .magic = MAGIC, .type = type, .call = call, .n_fds = (uint32_t)n_fds, .body_bytes = body.n};
     if (sizeof h + body.n <= FRAME_MAX_BYTES)
@@ -243,7 +241,7 @@ int frame_take_fd(struct frame *f, int i) {
 }
 
 status_t frame_memfd(const char *name, int64_t bytes, int *out_fd) {
-    if (bytes <= 0) return st_new(ST_INVALID_ARGUMENT, "memfd of %lld bytes", (long long)bytes);
+    if (bytes <= 0) return st_invalid("memfd of %lld bytes", (long long)bytes);
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return st_errno(errno, "memfd_create");
     if (ftruncate(fd, bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
@@ -259,17 +257,16 @@ status_t frame_map(int fd, int64_t offset, int64_t size, bool writable, uint8_t 
                    void **out_base, size_t *out_base_bytes) {
     struct stat sb;
     int64_t end;
-    if (size <= 0 || !sz_add(offset, size, &end))
-        return st_new(ST_INVALID_ARGUMENT, "mapping of a bad range");
+    if (size <= 0 || !sz_add(offset, size, &end)) return st_invalid("mapping of a bad range");
     if (fstat(fd, &sb)) return st_errno(errno, "fstat");
     if (!S_ISREG(sb.st_mode) || end > sb.st_size)
-        return st_new(ST_INVALID_ARGUMENT, "mapping [%lld, %lld) of %lld bytes", (long long)offset,
-                      (long long)end, (long long)sb.st_size);
+        return st_invalid("mapping [%lld, %lld) of %lld bytes", (long long)offset, (long long)end,
+                          (long long)sb.st_size);
     // Files of most file systems have no seals. On tmpfs they do, as memfds do: what tells a file
     // of the store from a memfd there is that it was opened for reading, which a memfd never is.
     int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
     if (seals >= 0 && !(seals & F_SEAL_SHRINK) && (flags & O_ACCMODE) != O_RDONLY)
-        return st_new(ST_INVALID_ARGUMENT, "memfd is not sealed against shrinking");
+        return st_invalid("memfd is not sealed against shrinking");
     int64_t page = sysconf(_SC_PAGESIZE), start = offset / page * page;
     size_t n = (size_t)(end - start);
     void *base =

@@ -12,17 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/hlod.pb-c.h"
 #include "proto/message.h"
+#include "proto/reason.h"
 #include "proto/weigh.h"
 
 #define T(x) PROTOBUF_C_TYPE_##x // a field's type
 
-static status_t bad(const char *path, const char *why) MUST_CHECK;
-static status_t bad(const char *path, const char *why) {
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT, "request field '%s': %s", *path ? path : "(body)", why),
-        HLOD__V1__REASON__REASON_BAD_JSON);
+MUST_CHECK static status_t bad(const char *path, const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_JSON, "request field '%s': %s",
+                      *path ? path : "(body)", why);
 }
 
 void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b) {
@@ -524,10 +522,9 @@ static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d,
     json_t *j = load_noting(text, &e);
     if (short_of_memory) return st_oom();
     if (!j)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "request body is not JSON: line %d, column %d: %s", e.line,
-                                e.column, e.text),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
+        return st_because(ST_INVALID_ARGUMENT, BAD_JSON,
+                          "request body is not JSON: line %d, column %d: %s", e.line, e.column,
+                          e.text);
     struct parser p = {.a = a, .dialect = dialect};
     struct arena_guard guard; // the tree is not the arena's
     status_t st = ARENA_GUARD(a, &guard) ? parse_message(&p, d, j, out) : st_oom();

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "proto/float8.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 static const struct dtype_row rows[] = {
 #define DTYPE(name, oip, bytes, cls) {name, oip, bytes, NUM_##cls},
@@ -268,11 +268,9 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
     }
 }
 
-static status_t bad_data(const char *why, int64_t index, size_t offset) MUST_CHECK;
-static status_t bad_data(const char *why, int64_t index, size_t offset) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "tensor data, element %" PRId64 " (byte %zu): %s",
-                            index, offset, why),
-                     HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+MUST_CHECK static status_t bad_data(const char *why, int64_t index, size_t offset) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                      "tensor data, element %" PRId64 " (byte %zu): %s", index, offset, why);
 }
 
 // Reads the element at p: its end, or NULL with *why.
@@ -317,10 +315,8 @@ static inline __attribute__((always_inline)) status_t walk(struct str text, int6
 
     if (depth || (value_may && !array_seen)) return bad_data("data ends too early", i, text.n);
     if (i != n)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "tensor data has %" PRId64 " elements, its shape has %" PRId64, i,
-                                n),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "tensor data has %" PRId64 " elements, its shape has %" PRId64, i, n);
     return ST_OK;
 }
 
@@ -348,7 +344,7 @@ status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, voi
     return walk(text, n, number_element, &to);
 }
 
-// ---- texts
+// ---- strings
 
 static bool hex4(const char *p, const char *end, uint32_t *out) {
     *out = 0;
@@ -406,7 +402,7 @@ static void text_put(struct text_out *to, const void *p, int64_t n) {
 static const char *text_element(void *ctx, const char *p, const char *end, const char **why) {
     struct text_out *to = ctx;
     int64_t head = to->bytes;
-    *why = *p == '"' ? "no end of the text, or not one of JSON" : "not a text";
+    *why = *p == '"' ? "no end of the string, or not one of JSON" : "not a string";
     if (*p++ != '"') return NULL;
     to->bytes += 4;
     while (p < end && *p != '"') {
@@ -428,7 +424,7 @@ static const char *text_element(void *ctx, const char *p, const char *end, const
 }
 status_t numbers_scan_strings(struct str text, int64_t n, void *out, int64_t *out_bytes) {
     struct text_out to = {.o = out};
-    if (text.n > INT32_MAX) return bad_data("more than 2 GiB of text in JSON", 0, 0);
+    if (text.n > INT32_MAX) return bad_data("more than 2 GiB of strings in JSON", 0, 0);
     RETURN_IF_ERR(walk(text, n, text_element, &to));
     *out_bytes = to.bytes;
     return ST_OK;
@@ -451,7 +447,7 @@ status_t numbers_check_strings(struct span data, int64_t n) {
     while (i < n && numbers_next_string(&rest, &s))
         i++;
     if (i == n && rest.n == 0) return ST_OK;
-    return bad_data(i == n ? "bytes behind the last text"
+    return bad_data(i == n ? "bytes behind the last string"
                            : "its length reaches beyond the end of the data",
                     i, data.n - rest.n);
 }

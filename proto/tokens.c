@@ -89,13 +89,12 @@ status_t tokens_check(const struct token *x) {
                       : x->subject && !word_fits(x->subject, ":@/*") ? "subject"
                                                                      : NULL;
     if (bad)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "%s '%.100s': expected 1 to %d letters, digits, '.', '_' or '-'", bad,
-                      !strcmp(bad, "name")     ? x->name
-                      : !strcmp(bad, "tenant") ? x->tenant
-                                               : x->subject,
-                      MAX_WORD);
-    if (!x->scopes) return st_new(ST_INVALID_ARGUMENT, "'%s' has no scope", x->name);
+        return st_invalid("%s '%.100s': expected 1 to %d letters, digits, '.', '_' or '-'", bad,
+                          !strcmp(bad, "name")     ? x->name
+                          : !strcmp(bad, "tenant") ? x->tenant
+                                                   : x->subject,
+                          MAX_WORD);
+    if (!x->scopes) return st_invalid("'%s' has no scope", x->name);
     return ST_OK;
 }
 
@@ -144,20 +143,17 @@ static status_t read_line(struct tokens *t, struct str line) {
     struct str word[5], last;
     for (int i = 0; i < 5; i++)
         if (!next_word(&line, &word[i]))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "expected NAME TENANT SCOPES CREATED KIND [expires:TIME]");
+            return st_invalid("expected NAME TENANT SCOPES CREATED KIND [expires:TIME]");
     struct token x = {.name = arena_strndup(&t->arena, word[0].p, word[0].n),
                       .tenant = arena_strndup(&t->arena, word[1].p, word[1].n),
                       .created = arena_strndup(&t->arena, word[3].p, word[3].n)};
     if (!scopes_parse(word[2], &x.scopes))
-        return st_new(ST_INVALID_ARGUMENT, "scopes '" STR_FMT "'", STR_ARG(word[2]));
+        return st_invalid("scopes '" STR_FMT "'", STR_ARG(word[2]));
     if (next_word(&line, &last) && !read_expires(&t->arena, last, &x))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "'%s' ends with '" STR_FMT "': expected expires:2027-01-31T12:00:00Z", x.name,
-                      STR_ARG(last));
+        return st_invalid("'%s' ends with '" STR_FMT "': expected expires:2027-01-31T12:00:00Z",
+                          x.name, STR_ARG(last));
     if (!read_kind(&t->arena, word[4], &x) || str_trim(line).n)
-        return st_new(ST_INVALID_ARGUMENT, "'%s' has no token:ID:SALT:HASH or cert:SUBJECT",
-                      x.name);
+        return st_invalid("'%s' has no token:ID:SALT:HASH or cert:SUBJECT", x.name);
     RETURN_IF_ERR(tokens_check(&x));
     avec_push(&t->arena, t, x);
     return ST_OK;
@@ -217,7 +213,7 @@ static bool set_readers(int fd, const char *path, int64_t group) {
 status_t tokens_write(const char *path, const struct tokens *t, int64_t group) {
     char tmp[4100];
     if (snprintf(tmp, sizeof tmp, "%s.XXXXXX", path) >= (int)sizeof tmp)
-        return st_new(ST_INVALID_ARGUMENT, "path too long");
+        return st_invalid("path too long");
     struct strbuf b = {0};
     strbuf_puts(&b,
                 "# name tenant scopes created token:id:salt:sha256 | cert:subject [expires:time]   "
@@ -237,8 +233,7 @@ status_t tokens_write(const char *path, const struct tokens *t, int64_t group) {
 
 // ---- entries
 
-static status_t draw(uint8_t *p, size_t n) MUST_CHECK;
-static status_t draw(uint8_t *p, size_t n) {
+MUST_CHECK static status_t draw(uint8_t *p, size_t n) {
     return getrandom(p, n, 0) == (ssize_t)n ? ST_OK : st_errno(errno, "getrandom");
 }
 status_t tokens_add(struct tokens *t, const struct token *from, char out_text[TOKEN_TEXT]) {
@@ -273,15 +268,13 @@ status_t tokens_expire(struct token *x, struct arena *a, const char *text, int64
     int64_t seconds, ns;
     if (str_to_seconds(str_of(text), &seconds)) {
         if (!sz_mul(seconds, 1000000000, &ns) || !sz_add(now_ns, ns, &ns))
-            return st_new(ST_INVALID_ARGUMENT, "expires '%.40s': too far away", text);
+            return st_invalid("expires '%.40s': too far away", text);
     } else if (!clock_wall_read(str_of(text), &ns))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "expires '%.40s': expected a time from now (90d, 12h) or a moment "
-                      "(2027-01-31, 2027-01-31T12:00:00Z)",
-                      text);
+        return st_invalid("expires '%.40s': expected a time from now (90d, 12h) or a moment "
+                          "(2027-01-31, 2027-01-31T12:00:00Z)",
+                          text);
     set_expires(x, a, ns);
-    if (tokens_expired(x, now_ns))
-        return st_new(ST_INVALID_ARGUMENT, "expires '%.40s': that is over", text);
+    if (tokens_expired(x, now_ns)) return st_invalid("expires '%.40s': that is over", text);
     return ST_OK;
 }
 bool tokens_expired(const struct token *x, int64_t now_ns) {

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-#include "base/arena.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 enum { ITEM = 16, UNKNOWN = 40 };
 enum { MARK = 64 }; // protobuf-c's note of a field that it met, until its message is built
@@ -19,11 +18,10 @@ int64_t weigh_limit(size_t n) {
 }
 status_t weigh_check(int64_t weight, size_t n) {
     if (weight <= weigh_limit(n)) return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "the body's %zu bytes are %lld when parsed, at most %lld: too many "
-                            "values; tensors travel in binary form",
-                            n, (long long)weight, (long long)weigh_limit(n)),
-                     HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+    return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE,
+                      "the body's %zu bytes are %lld when parsed, at most %lld: too many "
+                      "values; tensors travel in binary form",
+                      n, (long long)weight, (long long)weigh_limit(n));
 }
 
 // ---- protobuf
@@ -146,13 +144,21 @@ status_t weigh_unpack(const ProtobufCMessageDescriptor *d, struct span bytes,
     ProtobufCAllocator memory = {noting_alloc, plain_free, &short_of};
     *out = weight < 0 ? NULL : protobuf_c_message_unpack(d, &memory, bytes.n, bytes.p);
     if (short_of) return st_oom();
-    return *out ? ST_OK : st_new(ST_INVALID_ARGUMENT, "the body is not a %s", d->name);
+    return *out ? ST_OK : st_invalid("the body is not a %s", d->name);
 }
 void *weigh_unpack_or_null(const ProtobufCMessageDescriptor *d, struct span bytes) {
     int64_t weight = weigh_message(d, bytes);
     bool fits = weight >= 0 && weight <= OWN_FREE + (int64_t)bytes.n * OWN_TIMES;
     ProtobufCAllocator memory = {must_alloc, plain_free, NULL};
     return fits ? protobuf_c_message_unpack(d, &memory, bytes.n, bytes.p) : NULL;
+}
+static void free_message(void *m) {
+    protobuf_c_message_free_unpacked(m, NULL);
+}
+void *weigh_unpack_in(struct arena *a, const ProtobufCMessageDescriptor *d, struct span bytes) {
+    void *m = weigh_unpack_or_null(d, bytes);
+    if (m) arena_link(a, free_message, m);
+    return m;
 }
 
 // ---- JSON

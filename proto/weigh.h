@@ -6,6 +6,7 @@
 #pragma once
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/arena.h"
 #include "base/span.h"
 #include "base/status.h"
 
@@ -25,3 +26,5 @@ status_t weigh_unpack(const ProtobufCMessageDescriptor *d, struct span bytes,
                       ProtobufCMessage **out) MUST_CHECK;
 // The same for what is not a client's: NULL where it is none, or too much.
 void *weigh_unpack_or_null(const ProtobufCMessageDescriptor *d, struct span bytes);
+// That for as long as the arena.
+void *weigh_unpack_in(struct arena *a, const ProtobufCMessageDescriptor *d, struct span bytes);

@@ -19,10 +19,7 @@ Hlod__V1__Error *error_of(struct arena *a, status_t st) {
     struct str text = str_of(st_message(st)), line = str_of(""); // a worker may say nothing
     str_cut(&text, '\n', &line);
     e->message = arena_strndup(a, line.p, line.n);
-    struct {
-        char **v;
-        size_t n, cap;
-    } details = {0};
+    VEC(char *) details = {0};
     while (str_cut(&text, '\n', &line))
         avec_push(a, &details, arena_strndup(a, line.p, line.n));
     e->details = details.v;

@@ -116,7 +116,7 @@ status_t loop_new(struct loop **out) {
     struct loop *l = must(calloc(1, sizeof *l));
     if (uv_loop_init(&l->uv)) {
         free(l);
-        return st_new(ST_INTERNAL, "cannot make an event loop");
+        return st_internal("cannot make an event loop");
     }
     if (uv_mutex_init(&l->lock)) abort();
     uv_async_init(&l->uv, &l->wake, on_wake);

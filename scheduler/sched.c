@@ -75,8 +75,7 @@ static void forget_evicted(void *journal, struct digest key) {
 }
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) {
-    struct sched *s = calloc(1, sizeof *s);
-    if (!s) abort();
+    struct sched *s = arena_must_calloc(1, sizeof *s);
     s->loop = l;
     s->store = store;
     s->journal = journal;
@@ -120,8 +119,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
 void sched_stop(struct sched *s) {
     while (s->jobs) {
         struct job *j = s->jobs;
-        job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
-                                HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+        job_finish(j, st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down"));
         if (s->jobs == j) break; // cannot be
     }
     s->stopping = true;

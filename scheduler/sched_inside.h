@@ -24,6 +24,7 @@ struct loop_timer;
 struct record { // the first member of each, for records/known.c
     int refs;
     int64_t used;
+    void (*free)(struct record *x);
 };
 struct model {
     struct record record;

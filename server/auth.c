@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 struct auth {
     char *path;
@@ -51,18 +51,10 @@ size_t auth_expired(const struct auth *a) {
     return n;
 }
 
-static status_t refused(int reason, const char *why) MUST_CHECK;
-static status_t refused(int reason, const char *why) {
-    return st_reason(st_new(ST_UNAUTHENTICATED, "%s", why), reason);
-}
-
-static status_t is(struct arena *arena, const struct token *x, struct principal *out) MUST_CHECK;
-static status_t is(struct arena *arena, const struct token *x, struct principal *out) {
+MUST_CHECK static status_t is(struct arena *arena, const struct token *x, struct principal *out) {
     if (x->expires && tokens_expired(x, clock_wall_ns()))
-        return st_reason(st_new(ST_UNAUTHENTICATED, "the %s '%s' expired at %s",
-                                x->subject ? "entry of the certificate" : "token", x->name,
-                                x->expires),
-                         HLOD__V1__REASON__REASON_EXPIRED_CREDENTIALS);
+        return st_because(ST_UNAUTHENTICATED, EXPIRED_CREDENTIALS, "the %s '%s' expired at %s",
+                          x->subject ? "entry of the certificate" : "token", x->name, x->expires);
     *out = (struct principal){.name = arena_strdup(arena, x->name),
                               .tenant = arena_strdup(arena, x->tenant),
                               .scopes = x->scopes};
@@ -81,25 +73,25 @@ status_t auth_who(const struct auth *a, struct arena *arena, const struct creden
         static const char scheme[] = "bearer ";
         size_t n = strlen(scheme);
         if (text.n < n || strncasecmp(text.p, scheme, n) != 0)
-            return refused(HLOD__V1__REASON__REASON_BAD_CREDENTIALS,
-                           "Authorization: expected `Bearer TOKEN`");
+            return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS,
+                              "Authorization: expected `Bearer TOKEN`");
         const struct token *x =
             tokens_find(&a->all, str_trim((struct str){text.p + n, text.n - n}));
-        if (!x) return refused(HLOD__V1__REASON__REASON_BAD_CREDENTIALS, "unknown token");
+        if (!x) return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS, "unknown token");
         return is(arena, x, out);
     }
+
     for (size_t i = 0; i < with->n_names; i++) {
         const struct token *x = tokens_find_subject(&a->all, with->names[i]);
         if (x) return is(arena, x, out);
     }
     if (scope == SCOPE_NONE) return ST_OK;
     if (with->n_names)
-        return st_reason(st_new(ST_UNAUTHENTICATED,
-                                "no entry for the certificate of '%.100s' in the tokens file",
-                                with->names[0]),
-                         HLOD__V1__REASON__REASON_BAD_CREDENTIALS);
-    return refused(HLOD__V1__REASON__REASON_NO_CREDENTIALS,
-                   "no credentials: this server asks for `Authorization: Bearer TOKEN`");
+        return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS,
+                          "no entry for the certificate of '%.100s' in the tokens file",
+                          with->names[0]);
+    return st_because(ST_UNAUTHENTICATED, NO_CREDENTIALS,
+                      "no credentials: this server asks for `Authorization: Bearer TOKEN`");
 }
 
 status_t auth_may(const struct principal *p, unsigned scope, const char *what) {
@@ -107,9 +99,8 @@ status_t auth_may(const struct principal *p, unsigned scope, const char *what) {
     struct strbuf need = {0};
     scopes_print(&need, scope & ~p->scopes);
     status_t st =
-        st_reason(st_new(ST_PERMISSION_DENIED, "%s needs the scope '%s', which '%s' lacks", what,
-                         strbuf_cstr(&need), p->name),
-                  HLOD__V1__REASON__REASON_MISSING_SCOPE);
+        st_because(ST_PERMISSION_DENIED, MISSING_SCOPE, "%s needs the scope '%s', which '%s' lacks",
+                   what, strbuf_cstr(&need), p->name);
     strbuf_done(&need);
     return st;
 }

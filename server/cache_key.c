@@ -28,14 +28,13 @@ static status_t read_keys(struct cache_key *k, const char *path) {
         line = str_trim(line);
         if (!line.n || line.p[0] == '#') continue;
         if (line.n < MIN_CHARS)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "%s:%d: a key has at least %d characters, as from `openssl rand -hex 32`",
-                          path, number, MIN_CHARS);
-        if (k->n == MAX_KEYS)
-            return st_new(ST_INVALID_ARGUMENT, "%s: more than %d keys", path, MAX_KEYS);
+            return st_invalid(
+                "%s:%d: a key has at least %d characters, as from `openssl rand -hex 32`", path,
+                number, MIN_CHARS);
+        if (k->n == MAX_KEYS) return st_invalid("%s: more than %d keys", path, MAX_KEYS);
         k->key[k->n++] = line;
     }
-    return k->n ? ST_OK : st_new(ST_INVALID_ARGUMENT, "%s has no key", path);
+    return k->n ? ST_OK : st_invalid("%s has no key", path);
 }
 status_t cache_key_open(const char *path, struct cache_key **out) {
     struct cache_key *k = calloc(1, sizeof *k);

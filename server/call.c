@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/weigh.h"
+#include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
 #include "scheduler/workers/memfds.h"
 #include "server/api/api.h"
@@ -32,14 +33,11 @@ void call_trace(struct call *c, const char *header) {
 
 status_t call_check_priority(int64_t priority) {
     if (priority >= -CALL_MAX_PRIORITY && priority <= CALL_MAX_PRIORITY) return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "priority: expected %d to %d, found %lld",
-                            -CALL_MAX_PRIORITY, CALL_MAX_PRIORITY, (long long)priority),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "priority: expected %d to %d, found %lld",
+                      -CALL_MAX_PRIORITY, CALL_MAX_PRIORITY, (long long)priority);
 }
-static status_t bad_header(const char *name, const char *value) MUST_CHECK;
-static status_t bad_header(const char *name, const char *value) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s cannot be '%.80s'", name, value),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t bad_header(const char *name, const char *value) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "%s cannot be '%.80s'", name, value);
 }
 status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *name), void *ctx) {
     const char *v;
@@ -76,6 +74,14 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     if (c->on_finished) c->on_finished(c, !st);
     metric_observe_ns(M_REQUEST_TIME, clock_ns() - c->start_ns);
     c->sink->finish(c, reply, st);
+}
+
+status_t call_reply(struct call *c, const ProtobufCMessage *reply) {
+    call_finish(c, reply, ST_OK);
+    return ST_OK;
+}
+void call_fail(struct call *c, status_t st) {
+    if (st) call_finish(c, NULL, st);
 }
 
 static void free_message(void *m) {
@@ -138,11 +144,9 @@ void call_outputs_into(struct call *c, ProtobufCMessage *reply) {
     memcpy((char *)reply + f->quantifier_offset, &c->n_outputs, sizeof c->n_outputs);
 }
 
-static status_t out_of_range(int64_t bytes) MUST_CHECK;
-static status_t out_of_range(int64_t bytes) {
-    return st_reason(st_new(ST_OUT_OF_RANGE, "the range begins behind the %lld bytes there are",
-                            (long long)bytes),
-                     HLOD__V1__REASON__REASON_BAD_RANGE);
+MUST_CHECK static status_t out_of_range(int64_t bytes) {
+    return st_because(ST_OUT_OF_RANGE, BAD_RANGE,
+                      "the range begins behind the %lld bytes there are", (long long)bytes);
 }
 // "bytes=A-B", "bytes=A-", "bytes=-N". What is no such range, or several, is passed over, as HTTP
 // has it.
@@ -210,4 +214,28 @@ bool call_goes_on(struct call *c, status_t st) {
     st_drop(st);
     if (c->done) call_done(c);
     return false;
+}
+
+struct work { // in the call's arena, which goes with the call
+    struct call *c;
+    status_t (*work)(void *arg), (*then)(void *arg);
+    void *arg;
+    status_t st;
+};
+static void on_pool(void *arg) {
+    struct work *w = arg;
+    w->st = w->work(w->arg);
+}
+static void on_loop(void *arg) {
+    struct work *w = arg;
+    struct call *c = w->c;
+    if (call_goes_on(c, w->st)) call_fail(c, w->then(w->arg));
+}
+status_t call_work(struct call *c, status_t (*work)(void *arg), status_t (*then)(void *arg),
+                   void *arg) {
+    struct work *w = arena_new_of(&c->arena, struct work);
+    *w = (struct work){.c = c, .work = work, .then = then, .arg = arg};
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), on_pool, on_loop, w);
+    return ST_OK;
 }

@@ -7,7 +7,7 @@
 // borrowed from the handler until then (on_free). Thread: loop.
 #pragma once
 #include "base/arena.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 #include "scheduler/job/job.h"
 #include "server/auth.h"
 
@@ -98,11 +98,18 @@ status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *
 status_t call_check_priority(int64_t priority) MUST_CHECK;
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
+// The answer of a handler that ends with it; ST_OK.
+status_t call_reply(struct call *c, const ProtobufCMessage *reply) MUST_CHECK;
+void call_fail(struct call *c, status_t st); // ends the call with st, which is taken; OK: nothing
 // The request from its bytes; it lives as long as the call. INVALID_ARGUMENT; what would take too
 // much of memory is REASON_BODY_TOO_LARGE.
 status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
 // Memory that the request takes as parsed, its tensors aside.
 int64_t call_bytes(const struct call *c);
+// The request, as the handler of its row knows its type.
+static inline void *call_request(const struct call *c) {
+    return c->request;
+}
 // The event that ends a stream; borrows from the call.
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
 // The value of a Server-Timing header: appends; nothing where nothing was timed.
@@ -121,6 +128,10 @@ void call_done(struct call *c);
 // A transport sends the outputs from where they lie: call_done frees nothing before call_unlend.
 void call_lend(struct call *c);
 void call_unlend(void *c); // of a struct call
+// Holds the call (busy) while work(arg) runs on the pool; then, where that was well and the call
+// goes on, then(arg) on the loop. The first error of the two ends the call. ST_OK: it has begun.
+status_t call_work(struct call *c, status_t (*work)(void *arg), status_t (*then)(void *arg),
+                   void *arg) MUST_CHECK;
 // On the loop, after pool work that held the call (busy): true when it goes on. Else it was
 // finished meanwhile and is let go, or it is finished with st, which is taken.
 bool call_goes_on(struct call *c, status_t st) MUST_CHECK;

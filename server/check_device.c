@@ -29,8 +29,7 @@ static const char *words_of(struct arena *a, int fd) {
     return arena_strndup(a, text, n);
 }
 
-static status_t ask_worker(struct arena *a, const char *worker, const char *spec) MUST_CHECK;
-static status_t ask_worker(struct arena *a, const char *worker, const char *spec) {
+MUST_CHECK static status_t ask_worker(struct arena *a, const char *worker, const char *spec) {
     int ends[2], state = -1;
     if (pipe2(ends, O_CLOEXEC)) return st_errno(errno, "pipe");
     char role[] = "--role=check", *device = arena_printf(a, "--device=%s", spec),
@@ -51,8 +50,8 @@ static status_t ask_worker(struct arena *a, const char *worker, const char *spec
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         continue;
     if (!state) return ST_OK;
-    if (*words) return st_new(ST_INVALID_ARGUMENT, "%s", words);
-    return st_new(ST_INVALID_ARGUMENT, "device '%s': the worker ended with state %d", spec, state);
+    if (*words) return st_invalid("%s", words);
+    return st_invalid("device '%s': the worker ended with state %d", spec, state);
 }
 
 // The file that a spec of kind pjrt names: plugin=FILE among its options, --pjrt-plugin, or the
@@ -77,9 +76,8 @@ status_t check_device(const struct plugins *plugins, struct arena *a, const char
                    : ask_worker(a, worker, spec);
     const char *path = plugin_file(a, options, pjrt_plugin);
     if (!path || !*path)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "device '%s': no plugin is named: --pjrt-plugin FILE, or pjrt:plugin=FILE",
-                      spec);
+        return st_invalid(
+            "device '%s': no plugin is named: --pjrt-plugin FILE, or pjrt:plugin=FILE", spec);
     struct stat sb;
     if (stat(path, &sb) || (S_ISREG(sb.st_mode) ? access(path, R_OK) : (errno = EISDIR)))
         return st_note(st_errno(errno, path), "device '%s': plugin (--pjrt-plugin, plugin=)", spec);

@@ -50,19 +50,18 @@ static status_t set(struct config *c, const struct option *o, struct str v, cons
         return ST_OK;
     case T_BOOL:
         if (!str_is(v, "true") && !str_is(v, "1") && !str_is(v, "false") && !str_is(v, "0"))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "%s: %s: expected true or false, found '" STR_FMT "'", where, o->name,
-                          STR_ARG(v));
+            return st_invalid("%s: %s: expected true or false, found '" STR_FMT "'", where, o->name,
+                              STR_ARG(v));
         *(bool *)field = str_is(v, "true") || str_is(v, "1");
         return ST_OK;
     case T_INT:
     case T_BYTES:
         if (!(o->type == T_INT ? str_to_i64(v, &n) : str_to_bytes(v, &n)))
-            return st_new(ST_INVALID_ARGUMENT, "%s: %s: expected a number, found '" STR_FMT "'",
-                          where, o->name, STR_ARG(v));
+            return st_invalid("%s: %s: expected a number, found '" STR_FMT "'", where, o->name,
+                              STR_ARG(v));
         if (n < o->low || n > o->high)
-            return st_new(ST_INVALID_ARGUMENT, "%s: %s: %lld is not within %lld to %lld", where,
-                          o->name, (long long)n, (long long)o->low, (long long)o->high);
+            return st_invalid("%s: %s: %lld is not within %lld to %lld", where, o->name,
+                              (long long)n, (long long)o->low, (long long)o->high);
         *(int64_t *)(void *)field = n;
         return ST_OK;
     }
@@ -107,6 +106,7 @@ static bool toml_value(struct arena *a, struct str s, struct str *out) {
         } else
             ok = false;
     }
+
     struct str rest = str_trim((struct str){s.p + i, s.n - i});
     ok = ok && closed && (list || !expect) && (rest.n == 0 || rest.p[0] == '#');
     *out = str_of(arena_strdup(a, strbuf_cstr(&b)));
@@ -127,16 +127,14 @@ static status_t read_text(struct config *c, struct str text, const char *path) {
             plugins = true;
             continue;
         }
-        if (!memchr(line.p, '=', line.n))
-            return st_new(ST_INVALID_ARGUMENT, "%s: expected `key = value`", where);
+        if (!memchr(line.p, '=', line.n)) return st_invalid("%s: expected `key = value`", where);
+
         str_cut(&line, '=', &key);
         key = str_trim(key);
         const struct option *o = plugins ? NULL : find(key, false);
-        if (!o && !plugins)
-            return st_new(ST_INVALID_ARGUMENT, "%s: no option '" STR_FMT "'", where, STR_ARG(key));
+        if (!o && !plugins) return st_invalid("%s: no option '" STR_FMT "'", where, STR_ARG(key));
         if (!toml_value(&c->arena, str_trim(line), &value))
-            return st_new(ST_INVALID_ARGUMENT, "%s: cannot read the value of '" STR_FMT "'", where,
-                          STR_ARG(key));
+            return st_invalid("%s: cannot read the value of '" STR_FMT "'", where, STR_ARG(key));
         if (plugins) // NAME = "FILE": one more of the option's list
             c->plugins = arena_printf(&c->arena, "%s%s" STR_FMT "=" STR_FMT, c->plugins,
                                       *c->plugins ? "," : "", STR_ARG(key), STR_ARG(value));
@@ -166,7 +164,7 @@ static const char *flag_value(int argc, char *const *argv, int *i, const char *n
 
 static status_t read_flag(struct config *c, int argc, char *const *argv, int *i) {
     const char *arg = argv[*i];
-    if (strncmp(arg, "--", 2)) return st_new(ST_INVALID_ARGUMENT, "unexpected argument '%s'", arg);
+    if (strncmp(arg, "--", 2)) return st_invalid("unexpected argument '%s'", arg);
     struct str text = str_of(arg + 2), name;
     bool has_value = strchr(arg, '=') != NULL;
     str_cut(&text, '=', &name);
@@ -179,15 +177,14 @@ static status_t read_flag(struct config *c, int argc, char *const *argv, int *i)
                 *u = '-';
             if (!str_is_like(name, str_of(like))) like = NULL;
         }
-        return st_new(ST_INVALID_ARGUMENT, "no option '--" STR_FMT "'%s%s%s (see --help)",
-                      STR_ARG(name), like ? ", did you mean --" : "", like ? like : "",
-                      like ? "?" : "");
+        return st_invalid("no option '--" STR_FMT "'%s%s%s (see --help)", STR_ARG(name),
+                          like ? ", did you mean --" : "", like ? like : "", like ? "?" : "");
     }
     struct str value = text;
     if (!has_value && o->type == T_BOOL)
         value = STR("true");
     else if (!has_value) {
-        if (*i + 1 >= argc) return st_new(ST_INVALID_ARGUMENT, "option '%s' needs a value", arg);
+        if (*i + 1 >= argc) return st_invalid("option '%s' needs a value", arg);
         value = str_of(argv[++*i]);
     }
     return set(c, o, value, "command line");
@@ -211,17 +208,17 @@ status_t config_read(int argc, char *const *argv, char *const *env, struct confi
     for (int i = 1; i < argc; i++)
         if ((v = flag_value(argc, argv, &i, "--config"))) file = v;
     if (file && *file) RETURN_IF_ERR(read_file(out, file));
+
     for (int i = 0; env && env[i]; i++) {
         struct str text = str_of(env[i]), key;
         if (!str_starts(text, "HLOD_")) continue;
         str_cut(&text, '=', &key);
         if (of_others(key)) continue;
         const struct option *o = find((struct str){key.p + 5, key.n - 5}, true);
-        if (!o)
-            return st_new(ST_INVALID_ARGUMENT, "environment: no option '" STR_FMT "'",
-                          STR_ARG(key));
+        if (!o) return st_invalid("environment: no option '" STR_FMT "'", STR_ARG(key));
         RETURN_IF_ERR(set(out, o, text, "environment"));
     }
+
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             out->help = true;
@@ -343,13 +340,12 @@ status_t config_address(struct arena *a, const char *text, const char **out_host
     const char *colon = strrchr(text, ':');
     int64_t port;
     if (!colon || !str_to_i64(str_of(colon + 1), &port) || port < 0 || port > 65535)
-        return st_new(ST_INVALID_ARGUMENT, "address '%s': expected ADDR:PORT", text);
+        return st_invalid("address '%s': expected ADDR:PORT", text);
     struct str host = {text, (size_t)(colon - text)};
     if (host.n > 1 && host.p[0] == '[' && host.p[host.n - 1] == ']')
         host = (struct str){host.p + 1, host.n - 2};
     if (host.n == 0)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "address '%s': no host; say 127.0.0.1, or 0.0.0.0 with --tokens", text);
+        return st_invalid("address '%s': no host; say 127.0.0.1, or 0.0.0.0 with --tokens", text);
     *out_host = arena_strndup(a, host.p, host.n);
     *out_port = (uint16_t)port;
     return ST_OK;

@@ -78,21 +78,23 @@ void config_man(struct strbuf *b) {
         ".SH OPTIONS\n.TP\n\\fB\\-\\-config\\fR \\fIFILE\\fR\nRead options from there. Also "
         "\\fBHLOD_CONFIG\\fR.\n.TP\n\\fB\\-\\-check\\-config\\fR\nRead everything, say what is "
         "wrong, start nothing.\n.TP\n\\fB\\-\\-version\\fR, \\fB\\-\\-help\\fR\nSay so and end.\n");
+
     roff_rows(b, true);
     strbuf_puts(
-        b, ".SH SIGNALS\n.TP\n\\fBSIGTERM\\fR, \\fBSIGINT\\fR\nTake no more connections, wait up "
-           "to \\fB\\-\\-drain\\-ms\\fR for requests under way, end. A second one ends at once.\n"
-           ".TP\n\\fBSIGHUP\\fR\nRead options, tokens and certificates again. With a mistake in "
-           "them nothing changes, and the log says why.\n"
-           ".TP\n\fBSIGUSR1\fR\nWrite whole copies of the databases to \fIDATA/backup\fR, for a "
-           "backup while it runs; the log says when they are there, or why not.\n"
-           ".SH SERVICE MANAGER\nWith \\fBNOTIFY_SOCKET\\fR (systemd \\fBType=notify\\fR) it says "
-           "ready when a compile worker and a device worker are up, and when it reloads and stops; "
-           "it feeds the watchdog from the thread that serves.\n"
-           ".SH FILES\n.TP\n\\fI/etc/hlod/hlod.toml\\fR\nOptions of the packaged service.\n.TP\n"
-           "\\fI/var/lib/hlod\\fR\nIts data folder: models, executables, batch jobs.\n"
-           ".SH EXIT STATUS\n0 after a shutdown, 1 when it could not start, 2 for a mistake in the "
-           "options.\n.SH SEE ALSO\n\\fBhlo\\fR(1), \\fBhlod.toml\\fR(5)\n");
+        b,
+        ".SH SIGNALS\n.TP\n\\fBSIGTERM\\fR, \\fBSIGINT\\fR\nTake no more connections, wait up "
+        "to \\fB\\-\\-drain\\-ms\\fR for requests under way, end. A second one ends at once.\n"
+        ".TP\n\\fBSIGHUP\\fR\nRead options, tokens and certificates again. With a mistake in "
+        "them nothing changes, and the log says why.\n"
+        ".TP\n\\fBSIGUSR1\\fR\nWrite whole copies of the databases to \\fIDATA/backup\\fR, for a "
+        "backup while it runs; the log says when they are there, or why not.\n"
+        ".SH SERVICE MANAGER\nWith \\fBNOTIFY_SOCKET\\fR (systemd \\fBType=notify\\fR) it says "
+        "ready when a compile worker and a device worker are up, and when it reloads and stops; "
+        "it feeds the watchdog from the thread that serves.\n"
+        ".SH FILES\n.TP\n\\fI/etc/hlod/hlod.toml\\fR\nOptions of the packaged service.\n.TP\n"
+        "\\fI/var/lib/hlod\\fR\nIts data folder: models, executables, batch jobs.\n"
+        ".SH EXIT STATUS\n0 after a shutdown, 1 when it could not start, 2 for a mistake in the "
+        "options.\n.SH SEE ALSO\n\\fBhlo\\fR(1), \\fBhlod.toml\\fR(5)\n");
 }
 
 void config_man_file(struct strbuf *b) {

@@ -25,7 +25,7 @@
 #include "scheduler/suite/suite.h"
 #include "scheduler/workers/plugins.h"
 #include "server/api/api_uploads.h"
-#include "server/budget.h"
+#include "server/body/budget.h"
 #include "server/cache_key.h"
 #include "server/check_device.h"
 #include "server/config.h"
@@ -179,8 +179,7 @@ static void option_changed(void *ctx, const char *name, bool live, const char *f
 static void reload_options(struct daemon *d) {
     struct config next = {0};
     status_t st = config_read(d->argc, d->argv, environ, &next);
-    if (!st && !log_set(next.log))
-        st = st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", next.log);
+    if (!st && !log_set(next.log)) st = st_invalid("log: '%s' is no level", next.log);
     if (!st) {
         struct sched_config sc = sched_options(&next);
         st = sched_configure(d->sched, &sc);
@@ -248,8 +247,7 @@ static bool can_serve(void *ctx) {
     return sched_can_serve(d->sched);
 }
 
-static status_t of_data(status_t st, const char *dir) MUST_CHECK;
-static status_t of_data(status_t st, const char *dir) {
+MUST_CHECK static status_t of_data(status_t st, const char *dir) {
     return st_note(st, "data folder %s (--data)", dir);
 }
 
@@ -312,13 +310,10 @@ static status_t address(struct config *c, const char *text, const char **out_hos
 static status_t start_security(struct daemon *d) {
     const struct config *c = &d->cfg;
     if (*c->tokens && c->insecure_allow_anonymous)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "--tokens and --insecure-allow-anonymous contradict each other");
-    if (!*c->tls_cert != !*c->tls_key)
-        return st_new(ST_INVALID_ARGUMENT, "--tls-cert and --tls-key go together");
+        return st_invalid("--tokens and --insecure-allow-anonymous contradict each other");
+    if (!*c->tls_cert != !*c->tls_key) return st_invalid("--tls-cert and --tls-key go together");
     if (*c->tls_client_ca && (!*c->tls_cert || !*c->tokens))
-        return st_new(
-            ST_INVALID_ARGUMENT,
+        return st_invalid(
             "--tls-client-ca needs --tls-cert, and --tokens, where `cert:` lines say what "
             "the owner of a certificate may do");
     if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
@@ -359,8 +354,8 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
     number = kind;
     if (many) str_cut(&number, '*', &kind);
     if (many && (!str_to_i64(number, &n) || n < 1 || n > MAX_DEVICES))
-        return st_new(ST_INVALID_ARGUMENT, "device: '" STR_FMT "': expected KIND*N, N from 1 to %d",
-                      STR_ARG(spec), MAX_DEVICES);
+        return st_invalid("device: '" STR_FMT "': expected KIND*N, N from 1 to %d", STR_ARG(spec),
+                          MAX_DEVICES);
     const char *text =
         arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(kind), has_options ? ":" : "", STR_ARG(rest));
     RETURN_IF_ERR(plugins_device(plugins, a, text, &text));
@@ -386,10 +381,10 @@ static status_t raise_files(void) {
     setrlimit(RLIMIT_NOFILE, &files);
     return files.rlim_max >= LEAST_FILES
                ? ST_OK
-               : st_new(ST_INVALID_ARGUMENT,
-                        "the limit of open files is %lld: at least %d are needed (LimitNOFILE=, "
-                        "ulimit -n)",
-                        (long long)files.rlim_max, LEAST_FILES);
+               : st_invalid(
+                     "the limit of open files is %lld: at least %d are needed (LimitNOFILE=, "
+                     "ulimit -n)",
+                     (long long)files.rlim_max, LEAST_FILES);
 }
 static int allowed_connections(const struct config *c) {
     struct rlimit files;
@@ -437,8 +432,7 @@ static void say(status_t st, const char *more) {
 
 // --check-config: makes both listeners, with their certificates, and lets them go. A port that is
 // taken may be a daemon's that runs with these options: said, not refused, and another one tried.
-static status_t try_http(struct http_config hc) MUST_CHECK;
-static status_t try_http(struct http_config hc) {
+MUST_CHECK static status_t try_http(struct http_config hc) {
     bool in_use;
     status_t st = http_try(&hc, &in_use);
     if (!in_use) return st;
@@ -471,14 +465,13 @@ static status_t try_folder(const char *dir) {
     char at[4096];
     struct stat sb;
     if (snprintf(at, sizeof at, "%s", dir) >= (int)sizeof at)
-        return st_new(ST_INVALID_ARGUMENT, "data folder %.80s...: the name is too long", dir);
+        return st_invalid("data folder %.80s...: the name is too long", dir);
     while (stat(at, &sb)) {
         char *slash = strrchr(at, '/');
         if (errno != ENOENT) return of_data(st_errno(errno, at), dir);
         snprintf(slash ? slash + (slash == at) : at, 2, "%s", slash ? "" : ".");
     }
-    if (!S_ISDIR(sb.st_mode))
-        return st_new(ST_INVALID_ARGUMENT, "data folder %s: %s is no folder", dir, at);
+    if (!S_ISDIR(sb.st_mode)) return st_invalid("data folder %s: %s is no folder", dir, at);
     if (access(at, W_OK | X_OK)) return of_data(st_errno(errno, at), dir);
     return ST_OK;
 }
@@ -490,7 +483,7 @@ static status_t judge_options(struct daemon *d) {
     if (*c->grpc)
         RETURN_IF_ERR(st_note(address(c, c->grpc, &d->grpc_host, &d->grpc_port), "--grpc"));
     RETURN_IF_ERR(start_security(d));
-    if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
+    if (!log_set(c->log)) return st_invalid("log: '%s' is no level", c->log);
     d->dir = data_dir(d);
     snprintf(d->backup_dir, sizeof d->backup_dir, "%s/backup", d->dir);
     RETURN_IF_ERR(cors_check(c->cors_origin));
@@ -500,9 +493,9 @@ static status_t judge_options(struct daemon *d) {
     while (list.n && str_cut(&list, ',', &one))
         RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &d->devices, one));
     if (*c->isolate && strcmp(c->isolate, "tenant") != 0)
-        return st_new(ST_INVALID_ARGUMENT, "isolate: 'tenant' or nothing, not '%s'", c->isolate);
+        return st_invalid("isolate: 'tenant' or nothing, not '%s'", c->isolate);
     if (d->devices.n == 0 || d->devices.n > MAX_DEVICES)
-        return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
+        return st_invalid("device: expected 1 to %d devices", MAX_DEVICES);
     d->max_connections = allowed_connections(c);
     return ST_OK;
 }
@@ -729,6 +722,7 @@ int main(int argc, char **argv) {
     status_t st = api_init();
     if (st) return fail(&d, st, 1);
     if (argc == 2 && !strncmp(argv[1], "--print-docs=", 13)) return print_docs(argv[1] + 13);
+
     st = config_read(argc, argv, environ, &d.cfg);
     if (st) return fail(&d, st, 2);
     if (d.cfg.help || d.cfg.version) {
@@ -742,6 +736,7 @@ int main(int argc, char **argv) {
         config_done(&d.cfg);
         return 0;
     }
+
     st = raise_files();
     if (st) return fail(&d, st, 2);
     sigset_t ends; // not for the threads that libraries make in start: the loop's thread is asked
@@ -751,6 +746,7 @@ int main(int argc, char **argv) {
     sigaddset(&ends, SIGHUP);
     sigaddset(&ends, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
+
     st = start(&d);
     pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
     if (st) return fail(&d, st, st_code(st) == ST_INVALID_ARGUMENT ? 2 : 1);

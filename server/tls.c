@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/store/file.h"
 #include "base/vec.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 enum { MAX_CHAIN = 16, MAX_PEM = 1 << 20, KEPT = 8 };
 struct generation {
@@ -46,9 +46,8 @@ static status_t read_pem(struct arena *a, const char *path, const char **out) {
 static gnutls_datum_t datum(const char *z) {
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)z, (unsigned)strlen(z)};
 }
-static status_t wrong(const char *path, const char *what, int code) MUST_CHECK;
-static status_t wrong(const char *path, const char *what, int code) {
-    return st_new(ST_INVALID_ARGUMENT, "%s: %s: %s", path, what, gnutls_strerror(code));
+MUST_CHECK static status_t wrong(const char *path, const char *what, int code) {
+    return st_invalid("%s: %s: %s", path, what, gnutls_strerror(code));
 }
 
 static void generation_free(struct generation *g) {
@@ -73,8 +72,7 @@ static status_t pair(const struct tls_files *f, struct generation *g) {
     if (public) gnutls_pubkey_deinit(public);
     if (rc) return wrong(f->key, "cannot use this key", rc);
     if (na != nb || memcmp(a, b, na))
-        return st_new(ST_INVALID_ARGUMENT, "%s is not the key of the certificate in %s", f->key,
-                      f->cert);
+        return st_invalid("%s is not the key of the certificate in %s", f->key, f->cert);
     return ST_OK;
 }
 
@@ -206,13 +204,12 @@ static void names_of(gnutls_x509_crt_t crt, struct arena *a, const char *const *
     *out_n = all.n;
 }
 
-static status_t untrusted(unsigned why) MUST_CHECK;
-static status_t untrusted(unsigned why) {
+MUST_CHECK static status_t untrusted(unsigned why) {
     gnutls_datum_t text = {0};
     gnutls_certificate_verification_status_print(why, GNUTLS_CRT_X509, &text, 0);
-    status_t st = st_reason(st_new(ST_UNAUTHENTICATED, "the client certificate is refused: %.*s",
-                                   (int)text.size, text.data ? (const char *)text.data : ""),
-                            HLOD__V1__REASON__REASON_BAD_CREDENTIALS);
+    status_t st =
+        st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS, "the client certificate is refused: %.*s",
+                   (int)text.size, text.data ? (const char *)text.data : "");
     gnutls_free(text.data);
     return st;
 }

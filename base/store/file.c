@@ -43,7 +43,7 @@ static status_t read_all(struct arena *a, int fd, const char *path, size_t expec
         if (got < 0) return st_errno(errno, path);
         if (got == 0) break;
         n += (size_t)got;
-        if (n > max) return st_new(ST_INVALID_ARGUMENT, "%s: larger than %zu bytes", path, max);
+        if (n > max) return st_invalid("%s: larger than %zu bytes", path, max);
         if (n < room) continue;
         room = room < 4096 ? 8192 : room * 2;
         if (room > max) room = max + 1;

@@ -56,9 +56,8 @@ struct stamp {
 };
 
 static void path_of(const struct store *s, enum store_kind k, struct digest d, char out[PATH]) {
-    char hex[65];
-    digest_hex(d, hex);
-    snprintf(out, PATH, "%s/%s/%.2s/%s", s->dir, kinds[k], hex, hex);
+    struct hex_digest hex = digest_to_hex(d);
+    snprintf(out, PATH, "%s/%s/%.2s/%s", s->dir, kinds[k], hex.z, hex.z);
 }
 
 static status_t make_dir(const char *path) {
@@ -370,8 +369,7 @@ status_t store_put(struct store *s, enum store_kind kind, struct digest key, con
     char tmp[PATH];
     uint8_t h[HEADER];
     int fd;
-    if (FAULT("store.put"))
-        return st_new(ST_RESOURCE_EXHAUSTED, "data folder: no space (injected)");
+    if (FAULT("store.put")) return st_exhausted("data folder: no space (injected)");
     RETURN_IF_ERR(open_tmp(s, tmp, &fd));
     header_of(key, p, n, h);
     status_t st = file_write(fd, h, sizeof h, tmp);
@@ -400,9 +398,7 @@ static status_t quarantine(struct store *s, enum store_kind kind, struct digest 
 }
 
 static struct str pin_name(enum store_kind kind, struct digest key, char buf[96]) {
-    char hex[65];
-    digest_hex(key, hex);
-    snprintf(buf, 96, "%s/%s", kinds[kind], hex);
+    snprintf(buf, 96, "%s/%s", kinds[kind], digest_to_hex(key).z);
     return str_of(buf);
 }
 // Reads, and not maps: a file cut short meanwhile would end the process. Into `into` too,
@@ -568,9 +564,7 @@ static status_t open_at(struct store *s, enum store_kind kind, struct digest key
     path_of(s, kind, key, path);
     *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (*out < 0 && errno == ENOENT) {
-        char hex[65];
-        digest_hex(key, hex);
-        return st_new(ST_NOT_FOUND, "%s %s is not in the store", kinds[kind], hex);
+        return st_new(ST_NOT_FOUND, "%s %s is not in the store", kinds[kind], digest_to_hex(key).z);
     }
     if (*out < 0 && errno == ELOOP) return quarantine(s, kind, key, "no regular file");
     return *out < 0 ? st_errno(errno, path) : ST_OK;

@@ -41,6 +41,7 @@ int trees_heights(struct arena *a, const int32_t (*node)[TREE_COLUMNS], int64_t 
     int64_t *stack = arena_array(a, int64_t, 2 * n + 1), top;
     int *height = arena_zarray(a, int, n + 1), depth = 0;
     uint8_t *state = arena_zarray(a, uint8_t, n + 1);
+
     for (int64_t r = 0; r < n_roots; r++) {
         if (root[r] < 0 || root[r] >= n) return -1;
         for (stack[0] = root[r], top = 1; top;) {

@@ -85,6 +85,7 @@ int64_t lit_get_i64(const struct literal *l, int64_t i) {
         return GET(int32_t);
     case DT_S64:
         return GET(int64_t);
+
     case DT_U2:
     case DT_U4:
     case DT_U8:
@@ -173,6 +174,7 @@ void lit_set_i64(struct literal *l, int64_t i, int64_t v) {
     case DT_U4:
         PUT(uint8_t, v & 15);
         break;
+
     case DT_S8:
     case DT_U8:
         PUT(uint8_t, v);
@@ -384,6 +386,7 @@ static void print_element(struct strbuf *b, const struct literal *l, int64_t i) 
     case DC_UNSIGNED:
         strbuf_u64(b, (uint64_t)lit_get_i64(l, i));
         break;
+
     case DC_FLOAT:
         c[0] = lit_get_f64(l, i);
         if (fabs(c[0]) < 100000 && c[0] == (double)(int64_t)c[0] && !signbit(c[0]))

@@ -257,11 +257,11 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     Hlod__V1__ExecutableInfo *i = message_new(a, &hlod__v1__executable_info__descriptor);
     i->signature = signature_of(a, e);
     i->part = part_of(a, e);
-    i->rows_independent = e->rows.independent;
-    if (e->rows.why) i->rows_why = arena_strdup(a, e->rows.why);
+    i->rows_independent = e->batchable.independent;
+    if (e->batchable.why) i->rows_why = arena_strdup(a, e->batchable.why);
     i->replicas = e->replicas;
 
-    i->constants_digest = digest_text(a, e->rows.constants);
+    i->constants_digest = digest_text(a, e->batchable.constants);
     i->content_digest = digest_text(a, content);
     i->options = arena_strdup(a, e->options_text);
     i->build_id = arena_strdup(a, e->build_id);

@@ -51,15 +51,14 @@ struct batch {
 // ---- what may be joined
 
 static status_t cannot(const char *what, const char *name, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "runs of this model cannot be batched: %s '%s' %s",
-                            what, name, why),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                      "runs of this model cannot be batched: %s '%s' %s", what, name, why);
 }
 
 static status_t check_form(const char *what, const Hlod__V1__TensorSpec *t) {
     if (t->sequence || t->optional || t->by_value)
         return cannot(what, t->name, "has no fixed form");
-    return strcmp(t->dtype, "string") ? ST_OK : cannot(what, t->name, "is text");
+    return strcmp(t->dtype, "string") ? ST_OK : cannot(what, t->name, "is a string tensor");
 }
 // *symbol: that of dimension 0 of all tensors, NULL before the first.
 static status_t check_tensor(const char *what, const Hlod__V1__TensorSpec *t, const char **symbol) {
@@ -79,10 +78,9 @@ static status_t check_tensor(const char *what, const Hlod__V1__TensorSpec *t, co
 status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) {
     const char *symbol = NULL;
     if (b->max < 0 || b->max > BATCH_MAX || b->delay_us < 0 || b->delay_us > BATCH_MAX_DELAY_US)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "batching: expected max up to %d and delay_us up to %d", BATCH_MAX,
-                                BATCH_MAX_DELAY_US),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "batching: expected max up to %d and delay_us up to %d", BATCH_MAX,
+                          BATCH_MAX_DELAY_US);
     if (b->max <= 1) return ST_OK;
     if (!sig->n_inputs || !sig->n_outputs) return cannot("the", "signature", "is empty");
     // Exporters name one dimension differently in each tensor. Where the compiler shows that rows
@@ -110,11 +108,10 @@ status_t batch_check_rows(const Hlod__V1__ExecutableInfo *x, const char *constan
     const char *why = x->rows_independent ? "it computes with the number of rows" : x->rows_why;
     if (x->rows_independent && (!constants || !strcmp(constants, x->constants_digest)))
         return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "runs of this model cannot be batched: %s; if its rows are independent "
-                            "all the same, say batching.unchecked",
-                            why),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                      "runs of this model cannot be batched: %s; if its rows are independent "
+                      "all the same, say batching.unchecked",
+                      why);
 }
 
 int64_t batch_bucket(int64_t rows, int64_t max) {
@@ -247,10 +244,8 @@ void batch_leave(struct job *j) {
 // The member's rows of one result of the bucket: a view.
 static Hlod__Wire__WireTensor *rows_of(struct arena *a, const Hlod__Wire__WireTensor *all,
                                        const struct member *m, int64_t bucket) {
-    Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
-    Hlod__Wire__Blob *b = arena_new_of(a, Hlod__Wire__Blob);
-    hlod__wire__wire_tensor__init(t);
-    hlod__wire__blob__init(b);
+    Hlod__Wire__WireTensor *t = message_new(a, &hlod__wire__wire_tensor__descriptor);
+    Hlod__Wire__Blob *b = message_new(a, &hlod__wire__blob__descriptor);
     t->dtype = all->dtype;
     t->n_dims = all->n_dims;
     t->dims = arena_dup(a, all->dims, all->n_dims * sizeof *all->dims);
@@ -277,8 +272,7 @@ static status_t cut_outputs(struct job *j, const struct member *m, int64_t bucke
         const Hlod__Wire__WireTensor *t = k < all->n_outputs ? all->outputs[k] : NULL;
         if (!t || !t->data || !t->n_dims || t->dims[0] != bucket ||
             t->data->size % (uint64_t)bucket)
-            return st_new(ST_INTERNAL, "an output of the batch of %" PRId64 " has no such rows",
-                          bucket);
+            return st_internal("an output of the batch of %" PRId64 " has no such rows", bucket);
         r->outputs[r->n_outputs] = rows_of(&j->arena, t, m, bucket);
     }
     *out = r;
@@ -372,7 +366,7 @@ static status_t keep_sources(struct batch *b) {
             continue;
         }
         m->fd = dup(p->payload_fd);
-        if (m->fd < 0) return st_new(ST_RESOURCE_EXHAUSTED, "no descriptor for a batch");
+        if (m->fd < 0) return st_exhausted("no descriptor for a batch");
         m->memfd = p->payload ? memfd_ref(p->payload) : NULL;
     }
     if (inline_bytes <= FRAME_INLINE_BYTES) return ST_OK;
@@ -382,7 +376,7 @@ static status_t keep_sources(struct batch *b) {
         struct span s = b->members.v[i].bytes;
         b->inline_at[i] = at;
         if (s.n && pwrite(b->inline_fd, s.p, s.n, at) != (ssize_t)s.n)
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for a batch");
+            return st_exhausted("no memory for a batch");
         at += (int64_t)s.n;
     }
     return ST_OK;
@@ -405,7 +399,7 @@ status_t batch_gather(struct batch *b, size_t i, Hlod__Wire__WireTensor *t, int 
         int n = 0;
         while (n < *n_fds && fds[n] != fd)
             n++;
-        if (n == FRAME_MAX_FDS - 1) return st_new(ST_INTERNAL, "a batch of too many sources");
+        if (n == FRAME_MAX_FDS - 1) return st_internal("a batch of too many sources");
         if (n == *n_fds) fds[(*n_fds)++] = fd;
         x->fd = (uint32_t)n + 1;
         x->offset = (uint64_t)(in->offset + (m->fd < 0 ? b->inline_at[k] : 0));

@@ -10,8 +10,8 @@
 // So a batch grows while devices are busy and costs at most `delay` while they are idle. Nothing is
 // copied here: the worker gathers the rows from the members' own memory, and each result is a view
 // of the leader's. A member that leaves costs the others nothing; the last one takes the leader
-// with it. That rows are independent is shown by the compiler (compiler/rows.h) for each bucket
-// when the model is named, unless whoever names it says so himself. Thread: loop.
+// with it. That rows are independent is shown by the compiler (compiler/batchable.h) for each
+// bucket when the model is named, unless whoever names it says so himself. Thread: loop.
 #pragma once
 #include "base/status.h"
 #include "proto/hlod.pb-c.h"

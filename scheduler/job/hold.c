@@ -57,8 +57,7 @@ void sched_buffer_dropped(void *ctx, const struct buffer *b) {
 // ---- what a call holds
 
 struct hold *hold_new(struct job *j) {
-    struct hold *h = calloc(1, sizeof *h);
-    if (!h) abort();
+    struct hold *h = arena_must_calloc(1, sizeof *h);
     h->s = j->s;
     h->job = j->r.id;
     return h;

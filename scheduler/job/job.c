@@ -60,6 +60,22 @@ void job_event_queued(struct job *j) {
     job_event(j, &e);
 }
 
+void job_event_ingest(struct job *j, const struct model *m, int64_t since_ns) {
+    struct hex_digest source = digest_to_hex(m->source);
+    Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
+    ingest.source_digest = source.z;
+    ingest.hit = !since_ns;
+    if (since_ns) ingest.ms = (double)(clock_ns() - since_ns) / 1e6;
+    ingest.signature = m->rec->signature;
+    ingest.format = m->rec->format;
+    for (size_t i = 0; since_ns && i < m->rec->n_weights; i++)
+        sz_sum(&ingest.weights_bytes, m->rec->weights[i]->size);
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
+    e.ingest = &ingest;
+    job_event(j, &e);
+}
+
 // ---- what others tell it
 
 void job_hold(struct job *j) {
@@ -342,8 +358,7 @@ bool job_call_moved(struct job *j, const struct worker *w, status_t lost) {
 void job_advance(struct job *j) {
     while (!j->finished) {
         if (j->s->stopping) {
-            job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
-                                    HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+            job_finish(j, st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down"));
             return;
         }
         enum job_row row = job_next_row(j);
@@ -495,9 +510,9 @@ void job_free(struct job *j) {
 
 static void on_deadline(void *arg) {
     struct job *j = arg;
-    job_finish(j, st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
-                                   (long long)j->timeout_ms, job_doing(j)),
-                            HLOD__V1__REASON__REASON_DEADLINE));
+    job_finish(j,
+               st_because(ST_DEADLINE_EXCEEDED, DEADLINE, "the deadline of %lld ms passed while %s",
+                          (long long)j->timeout_ms, job_doing(j)));
 }
 
 static void first_step(void *arg) {
@@ -533,8 +548,7 @@ static void start_deadline(struct job *j) {
 }
 
 struct job *job_start(struct sched *s, const struct job_spec *spec) {
-    struct job *j = calloc(1, sizeof *j);
-    if (!j) abort();
+    struct job *j = arena_must_calloc(1, sizeof *j);
     j->s = s;
     j->spec = arena_dup(&j->arena, spec, sizeof *spec);
     j->own = arena_zalloc(&j->arena, job_kind(j)->own);

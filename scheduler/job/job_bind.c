@@ -67,12 +67,10 @@ status_t job_same_values(struct job *j, const struct job_key *k) {
         for (size_t i = 0; given[g]->symbol[0] == '=' && i < k->n_bindings; i++)
             if (!strcmp(given[g]->symbol, k->bindings[i]->symbol) &&
                 given[g]->size != k->bindings[i]->size)
-                return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                        "input %s: this executable was made for the value %" PRId64
-                                        ", found %" PRId64
-                                        ": run the model instead of the executable",
-                                        given[g]->symbol + 1, k->bindings[i]->size, given[g]->size),
-                                 HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+                return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                                  "input %s: this executable was made for the value %" PRId64
+                                  ", found %" PRId64 ": run the model instead of the executable",
+                                  given[g]->symbol + 1, k->bindings[i]->size, given[g]->size);
     return ST_OK;
 }
 
@@ -214,11 +212,10 @@ static status_t check_replicas(const struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     for (size_t i = 0; job_replicas(j) > 1 && i < sig->n_inputs; i++)
         if (sig->inputs[i]->by_value || key_is_loose(sig->inputs[i]))
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%s' decides shapes by its values, or has no rank: that "
-                                    "does not go with replicas",
-                                    sig->inputs[i]->name),
-                             HLOD__V1__REASON__REASON_BAD_OPTION);
+            return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                              "input '%s' decides shapes by its values, or has no rank: that "
+                              "does not go with replicas",
+                              sig->inputs[i]->name);
     return ST_OK;
 }
 

@@ -102,8 +102,7 @@ static void get_result(struct job *j) {
     for (; r->n_outputs < n; r->n_outputs++) {
         const struct buffer *b = j->kept->buffers.v[r->n_outputs];
         Hlod__Wire__WireTensor *t = r->outputs[r->n_outputs] =
-            arena_new_of(&j->arena, Hlod__Wire__WireTensor);
-        hlod__wire__wire_tensor__init(t);
+            message_new(&j->arena, &hlod__wire__wire_tensor__descriptor);
         t->dtype = (char *)(uintptr_t)b->dtype->name;
         t->dims = b->dims;
         t->n_dims = (size_t)b->rank;
@@ -129,8 +128,8 @@ static void on_get(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     Hlod__Wire__GetReply *r = wire_reply(&hlod__wire__get_reply__descriptor, f, &st);
     if (!st && r->n_data != j->kept->buffers.n)
-        st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu", r->n_data,
-                    j->kept->buffers.n);
+        st =
+            st_internal("the worker sent %zu buffers, expected %zu", r->n_data, j->kept->buffers.n);
     if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     job_timing(j, "get", clock_ns() - j->sent_ns);
     if (!st) get_result(j);
@@ -143,7 +142,7 @@ static status_t why_lost(const struct job *j) {
     int leaf;
     RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, j->spec->get.handle,
                                clock_ns(), &h, &leaf));
-    return st_new(ST_INTERNAL, "a buffer is not where its handle says");
+    return st_internal("a buffer is not where its handle says");
 }
 
 status_t get_lost_buffers(const struct job *j) {
@@ -174,8 +173,7 @@ static status_t check_part(struct job *j) {
     int64_t offset = j->spec->get.offset, n = j->spec->get.bytes,
             all = j->kept->buffers.v[0]->bytes;
     if (!offset && !n) return ST_OK;
-    if (j->kept->buffers.n != 1)
-        return st_new(ST_INVALID_ARGUMENT, "parts are of an array, not of a tuple");
+    if (j->kept->buffers.n != 1) return st_invalid("parts are of an array, not of a tuple");
     if (offset < 0 || n < 0 || offset > all || n > all - offset)
         return st_new(ST_OUT_OF_RANGE, "%lld bytes at %lld of a buffer of %lld", (long long)n,
                       (long long)offset, (long long)all);
@@ -191,7 +189,7 @@ status_t get_start(struct job *j, bool *later) {
     for (size_t i = 0; i < h->n; i++)
         if (leaf < 0 || leaf == (int)i) vec_push(&j->kept->buffers, buffer_ref(h->leaf[i]));
     sched_watch_leases(j->s);
-    if (!j->kept->buffers.n) return st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
+    if (!j->kept->buffers.n) return st_invalid("the tuple has no elements");
     RETURN_IF_ERR(check_part(j));
     job_deliver(j, ROW_BUFFERS, &(struct delivery){0});
     return ST_OK;

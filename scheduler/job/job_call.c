@@ -8,8 +8,7 @@
 #include "scheduler/workers/memfds.h"
 
 struct run_call *job_call_new(struct job *j) {
-    struct run_call *c = calloc(1, sizeof *c);
-    if (!c) abort();
+    struct run_call *c = arena_must_calloc(1, sizeof *c);
     *c = (struct run_call){.j = j, .s = j->s, .w = j->slot.w};
     if (j->spec->payload) c->in = memfd_ref(j->spec->payload);
     return c;

@@ -177,6 +177,8 @@ void job_finish(struct job *j, status_t st); // takes st
 void job_retire(struct job *j);              // a JOB_STEP ends, without a word
 void job_event(struct job *j, Hlod__V1__Event *e);
 void job_event_queued(struct job *j);
+// Its model: read since then, or known before (0).
+void job_event_ingest(struct job *j, const struct model *m, int64_t since_ns);
 void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);
 // The result as the kind completes it: a changed copy of job.r, with no timing told in between.

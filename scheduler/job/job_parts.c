@@ -52,31 +52,29 @@ status_t job_check_part(struct job *j, struct delivery *d) {
                                                    : NULL;
     if (!p) return ST_OK;
     if (with)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "sizes in this model come from values that only a run has, so it "
-                                "runs in parts: that does not go with %s",
-                                with),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "sizes in this model come from values that only a run has, so it "
+                          "runs in parts: that does not go with %s",
+                          with);
     size_t over = parts_of(j) ? parts_of(j)->n : 0;
     if (p->index == over && p->carried == job_carried(j)) return ST_OK;
-    return st_reason(st_new(ST_FAILED_PRECONDITION,
-                            "executable %s goes on with what an earlier part of a run found: run "
-                            "the model",
-                            j->exe->info->digest),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_FAILED_PRECONDITION, BAD_OPTION,
+                      "executable %s goes on with what an earlier part of a run found: run "
+                      "the model",
+                      j->exe->info->digest);
 }
 
 // ---- sizes found
 
 static status_t bytes_of(struct job *j, const Hlod__Wire__Blob *b, uint8_t *to, size_t n) {
-    if (!b || b->size != n) return st_new(ST_INTERNAL, "a size of the run is incomplete");
+    if (!b || b->size != n) return st_internal("a size of the run is incomplete");
     if (b->fd == 0) {
-        if (b->inline_bytes.len != n) return st_new(ST_INTERNAL, "a size of the run is incomplete");
+        if (b->inline_bytes.len != n) return st_internal("a size of the run is incomplete");
         if (n) memcpy(to, b->inline_bytes.data, n);
         return ST_OK;
     }
     if (b->fd > (uint32_t)j->r.n_fds || b->offset > INT64_MAX)
-        return st_new(ST_INTERNAL, "a size of the run lies outside its memory");
+        return st_internal("a size of the run lies outside its memory");
     if (n && pread(j->r.fds[b->fd - 1], to, n, (off_t)b->offset) != (ssize_t)n)
         return st_errno(errno, "tensor memory");
     return ST_OK;
@@ -96,7 +94,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
         if (!sz_mul(n, t->dims[d], &n)) n = -1;
     if (!type || type->bytes < 1 || type->bytes > 8 || n < 0 || n > KEY_MAX_VALUES ||
         *at + (size_t)n > MAX_ELEMENTS)
-        return st_new(ST_INTERNAL, "a result that is to be a size has another type than expected");
+        return st_internal("a result that is to be a size has another type than expected");
     RETURN_IF_ERR(bytes_of(j, t->data, bytes, (size_t)(n * type->bytes)));
     for (int64_t k = 0; k < n; k++, ++*at) {
         const char *symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run->parts->n, *at);
@@ -139,7 +137,7 @@ status_t job_next_part(struct job *j) {
     }
     struct job_parts *p = parts_of(j);
     if (p->n + 1 >= MAX_PARTS || is->sizes > j->reply.run->n_outputs || j->r.n_fds > 1)
-        return st_new(ST_INTERNAL, "a part of a program has an unexpected result");
+        return st_internal("a part of a program has an unexpected result");
     for (size_t k = 0; k < j->key.n_bindings; k++)
         avec_push(&j->arena, &all, j->key.bindings[k]);
     for (size_t k = 0; k < is->sizes; k++)

@@ -46,8 +46,8 @@ static status_t add_handle(struct job *j, const struct job_input *in, struct pin
     RETURN_IF_ERR(
         buffers_find(sched_buffers(j->s), j->tenant->name, in->handle, clock_ns(), &h, &leaf));
     if (in->donate && leaf >= 0)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "buffer %s: an element is donated with its tuple: donate that", in->handle);
+        return st_invalid("buffer %s: an element is donated with its tuple: donate that",
+                          in->handle);
     out->tuple = h->tuple && leaf < 0;
     out->n = out->tuple ? h->n : 1;
     out->values = arena_array(&j->arena, int, out->n + 1);
@@ -69,20 +69,19 @@ static status_t find_worker(struct job *j) {
         if (!v->held) continue;
         if (!first) first = v;
         if (v->held->worker == first->held->worker) continue;
-        return st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "buffers %s and %s lie in different devices: %s and %s",
-                                first->in.handle, v->in.handle,
-                                pool_place(pool_worker(j->s->pool, first->held->worker)).name,
-                                pool_place(pool_worker(j->s->pool, v->held->worker)).name),
-                         HLOD__V1__REASON__REASON_BUFFERS_APART);
+        return st_because(ST_FAILED_PRECONDITION, BUFFERS_APART,
+                          "buffers %s and %s lie in different devices: %s and %s", first->in.handle,
+                          v->in.handle,
+                          pool_place(pool_worker(j->s->pool, first->held->worker)).name,
+                          pool_place(pool_worker(j->s->pool, v->held->worker)).name);
     }
     p->device = j->device ? j->device : "";
     if (!first) return ST_OK;
     struct place_worker w = pool_place(pool_worker(j->s->pool, first->held->worker));
     if (*p->device && strcmp(p->device, w.kind) != 0 && strcmp(p->device, w.name) != 0)
-        return st_reason(st_new(ST_FAILED_PRECONDITION, "buffer %s lies in device %s, not in %s",
-                                first->in.handle, w.name, p->device),
-                         HLOD__V1__REASON__REASON_BUFFERS_APART);
+        return st_because(ST_FAILED_PRECONDITION, BUFFERS_APART,
+                          "buffer %s lies in device %s, not in %s", first->in.handle, w.name,
+                          p->device);
     p->pinned = first->held->worker + 1;
     p->device = arena_strdup(&j->arena, w.name);
     return ST_OK;
@@ -97,8 +96,8 @@ status_t plan_lost_buffers(const struct job *j) {
         if (!v->held || buffer_alive(j->s, v->held)) continue;
         RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, v->in.handle, clock_ns(),
                                    &h, &leaf));
-        return st_reason(st_new(ST_UNAVAILABLE, "buffer %s was lost with its worker", v->in.handle),
-                         HLOD__V1__REASON__REASON_BUFFER_LOST);
+        return st_because(ST_UNAVAILABLE, BUFFER_LOST, "buffer %s was lost with its worker",
+                          v->in.handle);
     }
     return ST_OK;
 }
@@ -123,8 +122,8 @@ static status_t begin(struct job *j) {
         vec_push(&p->values, ((struct pvalue){.in = *in}));
     }
     if (p->lent.n && j->spec->repeat > 1)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "donated buffers can be run with only once"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "donated buffers can be run with only once");
     sched_watch_leases(j->s);
     return find_worker(j);
 }
@@ -140,9 +139,7 @@ static status_t find_output(struct job *j, const struct pstep *s, const char *ou
         return step_note(j, s, key_no_such("output", output, names->outputs, names->n_outputs));
     if (!*output && names->n_outputs != 1)
         return st_reason(
-            step_note(j, s,
-                      st_new(ST_INVALID_ARGUMENT, "it has %zu outputs: say which is meant",
-                             names->n_outputs)),
+            step_note(j, s, st_invalid("it has %zu outputs: say which is meant", names->n_outputs)),
             HLOD__V1__REASON__REASON_BAD_PLAN);
     *out_leaf = (uint32_t)i;
     return ST_OK;
@@ -169,10 +166,9 @@ static status_t from_step(struct job *j, const struct pstep *s, struct parg *a,
     if (!known || !sz_mul(in->elements, in->dtype->bytes, &in->size))
         return st_reason(
             step_note(j, s,
-                      st_new(ST_INVALID_ARGUMENT,
-                             "input '%s': output '%s' of step '%s' has a size that only the "
-                             "run knows",
-                             a->name, t->name, from->spec->name)),
+                      st_invalid("input '%s': output '%s' of step '%s' has a size that only the "
+                                 "run knows",
+                                 a->name, t->name, from->spec->name)),
             HLOD__V1__REASON__REASON_BAD_PLAN);
     return ST_OK;
 }
@@ -284,10 +280,9 @@ static status_t order_args(struct job *j, struct pstep *s) {
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
     if (job_replicas(s->job) > 1)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "an executable of several replicas cannot be run with resident "
-                                "buffers or in a plan"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "an executable of several replicas cannot be run with resident "
+                          "buffers or in a plan");
     RETURN_IF_ERR(job_order_inputs(s->job, s->job->inputs, sig, in));
     RETURN_IF_ERR(job_check_weights(s->job));
     s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
@@ -322,9 +317,8 @@ static status_t add_outputs(struct job *j, const struct plan_result *r) {
                          .type = t};
         for (size_t i = 0; i < p->outs.n; i++)
             if (!strcmp(p->outs.v[i].name, name))
-                return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                        "two outputs are called '%s': give one another name", name),
-                                 HLOD__V1__REASON__REASON_BAD_PLAN);
+                return st_because(ST_INVALID_ARGUMENT, BAD_PLAN,
+                                  "two outputs are called '%s': give one another name", name);
         avec_push(&j->arena, &p->outs, o);
     }
     return ST_OK;
@@ -337,9 +331,8 @@ static status_t check_keep(const struct job *j) {
         for (size_t i = 0; i < j->plan->outs.n && !found; i++)
             found = !strcmp(spec->keep[k], j->plan->outs.v[i].name);
         if (!found)
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT, "keep: there is no output '%s'", spec->keep[k]),
-                HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+            return st_because(ST_INVALID_ARGUMENT, UNKNOWN_OUTPUT, "keep: there is no output '%s'",
+                              spec->keep[k]);
     }
     return ST_OK;
 }
@@ -351,11 +344,10 @@ status_t plan_check(struct job *j, struct delivery *d) {
         struct pstep *s = &p->steps[k];
         RETURN_IF_ERR(step_note(j, s, order_args(j, s)));
         if (strcmp(s->job->key.device_kind, p->steps[0].job->key.device_kind) != 0)
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "step '%s' is compiled for device kind %s, step '%s' for %s",
-                                    s->spec->name, s->job->key.device_kind, p->steps[0].spec->name,
-                                    p->steps[0].job->key.device_kind),
-                             HLOD__V1__REASON__REASON_BAD_PLAN);
+            return st_because(ST_INVALID_ARGUMENT, BAD_PLAN,
+                              "step '%s' is compiled for device kind %s, step '%s' for %s",
+                              s->spec->name, s->job->key.device_kind, p->steps[0].spec->name,
+                              p->steps[0].job->key.device_kind);
     }
     p->outs.n = 0;
     for (size_t r = 0; r < j->spec->plan.spec->n_results; r++)

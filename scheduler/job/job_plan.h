@@ -25,10 +25,7 @@ struct parg { // of a step, tuples expanded
 struct pstep {
     const struct job_plan_step *spec;
     struct job *job; // JOB_STEP
-    struct {
-        struct parg *v;
-        size_t n, cap;
-    } args;
+    VEC(struct parg) args;
     struct job_input *inputs; // [args.n] what the job was told
     uint32_t *order;          // [n_order] args in signature order
     size_t n_order;
@@ -45,10 +42,7 @@ struct plan_run {
     struct pinput *inputs; // [spec.n_inputs]
     struct pstep *steps;
     size_t n_steps;
-    struct {
-        struct pout *v;
-        size_t n, cap;
-    } outs;
+    VEC(struct pout) outs;
     VEC(struct handle *) lent; // to be donated
     int32_t pinned;            // 1 + the worker that holds the buffers; 0 = any
     const char *device;

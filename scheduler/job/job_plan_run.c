@@ -100,8 +100,7 @@ static void describe(struct job *j, Hlod__Wire__RunPlan *m) {
     for (; m->n_results < p->outs.n; m->n_results++) {
         const struct pout *o = &p->outs.v[m->n_results];
         Hlod__Wire__PlanResult *r = m->results[m->n_results] =
-            arena_new_of(a, Hlod__Wire__PlanResult);
-        hlod__wire__plan_result__init(r);
+            message_new(a, &hlod__wire__plan_result__descriptor);
         r->step = (uint32_t)number[o->step];
         r->index = o->leaf;
     }
@@ -187,7 +186,7 @@ static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply 
     for (size_t k = 0; k < r->n_outputs && good; k++)
         good = numbers_dtype(str_of(r->outputs[k]->dtype)) &&
                (p->outs.v[k].keep || r->outputs[k]->data);
-    return good ? ST_OK : st_new(ST_INTERNAL, "the worker's reply does not fit the plan");
+    return good ? ST_OK : st_internal("the worker's reply does not fit the plan");
 }
 
 // Fills what was made; the handles, if somebody waits for them.

@@ -96,10 +96,8 @@ static void lookup_work(void *arg) {
 }
 
 static status_t not_found(struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    return st_reason(st_new(ST_NOT_FOUND, "no model or executable %s here", hex),
-                     HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+    return st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here",
+                      digest_to_hex(d).z);
 }
 
 // The job was for an executable: its key and how it was made come from its record.
@@ -128,28 +126,13 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
     return job_same_values(j, &k);
 }
 
-static void tell_hit(struct job *j) {
-    char hex[65];
-    digest_hex(j->model->source, hex);
-    Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
-    ingest.source_digest = hex;
-    ingest.hit = true;
-    ingest.signature = j->model->rec->signature;
-    ingest.format = j->model->rec->format;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
-    e.ingest = &ingest;
-    job_event(j, &e);
-}
-
 static status_t resolved(struct job *j, struct model *m, struct exe *e) {
     job_deliver(j, ROW_MODEL, &(struct delivery){.model = m, .hit = true});
     if (!e && j->spec->kind == JOB_INSPECT)
-        return st_reason(
-            st_new(ST_NOT_FOUND, "the digest names a model; stages belong to an executable"),
-            HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+        return st_because(ST_NOT_FOUND, EXECUTABLE_NOT_FOUND,
+                          "the digest names a model; stages belong to an executable");
     if (e) RETURN_IF_ERR(adopt_exe(j, e));
-    tell_hit(j);
+    job_event_ingest(j, j->model, 0);
     return ST_OK;
 }
 
@@ -255,8 +238,7 @@ status_t job_resolve(struct job *j, bool *later) {
         op_ingest_start(j);
         return ST_OK;
     }
-    struct lookup *l = calloc(1, sizeof *l);
-    if (!l) abort();
+    struct lookup *l = arena_must_calloc(1, sizeof *l);
     l->j = j;
     l->want_weights = j->spec->has_weights && !j->weights;
     // What is known here counts: a row is written on the pool too, perhaps after this lookup.

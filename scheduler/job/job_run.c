@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/vec.h"
 #include "proto/message.h"
 #include "scheduler/job/batch.h"
 #include "scheduler/job/job_call.h"
@@ -64,10 +65,7 @@ const Hlod__V1__Signature *job_names(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     struct arena *a = &j->arena;
     if (!any_loose(sig)) return sig;
-    struct {
-        Hlod__V1__TensorSpec **v;
-        size_t n, cap;
-    } in = {0};
+    VEC(Hlod__V1__TensorSpec *) in = {0};
     for (size_t i = 0; i < sig->n_inputs; i++) {
         Hlod__V1__TensorSpec *s = sig->inputs[i];
         if (!key_is_loose(s)) {
@@ -102,9 +100,8 @@ const Hlod__V1__Signature *job_names(struct job *j) {
 static status_t missing(const Hlod__V1__TensorSpec *t) {
     struct strbuf b = {0};
     key_spec_text(&b, t);
-    status_t st = st_reason(
-        st_new(ST_INVALID_ARGUMENT, "input '%s' is missing (%s)", t->name, strbuf_cstr(&b)),
-        HLOD__V1__REASON__REASON_MISSING_INPUT);
+    status_t st = st_because(ST_INVALID_ARGUMENT, MISSING_INPUT, "input '%s' is missing (%s)",
+                             t->name, strbuf_cstr(&b));
     strbuf_done(&b);
     return st;
 }
@@ -116,7 +113,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
     const Hlod__V1__Signature *names = job_names(j);
     size_t n = names->n_inputs; // behind them: what an earlier part left
     if (!sig || (sig->n_inputs != n && sig->n_inputs != n + job_carried(j)))
-        return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
+        return st_internal("the executable's signature does not fit its model");
     for (size_t i = 0; i < n; i++)
         out[i] = NULL;
 
@@ -126,9 +123,8 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         if (i >= names->n_inputs)
             return key_no_such("input", in->name, names->inputs, names->n_inputs);
         if (out[i])
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT, "input '%s' is given twice", names->inputs[i]->name),
-                HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+            return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT, "input '%s' is given twice",
+                              names->inputs[i]->name);
         out[i] = in;
     }
 
@@ -138,9 +134,9 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         const struct job_input *in = out[i];
         if (!in) return missing(names->inputs[i]);
         if (strcmp(in->dtype->name, want->dtype))
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected %s, found %s", name,
-                                    want->dtype, in->dtype->name),
-                             HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
+            return st_because(ST_INVALID_ARGUMENT, DTYPE_MISMATCH,
+                              "input '%s': expected %s, found %s", name, want->dtype,
+                              in->dtype->name);
         if ((size_t)in->rank != want->n_dims) return key_wrong_rank(want, name, in->rank);
         for (size_t d = 0; d < want->n_dims; d++)
             if (want->dims[d]->size >= 0 && want->dims[d]->size != in->dims[d])
@@ -157,11 +153,10 @@ status_t job_one_replica(struct job *j, const struct job_input **out) {
     for (size_t k = 0; k < j->spec->n_inputs; k++) {
         struct job_input *in = &own[k];
         if (in->rank < 1 || in->dims[0] != all)
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%s': expected a first dimension of %d, one part for "
-                                    "each replica",
-                                    in->name, all),
-                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+            return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                              "input '%s': expected a first dimension of %d, one part for "
+                              "each replica",
+                              in->name, all);
         in->dims++;
         in->rank--;
         in->elements /= all;
@@ -202,14 +197,12 @@ status_t job_order_outputs(struct job *j, struct delivery *d) {
 }
 
 void job_name_outputs(struct job *j, const char *const *names, size_t n, struct job_result *out) {
-    Hlod__V1__Signature *s = arena_new_of(&j->arena, Hlod__V1__Signature);
+    Hlod__V1__Signature *s = message_new(&j->arena, &hlod__v1__signature__descriptor);
     uint32_t *outputs = arena_array(&j->arena, uint32_t, n + 1);
-    hlod__v1__signature__init(s);
     s->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, n + 1);
     for (; s->n_outputs < n; s->n_outputs++) {
         Hlod__V1__TensorSpec *t = s->outputs[s->n_outputs] =
-            arena_new_of(&j->arena, Hlod__V1__TensorSpec);
-        hlod__v1__tensor_spec__init(t);
+            message_new(&j->arena, &hlod__v1__tensor_spec__descriptor);
         t->name = (char *)(uintptr_t)names[s->n_outputs];
         outputs[s->n_outputs] = (uint32_t)s->n_outputs;
     }
@@ -273,8 +266,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     Hlod__Wire__RunReply *r = wire_reply(&hlod__wire__run_reply__descriptor, f, &st);
     if (!st && r->n_outputs != j->r.n_outputs)
-        st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", r->n_outputs,
-                    j->r.n_outputs);
+        st = st_internal("the worker sent %zu outputs, expected %zu", r->n_outputs, j->r.n_outputs);
     if (st) hlod__wire__run_reply__free_unpacked(r, NULL);
     if (st && job_call_again(j, st, is_lost, began)) return;
     if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
@@ -307,7 +299,7 @@ void run_end(struct job *j) {
 int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *spec) {
     const struct dtype_row *t = numbers_dtype(str_of(spec->dtype));
     int64_t bytes = t ? t->bytes : 0;
-    if (!bytes) return 0; // texts: their size is known when they are
+    if (!bytes) return 0; // strings: their size is known when they are
     for (size_t d = 0; d < spec->n_dims; d++)
         if (spec->dims[d]->size < 0 || !sz_mul(bytes, spec->dims[d]->size, &bytes)) return 0;
     if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return 0;
@@ -361,10 +353,8 @@ static void give_output_memory(struct job *j, struct run_call *c) {
 }
 
 Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in) {
-    Hlod__Wire__WireTensor *t = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
-    Hlod__Wire__Blob *b = arena_new_of(&j->arena, Hlod__Wire__Blob);
-    hlod__wire__wire_tensor__init(t);
-    hlod__wire__blob__init(b);
+    Hlod__Wire__WireTensor *t = message_new(&j->arena, &hlod__wire__wire_tensor__descriptor);
+    Hlod__Wire__Blob *b = message_new(&j->arena, &hlod__wire__blob__descriptor);
     t->dtype = (char *)in->dtype->name;
     t->dims = (int64_t *)in->dims;
     t->n_dims = (size_t)in->rank;
@@ -381,17 +371,14 @@ Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in
 }
 
 bool job_foreign_names(const struct job *j) {
-    char source[65];
-    digest_hex(j->model->source, source);
-    return strcmp(source, j->exe->info->source_digest) != 0;
+    return strcmp(digest_to_hex(j->model->source).z, j->exe->info->source_digest) != 0;
 }
 
 // ---- rows
 
 status_t job_check_weights(const struct job *j) {
     if (digest_eq(j->weights->program, j->model->program)) return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
-                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH, "the weights belong to another program");
 }
 
 // What was sent and asked for, in the executable's order: refused before any waiting.

@@ -65,10 +65,9 @@ const struct kind *job_kind(const struct job *j) {
 // ---- how they are had
 
 static void tell_compiled(struct job *j) {
-    char hex[65];
-    digest_hex(j->key.digest, hex);
+    struct hex_digest hex = digest_to_hex(j->key.digest);
     Hlod__V1__CompiledEvent compiled = HLOD__V1__COMPILED_EVENT__INIT;
-    compiled.digest = hex;
+    compiled.digest = hex.z;
     compiled.cache_hit = j->r.cache_hit;
     compiled.ms = j->exe->info->compile_ms;
     compiled.before = j->exe->info->before;

@@ -29,10 +29,9 @@ status_t warm_check(struct job *j, struct delivery *d) {
     (void)d;
     if (b->max <= 1 || (b->unchecked && !j->exe->info->part)) return ST_OK;
     if (j->exe->info->part)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "sizes in this model come from values that only a run has: runs of "
-                                "it cannot be joined"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "sizes in this model come from values that only a run has: runs of "
+                          "it cannot be joined");
     if (n > 1) {
         RETURN_IF_ERR(batch_check_rows(j->exe->info, j->warm->constants));
         RETURN_IF_ERR(batch_check_outputs(j->exe->info, bucket_rows(j, n)));
@@ -47,11 +46,9 @@ static status_t check_model(const struct job *j) {
     if (most_rows(j) == 1) return ST_OK;
     RETURN_IF_ERR(batch_check(&j->spec->warm.batching, sig));
     if (j->spec->warm.batching.unchecked || !has_open_dims(sig, 1)) return ST_OK;
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT,
-               "only dimension 0 may be open where the compiler shall show that rows are "
-               "independent; if they are, say batching.unchecked"),
-        HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                      "only dimension 0 may be open where the compiler shall show that rows are "
+                      "independent; if they are, say batching.unchecked");
 }
 
 status_t warm_start(struct job *j, bool *later) {

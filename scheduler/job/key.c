@@ -56,9 +56,8 @@ static status_t add_list(struct arena *a, struct strbuf *b, const char *name, ch
     for (size_t i = 0; i < n; i++) {
         for (const char *p = v[i]; *p; p++)
             if (!isalnum((unsigned char)*p) && !strchr("-_./", *p))
-                return st_reason(
-                    st_new(ST_INVALID_ARGUMENT, "option %s: '%s' is not a name", name, v[i]),
-                    HLOD__V1__REASON__REASON_BAD_OPTION);
+                return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "option %s: '%s' is not a name",
+                                  name, v[i]);
         sorted[i] = v[i];
     }
     qsort(sorted, n, sizeof *sorted, by_text);
@@ -80,14 +79,13 @@ status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o, const c
     if (!strcmp(o->precision, "strict"))
         strbuf_printf(&b, "%sprecision=strict", b.n ? ";" : "");
     else if (*o->precision && strcmp(o->precision, "default")) {
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "precision '%s': expected 'default' or 'strict'",
-                              o->precision),
-                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        st = st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                        "precision '%s': expected 'default' or 'strict'", o->precision);
         goto end;
     }
     if (o->replicas < 0 || o->replicas > 1024) {
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "replicas %d: expected 1 to 1024", o->replicas),
-                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        st = st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "replicas %d: expected 1 to 1024",
+                        o->replicas);
         goto end;
     }
     if (o->replicas > 1) strbuf_printf(&b, "%sreplicas=%d", b.n ? ";" : "", o->replicas);
@@ -101,18 +99,14 @@ end:
 // ---- bindings
 
 status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t found) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "input '%s', dimension %zu: expected %" PRId64 ", found %" PRId64,
-                            input, dim, expected, found),
-                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                      "input '%s', dimension %zu: expected %" PRId64 ", found %" PRId64, input, dim,
+                      expected, found);
 }
 
 struct binder {
     struct arena *a;
-    struct {
-        Hlod__Wire__Binding **v;
-        size_t n, cap;
-    } bound;
+    VEC(Hlod__Wire__Binding *) bound;
 };
 
 static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
@@ -154,10 +148,9 @@ void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
 status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) {
     struct strbuf b = {0};
     key_spec_text(&b, t);
-    status_t st =
-        st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d (it is %s)",
-                         name, t->n_dims, rank, strbuf_cstr(&b) + strlen(t->name) + 1),
-                  HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    status_t st = st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                             "input '%s': expected rank %zu, found %d (it is %s)", name, t->n_dims,
+                             rank, strbuf_cstr(&b) + strlen(t->name) + 1);
     strbuf_done(&b);
     return st;
 }
@@ -173,7 +166,7 @@ status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *c
     }
     if (!n) strbuf_puts(&b, " none");
     if (n > TOLD) strbuf_printf(&b, " and %zu more", n - TOLD);
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)),
+    status_t st = st_reason(st_invalid("%s", strbuf_cstr(&b)),
                             *what == 'i' ? HLOD__V1__REASON__REASON_UNKNOWN_INPUT
                                          : HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
     strbuf_done(&b);
@@ -190,10 +183,9 @@ static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
             return key_wrong_size(in->name, d, dim->size, found);
         if (dim->size >= 0) continue;
         if (found < 0)
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
-                                    dim->symbol),
-                             HLOD__V1__REASON__REASON_UNBOUND_DIM);
+            return st_because(ST_INVALID_ARGUMENT, UNBOUND_DIM,
+                              "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
+                              dim->symbol);
         Hlod__Wire__Binding *old = lookup(b, dim->symbol);
         if (old && old->size != found) return key_wrong_size(in->name, d, old->size, found);
         if (old) continue;
@@ -208,17 +200,15 @@ static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, si
     for (int32_t d = 0; s && d < s->rank; d++)
         if (!sz_mul(want, s->dims[d], &want)) want = INT64_MAX;
     if (!s || (!s->values && want > 0))
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%s' decides shapes by its values: give them, or run the "
-                                "model, which compiles for the values it gets",
-                                in->name),
-                         HLOD__V1__REASON__REASON_UNBOUND_VALUE);
+        return st_because(ST_INVALID_ARGUMENT, UNBOUND_VALUE,
+                          "input '%s' decides shapes by its values: give them, or run the "
+                          "model, which compiles for the values it gets",
+                          in->name);
     if (want > KEY_MAX_VALUES || s->n_values != want)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%s' decides shapes by its values: %" PRId64
-                                " elements, %" PRId64 " values given, at most %d",
-                                in->name, want, s->n_values, KEY_MAX_VALUES),
-                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                          "input '%s' decides shapes by its values: %" PRId64 " elements, %" PRId64
+                          " values given, at most %d",
+                          in->name, want, s->n_values, KEY_MAX_VALUES);
     for (int64_t k = 0; k < want; k++)
         add(b, arena_printf(b->a, "=%zu[%03d]", index, (int)k), s->values[k]);
     return ST_OK;
@@ -248,23 +238,20 @@ static status_t bind_loose(struct binder *b, const Hlod__V1__TensorSpec *in, siz
         add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
         for (int32_t d = 0; d < s->rank; d++) {
             if (s->dims[d] < 0)
-                return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                        "input '%s': dimension %d needs a size", s->input, d),
-                                 HLOD__V1__REASON__REASON_UNBOUND_DIM);
+                return st_because(ST_INVALID_ARGUMENT, UNBOUND_DIM,
+                                  "input '%s': dimension %d needs a size", s->input, d);
             add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
         }
     }
     *used += count;
     if (!complete && !count)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT,
-                   "input '%s' has no shape of its own: give it (of a sequence, one for each "
-                   "element: '%s'), or run the model",
-                   in->name, key_element_name(b->a, in, 0)),
-            HLOD__V1__REASON__REASON_UNBOUND_DIM);
+        return st_because(
+            ST_INVALID_ARGUMENT, UNBOUND_DIM,
+            "input '%s' has no shape of its own: give it (of a sequence, one for each "
+            "element: '%s'), or run the model",
+            in->name, key_element_name(b->a, in, 0));
     if (!count && !in->sequence && !in->optional)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is missing", in->name),
-                         HLOD__V1__REASON__REASON_MISSING_INPUT);
+        return st_because(ST_INVALID_ARGUMENT, MISSING_INPUT, "input '%s' is missing", in->name);
     add(b, arena_printf(b->a, "#%zu", index), (int64_t)count);
     return ST_OK;
 }
@@ -360,9 +347,8 @@ static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
     put_shapes(&t, b, sig, "&shape=");
     if (t.n > at && t.p[at] == '&') memmove(t.p + at, t.p + at + 1, t.n-- - at);
     status_t st =
-        st_reason(st_new(ST_INVALID_ARGUMENT, "%zu symbolic dimension%s without a size:%s", n,
-                         n == 1 ? "" : "s", strbuf_cstr(&t)),
-                  HLOD__V1__REASON__REASON_UNBOUND_DIM);
+        st_because(ST_INVALID_ARGUMENT, UNBOUND_DIM, "%zu symbolic dimension%s without a size:%s",
+                   n, n == 1 ? "" : "s", strbuf_cstr(&t));
     strbuf_done(&t);
     return st;
 }
@@ -427,9 +413,8 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
     }
 
     if (used + plain != n)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "the elements of a sequence are not numbered from 0 without gaps"),
-                         HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+        return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT,
+                          "the elements of a sequence are not numbered from 0 without gaps");
     for (size_t i = 0; i < sig->n_inputs; i++) {
         const struct key_shape *given = NULL;
         for (size_t k = 0; k < n; k++)

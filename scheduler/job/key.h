@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 #include "proto/numbers.h"
 #include "proto/wire.pb-c.h"
 

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
-#define bad(...)                                                                                   \
-    st_reason(st_new(ST_INVALID_ARGUMENT, __VA_ARGS__), HLOD__V1__REASON__REASON_BAD_PLAN)
+#define bad(...) st_because(ST_INVALID_ARGUMENT, BAD_PLAN, __VA_ARGS__)
 
 static int step_index(const struct plan_spec *p, const char *name) {
     for (size_t k = 0; k < p->n_steps; k++)

@@ -36,8 +36,7 @@ static void patience(void *arg) {
     if (x->first) loop_timer_start(x->timer, PATIENCE_MS);
 }
 struct aheads *aheads_new(struct loop *l) {
-    struct aheads *x = calloc(1, sizeof *x);
-    if (!x) abort();
+    struct aheads *x = arena_must_calloc(1, sizeof *x);
     x->timer = loop_timer_new(l, patience, x);
     return x;
 }
@@ -115,8 +114,7 @@ static void send(struct op *op, struct worker *w, Hlod__Wire__Blob *blob, const 
     m.key = (ProtobufCBinaryData){32, op->digest.b};
     m.artifact = &sent;
     m.whole = whole;
-    struct ahead *a = calloc(1, sizeof *a);
-    if (!a) abort();
+    struct ahead *a = arena_must_calloc(1, sizeof *a);
     *a = (struct ahead){.next = op->s->aheads->first,
                         .s = op->s,
                         .w = w,

@@ -12,10 +12,10 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
+#include "scheduler/loop.h"
 
 static struct op *new_op(struct sched *s, enum op_kind kind, const char *name) {
-    struct op *op = calloc(1, sizeof *op);
-    if (!op) abort();
+    struct op *op = arena_must_calloc(1, sizeof *op);
     op->kind = kind;
     op->s = s;
     op->start_ns = clock_ns();
@@ -53,6 +53,23 @@ void op_queue(struct op *op, const char *device, struct tenant *tenant, int32_t 
                              .failed = failed,
                              .item = {.priority = priority}};
     task_queue(op->s, &op->task);
+}
+
+static void on_pool(void *arg) {
+    struct op *op = arg;
+    op->st = op->work(op);
+}
+static void on_loop(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    op->then(op, st);
+}
+void op_work(struct op *op, status_t (*work)(struct op *op),
+             void (*then)(struct op *op, status_t st)) {
+    op->work = work;
+    op->then = then;
+    loop_work(op->s->loop, on_pool, on_loop, op);
 }
 
 static void unlist(struct op *op) {
@@ -111,10 +128,9 @@ void op_end(struct op *op, status_t st) {
 }
 
 void op_quarantined(const struct op *op, status_t why) {
-    char hex[65];
-    digest_hex(op->digest, hex);
     metric_add(M_CACHE_QUARANTINED, 1);
-    log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(why));
+    log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", digest_to_hex(op->digest).z,
+              st_message(why));
 }
 
 void op_tell(struct op *op, Hlod__V1__Event *e) {
@@ -149,7 +165,7 @@ void *wire_reply(const ProtobufCMessageDescriptor *d, const struct frame *f, sta
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field_by_name(d, "status");
     *st = r ? wire_status(*(Hlod__Wire__Status **)(void *)(r + field->offset))
-            : st_new(ST_INTERNAL, "unreadable %s of a worker", d->short_name);
+            : st_internal("unreadable %s of a worker", d->short_name);
     return r;
 }
 
@@ -177,7 +193,7 @@ status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct s
         return ST_OK;
     }
     if (b->fd > (uint32_t)n_fds || b->offset > INT64_MAX || b->size > INT64_MAX)
-        return st_new(ST_INTERNAL, "a worker's blob names no descriptor");
+        return st_internal("a worker's blob names no descriptor");
     uint8_t *p;
     RETURN_IF_ERR(st_note(frame_map(fds[b->fd - 1], (int64_t)b->offset, (int64_t)b->size, false, &p,
                                     out_base, out_base_bytes),

@@ -21,7 +21,9 @@ struct op {
     struct slot slot;
     uint64_t call;
     int64_t start_ns;
-    status_t st; // outcome of pool work
+    status_t st; // outcome of pool work:
+    status_t (*work)(struct op *op);
+    void (*then)(struct op *op, status_t st);
     // what it is about
     struct model *model;  // OP_EXE, OP_PREPARE
     struct exe *exe;      // OP_PREPARE; result of OP_EXE
@@ -44,10 +46,7 @@ struct op {
     Hlod__Wire__CompileReply *compile;
     Hlod__Wire__Blob artifact; // to be loaded, OP_PREPARE
     int64_t prepared_bytes;
-    struct {
-        struct shape_use *v;
-        size_t n, cap;
-    } shapes; // of the program, OP_EXE
+    VEC(struct shape_use) shapes; // of the program, OP_EXE
 };
 // The job waits for the op of this name. True: it is new, and the caller's to start.
 bool op_wait(struct job *j, enum op_kind kind, const char *name, struct op **out);
@@ -55,6 +54,9 @@ bool op_wait(struct job *j, enum op_kind kind, const char *name, struct op **out
 void op_queue(struct op *op, const char *device, struct tenant *tenant, int32_t priority);
 void op_leave(struct op *op,
               struct job *j);            // an op without waiters is given up where that saves work
+// work on the pool; then takes what it gave, on the loop.
+void op_work(struct op *op, status_t (*work)(struct op *op),
+             void (*then)(struct op *op, status_t st));
 void op_end(struct op *op, status_t st); // takes st; wakes the waiters and frees the op
 void op_quarantined(const struct op *op, status_t why); // its executable; borrows why
 void op_tell(struct op *op, Hlod__V1__Event *e);        // to every waiter

@@ -57,17 +57,9 @@ static status_t look_up(struct op *op) {
     op->exe = exe_new(op->digest, info);
     return ST_OK;
 }
-static void lookup_work(void *arg) {
-    struct op *op = arg;
-    op->st = look_up(op);
-}
-
 static void queue_compile(struct op *op);
 
-static void looked_up(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
-    op->st = ST_OK;
+static void looked_up(struct op *op, status_t st) {
     if (!st) {
         op->exe = exe_ref(sched_keep_exe(op->s, op->exe));
         metric_add(M_CACHE_HITS, 1);
@@ -79,18 +71,15 @@ static void looked_up(void *arg) {
     metric_add(M_CACHE_MISSES, 1);
     st_drop(st);
 
-    char hex[65];
-    digest_hex(op->digest, hex);
     for (size_t i = 0; i < op->waiters.n;) { // those that will not wait for a compile
         struct job *j = op->waiters.v[i];
         if (!j->spec->no_compile) {
             i++;
             continue;
         }
-        job_finish(
-            j, st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "executable %s is not in the cache and no_compile was asked", hex),
-                         HLOD__V1__REASON__REASON_WOULD_COMPILE));
+        job_finish(j, st_because(ST_FAILED_PRECONDITION, WOULD_COMPILE,
+                                 "executable %s is not in the cache and no_compile was asked",
+                                 digest_to_hex(op->digest).z));
         i = 0;
     }
 
@@ -117,7 +106,7 @@ static status_t store_artifact(struct op *op) {
     void *base;
     size_t base_bytes;
     RETURN_IF_ERR(blob_map(r->artifact, op->fds, op->n_fds, &bytes, &base, &base_bytes));
-    if (!r->info || !bytes.n) return st_new(ST_INTERNAL, "incomplete compile reply");
+    if (!r->info || !bytes.n) return st_internal("incomplete compile reply");
     status_t st = store_put(op->s->store, STORE_EXECUTABLE, op->digest, bytes.p, bytes.n, false);
     r->info->artifact_bytes = (int64_t)bytes.n;
     frame_unmap(base, base_bytes);
@@ -127,9 +116,8 @@ static status_t store_artifact(struct op *op) {
     return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
 }
 
-static void store_work(void *arg) {
-    struct op *op = arg;
-    op->st = error_of_store(store_artifact(op));
+static status_t store_work(struct op *op) {
+    return error_of_store(store_artifact(op));
 }
 
 // All files are looked at: when nobody waits.
@@ -146,21 +134,17 @@ static void measure(struct sched *s) {
     loop_work(s->loop, measure_work, measured, s);
 }
 
-static void stored(void *arg) {
-    struct op *op = arg;
+static void stored(struct op *op, status_t st) {
     struct sched *s = op->s;
-    status_t st = op->st;
     if (!st) {
         op->exe = exe_ref(sched_keep_exe(op->s, exe_new(op->digest, op->compile->info)));
         op->compile->info = NULL;
         metric_add(M_COMPILES, 1);
         metric_observe_ns(M_COMPILE_TIME, clock_ns() - op->start_ns);
-        char hex[65];
-        digest_hex(op->digest, hex);
         const Hlod__V1__Counts *n = key_counts(op->exe->info);
         log_event(LOG_INFO, "compile.done", "key=%s ms=%.1f entry=%" PRId64 " fusions=%" PRId64,
-                  hex, (double)(clock_ns() - op->start_ns) / 1e6, n ? n->entry : 0,
-                  n ? n->fusions : 0);
+                  digest_to_hex(op->digest).z, (double)(clock_ns() - op->start_ns) / 1e6,
+                  n ? n->entry : 0, n ? n->fusions : 0);
         give_exe(op, false);
         shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     }
@@ -180,17 +164,12 @@ static status_t compare_stored(struct op *op) {
     frame_unmap(base, bytes);
     return ST_OK;
 }
-static void compare_work(void *arg) {
-    struct op *op = arg;
-    op->st = compare_stored(op);
-}
-static void compared(void *arg) {
-    struct op *op = arg;
+static void compared(struct op *op, status_t st) {
     if (op->differs)
         op_deliver(op, ROW_COMPARED,
                    &(struct delivery){
                        .differs = op->differs, .timing = "compile", .since_ns = op->start_ns});
-    op_end(op, op->st);
+    op_end(op, st);
 }
 
 static void set_str(char **field, const char *text) {
@@ -199,9 +178,7 @@ static void set_str(char **field, const char *text) {
     if (!*field) abort();
 }
 static void set_digest(char **field, struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    set_str(field, hex);
+    set_str(field, digest_to_hex(d).z);
 }
 
 // What only the daemon knows.
@@ -262,12 +239,12 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         return;
     }
     if (op->verify) {
-        loop_work(op->s->loop, compare_work, compared, op);
+        op_work(op, compare_stored, compared);
         return;
     }
     ahead_whole(op);
     complete_info(op);
-    loop_work(op->s->loop, store_work, stored, op);
+    op_work(op, store_work, stored);
 }
 
 // A frame for each pass wakes us as often, which a short compile feels.
@@ -282,10 +259,9 @@ static bool told(const struct op *op) {
 
 // To all who wait, or to the one that has joined a compile under way.
 static void tell_compiling(struct op *op, struct job *joined) {
-    char hex[65];
-    digest_hex(op->digest, hex);
+    struct hex_digest hex = digest_to_hex(op->digest);
     Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
-    compiling.digest = hex;
+    compiling.digest = hex.z;
     compiling.joined = joined != NULL;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
@@ -302,8 +278,7 @@ static void forget_program(struct op *op) {
     for (size_t i = 0; i < op->waiters.n; i++) {
         struct job *j = op->waiters.v[i];
         if (job_invalidate(j, ROW_MODEL)) continue;
-        job_finish(j, st_reason(st_new(ST_DATA_LOSS, "the stored program is damaged"),
-                                HLOD__V1__REASON__REASON_CACHE_DAMAGED));
+        job_finish(j, st_because(ST_DATA_LOSS, CACHE_DAMAGED, "the stored program is damaged"));
         i--;
     }
     op_end(op, ST_OK);
@@ -397,12 +372,11 @@ status_t op_exe_start(struct job *j, bool *later) {
     digest_hex(j->key.digest, name + strlen(name));
     struct op *op = smap_get(&j->s->ops, str_of(name));
     if (op && op->compiling && j->spec->no_compile)
-        return st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "the executable is being compiled and no_compile was asked"),
-                         HLOD__V1__REASON__REASON_WOULD_COMPILE);
+        return st_because(ST_FAILED_PRECONDITION, WOULD_COMPILE,
+                          "the executable is being compiled and no_compile was asked");
     if (op_wait(j, OP_EXE, name, &op)) {
         set_key(op, j);
-        loop_work(j->s->loop, lookup_work, looked_up, op);
+        op_work(op, look_up, looked_up);
         return ST_OK;
     }
     job_joined(j);

@@ -15,7 +15,6 @@
 #include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
@@ -26,9 +25,8 @@ static bool known_otherwise(struct op *op, const char *format) {
     struct span rec;
     status_t st = journal_get(op->s->journal, JOURNAL_SOURCE, op->record, &a, &rec);
     Hlod__Wire__IngestReply *r =
-        st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
+        st ? NULL : weigh_unpack_in(&a, &hlod__wire__ingest_reply__descriptor, rec);
     bool other = r && strcmp(r->format, format) != 0;
-    if (r) hlod__wire__ingest_reply__free_unpacked(r, NULL);
     st_drop(st);
     arena_done(&a);
     return other;
@@ -47,7 +45,7 @@ static struct digest own_name(const struct op *op, ProtobufCBinaryData *b) {
 static status_t store_results(struct op *op) {
     Hlod__Wire__IngestReply *r = op->ingest;
     if (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)
-        return st_new(ST_INTERNAL, "incomplete ingest reply");
+        return st_internal("incomplete ingest reply");
     struct digest program = own_name(op, &r->program_digest);
     own_name(op, &r->weights_digest);
     struct span bytes;
@@ -79,15 +77,12 @@ static status_t store_results(struct op *op) {
     return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->record, program, &r->base);
 }
 
-static void store_work(void *arg) {
-    struct op *op = arg;
-    op->st = blob_check(op->s->store, NULL, op->digest); // while the worker read them, too
-    if (!op->st) op->st = error_of_store(store_results(op));
+static status_t store_work(struct op *op) {
+    RETURN_IF_ERR(blob_check(op->s->store, NULL, op->digest)); // while the worker read them, too
+    return error_of_store(store_results(op));
 }
 
-static void stored(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
+static void stored(struct op *op, status_t st) {
     if (!st) {
         struct model *made = model_new(op->record, op->digest, op->ingest),
                      *kept = sched_model(op->s, op->record), *m = made;
@@ -96,21 +91,8 @@ static void stored(void *arg) {
         op->ingest = NULL;
         metric_add(M_INGESTS, 1);
 
-        char hex[65];
-        digest_hex(op->digest, hex);
-        int64_t weights_bytes = 0;
-        for (size_t i = 0; i < m->rec->n_weights; i++)
-            sz_sum(&weights_bytes, m->rec->weights[i]->size);
-        Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
-        ingest.source_digest = hex;
-        ingest.ms = (double)(clock_ns() - op->start_ns) / 1e6;
-        ingest.signature = m->rec->signature;
-        ingest.format = m->rec->format;
-        ingest.weights_bytes = weights_bytes;
-        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-        e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
-        e.ingest = &ingest;
-        op_tell(op, &e);
+        for (size_t i = 0; i < op->waiters.n; i++)
+            job_event_ingest(op->waiters.v[i], m, op->start_ns);
         op_deliver(op, ROW_MODEL,
                    &(struct delivery){.model = m, .timing = "ingest", .since_ns = op->start_ns});
         model_unref(m);
@@ -127,7 +109,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     if (st)
         op_end(op, st);
     else
-        loop_work(op->s->loop, store_work, stored, op);
+        op_work(op, store_work, stored);
 }
 
 static void placed(struct op *op) {
@@ -149,14 +131,10 @@ static void placed(struct op *op) {
 }
 
 // Are the bytes still those that were brought? Before anybody reads them; once a life.
-static void check_work(void *arg) {
-    struct op *op = arg;
-    op->st = blob_check(op->s->store, op->s->journal, op->digest);
+static status_t check_work(struct op *op) {
+    return blob_check(op->s->store, op->s->journal, op->digest);
 }
-static void checked(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
-    op->st = ST_OK;
+static void checked(struct op *op, status_t st) {
     if (!st) st = sched_aside(op->s, op->tenant, "ingest", op->record);
     if (st || !op->waiters.n) {
         op_end(op, st);
@@ -180,5 +158,5 @@ void op_ingest_start(struct job *j) {
     op->format = arena_strdup(&op->arena, j->spec->format ? j->spec->format : "");
     op->tenant = j->tenant;
     op->priority = j->spec->priority;
-    loop_work(j->s->loop, check_work, checked, op);
+    op_work(op, check_work, checked);
 }

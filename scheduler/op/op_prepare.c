@@ -14,7 +14,6 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/blobs.h"
 
@@ -38,25 +37,17 @@ static void charge_call(struct op *op) {
         sched_charge(target(op), op->call, op->waiters.v[0]->tenant, "run", op->digest);
 }
 
-static status_t check_weights(const struct op *op) MUST_CHECK;
-static void check_work(void *arg) {
-    struct op *op = arg;
-    op->st = check_weights(op);
-}
+static status_t check_weights(struct op *op) MUST_CHECK;
 // The worker read the model's file itself: is it still the one that was checked?
-static void prepared(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
-    op->st = ST_OK;
+static void prepared(struct op *op, status_t st) {
     struct worker *w = target(op);
     if (st) sched_forget_executable(op->s, op->digest); // and what was prepared with it
     if (!st && worker_epoch(w) == op->epoch) {
         warm_add_prepared(worker_warm(w), op->digest, op->model->weights);
         metric_add(M_PREPARES, 1);
-        char hex[65];
-        digest_hex(op->digest, hex);
+        struct hex_digest hex = digest_to_hex(op->digest);
         Hlod__V1__PreparedEvent prepared = HLOD__V1__PREPARED_EVENT__INIT;
-        prepared.executable = hex;
+        prepared.executable = hex.z;
         prepared.ms = (double)(clock_ns() - op->start_ns) / 1e6;
         prepared.prepared_bytes = op->prepared_bytes;
         prepared.device = (char *)worker_hello(w)->device_name;
@@ -82,7 +73,7 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
     if (st)
         op_end(op, st);
     else
-        loop_work(op->s->loop, check_work, prepared, op);
+        op_work(op, check_weights, prepared);
 }
 
 static void on_loaded(void *ctx, struct frame *f, status_t lost) {
@@ -142,7 +133,7 @@ static void prepare(struct op *op) {
 // ---- load
 
 // The weights, before a device gets them; with a model's bytes once a life of the daemon.
-static status_t check_weights(const struct op *op) {
+static status_t check_weights(struct op *op) {
     const Hlod__Wire__IngestReply *rec = op->model->rec;
     if (rec->n_weights)
         RETURN_IF_ERR(
@@ -152,30 +143,22 @@ static status_t check_weights(const struct op *op) {
     memcpy(d.b, rec->sidecar_digest.data, 32);
     return st_note(blob_check(op->s->store, NULL, d), "the model's decoded weights");
 }
-static void checked(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
-    op->st = ST_OK;
+static void checked(struct op *op, status_t st) {
     if (st || !op->waiters.n)
         op_end(op, st);
     else
         prepare(op);
 }
 
-static void open_work(void *arg) {
-    struct op *op = arg;
-    if ((op->st = check_weights(op))) {
-        op->damaged = true; // what was sent, not what was made of it
-        return;
-    }
-    op->st = wire_blob_open(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, op->fds,
-                            &op->n_fds, &op->artifact);
+static status_t open_work(struct op *op) {
+    status_t st = check_weights(op);
+    op->damaged = st != ST_OK; // what was sent, not what was made of it
+    return st ? st
+              : wire_blob_open(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, op->fds,
+                               &op->n_fds, &op->artifact);
 }
 
-static void opened(void *arg) {
-    struct op *op = arg;
-    status_t st = op->st;
-    op->st = ST_OK;
+static void opened(struct op *op, status_t st) {
     if (!op->damaged &&
         (st_code(st) == ST_DATA_LOSS ||
          st_code(st) == ST_NOT_FOUND)) { // gone bad, or evicted: the waiters compile again
@@ -215,7 +198,7 @@ void op_prepare_start(struct job *j) {
     op->model = model_ref(j->weights);
     op->epoch = j->slot.epoch;
     if (warm_has_executable(worker_warm(j->slot.w), j->key.digest))
-        loop_work(j->s->loop, check_work, checked, op);
+        op_work(op, check_weights, checked);
     else
-        loop_work(j->s->loop, open_work, opened, op);
+        op_work(op, open_work, opened);
 }

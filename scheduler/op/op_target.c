@@ -53,9 +53,8 @@ status_t op_target_start(struct job *j) {
     char key[TARGET_NAME_MAX + 8];
     RETURN_IF_ERR(plugins_target(j->s->cfg.pool.plugins, &j->arena, target, &kind, &name));
     if (strlen(target) >= TARGET_NAME_MAX)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "a target's name is longer than %d bytes",
-                                TARGET_NAME_MAX - 1),
-                         HLOD__V1__REASON__REASON_BAD_TARGET);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TARGET,
+                          "a target's name is longer than %d bytes", TARGET_NAME_MAX - 1);
     snprintf(key, sizeof key, "target/%s", target);
     struct op *op;
     if (!op_wait(j, OP_TARGET, key, &op)) return ST_OK;

@@ -58,9 +58,7 @@ void shapes_trim(struct sched *s, struct digest just_made, const struct shape_us
     for (; r->n < n_cold && r->n < n - max; r->n++) {
         r->keys[r->n] = cold[r->n].key;
         sched_forget_executable(s, cold[r->n].key);
-        char hex[65];
-        digest_hex(cold[r->n].key, hex);
-        log_event(LOG_INFO, "shape.evicted", "key=%s", hex);
+        log_event(LOG_INFO, "shape.evicted", "key=%s", digest_to_hex(cold[r->n].key).z);
         metric_add(M_SHAPES_EVICTED, 1);
     }
     free(cold);

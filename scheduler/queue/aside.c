@@ -28,13 +28,12 @@ status_t sched_aside(const struct sched *s, const struct tenant *t, const char *
     int64_t now = clock_ns();
     const struct blame *x = blames_find(&s->blames, &c, now);
     if (!x) return ST_OK;
-    char hex[65];
-    digest_hex(work, hex);
     int64_t left_ms = (x->until_ns - now) / 1000000 + 1;
     status_t st = st_new(ST_FAILED_PRECONDITION,
                          "to %s %.12s ended its worker %d times, the last time: %s; it is put "
                          "aside for %lld s more, or until an admin lifts that (hlo aside lift)",
-                         step, hex, (int)x->deaths, x->why, (long long)(left_ms / 1000 + 1));
+                         step, digest_to_hex(work).z, (int)x->deaths, x->why,
+                         (long long)(left_ms / 1000 + 1));
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_PUT_ASIDE), left_ms);
 }
 
@@ -43,10 +42,9 @@ void sched_blame(void *ctx, const struct charge *of, const char *why) {
     int64_t now = clock_ns();
     const struct blame *x = blames_add(&s->blames, of, why, now);
     if (x->until_ns <= now) return;
-    char hex[65];
-    digest_hex(of->work, hex);
     metric_add(M_WORK_ASIDE, 1);
     log_event(LOG_WARN, "work.aside",
               "tenant=%s step=%s digest=%s deaths=%d seconds=%lld why=\"%s\"", of->tenant, of->step,
-              hex, (int)x->deaths, (long long)((x->until_ns - now) / 1000000000), why);
+              digest_to_hex(of->work).z, (int)x->deaths,
+              (long long)((x->until_ns - now) / 1000000000), why);
 }

@@ -117,27 +117,24 @@ static int place_task(struct sched *s, const struct task *t) {
 
 static void no_worker(struct task *t) {
     const char *why = pool_why(t->s->pool, t->want.role, t->want.device);
-    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started%s%s",
-                                  t->want.role == ROLE_COMPILE ? "compile" : "device",
-                                  *t->want.device ? " for device " : "", t->want.device,
-                                  *why ? ": " : "", why),
-                           HLOD__V1__REASON__REASON_NO_WORKER));
+    t->failed(t, st_because(ST_UNAVAILABLE, NO_WORKER, "no %s worker%s%s can be started%s%s",
+                            t->want.role == ROLE_COMPILE ? "compile" : "device",
+                            *t->want.device ? " for device " : "", t->want.device, *why ? ": " : "",
+                            why));
 }
 static void too_large(struct task *t) {
     char prepare[64] = "";
     if (t->plan.prepare_bytes)
         snprintf(prepare, sizeof prepare, ", %lld to prepare weights",
                  (long long)t->plan.prepare_bytes);
-    t->failed(t,
-              st_reason(st_new(ST_RESOURCE_EXHAUSTED,
-                               "the run needs %lld bytes of device memory by plan (%lld of "
-                               "working memory and weights, %lld of tensors%s): more than any "
-                               "device%s%s here has",
-                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes +
-                                           t->plan.prepare_bytes),
-                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
-                               prepare, *t->want.device ? " " : "", t->want.device),
-                        HLOD__V1__REASON__REASON_DEVICE_MEMORY));
+    t->failed(t, st_because(ST_RESOURCE_EXHAUSTED, DEVICE_MEMORY,
+                            "the run needs %lld bytes of device memory by plan (%lld of "
+                            "working memory and weights, %lld of tensors%s): more than any "
+                            "device%s%s here has",
+                            (long long)(t->plan.resident_bytes + t->plan.tensor_bytes +
+                                        t->plan.prepare_bytes),
+                            (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
+                            prepare, *t->want.device ? " " : "", t->want.device));
 }
 
 void task_queue(struct sched *s, struct task *t) {
@@ -276,9 +273,8 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         next = queue_next(it);
         if (it->deadline_ns && it->deadline_ns <= now) {
             queue_remove(q, it);
-            t->failed(t, st_reason(st_new(ST_DEADLINE_EXCEEDED,
-                                          "the deadline passed while waiting for a worker"),
-                                   HLOD__V1__REASON__REASON_DEADLINE));
+            t->failed(t, st_because(ST_DEADLINE_EXCEEDED, DEADLINE,
+                                    "the deadline passed while waiting for a worker"));
             return true;
         }
         if (!may_place(s, t->tenant, role)) {

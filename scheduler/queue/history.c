@@ -33,9 +33,7 @@ void history_done(struct history *h) {
 }
 
 static const char *key_of_run(struct digest work, const char *target, char out[400]) {
-    char hex[65];
-    digest_hex(work, hex);
-    snprintf(out, 400, "%s %.300s", hex, target);
+    snprintf(out, 400, "%s %.300s", digest_to_hex(work).z, target);
     return out;
 }
 static const struct run *get(const struct smap *m, const char *key) {

@@ -34,10 +34,9 @@ static status_t set_limit(struct tenant_limits *l, struct str name, struct str t
     else if (good && str_is(key, "places"))
         l->places = n;
     else
-        return st_new(ST_INVALID_ARGUMENT,
-                      "tenants: '" STR_FMT "' of tenant '" STR_FMT
-                      "': expected weight=1..1000, runs=N, bytes=SIZE or places=N",
-                      STR_ARG(text), STR_ARG(name));
+        return st_invalid("tenants: '" STR_FMT "' of tenant '" STR_FMT
+                          "': expected weight=1..1000, runs=N, bytes=SIZE or places=N",
+                          STR_ARG(text), STR_ARG(name));
     return ST_OK;
 }
 
@@ -53,8 +52,7 @@ static status_t read_rules(const char *rules, const char *name, struct tenant_li
         char text[MAX_NAME + 2] = "";
         if (who.n <= MAX_NAME) memcpy(text, who.p, who.n);
         if (!str_is(who, "*") && !tenant_name_fits(text))
-            return st_new(ST_INVALID_ARGUMENT, "tenants: '" STR_FMT "' is no name of a tenant",
-                          STR_ARG(who));
+            return st_invalid("tenants: '" STR_FMT "' is no name of a tenant", STR_ARG(who));
         while (rest.n) {
             str_cut(&rest, ':', &part);
             RETURN_IF_ERR(set_limit(&l, who, part));
@@ -154,10 +152,10 @@ status_t tenant_admit(struct tenant *t, int64_t now_ns, int64_t bytes) {
     }
     if (!what) return ST_OK;
     t->refused++;
-    status_t st = st_new(ST_RESOURCE_EXHAUSTED,
-                         "tenant '%s' has used its %lld %s a minute; the next may begin in %.1f s",
-                         t->name, (long long)(what[0] == 'r' ? t->limits.runs : t->limits.bytes),
-                         what, (double)wait_ms / 1e3);
+    status_t st =
+        st_exhausted("tenant '%s' has used its %lld %s a minute; the next may begin in %.1f s",
+                     t->name, (long long)(what[0] == 'r' ? t->limits.runs : t->limits.bytes), what,
+                     (double)wait_ms / 1e3);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_TENANT_QUOTA), wait_ms);
 }
 

@@ -5,25 +5,19 @@
 #include <string.h>
 
 #include "proto/artifact.pb-c.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 
 enum { VERSION = 3 };
 
-static void free_artifact(void *m) {
-    hlod__artifact__artifact__free_unpacked(m, NULL);
-}
 static Hlod__Artifact__Artifact *unpack(struct arena *a, struct span bytes) {
-    Hlod__Artifact__Artifact *m =
-        weigh_unpack_or_null(&hlod__artifact__artifact__descriptor, bytes);
-    if (m) arena_link(a, free_artifact, m);
-    return m;
+    return weigh_unpack_in(a, &hlod__artifact__artifact__descriptor, bytes);
 }
 
 static status_t check(const Hlod__Artifact__Artifact *m, const Hlod__V1__ExecutableInfo *info) {
-    if (!m) return st_new(ST_INVALID_ARGUMENT, "the artefact cannot be read");
+    if (!m) return st_invalid("the artefact cannot be read");
     if (m->version != VERSION)
-        return st_new(ST_INVALID_ARGUMENT, "the artefact has version %u, expected %u", m->version,
-                      VERSION);
+        return st_invalid("the artefact has version %u, expected %u", m->version, VERSION);
     const struct {
         const char *what, *is, *said;
     } texts[] = {{"compiler build", m->build_id, info->build_id},
@@ -31,13 +25,11 @@ static status_t check(const Hlod__Artifact__Artifact *m, const Hlod__V1__Executa
                  {"options", m->options, info->options}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(texts[i].is, texts[i].said))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "the artefact's %s is '%.200s', its record says '%.200s'", texts[i].what,
-                          texts[i].is, texts[i].said);
+            return st_invalid("the artefact's %s is '%.200s', its record says '%.200s'",
+                              texts[i].what, texts[i].is, texts[i].said);
     if (m->kernel_abi != info->kernel_abi)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "the artefact has kernel interface %u, its record says %u", m->kernel_abi,
-                      info->kernel_abi);
+        return st_invalid("the artefact has kernel interface %u, its record says %u", m->kernel_abi,
+                          info->kernel_abi);
     return ST_OK;
 }
 
@@ -50,10 +42,6 @@ status_t artifact_check(struct span artifact, const Hlod__V1__ExecutableInfo *in
 
 // ---- difference
 
-static struct span packed(struct arena *a, const ProtobufCMessage *m) {
-    uint8_t *p = arena_alloc(a, protobuf_c_message_get_packed_size(m) + 1);
-    return (struct span){p, protobuf_c_message_pack(m, p)};
-}
 // How long things took is not part of what came out.
 static void forget_times(Hlod__Artifact__Artifact *m) {
     m->compile_ns = 0;
@@ -100,7 +88,7 @@ const char *artifact_difference(struct arena *a, struct span x, struct span y) {
         forget_times(m[k]);
         forget_account(m[k]->emitted);
         forget_account(m[k]->emitted_prepare);
-        s[k] = packed(a, &m[k]->base);
+        s[k] = message_pack(a, &m[k]->base);
     }
     size_t at = 0;
     while (at < s[0].n && at < s[1].n && s[0].p[at] == s[1].p[at])

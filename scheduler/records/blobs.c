@@ -8,10 +8,11 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "base/vec.h"
-#include "proto/hlod.pb-c.h"
 #include "proto/journal.pb-c.h"
+#include "proto/reason.h"
 #include "proto/weigh.h"
 #include "proto/wire.pb-c.h"
+#include "scheduler/error.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/records/owners.h"
 #include "scheduler/suite/journal_jobs.h"
@@ -30,13 +31,13 @@ status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) {
 
 status_t blob_store(struct store *s, struct span bytes, struct digest *out, bool *out_fresh) {
     struct store_writer *w;
-    RETURN_IF_ERR(store_write_begin(s, STORE_BLOB, &w));
+    RETURN_IF_ERR(error_of_store(store_write_begin(s, STORE_BLOB, &w)));
     status_t st = store_write(w, bytes.p, bytes.n);
-    if (st) {
+    if (st)
         store_write_abort(w);
-        return st;
-    }
-    return store_write_end(w, out, out_fresh);
+    else
+        st = store_write_end(w, out, out_fresh);
+    return error_of_store(st);
 }
 status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct span bytes,
                   struct digest *out) {
@@ -47,14 +48,13 @@ status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct
 status_t blob_said(status_t st, struct digest d) {
     bool gone = st_code(st) == ST_NOT_FOUND;
     if (!gone && st_code(st) != ST_DATA_LOSS) return st;
-    char hex[65];
-    digest_hex(d, hex);
+    struct hex_digest hex = digest_to_hex(d);
     if (gone) {
         st_drop(st);
-        st = st_new(ST_DATA_LOSS, "blobs %s was removed from the data folder", hex);
+        st = st_new(ST_DATA_LOSS, "blobs %s was removed from the data folder", hex.z);
     }
     metric_add(M_CACHE_QUARANTINED, 1);
-    log_event(LOG_ERROR, gone ? "blob.missing" : "blob.quarantined", "digest=%s why=\"%s\"", hex,
+    log_event(LOG_ERROR, gone ? "blob.missing" : "blob.quarantined", "digest=%s why=\"%s\"", hex.z,
               st_message(st));
     return st_reason(st, HLOD__V1__REASON__REASON_CACHE_DAMAGED);
 }
@@ -92,10 +92,7 @@ status_t blob_open(struct store *s, struct journal *j, const char *tenant, struc
     }
     if (st_code(st) != ST_NOT_FOUND) return st;
     st_drop(st);
-    char hex[65];
-    digest_hex(d, hex);
-    return st_reason(st_new(ST_NOT_FOUND, "no blob %s here", hex),
-                     HLOD__V1__REASON__REASON_BLOB_NOT_FOUND);
+    return st_because(ST_NOT_FOUND, BLOB_NOT_FOUND, "no blob %s here", digest_to_hex(d).z);
 }
 
 // ---- collection

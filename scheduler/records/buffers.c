@@ -11,7 +11,7 @@
 #include "base/map.h"
 #include "base/metrics.h"
 #include "base/vec.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 // MAX_PLACES of all tenants: an array takes one, and each that a handle names one more.
 enum { MAX_DEAD = 4096, MAX_PLACES = 65536 };
@@ -84,11 +84,10 @@ static void take_places(struct buffers *b, const char *tenant, int n) {
 status_t buffers_room(struct buffers *b, const char *tenant, size_t n) {
     int mine = holder_of(b, tenant)->places, left = MAX_PLACES - b->places;
     if ((int64_t)n <= (int64_t)left - mine) return ST_OK;
-    return st_reason(st_new(ST_RESOURCE_EXHAUSTED,
-                            "resident buffers: %zu more, and this tenant holds %d already (arrays, "
-                            "and those that handles name); it may have as many as it leaves of %d",
-                            n, mine, MAX_PLACES),
-                     HLOD__V1__REASON__REASON_BUFFER_QUOTA);
+    return st_because(ST_RESOURCE_EXHAUSTED, BUFFER_QUOTA,
+                      "resident buffers: %zu more, and this tenant holds %d already (arrays, "
+                      "and those that handles name); it may have as many as it leaves of %d",
+                      n, mine, MAX_PLACES);
 }
 
 static void count(struct buffers *b, struct buffer_use *u, int n, int64_t bytes) {
@@ -129,13 +128,11 @@ status_t buffers_reserve(struct buffers *b, const char *tenant, int worker, uint
     struct buffer_use *u = use_of(b, tenant, worker);
     int64_t quota = buffers_quota(b, device_bytes);
     if (bytes > quota - (u->bytes - credit))
-        return st_reason(
-            st_new(
-                ST_RESOURCE_EXHAUSTED,
-                "resident buffers: %lld bytes wanted, %lld of %lld in use by this tenant on this "
-                "device",
-                (long long)bytes, (long long)u->bytes, (long long)quota),
-            HLOD__V1__REASON__REASON_BUFFER_QUOTA);
+        return st_because(
+            ST_RESOURCE_EXHAUSTED, BUFFER_QUOTA,
+            "resident buffers: %lld bytes wanted, %lld of %lld in use by this tenant on this "
+            "device",
+            (long long)bytes, (long long)u->bytes, (long long)quota);
     RETURN_IF_ERR(buffers_room(b, tenant, 1));
     struct buffer *x = arena_must_calloc(1, sizeof *x);
     *x = (struct buffer){.refs = 1,
@@ -251,12 +248,10 @@ static void end(struct buffers *b, struct handle *h, enum status_code code, int 
     }
 }
 
-static status_t refusal(const struct handle *h) MUST_CHECK;
-static status_t refusal(const struct handle *h) {
+MUST_CHECK static status_t refusal(const struct handle *h) {
     if (h->state == HANDLE_BUSY)
-        return st_reason(st_new(ST_FAILED_PRECONDITION,
-                                "buffer %s is donated to a run that is under way", h->text),
-                         HLOD__V1__REASON__REASON_BUFFER_DONATED);
+        return st_because(ST_FAILED_PRECONDITION, BUFFER_DONATED,
+                          "buffer %s is donated to a run that is under way", h->text);
     return st_reason(st_new((enum status_code)h->code, "buffer %s %s", h->text, h->why), h->reason);
 }
 
@@ -272,9 +267,8 @@ static status_t look_up(struct buffers *b, const char *tenant, const char *text,
     bool fits = !element || (str_to_i64(number, &leaf) && leaf >= 0 &&
                              (!known || (h->tuple && (leaf < (int64_t)h->n || !h->n))));
     if (!known || !fits)
-        return st_reason(st_new(ST_NOT_FOUND, "no buffer '%.40s'%s", text,
-                                known ? ": it has no such element" : ""),
-                         HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND);
+        return st_because(ST_NOT_FOUND, BUFFER_NOT_FOUND, "no buffer '%.40s'%s", text,
+                          known ? ": it has no such element" : "");
     *out = h;
     *out_leaf = (int)leaf;
     return ST_OK;
@@ -296,8 +290,7 @@ status_t buffers_renew(struct buffers *b, const char *tenant, const char *text, 
                        int64_t now_ns, struct handle **out) {
     int leaf;
     RETURN_IF_ERR(buffers_find(b, tenant, text, now_ns, out, &leaf));
-    if (leaf >= 0)
-        return st_new(ST_INVALID_ARGUMENT, "an element has no lease of its own: renew the tuple");
+    if (leaf >= 0) return st_invalid("an element has no lease of its own: renew the tuple");
     set_lease(b, *out, lease_ms);
     use(b, *out, now_ns);
     return ST_OK;
@@ -309,8 +302,7 @@ status_t buffers_free(struct buffers *b, const char *tenant, const char *text, i
     int64_t before = b->bytes;
     RETURN_IF_ERR(look_up(b, tenant, text, &h, &leaf));
     if (h->state == HANDLE_DEAD) return refusal(h);
-    if (leaf >= 0)
-        return st_new(ST_INVALID_ARGUMENT, "an element is freed with its tuple: free that");
+    if (leaf >= 0) return st_invalid("an element is freed with its tuple: free that");
     if (h->state == HANDLE_BUSY) return refusal(h);
     end(b, h, ST_NOT_FOUND, HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND, "was freed");
     *out_bytes = before - b->bytes;

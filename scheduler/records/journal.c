@@ -191,10 +191,8 @@ static status_t put(struct jcopy *c, void *arg) {
     bind_digest(s, 5, &q->family);
     return jcopy_run(c, at(q->t, S_PUT));
 }
-static status_t put_row(struct journal *j, enum journal_table t, struct digest key,
-                        struct digest family, struct span record, int64_t wall_ns) MUST_CHECK;
-static status_t put_row(struct journal *j, enum journal_table t, struct digest key,
-                        struct digest family, struct span record, int64_t wall_ns) {
+MUST_CHECK static status_t put_row(struct journal *j, enum journal_table t, struct digest key,
+                                   struct digest family, struct span record, int64_t wall_ns) {
     struct ask q = {.t = t,
                     .key = key,
                     .family = family,

@@ -193,7 +193,7 @@ static status_t copy_to(struct jdb_file *from, const char *path) {
         sqlite3_backup_step(b, -1);
         if (sqlite3_backup_finish(b)) st = jcopy_status(&to, "copy");
     }
-    if (sqlite3_close(to.db) && !st) st = st_new(ST_INTERNAL, "%s: close", path);
+    if (sqlite3_close(to.db) && !st) st = st_internal("%s: close", path);
     return st;
 }
 static bool both_open(const struct jdb *j) {
@@ -212,9 +212,8 @@ static status_t check_room(struct jdb_file *from) {
     int64_t room = statvfs(dir, &v) ? INT64_MAX : (int64_t)v.f_bavail * (int64_t)v.f_frsize;
     if (FAULT("journal.room")) room = 0;
     if (room >= bytes + ROOM) return ST_OK;
-    return error_of_store(st_new(ST_RESOURCE_EXHAUSTED,
-                                 "a copy needs %lld bytes, the disk has %lld left",
-                                 (long long)bytes + ROOM, (long long)room));
+    return error_of_store(st_exhausted("a copy needs %lld bytes, the disk has %lld left",
+                                       (long long)bytes + ROOM, (long long)room));
 }
 static status_t leap(struct jdb_file *f) {
     char sql[80];
@@ -540,7 +539,7 @@ static status_t check_places(struct jdb *j) {
 static status_t write_one(struct jdb_file *f, jdb_fn fn, void *arg) {
     RETURN_IF_ERR(jcopy_exec(&f->c, "BEGIN IMMEDIATE"));
     RETURN_IF_ERR(fn(&f->c, arg));
-    if (FAULT("journal.flush")) return st_new(ST_RESOURCE_EXHAUSTED, "flush (injected)");
+    if (FAULT("journal.flush")) return st_exhausted("flush (injected)");
     return jcopy_flush(&f->c);
 }
 // On those that are open. OK: it is in both.
@@ -560,7 +559,7 @@ static status_t write_both(struct jdb *j, jdb_fn fn, void *arg) {
         struct jdb_file *f = &j->f[k];
         if (!f->c.db) continue;
         status_t one = st                        ? st_new(ST_ABORTED, "not whole")
-                       : FAULT("journal.commit") ? st_new(ST_INTERNAL, "commit (injected)")
+                       : FAULT("journal.commit") ? st_internal("commit (injected)")
                                                  : jcopy_exec(&f->c, "COMMIT");
         if (!one) {
             n++;
@@ -676,7 +675,7 @@ static status_t back_up(struct jdb *j, const char *made) {
 status_t jdb_backup(struct jdb *j, const char *dir) {
     char path[JDB_PATH], made[JDB_PATH + 8];
     if ((size_t)snprintf(path, sizeof path, "%s/%s.db", dir, j->spec->name) >= sizeof path)
-        return st_new(ST_INVALID_ARGUMENT, "%s: too long", dir);
+        return st_invalid("%s: too long", dir);
     snprintf(made, sizeof made, "%s.new", path);
     pthread_mutex_lock(&j->lock);
     status_t st = check_places(j);

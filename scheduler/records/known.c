@@ -12,9 +12,22 @@ enum { MAX_RECORDS = 2048 };
 
 // ---- records
 
+static void *ref(struct record *x) {
+    if (x) x->refs++;
+    return x;
+}
+static void *unref(struct record *x) {
+    if (x && --x->refs == 0) x->free(x);
+    return NULL;
+}
+
+static void free_model(struct record *x) {
+    hlod__wire__ingest_reply__free_unpacked(((struct model *)x)->rec, NULL);
+    free(x);
+}
 struct model *model_new(struct digest id, struct digest source, Hlod__Wire__IngestReply *rec) {
     struct model *m = arena_must_calloc(1, sizeof *m);
-    m->record.refs = 1;
+    m->record = (struct record){.refs = 1, .free = free_model};
     m->id = id;
     m->source = source;
     m->rec = rec;
@@ -23,33 +36,28 @@ struct model *model_new(struct digest id, struct digest source, Hlod__Wire__Inge
     return m;
 }
 struct model *model_ref(struct model *m) {
-    if (m) m->record.refs++;
-    return m;
+    return ref((struct record *)m);
 }
 struct model *model_unref(struct model *m) {
-    if (m && --m->record.refs == 0) {
-        hlod__wire__ingest_reply__free_unpacked(m->rec, NULL);
-        free(m);
-    }
-    return NULL;
+    return unref((struct record *)m);
+}
+
+static void free_exe(struct record *x) {
+    hlod__v1__executable_info__free_unpacked(((struct exe *)x)->info, NULL);
+    free(x);
 }
 struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info) {
     struct exe *e = arena_must_calloc(1, sizeof *e);
-    e->record.refs = 1;
+    e->record = (struct record){.refs = 1, .free = free_exe};
     e->key = key;
     e->info = info;
     return e;
 }
 struct exe *exe_ref(struct exe *e) {
-    if (e) e->record.refs++;
-    return e;
+    return ref((struct record *)e);
 }
 struct exe *exe_unref(struct exe *e) {
-    if (e && --e->record.refs == 0) {
-        hlod__v1__executable_info__free_unpacked(e->info, NULL);
-        free(e);
-    }
-    return NULL;
+    return unref((struct record *)e);
 }
 
 struct digest sched_record(const struct sched *s, const char *tenant, struct digest d) {
@@ -74,10 +82,15 @@ struct exe *sched_exe(struct sched *s, struct digest key) {
     return find(s, &s->exes, key);
 }
 
-// Keeps x. Gives what had to make room for it, which can be read again from the journal: the least
-// recently used that nobody else holds; or NULL.
+// Takes x and keeps it, or the one of its digest that is there. What has to make room for it can be
+// read again from the journal: the least recently used that nobody else holds.
 static void *keep(struct sched *s, struct smap *records, struct digest d, struct record *x) {
+    struct record *old = find(s, records, d);
     const struct record *oldest = NULL;
+    if (old) {
+        unref(x);
+        return old;
+    }
     struct str k, key;
     void *v;
     for (size_t i = 0; records->n >= MAX_RECORDS && smap_next(records, &i, &k, &v);) {
@@ -86,26 +99,16 @@ static void *keep(struct sched *s, struct smap *records, struct digest d, struct
         oldest = r;
         key = k;
     }
-    void *evicted = oldest ? smap_del(records, key) : NULL;
+    if (oldest) unref(smap_del(records, key));
     x->used = (int64_t)++s->tick;
     smap_put(records, digest_str(&d), x);
-    return evicted;
+    return x;
 }
 struct model *sched_keep_model(struct sched *s, struct model *m) {
-    struct model *old = sched_model(s, m->id);
-    if (old)
-        model_unref(m);
-    else
-        model_unref(keep(s, &s->models, m->id, &m->record));
-    return old ? old : m;
+    return keep(s, &s->models, m->id, &m->record);
 }
 struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
-    struct exe *old = sched_exe(s, e->key);
-    if (old)
-        exe_unref(e);
-    else
-        exe_unref(keep(s, &s->exes, e->key, &e->record));
-    return old ? old : e;
+    return keep(s, &s->exes, e->key, &e->record);
 }
 
 static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
@@ -142,8 +145,7 @@ status_t sched_take_compile(struct sched *s) {
     int64_t wait_ms;
     if (quota_take(&s->compiles, clock_ns(), 1, &wait_ms)) return ST_OK;
     metric_add(M_COMPILES_REFUSED, 1);
-    status_t st = st_new(ST_RESOURCE_EXHAUSTED,
-                         "more than %lld compiles a minute; the next may begin in %.1f s",
-                         (long long)s->compiles.per_minute, (double)wait_ms / 1e3);
+    status_t st = st_exhausted("more than %lld compiles a minute; the next may begin in %.1f s",
+                               (long long)s->compiles.per_minute, (double)wait_ms / 1e3);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_COMPILE_RATE), wait_ms);
 }

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "proto/journal.pb-c.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job.h"
 #include "scheduler/loop.h"
@@ -118,8 +119,7 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     c->record.labels = arena_array(&c->arena, Hlod__Journal__Labels *, x->n_labels + 1);
     for (size_t i = 0; i < x->n_labels; i++) {
         Hlod__Journal__Labels *l = c->record.labels[i] =
-            arena_new_of(&c->arena, Hlod__Journal__Labels);
-        hlod__journal__labels__init(l);
+            message_new(&c->arena, &hlod__journal__labels__descriptor);
         l->output = arena_strdup(&c->arena, x->labels[i].output);
         l->text = arena_strdup(&c->arena, x->labels[i].text);
     }
@@ -333,15 +333,13 @@ static bool name_fits(const char *name) {
 status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
                     struct digest source, struct batching batching, struct named_model **out) {
     if (!name_fits(name))
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "model name '%.100s': expected 1 to %d bytes of UTF-8 without "
-                                "space, '/', and characters that are not seen (control, "
-                                "direction, zero width), and not '.' or '..'",
-                                name, MAX_NAME),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "model name '%.100s': expected 1 to %d bytes of UTF-8 without "
+                          "space, '/', and characters that are not seen (control, "
+                          "direction, zero width), and not '.' or '..'",
+                          name, MAX_NAME);
     if (version < 0)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "version %" PRId64, version),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "version %" PRId64, version);
 
     struct named_model *x = NULL;
     int64_t newest = 0;
@@ -353,10 +351,10 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
     size_t own = count_of(m, tenant);
     int64_t most = sched_cfg(m->s)->max_names;
     if (!x && most && (int64_t)(own + m->n) >= most)
-        return st_new(ST_RESOURCE_EXHAUSTED,
-                      "tenant '%s' has %zu named versions of models, all together have %zu: one "
-                      "may have as many as it leaves of %" PRId64 " (max_names)",
-                      tenant, own, m->n, most);
+        return st_exhausted(
+            "tenant '%s' has %zu named versions of models, all together have %zu: one "
+            "may have as many as it leaves of %" PRId64 " (max_names)",
+            tenant, own, m->n, most);
     if (!x) x = insert(m, tenant, name, version ? version : newest + 1);
 
     x->source = source;

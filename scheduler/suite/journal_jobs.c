@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 #include "scheduler/records/journal_db.h"
 
 enum { SCHEMA = 2 }; // 2: two files, sums
@@ -185,10 +185,9 @@ static status_t find_key(struct jcopy *c, struct add *q) {
             r->n_jobs = (uint32_t)sqlite3_column_int64(s, 2);
             q->existed = true;
         } else
-            st = st_reason(st_new(ST_ALREADY_EXISTS,
-                                  "the idempotency key was used for another suite (%lld)",
-                                  (long long)sqlite3_column_int64(s, 0)),
-                           HLOD__V1__REASON__REASON_KEY_REUSED);
+            st = st_because(ST_ALREADY_EXISTS, KEY_REUSED,
+                            "the idempotency key was used for another suite (%lld)",
+                            (long long)sqlite3_column_int64(s, 0));
     }
     jcopy_reset(c, S_FIND_KEY);
     return st;
@@ -211,7 +210,7 @@ static status_t add(struct jcopy *c, struct suite_record *r) {
     int64_t id = sqlite3_last_insert_rowid(c->db);
     RETURN_IF_ERR(sum_suite(c, id));
     for (uint32_t i = 0; i < r->n_jobs; i++) {
-        if (FAULT("jobs.add")) return st_new(ST_INTERNAL, "jobs.db: add (injected)");
+        if (FAULT("jobs.add")) return st_internal("jobs.db: add (injected)");
         s = c->s[S_ADD_JOB];
         sqlite3_bind_int64(s, 1, id);
         sqlite3_bind_int64(s, 2, i + 1);
@@ -239,7 +238,7 @@ status_t journal_suite_add(struct journal_jobs *j, struct suite_record *r, bool 
 static status_t write_one(struct jcopy *c, const struct job_record *r, bool *out_kept) {
     enum statement which = r->result.n ? S_END_JOB : S_UPDATE_JOB;
     sqlite3_stmt *s = c->s[which];
-    if (FAULT("jobs.write")) return st_new(ST_INTERNAL, "jobs.db: write (injected)");
+    if (FAULT("jobs.write")) return st_internal("jobs.db: write (injected)");
     sqlite3_bind_int64(s, 1, r->suite);
     sqlite3_bind_int64(s, 2, r->n);
     bind_span(s, 3, r->brief);
@@ -334,8 +333,8 @@ static status_t get(struct jcopy *c, void *arg) {
         *q->out = (struct span){arena_dup(q->a, v.n ? (const void *)v.p : "", v.n), v.n};
         *q->ended = sqlite3_column_type(s, JOB_PART_RESULT) != SQLITE_NULL;
     } else if (!st)
-        st = st_reason(st_new(ST_NOT_FOUND, "no job %lld.%u here", (long long)q->suite, q->n),
-                       HLOD__V1__REASON__REASON_JOB_NOT_FOUND);
+        st = st_because(ST_NOT_FOUND, JOB_NOT_FOUND, "no job %lld.%u here", (long long)q->suite,
+                        q->n);
     jcopy_reset(c, S_GET);
     return st;
 }

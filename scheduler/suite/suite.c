@@ -418,7 +418,7 @@ static void enqueue(struct suite_job *j) {
 
 status_t suites_admit(struct suites *s, const struct suite_record *r) {
     struct suite *x = add_suite(s, r);
-    if (!x) return st_new(ST_INTERNAL, "the suite cannot be read back");
+    if (!x) return st_internal("the suite cannot be read back");
     for (uint32_t i = 0; i < x->n_jobs; i++)
         enqueue(&x->jobs[i]);
     suites_pump(s);
@@ -495,8 +495,7 @@ void suites_stop(struct suites *s) {
     for (struct suite_watch *w = s->watches; w; w = w->next) {
         if (w->gone) continue;
         w->gone = true;
-        w->ended(w->ctx, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
-                                   HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+        w->ended(w->ctx, st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down"));
     }
     drop_gone(s);
 }

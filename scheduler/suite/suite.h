@@ -12,7 +12,7 @@
 #pragma once
 #include "base/arena.h"
 #include "base/status.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 #include "scheduler/suite/journal_jobs.h"
 
 struct journal;

@@ -28,10 +28,8 @@ enum {
     MAX_ATTEMPTS = 100
 };
 
-static status_t bad(const char *where, size_t i, const char *what) MUST_CHECK;
-static status_t bad(const char *where, size_t i, const char *what) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s[%zu]: %s", where, i, what),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t bad(const char *where, size_t i, const char *what) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "%s[%zu]: %s", where, i, what);
 }
 
 static status_t check_name(const char *where, size_t i, const char *name) {
@@ -51,7 +49,7 @@ static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTen
         if (!sz_mul(n, t->shape[dim], &n)) return bad(where, i, "absurd shape");
     if (t->raw.len > MAX_RAW) return bad(where, i, "raw of more than 64 KiB: send it as a blob");
     if (type->cls == NUM_STRING) {
-        if (*t->blob) return bad(where, i, "texts come as raw, not as a blob");
+        if (*t->blob) return bad(where, i, "strings come as raw, not as a blob");
         return st_note(numbers_check_strings((struct span){t->raw.data, t->raw.len}, n), "%s[%zu]",
                        where, i);
     }
@@ -97,9 +95,8 @@ static status_t check_model(size_t i, const Hlod__V1__JobModel *m, const struct 
         if (!st) return ST_OK;
         st_drop(st);
     }
-    return st_reason(
-        st_new(ST_NOT_FOUND, "models[%zu]: no model or executable %s here", i, m->model),
-        HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+    return st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "models[%zu]: no model or executable %s here",
+                      i, m->model);
 }
 
 static const char *model_name(const Hlod__V1__JobModel *m) {
@@ -166,9 +163,8 @@ status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_ch
     arena_done(&a);
     if (n == 0) return bad("inputs", 0, "none of them is for any model: there is no job");
     if (n > SUITE_MAX_JOBS)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "the matrix has %zu jobs, at most %d", n, SUITE_MAX_JOBS),
-            HLOD__V1__REASON__REASON_LIMIT_EXCEEDED);
+        return st_because(ST_INVALID_ARGUMENT, LIMIT_EXCEEDED,
+                          "the matrix has %zu jobs, at most %d", n, SUITE_MAX_JOBS);
     return ST_OK;
 }
 
@@ -177,10 +173,7 @@ status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_ch
 size_t suite_expand(const Hlod__V1__SubmitJobsRequest *q, struct arena *a,
                     struct suite_cell **out) {
     size_t targets = q->n_targets ? q->n_targets : 1, n = 0;
-    struct {
-        struct suite_cell *v;
-        size_t n, cap;
-    } cells = {0};
+    VEC(struct suite_cell) cells = {0};
     for (size_t m = 0; m < q->n_models; m++)
         for (size_t t = 0; t < targets; t++)
             for (size_t i = 0; i < (q->n_inputs ? q->n_inputs : 1); i++) {

@@ -60,11 +60,11 @@ static status_t read_tensor(struct store *s, const Hlod__V1__JobTensor *t, int64
                             uint8_t *to) {
     struct digest d;
     if (!*t->blob) {
-        if ((int64_t)t->raw.len != want) return st_new(ST_INTERNAL, "unreadable suite");
+        if ((int64_t)t->raw.len != want) return st_internal("unreadable suite");
         if (want) memcpy(to, t->raw.data, (size_t)want);
         return ST_OK;
     }
-    if (!digest_parse(str_of(t->blob), &d)) return st_new(ST_INTERNAL, "unreadable suite");
+    if (!digest_parse(str_of(t->blob), &d)) return st_internal("unreadable suite");
     return blob_said(store_read_into(s, STORE_BLOB, d, to, want), d);
 }
 
@@ -102,7 +102,7 @@ static void load_work(void *arg) {
         in->dims = t->shape;
         in->offset = r->total;
         if (!sz_add(r->total, in->size + ALIGN - 1, &r->total)) {
-            r->st = st_new(ST_INVALID_ARGUMENT, "the inputs are too large together");
+            r->st = st_invalid("the inputs are too large together");
             return;
         }
         r->total &= ~(int64_t)(ALIGN - 1);
@@ -236,7 +236,7 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
 
     if (type->cls == NUM_STRING) {
         c->ok = found.n == e->raw.len && (!found.n || !memcmp(found.p, e->raw.data, found.n));
-        if (!c->ok) c->message = (char *)(uintptr_t)"has other texts than expected";
+        if (!c->ok) c->message = (char *)(uintptr_t)"has other strings than expected";
         return ST_OK;
     }
 
@@ -283,8 +283,7 @@ static status_t compare_all(struct suite_run *r, const struct job_result *x) {
     for (size_t i = 0; i < r->in->n_expect; i++) {
         const Hlod__V1__JobTensor *e = r->in->expect[i];
         Hlod__V1__Comparison *c = o->comparisons[o->n_comparisons++] =
-            arena_new_of(&r->arena, Hlod__V1__Comparison);
-        hlod__v1__comparison__init(c);
+            message_new(&r->arena, &hlod__v1__comparison__descriptor);
         const char *name = e->name;
         const Hlod__Wire__WireTensor *t = output_of(x, i, &name);
         c->output = arena_strdup(&r->arena, name);
@@ -314,16 +313,13 @@ static status_t keep_outputs(struct suite_run *r, const struct job_result *x) {
         status_t st = blob_put(s->store, s->journal, r->suite->tenant, found, &d);
         frame_unmap(base, base_bytes);
         if (st) return st;
-        char hex[65];
-        digest_hex(d, hex);
         Hlod__V1__JobTensor *out = o->outputs[o->n_outputs++] =
-            arena_new_of(&r->arena, Hlod__V1__JobTensor);
-        hlod__v1__job_tensor__init(out);
+            message_new(&r->arena, &hlod__v1__job_tensor__descriptor);
         out->name = arena_strdup(&r->arena, x->names->outputs[x->outputs[k]]->name);
         out->dtype = arena_strdup(&r->arena, t->dtype);
         out->shape = arena_dup_array(&r->arena, t->dims, t->n_dims);
         out->n_shape = t->n_dims;
-        out->blob = arena_strdup(&r->arena, hex);
+        out->blob = arena_strdup(&r->arena, digest_to_hex(d).z);
     }
     return ST_OK;
 }
@@ -431,7 +427,7 @@ static void start_job(struct suite_run *r) {
     if (digest_parse(str_of(m->model), &spec.model))
         r->job = job_start(r->suite->s->sched, &spec);
     else {
-        r->st = st_new(ST_INTERNAL, "unreadable suite");
+        r->st = st_internal("unreadable suite");
         finish_soon(r);
     }
 }

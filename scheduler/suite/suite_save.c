@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "proto/message.h"
 #include "scheduler/job/job.h"
 #include "scheduler/loop.h"
 #include "scheduler/suite/suite_inside.h"
@@ -27,11 +28,6 @@ struct save_batch {
     int64_t removed;
     status_t st;
 };
-
-static struct span packed(struct arena *a, const ProtobufCMessage *m) {
-    uint8_t *p = arena_alloc(a, protobuf_c_message_get_packed_size(m) + 1);
-    return (struct span){p, protobuf_c_message_pack(m, p)};
-}
 
 static void save_work(void *arg) {
     struct save_batch *b = arg;
@@ -103,10 +99,10 @@ static void save_next(struct suites *s) {
         r->n = j->n;
         Hlod__V1__Job brief = *j->brief;
         if (j->outcome) suite_ended_brief(j, &brief);
-        r->brief = packed(&b->arena, &brief.base);
+        r->brief = message_pack(&b->arena, &brief.base);
         r->log = (struct span){arena_dup(&b->arena, strbuf_cstr(&j->log), j->log.n), j->log.n};
         if (!j->outcome) continue;
-        r->result = packed(&b->arena, &j->outcome->base);
+        r->result = message_pack(&b->arena, &j->outcome->base);
         r->finished_ns = clock_wall_ns();
     }
 

@@ -104,7 +104,7 @@ static struct memfd *find_kept(struct owner *o, uint64_t tenant, int64_t bytes) 
 
 status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes,
                      struct memfd **out) {
-    if (bytes <= 0) return st_new(ST_INVALID_ARGUMENT, "memory of %lld bytes", (long long)bytes);
+    if (bytes <= 0) return st_invalid("memory of %lld bytes", (long long)bytes);
     int64_t size = bytes;
     struct memfd *m = NULL;
     uint64_t generation = 0;

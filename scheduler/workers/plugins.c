@@ -7,7 +7,7 @@
 
 #include "base/store/store.h"
 #include "base/vec.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 static const char *str_text(struct arena *a, struct str s) {
     return s.n ? arena_strndup(a, s.p, s.n) : "";
@@ -39,12 +39,10 @@ static status_t add(struct arena *a, struct plugins *p, struct str item) {
     name = str_trim(name);
     str_cut(&rest, ':', &file);
     if (!is_name(name) || !file.n)
-        return st_new(ST_INVALID_ARGUMENT, "plugins: '" STR_FMT "': expected NAME=FILE[:OPTIONS]",
-                      STR_ARG(item));
+        return st_invalid("plugins: '" STR_FMT "': expected NAME=FILE[:OPTIONS]", STR_ARG(item));
     struct plugin *old = (struct plugin *)(uintptr_t)find(p, name), x = {0};
     if (!old && (str_is(name, "sim") || str_is(name, "gpu") || str_is(name, "xla_cpu")))
-        return st_new(ST_INVALID_ARGUMENT, "plugins: '" STR_FMT "' is the name of a kind of device",
-                      STR_ARG(name));
+        return st_invalid("plugins: '" STR_FMT "' is the name of a kind of device", STR_ARG(name));
     if (!old) {
         x.name = x.kind = str_text(a, name);
         x.examples = x.name;
@@ -102,9 +100,8 @@ static status_t of_plugin(const struct plugins *p, struct str spec, const struct
     str_cut(out_rest, ':', &name);
     *out = find(p, name);
     if (*out) return ST_OK;
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT, "no plugin is called '" STR_FMT "'", STR_ARG(name)),
-        HLOD__V1__REASON__REASON_BAD_TARGET);
+    return st_because(ST_INVALID_ARGUMENT, BAD_TARGET, "no plugin is called '" STR_FMT "'",
+                      STR_ARG(name));
 }
 
 status_t plugins_device(const struct plugins *p, struct arena *a, const char *spec,
@@ -124,10 +121,9 @@ status_t plugins_device(const struct plugins *p, struct arena *a, const char *sp
     if (plugins_of_kind(p, str_text(a, kind))) return ST_OK;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (str_is(kind, ours[i])) return ST_OK;
-    return st_new(ST_INVALID_ARGUMENT,
-                  "device: no kind is called '" STR_FMT
-                  "': cpu, sim, pjrt and the plugins of `hlo plugins` and --plugins are known",
-                  STR_ARG(kind));
+    return st_invalid("device: no kind is called '" STR_FMT
+                      "': cpu, sim, pjrt and the plugins of `hlo plugins` and --plugins are known",
+                      STR_ARG(kind));
 }
 
 const char *plugins_worker_spec(const struct plugins *p, struct arena *a, const char *spec) {
@@ -155,11 +151,10 @@ status_t plugins_target(const struct plugins *p, struct arena *a, const char *ta
         }
     }
     if (!x)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "'%.80s' is not a target: expected cpu, cpu:plugin=NAME, "
-                                "tpu:FAMILY:AxB or gpu:NAME (`hlo targets`)",
-                                target),
-                         HLOD__V1__REASON__REASON_BAD_TARGET);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TARGET,
+                          "'%.80s' is not a target: expected cpu, cpu:plugin=NAME, "
+                          "tpu:FAMILY:AxB or gpu:NAME (`hlo targets`)",
+                          target);
     RETURN_IF_ERR(plugin_present(x));
     *out_kind = x->kind;
     *out_name = str_text(a, rest);

@@ -111,12 +111,10 @@ static void end_calls(struct worker *w, const char *why) {
     __typeof__(w->calls) calls = w->calls; // handlers may call again
     memset(&w->calls, 0, sizeof w->calls);
     for (size_t i = 0; i < calls.n; i++)
-        calls.v[i].fn(
-            calls.v[i].ctx, NULL,
-            st_reason(st_new(ST_UNAVAILABLE,
-                             "the %s worker was lost (%s); the same request may be sent again",
-                             role_name(w), why),
-                      HLOD__V1__REASON__REASON_WORKER_LOST));
+        calls.v[i].fn(calls.v[i].ctx, NULL,
+                      st_because(ST_UNAVAILABLE, WORKER_LOST,
+                                 "the %s worker was lost (%s); the same request may be sent again",
+                                 role_name(w), why));
     vec_done(&calls);
     changed(w->pool);
 }
@@ -490,9 +488,7 @@ struct late_loss {
 };
 static void tell_loss(void *arg) {
     struct late_loss *l = arg;
-    l->fn(l->ctx, NULL,
-          st_reason(st_new(ST_UNAVAILABLE, "the worker is not up"),
-                    HLOD__V1__REASON__REASON_WORKER_LOST));
+    l->fn(l->ctx, NULL, st_because(ST_UNAVAILABLE, WORKER_LOST, "the worker is not up"));
     free(l);
 }
 
@@ -614,8 +610,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
 
     p->n = pool_slots(cfg);
     if (p->n > POOL_MAX_WORKERS) {
-        status_t st =
-            st_new(ST_INVALID_ARGUMENT, "%d worker processes, at most %d", p->n, POOL_MAX_WORKERS);
+        status_t st = st_invalid("%d worker processes, at most %d", p->n, POOL_MAX_WORKERS);
         free(p);
         return st;
     }

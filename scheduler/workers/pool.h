@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "proto/frame.h"
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 #include "proto/wire.pb-c.h"
 #include "scheduler/queue/footprint.h"
 #include "scheduler/queue/place.h"

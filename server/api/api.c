@@ -55,12 +55,11 @@ enum api_generate api_generate(const struct api_row *row, struct str path) {
 
 static status_t join(const ProtobufCServiceDescriptor *d, struct api_row *rows, unsigned n) {
     if (d->n_methods != n)
-        return st_new(ST_INTERNAL, "the table has %u rows, %s %u methods", n, d->name,
-                      d->n_methods);
+        return st_internal("the table has %u rows, %s %u methods", n, d->name, d->n_methods);
     for (unsigned i = 0; i < n; i++) {
         if (strcmp(d->methods[i].name, rows[i].method) || strcmp(d->name, rows[i].service))
-            return st_new(ST_INTERNAL, "row %u is %s.%s, the service's method %s.%s", i,
-                          rows[i].service, rows[i].method, d->name, d->methods[i].name);
+            return st_internal("row %u is %s.%s, the service's method %s.%s", i, rows[i].service,
+                               rows[i].method, d->name, d->methods[i].name);
         rows[i].input = d->methods[i].input;
         rows[i].output = d->methods[i].output;
     }
@@ -73,17 +72,13 @@ status_t api_init(void) {
 }
 
 char *api_hex(struct arena *a, struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    return arena_strdup(a, hex);
+    return arena_strdup(a, digest_to_hex(d).z);
 }
 
 status_t api_digest(const char *text, const char *what, struct digest *out) {
     if (!digest_parse(str_of(text), out))
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "%s: expected a digest of 64 hex digits, found '%.80s'", what,
-                                text),
-                         HLOD__V1__REASON__REASON_BAD_DIGEST);
+        return st_because(ST_INVALID_ARGUMENT, BAD_DIGEST,
+                          "%s: expected a digest of 64 hex digits, found '%.80s'", what, text);
     return ST_OK;
 }
 
@@ -126,17 +121,16 @@ const char *api_like(struct call *c, const char *name) {
 status_t api_model(struct call *c, const char *text, struct digest *out) {
     if (digest_parse(str_of(text), out)) return ST_OK;
     if (!*text)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "no model: say its name or digest, as "
-                                                     "\"model\": \"NAME\""),
-                         HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+        return st_because(ST_INVALID_ARGUMENT, MODEL_NOT_FOUND,
+                          "no model: say its name or digest, as "
+                          "\"model\": \"NAME\"");
     const struct named_model *x = named(c, text);
     if (!x)
-        return st_reason(
-            st_new(ST_NOT_FOUND,
-                   "no model is called '%.80s'%s; a model is named by `hlo models set` or by "
-                   "the digest of its bytes, 64 hex digits",
-                   text, api_like(c, text)),
-            HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+        return st_because(
+            ST_NOT_FOUND, MODEL_NOT_FOUND,
+            "no model is called '%.80s'%s; a model is named by `hlo models set` or by "
+            "the digest of its bytes, 64 hex digits",
+            text, api_like(c, text));
     *out = x->source;
     return ST_OK;
 }
@@ -154,11 +148,10 @@ void api_name(struct call *c, const char *text, struct job_spec *out) {
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) {
     struct principal p;
-    status_t st = reserve_there() || row->state == STATE_PROBE
-                      ? ST_OK
-                      : st_retry_after(st_reason(st_new(ST_UNAVAILABLE, "memory is short"),
-                                                 HLOD__V1__REASON__REASON_RECEIVE_BUDGET),
-                                       1000);
+    status_t st =
+        reserve_there() || row->state == STATE_PROBE
+            ? ST_OK
+            : st_retry_after(st_because(ST_UNAVAILABLE, RECEIVE_BUDGET, "memory is short"), 1000);
     if (st) return st;
     st = auth_who(api->auth, a, who, row->scope, &p);
     if (!st) st = auth_may(&p, row->scope, row->method);
@@ -171,13 +164,12 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
     return st;
 }
 
+static status_t dispatch(struct call *c) {
+    if (!c->principal.name) return st_internal("a call that was not admitted");
+    if (c->api->draining && c->row->state != STATE_PROBE)
+        return st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down");
+    return c->row->handler(c);
+}
 void api_dispatch(struct call *c) {
-    if (!c->principal.name)
-        call_finish(c, NULL, st_new(ST_INTERNAL, "a call that was not admitted"));
-    else if (c->api->draining && c->row->state != STATE_PROBE)
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
-                              HLOD__V1__REASON__REASON_SHUTTING_DOWN));
-    else
-        c->row->handler(c);
+    call_fail(c, dispatch(c));
 }

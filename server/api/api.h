@@ -37,7 +37,7 @@ enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH
 struct api_row {
     const char *service, *method;
     enum api_dialect dialect;
-    void (*handler)(struct call *c);
+    status_t (*handler)(struct call *c);
     enum api_verb verb;
     enum api_body body;
     enum api_reply reply;
@@ -101,73 +101,12 @@ void api_openapi(struct strbuf *b);                         // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
 const char *api_version_text(void);
 
-void api_compile(struct call *c);
-void api_run(struct call *c);
-void api_plan(struct call *c);
-void api_put_buffer(struct call *c);
-void api_list_buffers(struct call *c);
-void api_get_buffer(struct call *c);
-void api_free_buffer(struct call *c);
-void api_renew_buffer(struct call *c);
-void api_make_tuple(struct call *c);
-void api_inspect(struct call *c);
-void api_list(struct call *c);
-void api_get(struct call *c);
-void api_remove(struct call *c);
-void api_explain(struct call *c);
-void api_cache(struct call *c);
-void api_verify(struct call *c);
-void api_pin(struct call *c);
-void api_collect(struct call *c);
-void api_export(struct call *c);
-void api_import(struct call *c);
-void api_devices(struct call *c);
-void api_tenants(struct call *c);
-void api_targets(struct call *c);
-void api_list_aside(struct call *c);
-void api_lift_aside(struct call *c);
-void api_list_runs(struct call *c);
-void api_trace(struct call *c);
-void api_show_model(struct call *c);
-void api_set_model(struct call *c);
-void api_list_models(struct call *c);
-void api_remove_model(struct call *c);
-void api_submit_jobs(struct call *c);
-void api_get_job(struct call *c);
-void api_list_jobs(struct call *c);
-void api_watch_job(struct call *c);
-void api_job_logs(struct call *c);
-void api_cancel_job(struct call *c);
-void api_job_result(struct call *c);
-void api_put_blob(struct call *c);
-void api_get_blob(struct call *c);
-void api_stat_blob(struct call *c);
-void api_start_upload(struct call *c);
-void api_append_upload(struct call *c);
-void api_get_upload(struct call *c);
-void api_finish_upload(struct call *c);
-void api_cancel_upload(struct call *c);
-void api_health(struct call *c);
-void api_version(struct call *c);
-
-// The Open Inference Protocol.
-void oip_live(struct call *c);
-void oip_ready(struct call *c);
-void oip_model_ready(struct call *c);
-void oip_server(struct call *c);
-void oip_model(struct call *c);
-void oip_infer(struct call *c);
-void oip_config(struct call *c);
-void oip_statistics(struct call *c);
-void oip_index(struct call *c);
-void oip_load(struct call *c);
-void oip_unload(struct call *c);
-void oip_shm_status(struct call *c);
-void oip_shm_register(struct call *c);
-void oip_shm_unregister(struct call *c);
-void oip_cuda(struct call *c);
-void oip_trace(struct call *c);
-void oip_log(struct call *c);
+// The handlers, of both tables. One answers (call_reply, call_finish), or has begun what will, or
+// returns why it cannot.
+#define RPC(method, handler, ...) status_t handler(struct call *c);
+#include "server/api/api.def"
+#include "server/oip/oip.def"
+#undef RPC
 
 // For handlers.
 char *api_hex(struct arena *a, struct digest d);

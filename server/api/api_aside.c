@@ -4,10 +4,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "proto/message.h"
 #include "scheduler/workers/blame.h"
 #include "server/api/api.h"
 
-void api_list_aside(struct call *c) {
+status_t api_list_aside(struct call *c) {
     const struct blames *all = sched_blames(c->api->sched);
     int64_t now = clock_ns();
     Hlod__V1__ListAsideReply m = HLOD__V1__LIST_ASIDE_REPLY__INIT;
@@ -16,31 +17,25 @@ void api_list_aside(struct call *c) {
         const struct blame *x = &all->rows.v[i];
         if (x->until_ns <= now) continue;
         if (!api_sees_all(c) && strcmp(x->of.tenant, c->principal.tenant) != 0) continue;
-        Hlod__V1__Aside *a = arena_new_of(&c->arena, Hlod__V1__Aside);
-        char hex[65];
-        hlod__v1__aside__init(a);
-        digest_hex(x->of.work, hex);
+        Hlod__V1__Aside *a = message_new(&c->arena, &hlod__v1__aside__descriptor);
         a->tenant = arena_strdup(&c->arena, x->of.tenant);
         a->step = arena_strdup(&c->arena, x->of.step);
-        a->digest = arena_strdup(&c->arena, hex);
+        a->digest = api_hex(&c->arena, x->of.work);
         a->deaths = x->deaths;
         a->seconds = (double)((x->until_ns - now) / 1000000) / 1e3;
         a->why = arena_strdup(&c->arena, x->why);
         m.aside[m.n_aside++] = a;
     }
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }
 
-void api_lift_aside(struct call *c) {
-    const Hlod__V1__LiftAsideRequest *q = (const Hlod__V1__LiftAsideRequest *)c->request;
+status_t api_lift_aside(struct call *c) {
+    const Hlod__V1__LiftAsideRequest *q = call_request(c);
     Hlod__V1__LiftAsideReply m = HLOD__V1__LIFT_ASIDE_REPLY__INIT;
     struct digest d;
-    status_t st = ST_OK;
     if (*q->digest && !digest_parse(str_of(q->digest), &d))
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "digest: 64 hex digits, or nothing"),
-                       HLOD__V1__REASON__REASON_BAD_DIGEST);
-    if (!st)
-        m.lifted = blames_lift(sched_blames(c->api->sched), *q->digest ? &d : NULL, clock_ns());
-    if (!st) log_event(LOG_INFO, "work.lifted", "n=%d", (int)m.lifted);
-    call_finish(c, &m.base, st);
+        return st_because(ST_INVALID_ARGUMENT, BAD_DIGEST, "digest: 64 hex digits, or nothing");
+    m.lifted = blames_lift(sched_blames(c->api->sched), *q->digest ? &d : NULL, clock_ns());
+    log_event(LOG_INFO, "work.lifted", "n=%d", (int)m.lifted);
+    return call_reply(c, &m.base);
 }

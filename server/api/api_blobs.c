@@ -8,7 +8,6 @@
 
 #include "base/store/store.h"
 #include "proto/message.h"
-#include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
 #include "server/api/api.h"
 
@@ -17,35 +16,23 @@ struct blob_work {
     struct call *c;
     struct store *store;
     struct journal *journal;
-    void (*work)(struct blob_work *w);
     bool any; // PutBlob without a digest
     struct digest digest;
     ProtobufCMessage *reply;
-    status_t st;
 };
 
-static void work(void *arg) {
-    struct blob_work *w = arg;
-    w->work(w);
+static status_t answer(void *arg) {
+    const struct blob_work *w = arg;
+    return call_reply(w->c, w->reply);
 }
-static void done(void *arg) {
-    struct blob_work *w = arg;
-    if (call_goes_on(w->c, w->st)) call_finish(w->c, w->reply, ST_OK);
-}
-static void start(struct call *c, void (*fn)(struct blob_work *), const char *digest) {
+static status_t start(struct call *c, status_t (*work)(void *), const char *digest) {
     struct blob_work *w = arena_new_of(&c->arena, struct blob_work);
     *w = (struct blob_work){.c = c,
                             .store = sched_store(c->api->sched),
                             .journal = sched_journal(c->api->sched),
-                            .work = fn,
                             .any = !*digest && c->row->body == BODY_BLOB};
-    status_t st = w->any ? ST_OK : api_digest(digest, "digest", &w->digest);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
-    c->busy = true;
-    loop_work(sched_loop(c->api->sched), work, done, w);
+    if (!w->any) RETURN_IF_ERR(api_digest(digest, "digest", &w->digest));
+    return call_work(c, work, answer, w);
 }
 
 static void set_info(struct blob_work *w, int64_t bytes) {
@@ -57,15 +44,14 @@ static void set_info(struct blob_work *w, int64_t bytes) {
 
 // ---- put
 
-static status_t mismatch(struct call *c, struct digest want, struct digest got) MUST_CHECK;
-static status_t mismatch(struct call *c, struct digest want, struct digest got) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s",
-                            api_hex(&c->arena, got), api_hex(&c->arena, want)),
-                     HLOD__V1__REASON__REASON_BLOB_MISMATCH);
+MUST_CHECK static status_t mismatch(struct call *c, struct digest want, struct digest got) {
+    return st_because(ST_INVALID_ARGUMENT, BLOB_MISMATCH, "the bytes have digest %s, not %s",
+                      api_hex(&c->arena, got), api_hex(&c->arena, want));
 }
-static status_t put(struct blob_work *w) {
+static status_t put(void *arg) {
+    struct blob_work *w = arg;
     struct call *c = w->c;
-    const Hlod__V1__PutBlobRequest *q = (Hlod__V1__PutBlobRequest *)c->request;
+    const Hlod__V1__PutBlobRequest *q = call_request(c);
     struct digest got = c->has_source ? c->source : sha256_of(q->data.data, q->data.len);
     if (!w->any && !digest_eq(got, w->digest)) return mismatch(c, w->digest, got);
     w->digest = got;
@@ -82,36 +68,32 @@ static status_t put(struct blob_work *w) {
     set_info(w, bytes);
     return ST_OK;
 }
-static void put_work(struct blob_work *w) {
-    w->st = put(w);
-}
-void api_put_blob(struct call *c) {
-    start(c, put_work, ((Hlod__V1__PutBlobRequest *)c->request)->digest);
+status_t api_put_blob(struct call *c) {
+    return start(c, put, ((Hlod__V1__PutBlobRequest *)c->request)->digest);
 }
 
 // ---- stat, get
 
-static void stat_work(struct blob_work *w) {
+static status_t stat_blob(void *arg) {
+    struct blob_work *w = arg;
     int fd;
     int64_t bytes;
-    w->st = blob_open(w->store, w->journal, w->c->principal.tenant, w->digest, &fd, &bytes);
-    if (w->st) return;
+    RETURN_IF_ERR(blob_open(w->store, w->journal, w->c->principal.tenant, w->digest, &fd, &bytes));
     close(fd);
     set_info(w, bytes);
+    return ST_OK;
 }
-void api_stat_blob(struct call *c) {
-    start(c, stat_work, ((Hlod__V1__StatBlobRequest *)c->request)->digest);
+status_t api_stat_blob(struct call *c) {
+    return start(c, stat_blob, ((Hlod__V1__StatBlobRequest *)c->request)->digest);
 }
 
-static status_t out_of_range(int64_t bytes) MUST_CHECK;
-static status_t out_of_range(int64_t bytes) {
-    return st_reason(
-        st_new(ST_OUT_OF_RANGE, "the range begins behind the blob's %lld bytes", (long long)bytes),
-        HLOD__V1__REASON__REASON_BAD_RANGE);
+MUST_CHECK static status_t out_of_range(int64_t bytes) {
+    return st_because(ST_OUT_OF_RANGE, BAD_RANGE, "the range begins behind the blob's %lld bytes",
+                      (long long)bytes);
 }
 static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     struct call *c = w->c;
-    const Hlod__V1__GetBlobRequest *q = (Hlod__V1__GetBlobRequest *)c->request;
+    const Hlod__V1__GetBlobRequest *q = call_request(c);
     if (q->offset < 0 || q->length < 0 || q->offset > total) return out_of_range(total);
     int64_t n = total - q->offset;
     if (q->length && q->length < n) n = q->length;
@@ -143,21 +125,21 @@ static status_t open_to_send(struct blob_work *w, int *out_fd, int64_t *out_byte
         store_open_fd(w->store, STORE_BLOB, w->digest, STORE_COPY, out_fd, &offset, out_bytes),
         w->digest);
 }
-static void get_work(struct blob_work *w) {
+static status_t get(void *arg) {
+    struct blob_work *w = arg;
     struct call *c = w->c;
     int fd;
     int64_t total;
-    w->st = open_to_send(w, &fd, &total);
-    if (w->st) return;
+    RETURN_IF_ERR(open_to_send(w, &fd, &total));
     if (!c->wants_file) {
-        w->st = read_piece(w, fd, total);
+        status_t st = read_piece(w, fd, total);
         close(fd);
-        return;
+        return st;
     }
     c->file = (struct call_file){.fd = fd, .bytes = total, .total = total};
-    w->st = call_range(c->range, &c->file);
     set_info(w, total);
+    return call_range(c->range, &c->file);
 }
-void api_get_blob(struct call *c) {
-    start(c, get_work, ((Hlod__V1__GetBlobRequest *)c->request)->digest);
+status_t api_get_blob(struct call *c) {
+    return start(c, get, ((Hlod__V1__GetBlobRequest *)c->request)->digest);
 }

@@ -59,16 +59,13 @@ static Hlod__V1__Buffer *message(struct call *c, const struct handle *h) {
 static struct buffers *table(struct call *c) {
     return sched_buffers(c->api->sched);
 }
-static status_t find(struct call *c, const char *handle, struct handle **h, int *leaf) MUST_CHECK;
-static status_t find(struct call *c, const char *handle, struct handle **h, int *leaf) {
+MUST_CHECK static status_t find(struct call *c, const char *handle, struct handle **h, int *leaf) {
     return buffers_find(table(c), c->principal.tenant, handle, clock_ns(), h, leaf);
 }
 
 // ---- put
 
-static status_t put_done(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                         const ProtobufCMessage **out) {
-    (void)result;
+static status_t put_done(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     Hlod__V1__PutBufferReply *m = message_new(&c->arena, &hlod__v1__put_buffer_reply__descriptor);
     m->buffers = arena_array(&c->arena, Hlod__V1__Buffer *, r->put.n_handles + 1);
     for (size_t k = 0; k < (r->put.tuple ? 1 : r->put.n_handles); k++) {
@@ -81,35 +78,26 @@ static status_t put_done(struct call *c, const struct job_result *r, Hlod__V1__E
     return ST_OK;
 }
 
-void api_put_buffer(struct call *c) {
-    const Hlod__V1__PutBufferRequest *q = (Hlod__V1__PutBufferRequest *)c->request;
-    status_t st = ST_OK;
-    if (!c->n_inputs) st = st_new(ST_INVALID_ARGUMENT, "inputs: nothing to put");
-    for (size_t k = 0; k < c->n_inputs && !st; k++)
+status_t api_put_buffer(struct call *c) {
+    const Hlod__V1__PutBufferRequest *q = call_request(c);
+    if (!c->n_inputs) return st_invalid("inputs: nothing to put");
+    for (size_t k = 0; k < c->n_inputs; k++)
         if (c->inputs[k].handle)
-            st = st_reason(st_new(ST_INVALID_ARGUMENT,
-                                  "inputs[%zu] is a buffer already; tuples are made by MakeTuple",
-                                  k),
-                           HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+            return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                              "inputs[%zu] is a buffer already; tuples are made by MakeTuple", k);
         else if (!c->inputs[k].dtype->bytes)
-            st = st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu]: no device holds texts", k),
-                           HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+            return st_because(ST_INVALID_ARGUMENT, DTYPE_MISMATCH,
+                              "inputs[%zu]: no device holds strings", k);
     struct job_spec spec = api_job_spec(c, JOB_PUT);
     spec.device = q->device;
     spec.put.lease_ms = q->lease_ms;
     spec.put.tuple = q->tuple;
-    api_start_job(c, &spec, put_done);
+    return api_start_job(c, &spec, put_done);
 }
 
 // ---- get
 
-static status_t got(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                    const ProtobufCMessage **out) {
-    (void)result;
+static status_t got(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     Hlod__V1__GetBufferReply *m = message_new(&c->arena, &hlod__v1__get_buffer_reply__descriptor);
     m->buffer = c->state;
     RETURN_IF_ERR(api_take_outputs(c, r));
@@ -124,13 +112,12 @@ static status_t got(struct call *c, const struct job_result *r, Hlod__V1__Event 
 
 static status_t choose_part(struct call *c, const struct handle *h, int leaf,
                             struct job_spec *spec) {
-    const Hlod__V1__GetBufferRequest *q = (Hlod__V1__GetBufferRequest *)c->request;
+    const Hlod__V1__GetBufferRequest *q = call_request(c);
     spec->get.offset = q->offset;
     spec->get.bytes = q->length;
     if (!c->wants_file) return ST_OK;
     if (h->tuple && leaf < 0)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "the bytes of a tuple: ask for its elements, %s.0 and so on", h->text);
+        return st_invalid("the bytes of a tuple: ask for its elements, %s.0 and so on", h->text);
     int64_t total = h->leaf[leaf < 0 ? 0 : leaf]->bytes;
     c->file = (struct call_file){.fd = -1, .bytes = total, .total = total};
     RETURN_IF_ERR(call_range(c->range, &c->file));
@@ -141,25 +128,21 @@ static status_t choose_part(struct call *c, const struct handle *h, int leaf,
     return ST_OK;
 }
 
-void api_get_buffer(struct call *c) {
-    const Hlod__V1__GetBufferRequest *q = (Hlod__V1__GetBufferRequest *)c->request;
+status_t api_get_buffer(struct call *c) {
+    const Hlod__V1__GetBufferRequest *q = call_request(c);
     struct job_spec spec = {.kind = JOB_GET, .get.handle = q->handle};
     struct handle *h = NULL;
     int leaf;
-    status_t st = find(c, q->handle, &h, &leaf);
-    if (!st) st = choose_part(c, h, leaf, &spec);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+    RETURN_IF_ERR(find(c, q->handle, &h, &leaf));
+    RETURN_IF_ERR(choose_part(c, h, leaf, &spec));
     c->state =
         leaf < 0 ? message(c, h) : array_message(c, h->leaf[leaf], q->handle, state_name(h->state));
-    api_start_job(c, &spec, got);
+    return api_start_job(c, &spec, got);
 }
 
 // ---- the table
 
-void api_list_buffers(struct call *c) {
+status_t api_list_buffers(struct call *c) {
     struct buffers *b = table(c);
     struct pool *pool = sched_pool(c->api->sched);
     const char *tenant = c->principal.tenant;
@@ -181,28 +164,28 @@ void api_list_buffers(struct call *c) {
         u->quota_bytes = buffers_quota(b, hello ? hello->memory_bytes : 0);
         buffers_used(b, tenant, i, &u->bytes, &u->buffers);
     }
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }
 
-void api_free_buffer(struct call *c) {
-    const Hlod__V1__FreeBufferRequest *q = (Hlod__V1__FreeBufferRequest *)c->request;
+status_t api_free_buffer(struct call *c) {
+    const Hlod__V1__FreeBufferRequest *q = call_request(c);
     Hlod__V1__FreeBufferReply m = HLOD__V1__FREE_BUFFER_REPLY__INIT;
-    status_t st = buffers_free(table(c), c->principal.tenant, q->handle, &m.bytes);
+    RETURN_IF_ERR(buffers_free(table(c), c->principal.tenant, q->handle, &m.bytes));
     m.handle = q->handle;
-    call_finish(c, &m.base, st);
+    return call_reply(c, &m.base);
 }
 
-void api_renew_buffer(struct call *c) {
-    const Hlod__V1__RenewBufferRequest *q = (Hlod__V1__RenewBufferRequest *)c->request;
+status_t api_renew_buffer(struct call *c) {
+    const Hlod__V1__RenewBufferRequest *q = call_request(c);
     struct handle *h = NULL;
-    status_t st =
-        buffers_renew(table(c), c->principal.tenant, q->handle, q->lease_ms, clock_ns(), &h);
-    if (!st) sched_watch_leases(c->api->sched);
-    call_finish(c, st ? NULL : &message(c, h)->base, st);
+    RETURN_IF_ERR(
+        buffers_renew(table(c), c->principal.tenant, q->handle, q->lease_ms, clock_ns(), &h));
+    sched_watch_leases(c->api->sched);
+    return call_reply(c, &message(c, h)->base);
 }
 
-static status_t make_tuple(struct call *c, const Hlod__V1__MakeTupleRequest *q,
-                           struct handle **out) {
+status_t api_make_tuple(struct call *c) {
+    const Hlod__V1__MakeTupleRequest *q = call_request(c);
     enum { MAX_ELEMENTS = 4096 };
     struct buffer **v = NULL;
     size_t n = 0;
@@ -219,23 +202,18 @@ static status_t make_tuple(struct call *c, const Hlod__V1__MakeTupleRequest *q,
             }
         }
         if (n > MAX_ELEMENTS || q->n_elements > MAX_ELEMENTS)
-            return st_new(ST_INVALID_ARGUMENT, "a tuple has at most %d elements", MAX_ELEMENTS);
+            return st_invalid("a tuple has at most %d elements", MAX_ELEMENTS);
         if (!v) v = arena_array(&c->arena, struct buffer *, n + 1);
     }
+
     for (size_t i = 1; i < n; i++)
         if (v[i]->worker != v[0]->worker)
-            return st_reason(
-                st_new(ST_FAILED_PRECONDITION, "the elements lie in different devices"),
-                HLOD__V1__REASON__REASON_BUFFERS_APART);
-    if (!n) return st_new(ST_INVALID_ARGUMENT, "elements: a tuple of nothing");
+            return st_because(ST_FAILED_PRECONDITION, BUFFERS_APART,
+                              "the elements lie in different devices");
+    if (!n) return st_invalid("elements: a tuple of nothing");
     RETURN_IF_ERR(buffers_room(table(c), c->principal.tenant, n));
-    *out = buffers_name(table(c), c->principal.tenant, v, n, true, q->lease_ms, clock_ns());
+    struct handle *h =
+        buffers_name(table(c), c->principal.tenant, v, n, true, q->lease_ms, clock_ns());
     sched_watch_leases(c->api->sched);
-    return ST_OK;
-}
-
-void api_make_tuple(struct call *c) {
-    struct handle *h = NULL;
-    status_t st = make_tuple(c, (Hlod__V1__MakeTupleRequest *)c->request, &h);
-    call_finish(c, st ? NULL : &message(c, h)->base, st);
+    return call_reply(c, &message(c, h)->base);
 }

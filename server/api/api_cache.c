@@ -9,23 +9,18 @@
 #include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/job/key.h"
-#include "scheduler/loop.h"
 #include "scheduler/records/owners.h"
 #include "server/api/api_cache.h"
 
-static void work(void *arg) {
+static status_t work(void *arg) {
     struct cache_work *w = arg;
-    w->work(w);
+    return w->work(w);
 }
-static void done(void *arg) {
+static status_t done(void *arg) {
     struct cache_work *w = arg;
-    if (!call_goes_on(w->c, w->st)) return;
-    if (w->then)
-        w->then(w);
-    else
-        call_finish(w->c, w->reply, ST_OK);
+    return w->then ? w->then(w) : call_reply(w->c, w->reply);
 }
-struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
+struct cache_work *cache_new(struct call *c, status_t (*fn)(struct cache_work *)) {
     struct cache_work *w = arena_new_of(&c->arena, struct cache_work);
     *w = (struct cache_work){.c = c,
                              .store = sched_store(c->api->sched),
@@ -34,32 +29,20 @@ struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
                              .work = fn};
     return w;
 }
-void cache_go(struct cache_work *w) {
-    w->c->busy = true;
-    loop_work(sched_loop(w->c->api->sched), work, done, w);
+status_t cache_go(struct cache_work *w) {
+    return call_work(w->c, work, done, w);
 }
-void cache_go_for(struct cache_work *w, const char *digest) {
-    status_t st = api_digest(digest, "digest", &w->digest);
-    if (st)
-        call_finish(w->c, NULL, st);
-    else
-        cache_go(w);
+status_t cache_go_for(struct cache_work *w, const char *digest) {
+    RETURN_IF_ERR(api_digest(digest, "digest", &w->digest));
+    return cache_go(w);
 }
 
-static void free_info(void *m) {
-    hlod__v1__executable_info__free_unpacked(m, NULL);
-}
 static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
-    Hlod__V1__ExecutableInfo *x = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
-    if (x) arena_link(&c->arena, free_info, x);
-    return x;
+    return weigh_unpack_in(&c->arena, &hlod__v1__executable_info__descriptor, rec);
 }
 
 // What is shown of an executable: with the names of the model it was first compiled from, or the
 // compiler's own where that is forgotten. Reads the journal: not from inside a journal_list.
-static void free_ingest(void *m) {
-    hlod__wire__ingest_reply__free_unpacked(m, NULL);
-}
 // A tenant's executable came by its own model, whoever compiled the same graph first.
 static void by_own_model(struct cache_work *w, struct digest key, Hlod__V1__ExecutableInfo *x) {
     struct digest source;
@@ -67,9 +50,8 @@ static void by_own_model(struct cache_work *w, struct digest key, Hlod__V1__Exec
     free(x->source_digest);
     free(x->weights_digest);
     x->source_digest = x->weights_digest = (char *)protobuf_c_empty_string;
-    char hex[65];
-    digest_hex(source, hex);
-    if (!st && !digest_is_zero(source) && !(x->source_digest = strdup(hex))) abort();
+    if (!st && !digest_is_zero(source) && !(x->source_digest = strdup(digest_to_hex(source).z)))
+        abort();
     st_drop(st);
 }
 struct names { // of the model met last: lists have many of one
@@ -87,11 +69,10 @@ static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
     if (!digest_parse(str_of(x->source_digest), &source)) return x;
     if (!n->of || !digest_eq(source, n->source)) {
         status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
-        n->of = st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
+        n->of = st ? NULL : weigh_unpack_in(a, &hlod__wire__ingest_reply__descriptor, rec);
         n->source = source;
         st_drop(st);
         if (!n->of) return x;
-        arena_link(a, free_ingest, n->of);
     }
     Hlod__V1__ExecutableInfo *shown = arena_dup(a, x, sizeof *x);
     shown->signature = key_signature(a, x, n->of->signature);
@@ -102,10 +83,7 @@ static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
 
 struct listing {
     struct cache_work *w;
-    struct {
-        Hlod__V1__ExecutableInfo **v;
-        size_t n, cap;
-    } all;
+    VEC(Hlod__V1__ExecutableInfo *) all;
 };
 static void add_row(void *ctx, struct digest key, struct span rec) {
     struct listing *l = ctx;
@@ -130,13 +108,13 @@ static size_t keep_own(struct cache_work *w, Hlod__V1__ExecutableInfo **v, size_
         if (digest_parse(str_of(v[i]->digest), &d) && owned(w, d)) v[kept++] = v[i];
     return kept;
 }
-static void list_work(struct cache_work *w) {
+static status_t list_work(struct cache_work *w) {
     struct listing l = {.w = w};
     struct names n = {0};
     uint32_t limit = ((Hlod__V1__ListExecutablesRequest *)w->c->request)->limit;
     size_t most = limit ? limit : 1000;
-    w->st =
-        journal_list(w->journal, JOURNAL_EXECUTABLE, w->owner ? -1 : (int64_t)most, add_row, &l);
+    RETURN_IF_ERR(
+        journal_list(w->journal, JOURNAL_EXECUTABLE, w->owner ? -1 : (int64_t)most, add_row, &l));
     if (w->owner) l.all.n = keep_own(w, l.all.v, l.all.n, most);
     Hlod__V1__ListExecutablesReply *m =
         message_new(&w->c->arena, &hlod__v1__list_executables_reply__descriptor);
@@ -145,19 +123,17 @@ static void list_work(struct cache_work *w) {
     m->executables = l.all.v;
     m->n_executables = l.all.n;
     w->reply = &m->base;
+    return ST_OK;
 }
-void api_list(struct call *c) {
-    cache_go(cache_new(c, list_work));
+status_t api_list(struct call *c) {
+    return cache_go(cache_new(c, list_work));
 }
 
 // ---- get, remove
 
-static status_t no_such(struct digest d) MUST_CHECK;
-static status_t no_such(struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    return st_reason(st_new(ST_NOT_FOUND, "no executable %s here", hex),
-                     HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+MUST_CHECK static status_t no_such(struct digest d) {
+    return st_because(ST_NOT_FOUND, EXECUTABLE_NOT_FOUND, "no executable %s here",
+                      digest_to_hex(d).z);
 }
 status_t cache_record(struct cache_work *w, struct digest d, Hlod__V1__ExecutableInfo **out) {
     struct span rec;
@@ -168,38 +144,37 @@ status_t cache_record(struct cache_work *w, struct digest d, Hlod__V1__Executabl
     *out = there ? unpack(w->c, rec) : NULL;
     return *out ? ST_OK : no_such(d);
 }
-static void get_work(struct cache_work *w) {
-    Hlod__V1__ExecutableInfo *x = NULL;
+static status_t get_work(struct cache_work *w) {
+    Hlod__V1__ExecutableInfo *x;
     struct names n = {0};
-    w->st = cache_record(w, w->digest, &x);
-    w->reply = x ? &named(w, &n, x)->base : NULL;
+    RETURN_IF_ERR(cache_record(w, w->digest, &x));
+    w->reply = &named(w, &n, x)->base;
+    return ST_OK;
 }
-void api_get(struct call *c) {
-    cache_go_for(cache_new(c, get_work), ((Hlod__V1__GetExecutableRequest *)c->request)->digest);
+status_t api_get(struct call *c) {
+    return cache_go_for(cache_new(c, get_work),
+                        ((Hlod__V1__GetExecutableRequest *)c->request)->digest);
 }
-static void remove_work(struct cache_work *w) {
-    Hlod__V1__RemoveExecutableRequest *q = (Hlod__V1__RemoveExecutableRequest *)w->c->request;
-    if (!store_has(w->store, STORE_EXECUTABLE, w->digest))
-        w->st = no_such(w->digest);
-    else if (store_pinned(w->store, STORE_EXECUTABLE, w->digest))
-        w->st = st_new(ST_FAILED_PRECONDITION, "executable %s is pinned", q->digest);
-    else
-        w->st = store_remove(w->store, STORE_EXECUTABLE, w->digest);
-    if (!w->st) w->st = journal_remove(w->journal, JOURNAL_EXECUTABLE, w->digest);
+static status_t remove_work(struct cache_work *w) {
+    Hlod__V1__RemoveExecutableRequest *q = call_request(w->c);
+    if (!store_has(w->store, STORE_EXECUTABLE, w->digest)) return no_such(w->digest);
+    if (store_pinned(w->store, STORE_EXECUTABLE, w->digest))
+        return st_new(ST_FAILED_PRECONDITION, "executable %s is pinned", q->digest);
+    RETURN_IF_ERR(store_remove(w->store, STORE_EXECUTABLE, w->digest));
     Hlod__V1__RemoveExecutableReply *m =
-        arena_new_of(&w->c->arena, Hlod__V1__RemoveExecutableReply);
-    hlod__v1__remove_executable_reply__init(m);
+        message_new(&w->c->arena, &hlod__v1__remove_executable_reply__descriptor);
     m->digest = q->digest;
     w->reply = &m->base;
+    return journal_remove(w->journal, JOURNAL_EXECUTABLE, w->digest);
 }
-static void removed(struct cache_work *w) {
+static status_t removed(struct cache_work *w) {
     sched_forget_executable(w->c->api->sched, w->digest);
-    call_finish(w->c, w->reply, ST_OK);
+    return call_reply(w->c, w->reply);
 }
-void api_remove(struct call *c) {
+status_t api_remove(struct call *c) {
     struct cache_work *w = cache_new(c, remove_work);
     w->then = removed;
-    cache_go_for(w, ((Hlod__V1__RemoveExecutableRequest *)c->request)->digest);
+    return cache_go_for(w, ((Hlod__V1__RemoveExecutableRequest *)c->request)->digest);
 }
 
 // ---- explain
@@ -217,15 +192,14 @@ struct key_parts cache_parts(struct arena *a, const Hlod__V1__ExecutableInfo *x)
     strbuf_done(&b);
     return p;
 }
-static void explain_work(struct cache_work *w) {
-    Hlod__V1__ExplainCacheRequest *q = (Hlod__V1__ExplainCacheRequest *)w->c->request;
+static status_t explain_work(struct cache_work *w) {
+    Hlod__V1__ExplainCacheRequest *q = call_request(w->c);
     struct digest da, db;
     Hlod__V1__ExecutableInfo *a, *b;
-    w->st = api_digest(q->a, "a", &da);
-    if (!w->st) w->st = api_digest(q->b, "b", &db);
-    if (!w->st) w->st = cache_record(w, da, &a);
-    if (!w->st) w->st = cache_record(w, db, &b);
-    if (w->st) return;
+    RETURN_IF_ERR(api_digest(q->a, "a", &da));
+    RETURN_IF_ERR(api_digest(q->b, "b", &db));
+    RETURN_IF_ERR(cache_record(w, da, &a));
+    RETURN_IF_ERR(cache_record(w, db, &b));
     Hlod__V1__ExplainCacheReply *m =
         message_new(&w->c->arena, &hlod__v1__explain_cache_reply__descriptor);
     struct key_parts pa = cache_parts(&w->c->arena, a), pb = cache_parts(&w->c->arena, b);
@@ -235,9 +209,10 @@ static void explain_work(struct cache_work *w) {
     m->a = (char *)va;
     m->b = (char *)vb;
     w->reply = &m->base;
+    return ST_OK;
 }
-void api_explain(struct call *c) {
-    cache_go(cache_new(c, explain_work));
+status_t api_explain(struct call *c) {
+    return cache_go(cache_new(c, explain_work));
 }
 
 // ---- statistics
@@ -247,10 +222,10 @@ static void count_file(void *ctx, enum store_kind kind, struct digest key, int64
     (void)kind, (void)key, (void)bytes, (void)mtime, (void)pinned;
     ++*(int64_t *)ctx;
 }
-static void stats_work(struct cache_work *w) {
+static status_t stats_work(struct cache_work *w) {
     Hlod__V1__CacheStatsReply *m =
         message_new(&w->c->arena, &hlod__v1__cache_stats_reply__descriptor);
-    w->st = store_list(w->store, STORE_EXECUTABLE, count_file, &m->executables);
+    RETURN_IF_ERR(store_list(w->store, STORE_EXECUTABLE, count_file, &m->executables));
     m->bytes = store_bytes(w->store);
     m->budget_bytes = sched_cfg(w->c->api->sched)->cache_budget_bytes;
     m->models = journal_count(w->journal, JOURNAL_SOURCE);
@@ -260,7 +235,8 @@ static void stats_work(struct cache_work *w) {
     m->compiles = metric_get(M_COMPILES);
     m->joins = metric_get(M_COMPILE_JOINS);
     w->reply = &m->base;
+    return ST_OK;
 }
-void api_cache(struct call *c) {
-    cache_go(cache_new(c, stats_work));
+status_t api_cache(struct call *c) {
+    return cache_go(cache_new(c, stats_work));
 }

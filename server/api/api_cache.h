@@ -12,17 +12,16 @@ struct cache_work {
     struct store *store;
     struct journal *journal;
     const char *owner; // whose it must be; NULL: anybody's
-    void (*work)(struct cache_work *w);
-    void (*then)(struct cache_work *w); // on the loop, after a success: answers; NULL: `reply`
+    status_t (*work)(struct cache_work *w);
+    status_t (*then)(struct cache_work *w); // on the loop, after a success: answers; NULL: `reply`
     struct digest digest;
     void *own; // the handler's
     ProtobufCMessage *reply;
-    status_t st;
 };
-struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *));
-void cache_go(struct cache_work *w);
+struct cache_work *cache_new(struct call *c, status_t (*fn)(struct cache_work *));
+status_t cache_go(struct cache_work *w) MUST_CHECK; // as call_work
 // The same once the request's digest is read.
-void cache_go_for(struct cache_work *w, const char *digest);
+status_t cache_go_for(struct cache_work *w, const char *digest) MUST_CHECK;
 // Of an executable that is here; *out lives as long as the call. NOT_FOUND. Pool.
 status_t cache_record(struct cache_work *w, struct digest d,
                       Hlod__V1__ExecutableInfo **out) MUST_CHECK;

@@ -20,14 +20,8 @@
 struct verify {
     struct cache_work *w;
     Hlod__V1__VerifyCacheReply *m;
-    struct {
-        struct digest *v;
-        size_t n, cap;
-    } keys;
-    struct {
-        Hlod__V1__CacheFinding **v;
-        size_t n, cap;
-    } found;
+    VEC(struct digest) keys;
+    VEC(Hlod__V1__CacheFinding *) found;
 };
 static void add_key(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
                     int64_t mtime, bool pinned) {
@@ -86,11 +80,8 @@ static status_t verify_blobs(struct verify *v) {
     for (size_t k = 0; k < 2; k++) {
         v->keys.n = 0;
         RETURN_IF_ERR(store_list(v->w->store, others[k], add_key, v));
-        for (size_t i = 0; i < v->keys.n; i++) {
-            status_t st = verify_blob(v, others[k], v->keys.v[i]);
-            if (st_code(st) != ST_NOT_FOUND) RETURN_IF_ERR(st); // removed meanwhile is fine
-            st_drop(st_code(st) == ST_NOT_FOUND ? st : ST_OK);
-        }
+        for (size_t i = 0; i < v->keys.n; i++) // removed meanwhile is fine
+            RETURN_IF_ERR(st_unless(ST_NOT_FOUND, verify_blob(v, others[k], v->keys.v[i])));
     }
     return ST_OK;
 }
@@ -178,27 +169,23 @@ static status_t verify_journals(struct verify *v) {
     return journal_jobs_verify(suites_journal(v->w->c->api->suites), damaged_file, v);
 }
 
-static void verify_work(struct cache_work *w) {
-    const Hlod__V1__VerifyCacheRequest *q = (Hlod__V1__VerifyCacheRequest *)w->c->request;
-    struct verify v = {.w = w, .m = arena_new_of(&w->c->arena, Hlod__V1__VerifyCacheReply)};
-    hlod__v1__verify_cache_reply__init(v.m);
+// The whole cache, whosever: what is wrong with it.
+static status_t verify_all(struct verify *v) {
+    v->w->owner = NULL;
+    RETURN_IF_ERR(store_list(v->w->store, STORE_EXECUTABLE, add_key, v));
+    for (size_t i = 0; i < v->keys.n; i++)
+        RETURN_IF_ERR(st_unless(ST_NOT_FOUND, verify_one(v, v->keys.v[i]))); // evicted meanwhile
+    verify_folder(v);
+    RETURN_IF_ERR(verify_blobs(v));
+    RETURN_IF_ERR(verify_journals(v));
+    return verify_missing(v);
+}
+static status_t verify_work(struct cache_work *w) {
+    const Hlod__V1__VerifyCacheRequest *q = call_request(w->c);
+    struct verify v = {.w = w,
+                       .m = message_new(&w->c->arena, &hlod__v1__verify_cache_reply__descriptor)};
     w->own = v.m;
-    if (!*q->digest) w->owner = NULL; // the whole cache: what is wrong with it
-    if (*q->digest)
-        avec_push(&w->c->arena, &v.keys, w->digest);
-    else
-        w->st = store_list(w->store, STORE_EXECUTABLE, add_key, &v);
-    for (size_t i = 0; i < v.keys.n && !w->st; i++) {
-        w->st = verify_one(&v, v.keys.v[i]);
-        if (!*q->digest && st_code(w->st) == ST_NOT_FOUND) { // evicted meanwhile
-            st_drop(w->st);
-            w->st = ST_OK;
-        }
-    }
-    if (!*q->digest) verify_folder(&v);
-    if (!*q->digest && !w->st) w->st = verify_blobs(&v);
-    if (!*q->digest && !w->st) w->st = verify_journals(&v);
-    if (!*q->digest && !w->st) w->st = verify_missing(&v);
+    status_t st = *q->digest ? verify_one(&v, w->digest) : verify_all(&v);
     for (size_t i = 0; i < v.found.n; i++)
         if (strcmp(v.found.v[i]->state, "forgotten"))
             log_event(LOG_ERROR, "cache.damaged", "digest=%s why=\"%s\"", v.found.v[i]->digest,
@@ -206,11 +193,11 @@ static void verify_work(struct cache_work *w) {
     v.m->findings = v.found.v;
     v.m->n_findings = v.found.n;
     w->reply = &v.m->base;
+    return st;
 }
 
-static status_t recompiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+static status_t recompiled(struct call *c, const struct job_result *r,
                            const ProtobufCMessage **out) {
-    (void)result;
     struct verify v = {.w = c->state, .m = ((struct cache_work *)c->state)->own};
     if (*r->verify.differs)
         finding(&v, v.w->digest, "differs",
@@ -223,44 +210,39 @@ static status_t recompiled(struct call *c, const struct job_result *r, Hlod__V1_
     return ST_OK;
 }
 // The stored bytes are what was stored; are they what the compiler makes?
-static void recompile(struct cache_work *w) {
-    if (((Hlod__V1__VerifyCacheReply *)w->own)->n_findings) {
-        call_finish(w->c, w->reply, ST_OK);
-        return;
-    }
+static status_t recompile(struct cache_work *w) {
+    if (((Hlod__V1__VerifyCacheReply *)w->own)->n_findings) return call_reply(w->c, w->reply);
     struct job_spec spec = {.kind = JOB_VERIFY, .model = w->digest};
     w->c->state = w;
-    api_start_job(w->c, &spec, recompiled);
+    return api_start_job(w->c, &spec, recompiled);
 }
-void api_verify(struct call *c) {
-    const Hlod__V1__VerifyCacheRequest *q = (Hlod__V1__VerifyCacheRequest *)c->request;
+status_t api_verify(struct call *c) {
+    const Hlod__V1__VerifyCacheRequest *q = call_request(c);
     struct cache_work *w = cache_new(c, verify_work);
     if (q->recompile) w->then = recompile;
-    if (*q->digest)
-        cache_go_for(w, q->digest);
-    else if (q->recompile)
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT, "recompile: name an executable"),
-                              HLOD__V1__REASON__REASON_BAD_OPTION));
-    else
-        cache_go(w);
+    if (*q->digest) return cache_go_for(w, q->digest);
+    if (q->recompile)
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "recompile: name an executable");
+    return cache_go(w);
 }
 
 // ---- pins
 
-static void pin_work(struct cache_work *w) {
+static status_t pin_work(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *x;
     bool pinned = w->c->row->verb == VERB_PUT;
-    if (pinned) w->st = cache_record(w, w->digest, &x); // unpinning what is gone is fine
-    if (!w->st) w->st = pin_set(w->store, w->journal, w->digest, pinned);
+    if (pinned) RETURN_IF_ERR(cache_record(w, w->digest, &x)); // unpinning what is gone is fine
+    RETURN_IF_ERR(pin_set(w->store, w->journal, w->digest, pinned));
     Hlod__V1__PinExecutableReply *m =
         message_new(&w->c->arena, &hlod__v1__pin_executable_reply__descriptor);
     m->digest = ((Hlod__V1__PinExecutableRequest *)w->c->request)->digest;
     m->pinned = pinned;
     w->reply = &m->base;
+    return ST_OK;
 }
-void api_pin(struct call *c) {
-    cache_go_for(cache_new(c, pin_work), ((Hlod__V1__PinExecutableRequest *)c->request)->digest);
+status_t api_pin(struct call *c) {
+    return cache_go_for(cache_new(c, pin_work),
+                        ((Hlod__V1__PinExecutableRequest *)c->request)->digest);
 }
 
 // ---- collect
@@ -272,10 +254,7 @@ struct entry {
 };
 struct collect {
     struct arena *a;
-    struct {
-        struct entry *v;
-        size_t n, cap;
-    } all;
+    VEC(struct entry) all;
     int64_t total;
     struct unused_blobs blobs;
     Hlod__V1__CollectCacheReply *m;
@@ -298,16 +277,16 @@ static int oldest_first(const void *a, const void *b) {
 static int64_t before(int64_t seconds) {
     return clock_wall_ns() - seconds * 1000000000;
 }
-static void collect_list(struct cache_work *w) {
+static status_t collect_list(struct cache_work *w) {
     struct collect *k = w->own;
     int64_t blobs = collect_request(w)->blobs_unused_s;
-    w->st = store_list(w->store, STORE_EXECUTABLE, add_entry, k);
+    RETURN_IF_ERR(store_list(w->store, STORE_EXECUTABLE, add_entry, k));
     if (k->all.n) qsort(k->all.v, k->all.n, sizeof *k->all.v, oldest_first);
-    if (!w->st && blobs)
-        w->st = blobs_unused(w->store, w->journal, suites_journal(w->c->api->suites), before(blobs),
-                             k->a, &k->blobs);
+    return blobs ? blobs_unused(w->store, w->journal, suites_journal(w->c->api->suites),
+                                before(blobs), k->a, &k->blobs)
+                 : ST_OK;
 }
-static void collect_remove(struct cache_work *w) {
+static status_t collect_remove(struct cache_work *w) {
     struct collect *k = w->own;
     for (size_t i = 0; i < k->m->n_removed; i++) {
         struct digest d;
@@ -318,6 +297,7 @@ static void collect_remove(struct cache_work *w) {
     for (size_t i = 0; i < k->blobs.n; i++)
         blob_remove(w->store, w->journal, &k->blobs.v[i]);
     w->reply = &k->m->base;
+    return ST_OK;
 }
 static void choose_executables(struct cache_work *w, struct collect *k) {
     const Hlod__V1__CollectCacheRequest *q = collect_request(w);
@@ -346,36 +326,30 @@ static void choose_blobs(struct cache_work *w, struct collect *k) {
     }
     k->blobs.n = n;
 }
-static void choose(struct cache_work *w) {
+static status_t choose(struct cache_work *w) {
     struct collect *k = w->own;
     k->m = message_new(k->a, &hlod__v1__collect_cache_reply__descriptor);
     choose_executables(w, k);
     choose_blobs(w, k);
-    if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_blobs)) {
-        call_finish(w->c, &k->m->base, ST_OK);
-        return;
-    }
+    if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_blobs))
+        return call_reply(w->c, &k->m->base);
     w->work = collect_remove;
     w->then = NULL;
-    cache_go(w);
+    return cache_go(w);
 }
 static bool seconds(int64_t s) {
     return s >= 0 && s < INT64_MAX / 2000000000;
 }
-void api_collect(struct call *c) {
-    const Hlod__V1__CollectCacheRequest *q = (Hlod__V1__CollectCacheRequest *)c->request;
+status_t api_collect(struct call *c) {
+    const Hlod__V1__CollectCacheRequest *q = call_request(c);
     if (q->max_bytes < 0 || !seconds(q->unused_s) || !seconds(q->blobs_unused_s) ||
-        (!q->max_bytes && !q->unused_s && !q->blobs_unused_s)) {
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT,
-                                     "say max_bytes, unused_s or blobs_unused_s, none below 0"),
-                              HLOD__V1__REASON__REASON_BAD_OPTION));
-        return;
-    }
+        (!q->max_bytes && !q->unused_s && !q->blobs_unused_s))
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "say max_bytes, unused_s or blobs_unused_s, none below 0");
     struct cache_work *w = cache_new(c, collect_list);
     struct collect *k = arena_new_of(&c->arena, struct collect);
     k->a = &c->arena;
     w->own = k;
     w->then = choose;
-    cache_go(w);
+    return cache_go(w);
 }

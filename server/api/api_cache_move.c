@@ -34,12 +34,9 @@ static status_t export(struct cache_work *w) {
     w->reply = &m->base;
     return ST_OK;
 }
-static void export_work(struct cache_work *w) {
-    w->st = export(w);
-}
-void api_export(struct call *c) {
-    cache_go_for(cache_new(c, export_work),
-                 ((Hlod__V1__ExportExecutableRequest *)c->request)->digest);
+status_t api_export(struct call *c) {
+    return cache_go_for(cache_new(c, export),
+                        ((Hlod__V1__ExportExecutableRequest *)c->request)->digest);
 }
 
 // ---- import
@@ -55,42 +52,39 @@ static status_t fits(struct call *c, const Hlod__V1__ExecutableInfo *x) {
         target = target || !strcmp(h->target_id, x->target_id);
         build = build || (!strcmp(h->build_id, x->build_id) && h->kernel_abi == x->kernel_abi);
     }
-    if (!any)
-        return st_reason(st_new(ST_UNAVAILABLE, "no device worker has started yet"),
-                         HLOD__V1__REASON__REASON_NO_WORKER);
+    if (!any) return st_because(ST_UNAVAILABLE, NO_WORKER, "no device worker has started yet");
     if (build && target) return ST_OK;
-    return st_reason(st_new(ST_FAILED_PRECONDITION, "it is made %s: '%.200s'",
-                            build ? "for a target that is not here" : "by another compiler build",
-                            build ? x->target_id : x->build_id),
-                     HLOD__V1__REASON__REASON_IMPORT_REFUSED);
+    return st_because(ST_FAILED_PRECONDITION, IMPORT_REFUSED, "it is made %s: '%.200s'",
+                      build ? "for a target that is not here" : "by another compiler build",
+                      build ? x->target_id : x->build_id);
 }
 
-static status_t refused(const char *what) MUST_CHECK;
-static status_t refused(const char *what) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s", what),
-                     HLOD__V1__REASON__REASON_IMPORT_REFUSED);
+MUST_CHECK static status_t refused(const char *what) {
+    return st_because(ST_INVALID_ARGUMENT, IMPORT_REFUSED, "%s", what);
 }
 static status_t import(struct cache_work *w) {
-    const Hlod__V1__ExecutableBundle *q = (Hlod__V1__ExecutableBundle *)w->c->request;
+    const Hlod__V1__ExecutableBundle *q = call_request(w->c);
     struct key_parts parts = cache_parts(&w->c->arena, q->info);
     struct span bytes = {q->artifact.data, q->artifact.len};
     struct digest said;
     Hlod__V1__ImportExecutableReply *m =
-        arena_new_of(&w->c->arena, Hlod__V1__ImportExecutableReply);
-    hlod__v1__import_executable_reply__init(m);
+        message_new(&w->c->arena, &hlod__v1__import_executable_reply__descriptor);
     m->digest = q->info->digest;
     w->reply = &m->base;
+
     if (!digest_eq(key_of(&parts), w->digest))
         return refused("the digest does not follow from program, shapes, options, target and "
                        "compiler: the record was changed");
     if (!digest_parse(str_of(q->artifact_digest), &said) ||
         !digest_eq(said, sha256_of(bytes.p, bytes.n)))
         return refused("the artefact does not have its digest");
+
     const struct cache_key *key = w->c->api->cache_key;
     if (key)
         RETURN_IF_ERR(st_reason(cache_key_check(key, q), HLOD__V1__REASON__REASON_IMPORT_REFUSED));
     RETURN_IF_ERR(
         st_reason(artifact_check(bytes, q->info), HLOD__V1__REASON__REASON_IMPORT_REFUSED));
+
     Hlod__V1__ExecutableInfo *old;
     // The caller's, but with no model of it: whose that may be used is another matter.
     RETURN_IF_ERR(owner_write(w->journal, w->c->principal.tenant, w->digest, (struct digest){0}));
@@ -104,23 +98,14 @@ static status_t import(struct cache_work *w) {
     return journal_put_message(w->journal, JOURNAL_EXECUTABLE, w->digest, parts.program,
                                &q->info->base);
 }
-static void import_work(struct cache_work *w) {
-    w->st = import(w);
-}
-void api_import(struct call *c) {
-    const Hlod__V1__ExecutableBundle *q = (Hlod__V1__ExecutableBundle *)c->request;
-    status_t st = ST_OK;
+status_t api_import(struct call *c) {
+    const Hlod__V1__ExecutableBundle *q = call_request(c);
     if (!c->api->allow_cache_import)
-        st = st_reason(st_new(ST_PERMISSION_DENIED,
-                              "executables of others are code that would run here: the operator "
-                              "allows it with --allow-cache-import"),
-                       HLOD__V1__REASON__REASON_IMPORT_REFUSED);
-    else if (!q->info || !q->artifact.len || !q->info->signature)
-        st = refused("the bundle is not whole");
-    else
-        st = fits(c, q->info);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        cache_go_for(cache_new(c, import_work), q->info->digest);
+        return st_because(ST_PERMISSION_DENIED, IMPORT_REFUSED,
+                          "executables of others are code that would run here: the operator "
+                          "allows it with --allow-cache-import");
+    if (!q->info || !q->artifact.len || !q->info->signature)
+        return refused("the bundle is not whole");
+    RETURN_IF_ERR(fits(c, q->info));
+    return cache_go_for(cache_new(c, import), q->info->digest);
 }

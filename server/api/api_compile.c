@@ -6,7 +6,6 @@
 #include "base/store/store.h"
 #include "proto/message.h"
 #include "scheduler/job/key.h"
-#include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
 #include "server/api/api_job.h"
 
@@ -37,8 +36,7 @@ static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
     }
 }
 
-static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                         const ProtobufCMessage **out) {
+static status_t compiled(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     Hlod__V1__CompileReply *m = message_new(&c->arena, &hlod__v1__compile_reply__descriptor);
     m->digest = r->exe->digest;
     m->source_digest = api_hex(&c->arena, r->source);
@@ -52,6 +50,7 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->assumed = r->compile.assumed;
     m->n_assumed = r->compile.n_assumed;
     check_budget(c, m);
+
     size_t upload = c->upload_ms > 0;
     m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);
     if (upload) {
@@ -64,19 +63,13 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->n_timings = r->n_timings + upload;
     c->timings = m->timings;
     c->n_timings = m->n_timings;
-    result->kind_case = HLOD__V1__EVENT__KIND_COMPILE_RESULT;
-    result->compile_result = m;
     *out = &m->base;
     return ST_OK;
 }
 
-static void start(struct call *c) {
-    Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
-    status_t st = call_check_priority(q->priority);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+static status_t start(struct call *c) {
+    Hlod__V1__CompileRequest *q = call_request(c);
+    RETURN_IF_ERR(call_check_priority(q->priority));
     struct job_spec spec = {.kind = JOB_COMPILE,
                             .model = c->source,
                             .format = *q->format ? q->format : c->content_type,
@@ -85,73 +78,42 @@ static void start(struct call *c) {
                             .device = q->device,
                             .timeout_ms = q->timeout_ms,
                             .priority = q->priority};
-    api_start_job(c, &spec, compiled);
+    return api_start_job(c, &spec, compiled);
 }
 
 // A model inside the message (protobuf or base64): to the store first.
-struct put {
-    struct call *c;
-    struct store *store;
-    struct span bytes;
-    struct digest digest;
-    status_t st;
-};
-static void put_work(void *arg) {
-    struct put *p = arg;
-    p->st = blob_store(p->store, p->bytes, &p->digest, &p->c->source_fresh);
+static status_t put(void *arg) {
+    struct call *c = arg;
+    const Hlod__V1__CompileRequest *q = call_request(c);
+    struct span bytes = {q->source.data, q->source.len};
+    return blob_store(sched_store(c->api->sched), bytes, &c->source, &c->source_fresh);
 }
-static void put_done(void *arg) {
-    struct put *p = arg;
-    struct call *c = p->c;
-    if (!call_goes_on(c, p->st)) return;
+static status_t put_done(void *arg) {
+    struct call *c = arg;
     c->has_source = true;
-    c->source = p->digest;
-    start(c);
+    return start(c);
 }
 
-void api_compile(struct call *c) {
-    Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
-    if (*q->target && *q->device) {
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT,
-                                     "device and target contradict each other: name one"),
-                              HLOD__V1__REASON__REASON_BAD_TARGET));
-        return;
-    }
+status_t api_compile(struct call *c) {
+    Hlod__V1__CompileRequest *q = call_request(c);
+    if (*q->target && *q->device)
+        return st_because(ST_INVALID_ARGUMENT, BAD_TARGET,
+                          "device and target contradict each other: name one");
     int sources = c->has_source + (q->source.len > 0) + (*q->model != 0);
-    if (sources != 1) {
-        call_finish(
-            c, NULL,
-            st_reason(st_new(ST_INVALID_ARGUMENT,
-                             sources ? "the model is given more than once (body, source, model)"
-                                     : "no model: send its bytes, or model=DIGEST"),
-                      HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
-        return;
-    }
-    if (q->source.len) {
-        struct put *p = arena_new_of(&c->arena, struct put);
-        *p = (struct put){
-            .c = c, .store = sched_store(c->api->sched), .bytes = {q->source.data, q->source.len}};
-        c->busy = true;
-        loop_work(sched_loop(c->api->sched), put_work, put_done, p);
-        return;
-    }
-    if (*q->model) {
-        status_t st = api_model(c, q->model, &c->source);
-        if (st) {
-            call_finish(c, NULL, st);
-            return;
-        }
-    }
-    start(c);
+    if (sources != 1)
+        return st_because(ST_INVALID_ARGUMENT, MODEL_NOT_FOUND,
+                          sources ? "the model is given more than once (body, source, model)"
+                                  : "no model: send its bytes, or model=DIGEST");
+    if (q->source.len) return call_work(c, put, put_done, c);
+    if (*q->model) RETURN_IF_ERR(api_model(c, q->model, &c->source));
+    return start(c);
 }
 
 // ---- inspect
 
-static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+static status_t inspected(struct call *c, const struct job_result *r,
                           const ProtobufCMessage **out) {
-    (void)result;
-    const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
+    const Hlod__V1__InspectRequest *q = call_request(c);
     Hlod__V1__InspectReply *m = message_new(&c->arena, &hlod__v1__inspect_reply__descriptor);
     m->stage = q->stage;
     *out = &m->base;
@@ -163,7 +125,7 @@ static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__
     }
     if (r->inspect.text->size == 0) return ST_OK;
     if (r->inspect.text->fd > (uint32_t)r->n_fds || r->inspect.text->size > 1u << 30)
-        return st_new(ST_INTERNAL, "a worker's text names no descriptor");
+        return st_internal("a worker's text names no descriptor");
     uint8_t *p;
     void *base;
     size_t n;
@@ -182,18 +144,14 @@ static bool stage_known(const char *s) {
     return !strncmp(s, "pass/", 5) && s[5];
 }
 
-void api_inspect(struct call *c) {
-    const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
+status_t api_inspect(struct call *c) {
+    const Hlod__V1__InspectRequest *q = call_request(c);
     struct job_spec spec = {.kind = JOB_INSPECT, .inspect.stage = q->stage};
-    status_t st = api_digest(q->digest, "digest", &spec.model);
-    if (!st && !stage_known(q->stage))
-        st = st_reason(st_new(ST_NOT_FOUND,
-                              "no stage '%.80s': there are hlo-before, hlo-after, prepare, kir, "
-                              "llvm, plan, explain, optimized and pass/NAME",
-                              q->stage),
-                       HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        api_start_job(c, &spec, inspected);
+    RETURN_IF_ERR(api_digest(q->digest, "digest", &spec.model));
+    if (!stage_known(q->stage))
+        return st_because(ST_NOT_FOUND, NO_SUCH_STAGE,
+                          "no stage '%.80s': there are hlo-before, hlo-after, prepare, kir, "
+                          "llvm, plan, explain, optimized and pass/NAME",
+                          q->stage);
+    return api_start_job(c, &spec, inspected);
 }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "server/api/api.h"
 
-void api_devices(struct call *c) {
+status_t api_devices(struct call *c) {
     struct pool *p = sched_pool(c->api->sched);
     Hlod__V1__ListDevicesReply m = HLOD__V1__LIST_DEVICES_REPLY__INIT;
     m.devices = arena_array(&c->arena, Hlod__V1__Device *, pool_size(p));
@@ -15,10 +15,10 @@ void api_devices(struct call *c) {
         m.devices[m.n_devices++] = d;
     }
     m.worker_filter = (char *)pool_filter(p);
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }
 
-void api_health(struct call *c) {
+status_t api_health(struct call *c) {
     Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
     m.live = true;
     m.ready = !c->api->draining && sched_can_serve(c->api->sched);
@@ -28,10 +28,10 @@ void api_health(struct call *c) {
     m.rss_bytes = api_rss_bytes();
     m.uptime_s = (double)(clock_ns() - c->api->start_ns) / 1e9;
     m.jobs_active = sched_active(c->api->sched);
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }
 
-void api_version(struct call *c) {
+status_t api_version(struct call *c) {
     Hlod__V1__VersionReply m = HLOD__V1__VERSION_REPLY__INIT;
     m.version = (char *)api_version_text();
     m.api = (char *)"hlod.v1";
@@ -42,5 +42,5 @@ void api_version(struct call *c) {
         m.compiler_build_id = h->build_id;
         m.kernel_abi = h->kernel_abi;
     }
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }

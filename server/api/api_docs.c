@@ -62,12 +62,14 @@ static void put_comment(struct strbuf *b, struct str proto, const char *where, c
             if (brace && line.p[line.n - 1] == '}') break;
             continue;
         }
+
         if (!inside) continue;
         if (*where && str_starts(line, "}")) break;
         if (str_starts(line, "// ")) {
             strbuf_printf(&above, "%s%.*s", above.n ? " " : "", (int)line.n - 3, line.p + 3);
             continue;
         }
+
         if (str_starts(line, what)) {
             const char *c = NULL;
             for (size_t i = 0; i + 2 < line.n && !c; i++)

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "proto/frame.h"
 #include "scheduler/records/blobs.h"
-#include "scheduler/loop.h"
 #include "server/traceparent.h"
 
 struct job_call {
@@ -31,8 +30,7 @@ static void on_free(struct call *c) {
 }
 
 // `curl -d @model.onnx` takes line ends out of what it sends.
-static status_t note_form(const struct call *c, status_t st) MUST_CHECK;
-static status_t note_form(const struct call *c, status_t st) {
+MUST_CHECK static status_t note_form(const struct call *c, status_t st) {
     int reason = st_get_reason(st);
     if (!c->as_form || (reason != HLOD__V1__REASON__REASON_MALFORMED_MODEL &&
                         reason != HLOD__V1__REASON__REASON_UNSUPPORTED_FORMAT))
@@ -40,13 +38,24 @@ static status_t note_form(const struct call *c, status_t st) {
     return st_note(st, "came as a form (curl's -d changes a file, --data-binary @FILE does not)");
 }
 
-static void answer(struct call *c, struct job *j, Hlod__V1__Event *e, const ProtobufCMessage *reply,
-                   status_t st) {
-    if (st) st = note_form(c, st);
-    if (!st && c->row->stream) {
-        e->t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
-        call_event(c, e);
+// A stream's answer is its last event but one.
+static void send_result(struct call *c, struct job *j, const ProtobufCMessage *reply) {
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
+    if (reply->descriptor == &hlod__v1__run_reply__descriptor) {
+        e.kind_case = HLOD__V1__EVENT__KIND_RESULT;
+        e.result = (Hlod__V1__RunReply *)reply;
+    } else if (reply->descriptor == &hlod__v1__compile_reply__descriptor) {
+        e.kind_case = HLOD__V1__EVENT__KIND_COMPILE_RESULT;
+        e.compile_result = (Hlod__V1__CompileReply *)reply;
     }
+    call_event(c, &e);
+}
+static void answer(struct call *c, struct job *j, const ProtobufCMessage *reply, status_t st) {
+    if (st)
+        st = note_form(c, st);
+    else if (c->row->stream)
+        send_result(c, j, reply);
     call_finish(c, reply, st);
 }
 
@@ -55,24 +64,21 @@ static void answer(struct call *c, struct job *j, Hlod__V1__Event *e, const Prot
 struct keep {
     struct call *c;
     struct job *j;
-    Hlod__V1__Event e;
     const ProtobufCMessage *reply;
-    status_t st;
 };
-static void keep_work(void *arg) {
-    struct keep *k = arg;
-    k->st = blob_keep_own(sched_journal(k->c->api->sched), k->c->principal.tenant, k->c->source);
+static status_t keep_own(void *arg) {
+    const struct keep *k = arg;
+    return blob_keep_own(sched_journal(k->c->api->sched), k->c->principal.tenant, k->c->source);
 }
-static void kept(void *arg) {
-    struct keep *k = arg;
-    if (call_goes_on(k->c, k->st)) answer(k->c, k->j, &k->e, k->reply, ST_OK);
+static status_t kept(void *arg) {
+    const struct keep *k = arg;
+    answer(k->c, k->j, k->reply, ST_OK);
+    return ST_OK;
 }
-static void answer_when_kept(struct call *c, struct job *j, const Hlod__V1__Event *e,
-                             const ProtobufCMessage *reply) {
+static status_t answer_when_kept(struct call *c, struct job *j, const ProtobufCMessage *reply) {
     struct keep *k = arena_new_of(&c->arena, struct keep);
-    *k = (struct keep){.c = c, .j = j, .e = *e, .reply = reply};
-    c->busy = true;
-    loop_work(sched_loop(c->api->sched), keep_work, kept, k);
+    *k = (struct keep){.c = c, .j = j, .reply = reply};
+    return call_work(c, keep_own, kept, k);
 }
 
 static void on_done(void *ctx, struct job *j, status_t st) {
@@ -81,17 +87,16 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     const struct job_result *r = job_result(j);
     c->timings = (Hlod__V1__Timing **)r->timings;
     c->n_timings = r->n_timings;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     const ProtobufCMessage *reply = NULL;
     if (!st)
-        st = jc->reply(c, r, &e, &reply);
+        st = jc->reply(c, r, &reply);
     else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
         sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
     if (c->busy) return;
     if (!st && jc->uploaded)
-        answer_when_kept(c, j, &e, reply);
+        call_fail(c, answer_when_kept(c, j, reply));
     else
-        answer(c, j, &e, reply, st);
+        answer(c, j, reply, st);
 }
 
 struct job_spec api_job_spec(const struct call *c, enum job_kind kind) {
@@ -107,9 +112,8 @@ status_t api_run_options(const Hlod__V1__RunOptions *o, struct job_spec *spec) {
     if (!o) return ST_OK;
     RETURN_IF_ERR(call_check_priority(o->priority));
     if (o->repeat > RUN_MAX_REPEAT)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "repeat: at most %d, found %u", RUN_MAX_REPEAT, o->repeat),
-            HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "repeat: at most %d, found %u",
+                          RUN_MAX_REPEAT, o->repeat);
     spec->options = o->compile;
     spec->device = o->device;
     spec->timeout_ms = o->timeout_ms;
@@ -120,7 +124,7 @@ status_t api_run_options(const Hlod__V1__RunOptions *o, struct job_spec *spec) {
     return ST_OK;
 }
 
-void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
+status_t api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     struct job_call *jc = arena_new_of(&c->arena, struct job_call);
     jc->c = c;
     jc->reply = reply;
@@ -140,4 +144,5 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     c->on_cancel = on_cancel;
     c->on_free = on_free;
     jc->job = job_start(c->api->sched, spec);
+    return ST_OK;
 }

@@ -18,13 +18,12 @@ static void saved(void *ctx, status_t st) {
     if (st) st = st_note(st, "the change holds until the daemon ends, but could not be written");
     if (call_goes_on(a->c, st)) call_finish(a->c, a->reply, ST_OK);
 }
-void api_models_answer(struct call *c, const ProtobufCMessage *reply) {
+status_t api_models_answer(struct call *c, const ProtobufCMessage *reply) {
     struct answer *a = arena_new_of(&c->arena, struct answer);
     *a = (struct answer){c, reply};
-    if (models_when_saved(sched_models(c->api->sched), saved, a))
-        c->busy = true;
-    else
-        call_finish(c, reply, ST_OK);
+    if (!models_when_saved(sched_models(c->api->sched), saved, a)) return call_reply(c, reply);
+    c->busy = true;
+    return ST_OK;
 }
 
 static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) {
@@ -53,30 +52,24 @@ static struct batching batching(const Hlod__V1__SetModelRequest *q) {
                              q->batching->unchecked};
 }
 
-static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                         const ProtobufCMessage **out) {
-    (void)result;
-    const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
+static status_t ingested(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
+    const Hlod__V1__SetModelRequest *q = call_request(c);
     const char *space = c->api->auth ? c->principal.tenant : MODELS_DEFAULT;
     struct named_model *x;
     RETURN_IF_ERR(models_set(sched_models(c->api->sched), space, q->name, q->version, r->source,
                              batching(q), &x));
     *out = NULL;
-    api_models_answer(c, &shown(c, x)->base);
-    return ST_OK;
+    return api_models_answer(c, &shown(c, x)->base);
 }
 
-void api_set_model(struct call *c) {
-    const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
+status_t api_set_model(struct call *c) {
+    const Hlod__V1__SetModelRequest *q = call_request(c);
     struct job_spec spec = {.kind = JOB_WARM, .warm.batching = batching(q)};
-    status_t st = api_model(c, q->model, &spec.model);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        api_start_job(c, &spec, ingested);
+    RETURN_IF_ERR(api_model(c, q->model, &spec.model));
+    return api_start_job(c, &spec, ingested);
 }
 
-void api_list_models(struct call *c) {
+status_t api_list_models(struct call *c) {
     Hlod__V1__ListModelsReply *m = message_new(&c->arena, &hlod__v1__list_models_reply__descriptor);
     struct named_model *first = models_first(sched_models(c->api->sched));
     size_t n = 0;
@@ -85,11 +78,11 @@ void api_list_models(struct call *c) {
     m->models = arena_array(&c->arena, Hlod__V1__NamedModel *, n + 1);
     for (const struct named_model *x = first; x; x = x->next)
         if (api_sees(c, x)) m->models[m->n_models++] = shown(c, x);
-    call_finish(c, &m->base, ST_OK);
+    return call_reply(c, &m->base);
 }
 
-void api_remove_model(struct call *c) {
-    const Hlod__V1__RemoveModelRequest *q = (const Hlod__V1__RemoveModelRequest *)c->request;
+status_t api_remove_model(struct call *c) {
+    const Hlod__V1__RemoveModelRequest *q = call_request(c);
     struct models *all = sched_models(c->api->sched);
     Hlod__V1__RemoveModelReply *m =
         message_new(&c->arena, &hlod__v1__remove_model_reply__descriptor);
@@ -102,11 +95,7 @@ void api_remove_model(struct call *c) {
         models_remove(all, x);
         m->removed++;
     }
-    if (m->removed)
-        api_models_answer(c, &m->base);
-    else
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_NOT_FOUND, "no model is called '%.200s'%s%s", q->name,
-                                     q->version ? " in that version" : "", api_like(c, q->name)),
-                              HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
+    if (m->removed) return api_models_answer(c, &m->base);
+    return st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model is called '%.200s'%s%s", q->name,
+                      q->version ? " in that version" : "", api_like(c, q->name));
 }

@@ -5,5 +5,5 @@
 
 // The answer of a call that has just changed names (scheduler/records/models.h): sent when the
 // journal has them, or the error where it could not be written. `reply` stays the caller's: static
-// or c->arena.
-void api_models_answer(struct call *c, const ProtobufCMessage *reply);
+// or c->arena. ST_OK.
+status_t api_models_answer(struct call *c, const ProtobufCMessage *reply) MUST_CHECK;

@@ -12,10 +12,8 @@ struct extra { // inputs of the job: the request's, and handles named inside ste
     size_t n, cap;
 };
 
-static status_t bad_plan(const char *step, const char *why) MUST_CHECK;
-static status_t bad_plan(const char *step, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "step '%s': %s", step, why),
-                     HLOD__V1__REASON__REASON_BAD_PLAN);
+MUST_CHECK static status_t bad_plan(const char *step, const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_PLAN, "step '%s': %s", step, why);
 }
 
 static status_t read_step(struct call *c, const Hlod__V1__PlanStep *q, struct job_plan_step *s,
@@ -46,7 +44,7 @@ static status_t read_step(struct call *c, const Hlod__V1__PlanStep *q, struct jo
 }
 
 static status_t read_plan(struct call *c, struct plan_spec *p, struct extra *in) {
-    const Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)c->request;
+    const Hlod__V1__RunPlanRequest *q = call_request(c);
     for (size_t k = 0; k < c->n_inputs; k++)
         avec_push(&c->arena, in, c->inputs[k]);
     p->steps = arena_zarray(&c->arena, struct job_plan_step, q->n_steps + 1);
@@ -64,37 +62,33 @@ static status_t read_plan(struct call *c, struct plan_spec *p, struct extra *in)
     return plan_resolve(p, names, in->n);
 }
 
-void api_plan(struct call *c) {
-    const Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)c->request;
+status_t api_plan(struct call *c) {
+    const Hlod__V1__RunPlanRequest *q = call_request(c);
     struct job_spec spec = api_job_spec(c, JOB_PLAN);
     struct plan_spec *p = arena_new_of(&c->arena, struct plan_spec);
     struct extra in = {0};
-    status_t st = read_plan(c, p, &in);
-    if (!st) st = api_run_options(q->options, &spec);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+    RETURN_IF_ERR(read_plan(c, p, &in));
+    RETURN_IF_ERR(api_run_options(q->options, &spec));
     spec.inputs = in.v;
     spec.n_inputs = in.n;
     spec.plan.spec = p;
     spec.plan.lease_ms = q->lease_ms;
     spec.plan.tuple = q->keep_tuple;
-    api_start_job(c, &spec, api_ran);
+    return api_start_job(c, &spec, api_ran);
 }
 
 // ---- a plain run with resident buffers
 
 bool api_wants_residents(const struct call *c) {
-    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    const Hlod__V1__RunRequest *q = call_request(c);
     bool any = q->n_keep > 0;
     for (size_t k = 0; k < c->n_inputs; k++)
         any |= c->inputs[k].handle != NULL;
     return any;
 }
 
-void api_run_resident(struct call *c, struct job_spec *spec) {
-    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+status_t api_run_resident(struct call *c, struct job_spec *spec) {
+    const Hlod__V1__RunRequest *q = call_request(c);
     struct plan_spec *p = arena_new_of(&c->arena, struct plan_spec);
     struct job_plan_step *s = arena_new_of(&c->arena, struct job_plan_step);
     s->name = q->model;
@@ -108,6 +102,7 @@ void api_run_resident(struct call *c, struct job_spec *spec) {
                                                .step = "",
                                                .from_input = (int)s->n_args,
                                                .from_step = -1};
+
     p->results = arena_zarray(&c->arena, struct plan_result, q->n_outputs + 1);
     p->n_results = q->n_outputs ? q->n_outputs : 1;
     for (size_t k = 0; k < p->n_results; k++)
@@ -118,9 +113,10 @@ void api_run_resident(struct call *c, struct job_spec *spec) {
     p->keep = q->keep;
     p->n_keep = q->n_keep;
     p->single = true;
+
     spec->kind = JOB_PLAN; // the run's own part of the spec gives way to a plan's
     spec->plan.spec = p;
     spec->plan.lease_ms = q->lease_ms;
     spec->plan.tuple = q->keep_tuple;
-    api_start_job(c, spec, api_ran);
+    return api_start_job(c, spec, api_ran);
 }

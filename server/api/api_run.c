@@ -23,28 +23,30 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
     o->elements = 1;
     for (int32_t d = 0; d < o->rank; d++)
         if (!sz_mul(o->elements, o->dims[d], &o->elements))
-            return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
+            return st_internal("output '%s' has an absurd shape", o->name);
     if (!sz_mul(o->elements, need, &need))
-        return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
+        return st_internal("output '%s' has an absurd shape", o->name);
     if (o->dtype->cls == NUM_STRING && b) need = (int64_t)b->size; // as the worker says
     if (r->kind == JOB_GET && r->get.part) need = r->get.part_bytes;
     if (need == 0) return ST_OK;
-    if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
+
+    if (!b) return st_internal("output '%s' has no data", o->name);
     if (b->fd == 0) {
         if (b->inline_bytes.len != (size_t)need)
-            return st_new(ST_INTERNAL, "output '%s': %zu bytes, expected %lld", o->name,
-                          b->inline_bytes.len, (long long)need);
+            return st_internal("output '%s': %zu bytes, expected %lld", o->name,
+                               b->inline_bytes.len, (long long)need);
         o->data = (struct span){b->inline_bytes.data, b->inline_bytes.len};
         return ST_OK;
     }
     if (b->fd > (uint32_t)r->n_fds || b->size != (uint64_t)need || b->offset > INT64_MAX)
-        return st_new(ST_INTERNAL, "output '%s': a blob of %llu bytes, expected %lld", o->name,
-                      (unsigned long long)b->size, (long long)need);
+        return st_internal("output '%s': a blob of %llu bytes, expected %lld", o->name,
+                           (unsigned long long)b->size, (long long)need);
+
     uint8_t *p;
     if (r->memory && b->fd == 1) {
         if (b->offset > (uint64_t)memfd_bytes(r->memory) ||
             need > memfd_bytes(r->memory) - (int64_t)b->offset)
-            return st_new(ST_INTERNAL, "output '%s' lies outside its memory", o->name);
+            return st_internal("output '%s' lies outside its memory", o->name);
         RETURN_IF_ERR(memfd_memory(r->memory, &p));
         o->data = (struct span){p + b->offset, (size_t)need};
         return ST_OK;
@@ -67,8 +69,7 @@ status_t api_take_outputs(struct call *c, const struct job_result *r) {
         o->dtype = numbers_dtype(str_of(t->dtype));
         o->rank = (int32_t)t->n_dims;
         o->dims = t->dims;
-        if (!o->dtype)
-            return st_new(ST_INTERNAL, "output '%s' has unknown type '%s'", o->name, t->dtype);
+        if (!o->dtype) return st_internal("output '%s' has unknown type '%s'", o->name, t->dtype);
         o->handle = r->kind == JOB_PLAN && r->plan.handles ? r->plan.handles[i] : NULL;
         if (!o->handle) RETURN_IF_ERR(output_data(c, r, t->data, o));
     }
@@ -88,9 +89,8 @@ static Hlod__V1__StepReport *step_report(struct arena *a, const struct job_step_
     return m;
 }
 
-status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                 const ProtobufCMessage **out) {
-    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+status_t api_ran(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
+    const Hlod__V1__RunRequest *q = call_request(c);
     RETURN_IF_ERR(api_take_outputs(c, r));
     Hlod__V1__RunReply *m = message_new(&c->arena, &hlod__v1__run_reply__descriptor);
     if (q->base.descriptor == &hlod__v1__run_request__descriptor) { // a plan names its own
@@ -122,28 +122,19 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
         call_event(c, &e);
     }
 
-    result->kind_case = HLOD__V1__EVENT__KIND_RESULT;
-    result->result = m;
     *out = &m->base;
     return ST_OK;
 }
 
-void api_run(struct call *c) {
-    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+status_t api_run(struct call *c) {
+    Hlod__V1__RunRequest *q = call_request(c);
     struct job_spec spec = api_job_spec(c, JOB_RUN);
     spec.has_weights = *q->weights != 0;
     spec.run.outputs = q->outputs;
     spec.run.n_outputs = q->n_outputs;
-    status_t st = api_model(c, q->model, &spec.model);
-    if (!st) api_name(c, q->model, &spec);
-    if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);
-    if (!st) st = api_run_options(q->options, &spec);
-    if (!st && api_wants_residents(c)) {
-        api_run_resident(c, &spec);
-        return;
-    }
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        api_start_job(c, &spec, api_ran);
+    RETURN_IF_ERR(api_model(c, q->model, &spec.model));
+    api_name(c, q->model, &spec);
+    if (spec.has_weights) RETURN_IF_ERR(api_model(c, q->weights, &spec.weights));
+    RETURN_IF_ERR(api_run_options(q->options, &spec));
+    return api_wants_residents(c) ? api_run_resident(c, &spec) : api_start_job(c, &spec, api_ran);
 }

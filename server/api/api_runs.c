@@ -5,23 +5,19 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "scheduler/records/recent.h"
 #include "server/api/api.h"
 
 enum { LIST_DEFAULT = 100, LIST_MOST = 1000, PID_REQUEST = 1, PID_COMPILER, PID_DEVICE };
 
-static void free_record(void *m) {
-    hlod__v1__run_record__free_unpacked(m, NULL);
-}
 // NULL also for a record that is not the caller's to see.
 static Hlod__V1__RunRecord *unpack(struct call *c, struct span s) {
     Hlod__V1__RunRecord *m =
-        s.p ? weigh_unpack_or_null(&hlod__v1__run_record__descriptor, s) : NULL;
-    if (!m) return NULL;
-    arena_link(&c->arena, free_record, m);
+        s.p ? weigh_unpack_in(&c->arena, &hlod__v1__run_record__descriptor, s) : NULL;
     bool all = c->principal.scopes & SCOPE_ADMIN;
-    return all || !strcmp(m->tenant, c->principal.tenant) ? m : NULL;
+    return m && (all || !strcmp(m->tenant, c->principal.tenant)) ? m : NULL;
 }
 
 // A copy without passes and steps: r frees what it owns.
@@ -32,8 +28,8 @@ static Hlod__V1__RunRecord *brief(struct call *c, const Hlod__V1__RunRecord *r) 
     return m;
 }
 
-void api_list_runs(struct call *c) {
-    const Hlod__V1__ListRunsRequest *q = (const Hlod__V1__ListRunsRequest *)c->request;
+status_t api_list_runs(struct call *c) {
+    const Hlod__V1__ListRunsRequest *q = call_request(c);
     Hlod__V1__ListRunsReply m = HLOD__V1__LIST_RUNS_REPLY__INIT;
     size_t limit = q->limit ? q->limit : LIST_DEFAULT;
     struct span *found = arena_array(&c->arena, struct span, LIST_MOST);
@@ -44,30 +40,24 @@ void api_list_runs(struct call *c) {
         if (!r) continue;
         m.runs[m.n_runs++] = brief(c, r);
     }
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }
 
 // ---- a timeline
 
 struct timeline {
     struct arena *a;
-    struct {
-        Hlod__V1__TraceEvent **v;
-        size_t n, cap;
-    } events;
+    VEC(Hlod__V1__TraceEvent *) events;
 };
 
 static Hlod__V1__TraceEvent *add(struct timeline *t, const char *ph, const char *name, int64_t pid,
                                  int64_t tid) {
-    Hlod__V1__TraceEvent *e = arena_new_of(t->a, Hlod__V1__TraceEvent);
-    Hlod__V1__TraceArgs *args = arena_new_of(t->a, Hlod__V1__TraceArgs);
-    hlod__v1__trace_event__init(e);
-    hlod__v1__trace_args__init(args);
+    Hlod__V1__TraceEvent *e = message_new(t->a, &hlod__v1__trace_event__descriptor);
     e->ph = (char *)ph;
     e->name = (char *)name;
     e->pid = pid;
     e->tid = tid;
-    e->args = args;
+    e->args = message_new(t->a, &hlod__v1__trace_args__descriptor);
     avec_push(t->a, &t->events, e);
     return e;
 }
@@ -144,17 +134,14 @@ static void put_steps(struct timeline *t, const Hlod__V1__RunRecord *r) {
     }
 }
 
-void api_trace(struct call *c) {
-    const Hlod__V1__GetTraceRequest *q = (const Hlod__V1__GetTraceRequest *)c->request;
+status_t api_trace(struct call *c) {
+    const Hlod__V1__GetTraceRequest *q = call_request(c);
     Hlod__V1__RunRecord *r = unpack(c, recent_find(sched_recent(c->api->sched), q->job));
-    if (!r) {
-        call_finish(c, NULL,
-                    st_new(ST_NOT_FOUND,
-                           "no run has the number %" PRIu64 ", or it was too long ago (the last "
-                           "256 are kept, and the last 64 that compiled or were profiled)",
-                           q->job));
-        return;
-    }
+    if (!r)
+        return st_new(ST_NOT_FOUND,
+                      "no run has the number %" PRIu64 ", or it was too long ago (the last "
+                      "256 are kept, and the last 64 that compiled or were profiled)",
+                      q->job);
     struct timeline t = {.a = &c->arena};
     const Hlod__V1__Timing *total = timing(r, "total");
     label(&t, "process_name", "request", PID_REQUEST, 1);
@@ -171,5 +158,5 @@ void api_trace(struct call *c) {
     m.n_trace_events = t.events.n;
     m.display_time_unit = (char *)"ms";
     m.other_data = brief(c, r);
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }

@@ -5,7 +5,6 @@
 
 #include "base/store/store.h"
 #include "proto/message.h"
-#include "scheduler/loop.h"
 #include "server/api/api_job.h"
 
 static int64_t elements(const Hlod__Wire__Weight *w) {
@@ -17,29 +16,27 @@ static int64_t elements(const Hlod__Wire__Weight *w) {
 
 struct sized {
     struct call *c;
-    struct store *store;
     struct digest digest;
     Hlod__V1__ModelInfo *m;
 };
-static void size_work(void *arg) {
+static status_t size_work(void *arg) {
     struct sized *s = arg;
     int fd;
     int64_t offset;
-    status_t st =
-        store_open_fd(s->store, STORE_BLOB, s->digest, STORE_TRUST, &fd, &offset, &s->m->bytes);
+    status_t st = store_open_fd(sched_store(s->c->api->sched), STORE_BLOB, s->digest, STORE_TRUST,
+                                &fd, &offset, &s->m->bytes);
     if (st)
         st_drop(st); // the source may be gone, its record stays
     else
         close(fd);
+    return ST_OK;
 }
-static void size_done(void *arg) {
-    struct sized *s = arg;
-    if (call_goes_on(s->c, ST_OK)) call_finish(s->c, &s->m->base, ST_OK);
+static status_t size_done(void *arg) {
+    const struct sized *s = arg;
+    return call_reply(s->c, &s->m->base);
 }
 
-static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                      const ProtobufCMessage **out) {
-    (void)result;
+static status_t shown(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     const Hlod__Wire__IngestReply *rec = r->model;
     Hlod__V1__ModelInfo *m = message_new(&c->arena, &hlod__v1__model_info__descriptor);
     m->source_digest = api_hex(&c->arena, r->source);
@@ -61,6 +58,7 @@ static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Even
         m->parameters = rec->info->parameters;
         m->weights_bytes = rec->info->parameter_bytes;
     }
+
     struct digest d;
     memcpy(d.b, rec->program_digest.data, sizeof d.b);
     m->program_digest = api_hex(&c->arena, d);
@@ -68,18 +66,13 @@ static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Even
     m->weights_digest = api_hex(&c->arena, d);
     *out = NULL;
     struct sized *s = arena_new_of(&c->arena, struct sized);
-    *s = (struct sized){.c = c, .store = sched_store(c->api->sched), .digest = r->source, .m = m};
-    c->busy = true;
-    loop_work(sched_loop(c->api->sched), size_work, size_done, s);
-    return ST_OK;
+    *s = (struct sized){.c = c, .digest = r->source, .m = m};
+    return call_work(c, size_work, size_done, s);
 }
 
-void api_show_model(struct call *c) {
-    const Hlod__V1__ShowModelRequest *q = (const Hlod__V1__ShowModelRequest *)c->request;
+status_t api_show_model(struct call *c) {
+    const Hlod__V1__ShowModelRequest *q = call_request(c);
     struct job_spec spec = {.kind = JOB_INGEST};
-    status_t st = api_model(c, q->model, &spec.model);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        api_start_job(c, &spec, shown);
+    RETURN_IF_ERR(api_model(c, q->model, &spec.model));
+    return api_start_job(c, &spec, shown);
 }

@@ -4,16 +4,15 @@
 // compiles with it.
 #include <string.h>
 
+#include "proto/message.h"
+#include "base/vec.h"
 #include "scheduler/workers/plugins.h"
 #include "server/api/api.h"
 
 struct list {
     struct call *c;
     struct pool *pool;
-    struct {
-        Hlod__V1__Target **v;
-        size_t n, cap;
-    } rows;
+    VEC(Hlod__V1__Target *) rows;
 };
 
 // Is a device of the kind up? *why: the reason if not, of the arena or static.
@@ -32,9 +31,8 @@ static bool executes(struct list *l, const char *kind, const char **why) {
 
 static void add(struct list *l, const char *name, const char *kind, const struct plugin *p) {
     struct arena *a = &l->c->arena;
-    Hlod__V1__Target *t = arena_new_of(a, Hlod__V1__Target);
+    Hlod__V1__Target *t = message_new(a, &hlod__v1__target__descriptor);
     const char *why;
-    hlod__v1__target__init(t);
     t->name = (char *)(uintptr_t)name;
     t->kind = (char *)(uintptr_t)kind;
     status_t st = p ? plugin_present(p) : ST_OK;
@@ -52,7 +50,7 @@ static void add(struct list *l, const char *name, const char *kind, const struct
     avec_push(a, &l->rows, t);
 }
 
-void api_targets(struct call *c) {
+status_t api_targets(struct call *c) {
     struct list l = {.c = c, .pool = sched_pool(c->api->sched)};
     const struct plugins *all = sched_cfg(c->api->sched)->pool.plugins;
     Hlod__V1__ListTargetsReply m = HLOD__V1__LIST_TARGETS_REPLY__INIT;
@@ -64,5 +62,5 @@ void api_targets(struct call *c) {
     }
     m.targets = l.rows.v;
     m.n_targets = l.rows.n;
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }

@@ -24,7 +24,7 @@ static Hlod__V1__Tenant *shown(struct arena *a, const struct tenant *t) {
     return m;
 }
 
-void api_tenants(struct call *c) {
+status_t api_tenants(struct call *c) {
     const struct tenants *all = sched_tenants(c->api->sched);
     bool every = c->principal.scopes & SCOPE_ADMIN;
     Hlod__V1__ListTenantsReply m = HLOD__V1__LIST_TENANTS_REPLY__INIT;
@@ -32,5 +32,5 @@ void api_tenants(struct call *c) {
     for (const struct tenant *t = all->first; t; t = t->next)
         if (every || !strcmp(t->name, c->principal.tenant))
             m.tenants[m.n_tenants++] = shown(&c->arena, t);
-    call_finish(c, &m.base, ST_OK);
+    return call_reply(c, &m.base);
 }

@@ -50,8 +50,7 @@ struct uploads {
 };
 
 struct uploads *uploads_new(void) {
-    struct uploads *all = calloc(1, sizeof *all);
-    if (!all) abort();
+    struct uploads *all = arena_must_calloc(1, sizeof *all);
     return all;
 }
 
@@ -60,8 +59,7 @@ struct uploads *uploads_new(void) {
 static struct digest key_of(const struct session *u) {
     return sha256_of(u->id, strlen(u->id));
 }
-static status_t save(struct session *u, int64_t offset, bool finished) MUST_CHECK;
-static status_t save(struct session *u, int64_t offset, bool finished) {
+MUST_CHECK static status_t save(struct session *u, int64_t offset, bool finished) {
     Hlod__Journal__Upload m = HLOD__JOURNAL__UPLOAD__INIT;
     m.id = u->id;
     m.tenant = u->tenant;
@@ -170,11 +168,9 @@ status_t uploads_load(struct uploads *all, struct sched *s, int64_t keep_ms) {
     return ST_OK;
 }
 
-static status_t not_found(const char *id) MUST_CHECK;
-static status_t not_found(const char *id) {
-    return st_reason(
-        st_new(ST_NOT_FOUND, "no upload '%.40s': it ended, or got nothing for too long", id),
-        HLOD__V1__REASON__REASON_UPLOAD_NOT_FOUND);
+MUST_CHECK static status_t not_found(const char *id) {
+    return st_because(ST_NOT_FOUND, UPLOAD_NOT_FOUND,
+                      "no upload '%.40s': it ended, or got nothing for too long", id);
 }
 static struct session *find(const struct call *c, const char *id) {
     for (struct session *u = c->api->uploads->first; u; u = u->next)
@@ -196,8 +192,7 @@ static const ProtobufCMessage *reply(struct call *c, const struct session *u) {
 // ---- start
 
 // A place for one more of this tenant's: of those that are finished the oldest gives way.
-static status_t make_room(struct call *c) MUST_CHECK;
-static status_t make_room(struct call *c) {
+MUST_CHECK static status_t make_room(struct call *c) {
     int n = 0;
     struct session *finished = NULL;
     for (struct session *u = c->api->uploads->first; u; u = u->next) {
@@ -207,26 +202,23 @@ static status_t make_room(struct call *c) {
     }
     if (n < c->api->max_uploads) return ST_OK;
     if (!finished)
-        return st_reason(st_new(ST_RESOURCE_EXHAUSTED,
-                                "%d uploads are open, as many as --max-uploads allows: finish or "
-                                "cancel one",
-                                n),
-                         HLOD__V1__REASON__REASON_UPLOADS_FULL);
+        return st_because(ST_RESOURCE_EXHAUSTED, UPLOADS_FULL,
+                          "%d uploads are open, as many as --max-uploads allows: finish or "
+                          "cancel one",
+                          n);
     drop(finished);
     return make_room(c);
 }
-static status_t open_session(struct call *c, struct session **out) MUST_CHECK;
-static status_t open_session(struct call *c, struct session **out) {
-    const Hlod__V1__StartUploadRequest *q = (Hlod__V1__StartUploadRequest *)c->request;
+MUST_CHECK static status_t open_session(struct call *c, struct session **out) {
+    const Hlod__V1__StartUploadRequest *q = call_request(c);
     struct uploads *all = c->api->uploads;
     struct digest digest = {0};
     if (q->size <= 0)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "size: expected the bytes of the whole"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "size: expected the bytes of the whole");
     if (q->size > c->api->max_model_bytes)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "%lld bytes are more than the %lld allowed",
-                                (long long)q->size, (long long)c->api->max_model_bytes),
-                         HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+        return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE,
+                          "%lld bytes are more than the %lld allowed", (long long)q->size,
+                          (long long)c->api->max_model_bytes);
     if (*q->digest) RETURN_IF_ERR(api_digest(q->digest, "digest", &digest));
     RETURN_IF_ERR(make_room(c));
     uint64_t id[2];
@@ -251,13 +243,14 @@ struct step {
     struct span bytes;
     status_t st;
 };
-static void begin(struct call *c, struct session *u, struct span bytes, void (*work)(void *),
-                  void (*done)(void *)) {
+static status_t begin(struct call *c, struct session *u, struct span bytes, void (*work)(void *),
+                      void (*done)(void *)) {
     struct step *s = arena_new_of(&c->arena, struct step);
     *s = (struct step){.c = c, .u = u, .bytes = bytes};
     loop_timer_stop(u->timer);
     u->busy = c->busy = true;
     loop_work(u->loop, work, done, s);
+    return ST_OK;
 }
 // The upload is the loop's again; false: it was removed meanwhile.
 static bool ended(struct step *s) {
@@ -270,14 +263,12 @@ static bool ended(struct step *s) {
     loop_timer_start(u->timer, s->c->api->upload_keep_ms);
     return true;
 }
-static status_t elsewhere(const struct session *u) MUST_CHECK;
-static status_t elsewhere(const struct session *u) {
-    return st_reason(st_new(ST_FAILED_PRECONDITION, "%lld of %lld bytes are held%s",
-                            (long long)u->offset, (long long)u->size,
-                            u->finished ? ", and it is finished"
-                            : u->busy   ? ", and a request for this upload is under way"
-                                        : ""),
-                     HLOD__V1__REASON__REASON_UPLOAD_OFFSET);
+MUST_CHECK static status_t elsewhere(const struct session *u) {
+    return st_because(ST_FAILED_PRECONDITION, UPLOAD_OFFSET, "%lld of %lld bytes are held%s",
+                      (long long)u->offset, (long long)u->size,
+                      u->finished ? ", and it is finished"
+                      : u->busy   ? ", and a request for this upload is under way"
+                                  : "");
 }
 
 static void start_work(void *arg) {
@@ -291,27 +282,22 @@ static void started(void *arg) {
     if (ended(s) && s->st) drop(s->u);
     if (call_goes_on(c, s->st)) call_finish(c, m, ST_OK);
 }
-void api_start_upload(struct call *c) {
+status_t api_start_upload(struct call *c) {
     struct session *u = NULL;
-    status_t st = open_session(c, &u);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        begin(c, u, (struct span){0}, start_work, started);
+    RETURN_IF_ERR(open_session(c, &u));
+    return begin(c, u, (struct span){0}, start_work, started);
 }
 
 // The file, behind what is held.
-static status_t open_file(struct session *u) MUST_CHECK;
-static status_t open_file(struct session *u) {
+MUST_CHECK static status_t open_file(struct session *u) {
     if (u->w) return ST_OK;
     status_t st = store_write_named(u->store, STORE_BLOB, u->id, u->offset, &u->prefix, &u->w);
     if (st_code(st) != ST_DATA_LOSS && st_code(st) != ST_NOT_FOUND) return st;
     log_event(LOG_ERROR, "upload.damaged", "id=%s tenant=%s offset=%lld why=\"%s\"", u->id,
               u->tenant, (long long)u->offset, st_message(st));
     st_drop(st);
-    return st_reason(
-        st_new(ST_DATA_LOSS, "what was held of upload '%s' is damaged: begin anew", u->id),
-        HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+    return st_because(ST_DATA_LOSS, CACHE_DAMAGED,
+                      "what was held of upload '%s' is damaged: begin anew", u->id);
 }
 static void append_work(void *arg) {
     struct step *s = arg;
@@ -335,29 +321,21 @@ static void appended(void *arg) {
     if (here && st_code(s->st) == ST_DATA_LOSS) drop(s->u);
     if (call_goes_on(c, s->st)) call_finish(c, m, ST_OK);
 }
-void api_append_upload(struct call *c) {
-    const Hlod__V1__AppendUploadRequest *q = (Hlod__V1__AppendUploadRequest *)c->request;
+status_t api_append_upload(struct call *c) {
+    const Hlod__V1__AppendUploadRequest *q = call_request(c);
     struct span bytes = c->body.n ? c->body : (struct span){q->data.data, q->data.len};
     struct session *u = find(c, q->upload);
-    status_t st = ST_OK;
-    if (!u)
-        st = not_found(q->upload);
-    else if (u->busy || u->finished || q->offset != u->offset)
-        st = elsewhere(u);
-    else if ((int64_t)bytes.n > u->size - u->offset)
-        st = st_reason(st_new(ST_OUT_OF_RANGE, "%zu bytes at %lld end behind the upload's %lld",
-                              bytes.n, (long long)q->offset, (long long)u->size),
-                       HLOD__V1__REASON__REASON_BAD_RANGE);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+    if (!u) return not_found(q->upload);
+    if (u->busy || u->finished || q->offset != u->offset) return elsewhere(u);
+    if ((int64_t)bytes.n > u->size - u->offset)
+        return st_because(ST_OUT_OF_RANGE, BAD_RANGE,
+                          "%zu bytes at %lld end behind the upload's %lld", bytes.n,
+                          (long long)q->offset, (long long)u->size);
     metric_add(M_UPLOAD_BYTES, (int64_t)bytes.n);
-    begin(c, u, bytes, append_work, appended);
+    return begin(c, u, bytes, append_work, appended);
 }
 
-static status_t finish(struct step *s) MUST_CHECK;
-static status_t finish(struct step *s) {
+MUST_CHECK static status_t finish(struct step *s) {
     struct session *u = s->u;
     struct digest got = u->prefix;
     struct arena *a = &s->c->arena;
@@ -369,9 +347,8 @@ static status_t finish(struct step *s) {
         RETURN_IF_ERR(error_of_store(store_write_end(w, &got, NULL)));
     }
     if (!u->any && !digest_eq(got, u->digest))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s",
-                                api_hex(a, got), api_hex(a, u->digest)),
-                         HLOD__V1__REASON__REASON_BLOB_MISMATCH);
+        return st_because(ST_INVALID_ARGUMENT, BLOB_MISMATCH, "the bytes have digest %s, not %s",
+                          api_hex(a, got), api_hex(a, u->digest));
     u->digest = got;
     RETURN_IF_ERR(blob_own(u->journal, u->tenant, got));
     st_drop(save(u, u->size, true)); // else it is finished again when that is asked
@@ -395,25 +372,21 @@ static void finished(void *arg) {
     if (ended(s) && s->st) drop(s->u); // its file is gone
     if (call_goes_on(c, s->st)) call_finish(c, m, ST_OK);
 }
-void api_finish_upload(struct call *c) {
-    const Hlod__V1__FinishUploadRequest *q = (Hlod__V1__FinishUploadRequest *)c->request;
+status_t api_finish_upload(struct call *c) {
+    const Hlod__V1__FinishUploadRequest *q = call_request(c);
     struct session *u = find(c, q->upload);
-    if (!u)
-        call_finish(c, NULL, not_found(q->upload));
-    else if (u->finished)
-        call_finish(c, info(c, u), ST_OK);
-    else if (u->busy || u->offset != u->size)
-        call_finish(c, NULL, elsewhere(u));
-    else
-        begin(c, u, (struct span){0}, finish_work, finished);
+    if (!u) return not_found(q->upload);
+    if (u->finished) return call_reply(c, info(c, u));
+    if (u->busy || u->offset != u->size) return elsewhere(u);
+    return begin(c, u, (struct span){0}, finish_work, finished);
 }
 
 // ---- get, cancel
 
-void api_get_upload(struct call *c) {
-    const Hlod__V1__GetUploadRequest *q = (Hlod__V1__GetUploadRequest *)c->request;
+status_t api_get_upload(struct call *c) {
+    const Hlod__V1__GetUploadRequest *q = call_request(c);
     const struct session *u = find(c, q->upload);
-    call_finish(c, u ? reply(c, u) : NULL, u ? ST_OK : not_found(q->upload));
+    return u ? call_reply(c, reply(c, u)) : not_found(q->upload);
 }
 static void cancel_work(void *arg) { // what was answered stays so
     struct step *s = arg;
@@ -426,17 +399,12 @@ static void cancelled(void *arg) {
     if (ended(s)) drop(s->u);
     if (call_goes_on(c, s->st)) call_finish(c, &m.base, ST_OK);
 }
-void api_cancel_upload(struct call *c) {
-    const Hlod__V1__CancelUploadRequest *q = (Hlod__V1__CancelUploadRequest *)c->request;
+status_t api_cancel_upload(struct call *c) {
+    const Hlod__V1__CancelUploadRequest *q = call_request(c);
     struct session *u = find(c, q->upload);
     Hlod__V1__CancelUploadReply m = HLOD__V1__CANCEL_UPLOAD_REPLY__INIT;
-    if (!u) {
-        call_finish(c, NULL, not_found(q->upload));
-        return;
-    }
-    if (u->busy) { // it goes when the pool is done with it
-        drop(u);
-        call_finish(c, &m.base, ST_OK);
-    } else
-        begin(c, u, (struct span){0}, cancel_work, cancelled);
+    if (!u) return not_found(q->upload);
+    if (!u->busy) return begin(c, u, (struct span){0}, cancel_work, cancelled);
+    drop(u); // it goes when the pool is done with it
+    return call_reply(c, &m.base);
 }

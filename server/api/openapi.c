@@ -26,47 +26,35 @@ static void put_enum(struct strbuf *b, const ProtobufCEnumDescriptor *e) {
     strbuf_puts(b, "]}");
 }
 static void put_type(struct strbuf *b, const ProtobufCFieldDescriptor *f) {
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_MESSAGE:
+#define UNSIGNED_32 "\"integer\",\"minimum\":0,\"maximum\":4294967295"
+#define UNSIGNED_64 "\"integer\",\"format\":\"int64\",\"minimum\":0"
+#define SIGNED_32   "\"integer\",\"format\":\"int32\""
+#define SIGNED_64   "\"integer\",\"format\":\"int64\""
+    static const char *const texts[] = {[PROTOBUF_C_TYPE_BOOL] = "\"boolean\"",
+                                        [PROTOBUF_C_TYPE_STRING] = "\"string\"",
+                                        [PROTOBUF_C_TYPE_FLOAT] = "\"number\"",
+                                        [PROTOBUF_C_TYPE_DOUBLE] = "\"number\"",
+                                        [PROTOBUF_C_TYPE_UINT32] = UNSIGNED_32,
+                                        [PROTOBUF_C_TYPE_FIXED32] = UNSIGNED_32,
+                                        [PROTOBUF_C_TYPE_UINT64] = UNSIGNED_64,
+                                        [PROTOBUF_C_TYPE_FIXED64] = UNSIGNED_64,
+                                        [PROTOBUF_C_TYPE_INT64] = SIGNED_64,
+                                        [PROTOBUF_C_TYPE_SINT64] = SIGNED_64,
+                                        [PROTOBUF_C_TYPE_SFIXED64] = SIGNED_64,
+                                        [PROTOBUF_C_TYPE_INT32] = SIGNED_32,
+                                        [PROTOBUF_C_TYPE_SINT32] = SIGNED_32,
+                                        [PROTOBUF_C_TYPE_SFIXED32] = SIGNED_32,
+                                        [PROTOBUF_C_TYPE_BYTES] = "\"string\",\"format\":\"byte\""};
+
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
         put_ref(b, f->descriptor);
-        break;
-    case PROTOBUF_C_TYPE_ENUM:
+    else if (f->type == PROTOBUF_C_TYPE_ENUM)
         put_enum(b, f->descriptor);
-        break;
-    case PROTOBUF_C_TYPE_BOOL:
-        strbuf_puts(b, "{\"type\":\"boolean\"}");
-        break;
-    case PROTOBUF_C_TYPE_STRING:
-        strbuf_puts(b, strcmp(f->name, "digest") ? "{\"type\":\"string\"}"
-                                                 : "{\"type\":\"string\",\"pattern\":"
-                                                   "\"^[0-9a-f]{64}$\"}");
-        break;
-    case PROTOBUF_C_TYPE_BYTES:
-        strbuf_puts(b, "{\"type\":\"string\",\"format\":\"byte\"}");
-        break;
-    case PROTOBUF_C_TYPE_FLOAT:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        strbuf_puts(b, "{\"type\":\"number\"}");
-        break;
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
-        strbuf_puts(b, "{\"type\":\"integer\",\"minimum\":0,\"maximum\":4294967295}");
-        break;
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-        strbuf_puts(b, "{\"type\":\"integer\",\"format\":\"int64\",\"minimum\":0}");
-        break;
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-        strbuf_puts(b, "{\"type\":\"integer\",\"format\":\"int64\"}");
-        break;
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-        strbuf_puts(b, "{\"type\":\"integer\",\"format\":\"int32\"}");
-        break;
-    }
+    else
+        strbuf_printf(b, "{\"type\":%s%s}", texts[f->type],
+                      f->type == PROTOBUF_C_TYPE_STRING && !strcmp(f->name, "digest")
+                          ? ",\"pattern\":\"^[0-9a-f]{64}$\""
+                          : "");
 }
 static void put_field_name(struct strbuf *b, const ProtobufCFieldDescriptor *f, bool oip) {
     if (oip)

@@ -29,7 +29,7 @@
 #include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
-#include "server/budget.h"
+#include "server/body/budget.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_gate.h"
 #include "server/grpc/grpc_port.h"
@@ -289,7 +289,7 @@ static void give_message(struct rpc_call *c, grpc_byte_buffer *b) {
     grpc_slice *s;
     if (!grpc_byte_buffer_reader_init(&c->reader, b)) {
         grpc_byte_buffer_destroy(b);
-        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "a message that cannot be read"));
+        rpc_finish(c, st_invalid("a message that cannot be read"));
         return;
     }
     while (grpc_byte_buffer_reader_peek(&c->reader, &s)) {
@@ -377,14 +377,12 @@ static void on_accepted(struct tag *t) {
     if (c->method)
         tell(c, c->method->service->begin);
     else
-        rpc_finish(c, st_reason(st_new(ST_UNIMPLEMENTED, "no method '%.200s' here", path),
-                                HLOD__V1__REASON__REASON_NO_ROUTE));
+        rpc_finish(c, st_because(ST_UNIMPLEMENTED, NO_ROUTE, "no method '%.200s' here", path));
     gpr_free(path);
 }
 
 static void accept_next(struct rpc *r, struct rpc_call **place) {
-    struct rpc_call *c = calloc(1, sizeof *c);
-    if (!c) abort();
+    struct rpc_call *c = arena_must_calloc(1, sizeof *c);
     c->r = r;
     c->out_end = &c->out;
     grpc_call_details_init(&c->details);
@@ -445,8 +443,7 @@ static void pump(struct rpc_call *c) {
 }
 
 static void queue_slices(struct rpc_call *c, grpc_slice *v, size_t n, size_t bytes) {
-    struct outgoing *o = calloc(1, sizeof *o);
-    if (!o) abort();
+    struct outgoing *o = arena_must_calloc(1, sizeof *o);
     o->bytes = grpc_raw_byte_buffer_create(v, n);
     o->n = bytes;
     for (size_t i = 0; i < n; i++)
@@ -669,13 +666,11 @@ static void make_room(struct rpc_call *c, bool over) {
     r->n_messages += has ? 1 : -1;
     if (room(r) != before) grpc_resource_quota_resize(r->port.quota, (size_t)room(r));
 }
-static status_t too_many(const char *whose, int max) MUST_CHECK;
-static status_t too_many(const char *whose, int max) {
-    status_t st = st_new(ST_RESOURCE_EXHAUSTED, "too many calls at a time: %s %d", whose, max);
+MUST_CHECK static status_t too_many(const char *whose, int max) {
+    status_t st = st_exhausted("too many calls at a time: %s %d", whose, max);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_LIMIT_EXCEEDED), 1000);
 }
-static status_t take_place(struct rpc_call *c, const char *tenant, const char *peer) MUST_CHECK;
-static status_t take_place(struct rpc_call *c, const char *tenant, const char *peer) {
+MUST_CHECK static status_t take_place(struct rpc_call *c, const char *tenant, const char *peer) {
     struct rpc *r = c->r;
     c->place.tenant = tenant;
     status_t st = budget_try(r->places, &c->place, 1);
@@ -720,6 +715,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
         r->cfg.receive_bytes = half;
     }
     r->port.cfg = &r->cfg;
+
     struct gate_config gc = {.max_connections = cfg->max_connections,
                              .max_per_address = cfg->max_per_address,
                              .max_calls = GRPC_PORT_MAX_CALLS,
@@ -733,6 +729,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
         free(r);
         return st;
     }
+
     r->gate_timer = loop_timer_new(l, on_gate_timer, r);
     r->places = budget_new(l, max_calls(cfg), 0, api->auth != NULL, false);
     grpc_server_start(r->port.server);

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "scheduler/loop.h"
+#include "server/body/pieces.h"
+#include "server/body/tensors.h"
 #include "server/grpc/cut.h"
 #include "server/grpc/grpc_api.h"
 #include "server/oip/oip.h"
-#include "server/pieces.h"
-#include "server/http/tensors.h"
 #include "server/traceparent.h"
 
 enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
@@ -86,10 +86,9 @@ static status_t place(void *ctx, size_t at, struct span part) {
     return tensors_put(p->c, p->offset + (int64_t)at, part.p, part.n);
 }
 
-static status_t not_a(const struct call *c) MUST_CHECK;
-static status_t not_a(const struct call *c) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the message is not a %s", c->row->input->name),
-                     HLOD__V1__REASON__REASON_BAD_JSON);
+MUST_CHECK static status_t not_a(const struct call *c) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_JSON, "the message is not a %s",
+                      c->row->input->name);
 }
 // The cut bytes to the inputs they belong to, after the layout.
 static status_t place_all(struct api_request *q, const struct cuts *cuts) {
@@ -125,7 +124,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     enum { RAW_INPUT_CONTENTS = 7 };
     if (!cut_fields(&c->arena, q->m.pieces, q->m.n, RAW_INPUT_CONTENTS, 0, &cuts)) return not_a(c);
     RETURN_IF_ERR(call_unpack(c, cuts.rest));
-    const Inference__ModelInferRequest *infer = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *infer = call_request(c);
     if (!cuts.n) {
         RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, NULL));
         return oip_contents(c);
@@ -134,9 +133,8 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     for (size_t i = 0; i < infer->n_inputs; i++) // those in shared memory have none
         if (!oip_in_region(&infer->inputs[i]->base)) with[n++] = i;
     if (cuts.n != n)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "%zu raw_input_contents for %zu inputs", cuts.n, n),
-            HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "%zu raw_input_contents for %zu inputs", cuts.n, n);
     int64_t *given = arena_zarray(&c->arena, int64_t, infer->n_inputs + 1);
     for (size_t i = 0; i < cuts.n; i++) {
         cuts.v[i].parent = (uint32_t)with[i];
@@ -219,7 +217,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     if (m)
         api_request_take(q, m);
     else
-        call_finish(c, NULL, st_new(ST_INVALID_ARGUMENT, "no request message"));
+        call_finish(c, NULL, st_invalid("no request message"));
 }
 
 // ---- life

@@ -2,7 +2,7 @@
 // grpc_api: what the unary rows and ModelStreamInfer share: a message becomes a call's request and
 // inputs. Thread: loop; parsing of large messages: pool.
 #pragma once
-#include "server/budget.h"
+#include "server/body/budget.h"
 #include "server/grpc/grpc_call.h"
 
 struct api_request { // of one call

@@ -377,6 +377,7 @@ static bool enter(int fd) {
         free(c);
         return false;
     }
+
     network_of(c->address, network);
     pthread_mutex_lock(&gate.lock);
     gate.accepts--;
@@ -394,6 +395,7 @@ static bool enter(int fd) {
         atomic_store(&gate.of_fd[fd], c);
     }
     pthread_mutex_unlock(&gate.lock);
+
     if (c->of) {
         metric_add(M_GRPC_CONNECTIONS, 1);
         return true;

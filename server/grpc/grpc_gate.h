@@ -2,7 +2,7 @@
 // grpc_gate: how much the gRPC library reads of clients that nobody has vouched for. The library
 // reads whatever comes and makes calls of it, which wait in it for the daemon without any bound
 // (ten bytes become ten kilobytes, and stay when the client has gone). So its reads pass here, as
-// libmicrohttpd's do (server/http/http_read.h):
+// libmicrohttpd's do (server/http/conn/http_read.h):
 //
 //   A connection is strange until one of its calls was admitted. Strange connections together may
 //   read TURN_BYTES; then they wait, in the kernel, until all calls that came of it have been taken

@@ -54,8 +54,7 @@ static void look(void *arg) {
     if (h->watchers) loop_timer_start(h->timer, LOOK_MS);
 }
 void rpc_health_start(struct rpc *r) {
-    struct rpc_health *h = calloc(1, sizeof *h);
-    if (!h) abort();
+    struct rpc_health *h = arena_must_calloc(1, sizeof *h);
     h->timer = loop_timer_new(rpc_loop(r), look, r);
     *rpc_health_slot(r) = h;
 }
@@ -100,8 +99,7 @@ static void list(struct rpc_call *c) {
 
 static void watch(struct rpc_call *c, const char *name) {
     struct rpc_health *h = *rpc_health_slot(rpc_of(c));
-    struct watcher *w = calloc(1, sizeof *w);
-    if (!w) abort();
+    struct watcher *w = arena_must_calloc(1, sizeof *w);
     w->rc = c;
     w->known = is_service(name);
     w->last = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__UNKNOWN;
@@ -119,11 +117,11 @@ static void message(struct rpc_call *c, const struct rpc_bytes *m) {
     if (rpc_over(c) || rpc_data(c)) return;
     struct arena a = {0};
     struct span s = {0};
-    status_t st = m ? rpc_small(&a, m, &s) : st_new(ST_INVALID_ARGUMENT, "no request message");
+    status_t st = m ? rpc_small(&a, m, &s) : st_invalid("no request message");
     Grpc__Health__V1__HealthCheckRequest *q =
         st ? NULL : weigh_unpack_or_null(&grpc__health__v1__health_check_request__descriptor, s);
     if (!q)
-        rpc_finish(c, st ? st : st_new(ST_INVALID_ARGUMENT, "not a request of health"));
+        rpc_finish(c, st ? st : st_invalid("not a request of health"));
     else
         switch (*(const enum method *)rpc_method_of(c)->datum) {
         case CHECK:

@@ -41,9 +41,8 @@ int64_t rpc_inflated_bytes(const struct rpc_bytes *m, int64_t max_bytes) {
 status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out) {
     struct rpc_bytes all = *m;
     if (all.bytes > API_OPEN_BYTES)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "the message is larger than %d bytes", API_OPEN_BYTES),
-            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+        return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE,
+                          "the message is larger than %d bytes", API_OPEN_BYTES);
     RETURN_IF_ERR(rpc_inflate(a, &all, API_OPEN_BYTES));
     *out = rpc_flat(a, &all);
     return ST_OK;

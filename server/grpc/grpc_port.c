@@ -22,30 +22,18 @@ static grpc_server *make_server(struct grpc_port *r, int64_t room) {
     int max = cfg->max_message_bytes > INT32_MAX ? INT32_MAX : (int)cfg->max_message_bytes;
     r->quota = grpc_resource_quota_create("hlod");
     grpc_resource_quota_resize(r->quota, (size_t)room);
-    grpc_arg args[] = {
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-         .value.integer = max},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
-         .value.integer = -1},
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_MAX_CONCURRENT_STREAMS,
-         .value.integer = GRPC_PORT_STREAMS},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE,
-         .value.integer = READ_BYTES},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-         .value.integer = cfg->header_s * 1000},
-        {.type = GRPC_ARG_POINTER,
-         .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
-         .value.pointer = {r->quota, grpc_resource_quota_arg_vtable()}},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
-         .value.integer = 0},
-    };
+
+#define INTEGER(name, v) {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (v)}
+    grpc_arg args[] = {INTEGER(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max),
+                       INTEGER(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
+                       INTEGER(GRPC_ARG_ALLOW_REUSEPORT, 0),
+                       INTEGER(GRPC_ARG_MAX_CONCURRENT_STREAMS, GRPC_PORT_STREAMS),
+                       INTEGER(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, READ_BYTES),
+                       INTEGER(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, cfg->header_s * 1000),
+                       INTEGER(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+                       {.type = GRPC_ARG_POINTER,
+                        .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+                        .value.pointer = {r->quota, grpc_resource_quota_arg_vtable()}}};
     grpc_channel_args all = {sizeof args / sizeof *args, args};
     return grpc_server_create(&all, NULL);
 }

@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include "proto/formats/descriptor.pb-c.h"
 #include "proto/formats/reflection_v1.pb-c.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
 #include "server/grpc/grpc_call.h"
 
@@ -76,10 +77,7 @@ static bool file_has(const char *symbol, const Hlod__Descriptor__File *f) {
 
 struct closure { // a file and what it imports
     struct arena *a;
-    struct {
-        ProtobufCBinaryData *v;
-        size_t n, cap;
-    } bytes;
+    VEC(ProtobufCBinaryData) bytes;
     bool seen[MAX_FILES];
 };
 static void add_file(struct closure *c, size_t i) {
@@ -94,8 +92,8 @@ static void add_file(struct closure *c, size_t i) {
 
 static void refuse(struct arena *a, response *m, enum status_code code, const char *what,
                    const char *name) {
-    Grpc__Reflection__V1__ErrorResponse *e = arena_new_of(a, Grpc__Reflection__V1__ErrorResponse);
-    grpc__reflection__v1__error_response__init(e);
+    Grpc__Reflection__V1__ErrorResponse *e =
+        message_new(a, &grpc__reflection__v1__error_response__descriptor);
     e->error_code = (int32_t)code;
     e->error_message = arena_printf(a, "%s '%.200s'", what, name);
     set_case(m, GIVE_ERROR);
@@ -108,8 +106,7 @@ static void give_file(struct arena *a, response *m, const char *name, bool by_sy
         struct closure c = {.a = a};
         add_file(&c, i);
         Grpc__Reflection__V1__FileDescriptorResponse *r =
-            arena_new_of(a, Grpc__Reflection__V1__FileDescriptorResponse);
-        grpc__reflection__v1__file_descriptor_response__init(r);
+            message_new(a, &grpc__reflection__v1__file_descriptor_response__descriptor);
         r->file_descriptor_proto = c.bytes.v;
         r->n_file_descriptor_proto = c.bytes.n;
         set_case(m, GIVE_FILES);
@@ -121,14 +118,12 @@ static void give_file(struct arena *a, response *m, const char *name, bool by_sy
 
 static void give_services(struct arena *a, response *m) {
     Grpc__Reflection__V1__ListServiceResponse *r =
-        arena_new_of(a, Grpc__Reflection__V1__ListServiceResponse);
-    grpc__reflection__v1__list_service_response__init(r);
+        message_new(a, &grpc__reflection__v1__list_service_response__descriptor);
     VEC(Grpc__Reflection__V1__ServiceResponse *) list = {0};
     for (size_t i = 0; i < n_files; i++)
         for (size_t k = 0; k < files[i].f->n_service; k++) {
             Grpc__Reflection__V1__ServiceResponse *s =
-                arena_new_of(a, Grpc__Reflection__V1__ServiceResponse);
-            grpc__reflection__v1__service_response__init(s);
+                message_new(a, &grpc__reflection__v1__service_response__descriptor);
             s->name = arena_printf(a, "%s.%s", files[i].f->package, files[i].f->service[k]->name);
             avec_push(a, &list, s);
         }
@@ -183,7 +178,7 @@ static void message(struct rpc_call *c, const struct rpc_bytes *m) {
         grpc__reflection__v1__server_reflection_request__free_unpacked(q, NULL);
         if (rpc_unsent(c) < 1 << 20) rpc_receive(c); // else when that has gone out
     } else
-        rpc_finish(c, st ? st : st_new(ST_INVALID_ARGUMENT, "not a reflection request"));
+        rpc_finish(c, st ? st : st_invalid("not a reflection request"));
     arena_done(&a);
 }
 

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <zlib.h>
 
-#include "proto/hlod.pb-c.h"
+#include "proto/reason.h"
 
 const char *coding_name(enum coding c) {
     static const char *const names[] = {"identity", "gzip", "deflate"};
@@ -60,26 +60,26 @@ status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
             in.p += z.avail_in;
             in.n -= z.avail_in;
         }
+
         z.next_out = buf;
         z.avail_out = sizeof buf;
         rc = inflate(&z, Z_NO_FLUSH);
         size_t n = sizeof buf - z.avail_out;
         if ((int64_t)(out->n + n) > max_bytes)
-            st = st_reason(st_new(ST_INVALID_ARGUMENT,
-                                  "the body is larger than %lld bytes when decompressed",
-                                  (long long)max_bytes),
-                           HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+            st = st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE,
+                            "the body is larger than %lld bytes when decompressed",
+                            (long long)max_bytes);
         else if (!strbuf_room(out, n))
             st = st_oom();
         else
             strbuf_add(out, buf, n);
     }
+
     if (!st && (rc != Z_STREAM_END || z.avail_in || in.n))
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "the compressed body is %s",
-                              rc == Z_STREAM_END  ? "followed by other bytes"
-                              : rc == Z_BUF_ERROR ? "cut short"
-                                                  : "damaged"),
-                       HLOD__V1__REASON__REASON_BAD_FRAMING);
+        st = st_because(ST_INVALID_ARGUMENT, BAD_FRAMING, "the compressed body is %s",
+                        rc == Z_STREAM_END  ? "followed by other bytes"
+                        : rc == Z_BUF_ERROR ? "cut short"
+                                            : "damaged");
     inflateEnd(&z);
     return st;
 }

@@ -23,10 +23,9 @@ status_t cors_check(const char *list) {
     struct str all = str_of(list), one;
     while (all.n && str_cut(&all, ',', &one))
         if (!is_origin(str_trim(one)))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "--cors-origin: '" STR_FMT
-                          "': expected scheme://host[:port] without a path, or *",
-                          STR_ARG(one));
+            return st_invalid("--cors-origin: '" STR_FMT
+                              "': expected scheme://host[:port] without a path, or *",
+                              STR_ARG(one));
     return ST_OK;
 }
 

@@ -23,11 +23,11 @@
 #include "scheduler/records/journal.h"
 #include "scheduler/suite/journal_jobs.h"
 #include "scheduler/suite/suite.h"
+#include "server/http/conn/http_conn.h"
+#include "server/http/conn/http_guard.h"
+#include "server/http/conn/http_read.h"
 #include "server/http/cors.h"
-#include "server/http/http_conn.h"
 #include "server/http/http_dashboard.h"
-#include "server/http/http_guard.h"
-#include "server/http/http_read.h"
 #include "server/http/http_req.h"
 #include "server/tls.h"
 
@@ -41,12 +41,11 @@ static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
     bool named =
         cors_allows(h->cfg.cors, origin); // by the operator; Host is looked at all the same
     if (http_same_site(host, named ? NULL : origin, h->cfg.local_only)) return ST_OK;
-    return st_reason(
-        st_new(ST_PERMISSION_DENIED,
-               "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
-               "pages of other origins need --cors-origin, callers by another name --tokens",
-               origin ? origin : "", host ? host : ""),
-        HLOD__V1__REASON__REASON_CROSS_ORIGIN);
+    return st_because(
+        ST_PERMISSION_DENIED, CROSS_ORIGIN,
+        "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
+        "pages of other origins need --cors-origin, callers by another name --tokens",
+        origin ? origin : "", host ? host : "");
 }
 
 static status_t admit(struct http *h, struct MHD_Connection *conn, const struct api_row *row,
@@ -66,17 +65,14 @@ static const char *header(void *conn, const char *name) {
 
 // What two readers of one request could understand differently is refused by the connection's guard
 // (http_guard.h), before the library sees it. Here is what needs no raw bytes.
-static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) MUST_CHECK;
-static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) {
+MUST_CHECK static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) {
     const char *expect = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Expect");
-    if (!seen) return st_new(ST_INTERNAL, "the request came past its guard");
+    if (!seen) return st_internal("the request came past its guard");
     const char *why = nul ? "a NUL, a space or a control character in the path"
                       : expect && strcasecmp(expect, "100-continue")
                           ? "an Expect other than 100-continue"
                           : NULL;
-    return why ? st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why),
-                           HLOD__V1__REASON__REASON_BAD_FRAMING)
-               : ST_OK;
+    return why ? st_because(ST_INVALID_ARGUMENT, BAD_FRAMING, "%s", why) : ST_OK;
 }
 static char nul_in_path; // its address in a request's slot
 
@@ -93,9 +89,8 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
         snprintf(r->plain_path, sizeof r->plain_path, "%s", url);
         if (strcmp(verb, "GET") && strcmp(verb, "HEAD")) {
             r->allow = "GET, HEAD";
-            http_fail(r, st_reason(st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use GET",
-                                          verb),
-                                   HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED));
+            http_fail(r, st_because(ST_INVALID_ARGUMENT, METHOD_NOT_ALLOWED,
+                                    "%.20s is not allowed here; use GET", verb));
         } else if (!strcmp(url, "/metrics")) {
             struct arena a = {0};
             struct principal p;
@@ -108,6 +103,21 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
     return false;
 }
 
+// Is it alive, or, which is more, ready?
+static bool put_health(const struct api *api, bool readiness, struct strbuf *b) {
+    bool ok = !readiness || (!api->draining && sched_can_serve(api->sched));
+    bool more = ok && readiness;
+    if (more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE) // it serves what it has
+        strbuf_puts(b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
+                       "refused\n");
+    else if (more && (journal_alone(sched_journal(api->sched)) ||
+                      journal_jobs_alone(suites_journal(api->suites))))
+        strbuf_puts(b, "ok, but one of the two files of a database cannot be made again: uploads, "
+                       "compiles, names and batch jobs are refused\n");
+    else
+        strbuf_puts(b, ok ? "ok\n" : api->draining ? "shutting down\n" : "workers are starting\n");
+    return ok;
+}
 static void plain_reply(struct http_req *r) {
     struct strbuf b = {0};
     struct api *api = r->h->api;
@@ -128,22 +138,7 @@ static void plain_reply(struct http_req *r) {
     } else if (file) {
         http_dashboard_reply(r, file);
     } else {
-        bool ok =
-            !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));
-        bool more = ok && strcmp(r->plain_path, "/healthz") != 0;
-        bool full = more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE;
-        bool alone = more && (journal_alone(sched_journal(api->sched)) ||
-                              journal_jobs_alone(suites_journal(api->suites)));
-        if (full) // it serves what it has
-            strbuf_puts(&b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
-                            "refused\n");
-        else if (alone)
-            strbuf_puts(&b, "ok, but one of the two files of a database cannot be made again: "
-                            "uploads, compiles, names and batch jobs are refused\n");
-        else
-            strbuf_puts(&b, ok              ? "ok\n"
-                            : api->draining ? "shutting down\n"
-                                            : "workers are starting\n");
+        bool ok = put_health(api, !strcmp(r->plain_path, "/readyz"), &b);
         http_reply_text(r, ok ? 200 : 503, "text/plain; charset=utf-8", &b);
     }
 }
@@ -217,8 +212,7 @@ static enum MHD_Result refuse(struct http_req *r, status_t st) {
 }
 
 // The call of a request to a row: route, caller and headers into it.
-static status_t begin_call(struct http_req *r, const char *url, const char *verb) MUST_CHECK;
-static status_t begin_call(struct http_req *r, const char *url, const char *verb) {
+MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const char *verb) {
     struct MHD_Connection *conn = r->conn;
     struct call *c = r->call = malloc(sizeof *c);
     if (!c) abort();
@@ -354,7 +348,7 @@ static status_t bind_address(const char *host, uint16_t port, struct sockaddr_st
     char text[8];
     snprintf(text, sizeof text, "%u", port);
     int err = getaddrinfo(host, text, &hints, &res);
-    if (err) return st_new(ST_INVALID_ARGUMENT, "address '%s': %s", host, gai_strerror(err));
+    if (err) return st_invalid("address '%s': %s", host, gai_strerror(err));
     memcpy(out, res->ai_addr, res->ai_addrlen);
     *out_n = res->ai_addrlen;
     freeaddrinfo(res);
@@ -438,7 +432,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     const union MHD_DaemonInfo *info =
         h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info)
-        st = st_new(ST_INTERNAL, "cannot start the HTTP server");
+        st = st_internal("cannot start the HTTP server");
     else
         st = loop_watch_new(l, info->epoll_fd, http_on_epoll, h, &h->watch);
     if (st) {
@@ -465,7 +459,7 @@ status_t http_try(const struct http_config *cfg, bool *out_in_use) {
         MHD_stop_daemon(h.mhd); // closes what it listens on
     else
         close(h.listen_fd);
-    return h.mhd ? ST_OK : st_new(ST_INTERNAL, "cannot start the HTTP server");
+    return h.mhd ? ST_OK : st_internal("cannot start the HTTP server");
 }
 
 uint16_t http_port(const struct http *h) {

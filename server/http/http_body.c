@@ -26,15 +26,12 @@ void http_fail(struct http_req *r, status_t st) {
         r->error = st;
 }
 
-static status_t framing(const char *why) MUST_CHECK;
-static status_t framing(const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why), HLOD__V1__REASON__REASON_BAD_FRAMING);
+MUST_CHECK static status_t framing(const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_FRAMING, "%s", why);
 }
-static status_t too_large(int64_t max) MUST_CHECK;
-static status_t too_large(int64_t max) {
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT, "the body is larger than %lld bytes", (long long)max),
-        HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+MUST_CHECK static status_t too_large(int64_t max) {
+    return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE, "the body is larger than %lld bytes",
+                      (long long)max);
 }
 
 static int64_t limit(const struct http_req *r) {
@@ -65,9 +62,9 @@ static status_t choose_coding(struct http_req *r, const char *coding) {
     if (ours && c == CODING_NONE) return ST_OK;
     r->compressed = ours;
     if (!r->compressed || r->in == IN_MODEL)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "Content-Encoding '%.40s' is not supported%s",
-                                coding, r->in == IN_MODEL ? " for models" : ""),
-                         HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+        return st_because(ST_INVALID_ARGUMENT, UNSUPPORTED_MEDIA_TYPE,
+                          "Content-Encoding '%.40s' is not supported%s", coding,
+                          r->in == IN_MODEL ? " for models" : "");
     if (r->in == IN_BINARY) r->in = IN_TEXT;
     return ST_OK;
 }
@@ -106,10 +103,9 @@ static status_t choose(struct http_req *r) {
         r->call->content_type = arena_strdup(&r->call->arena, vague ? "" : type);
         r->call->as_form = *type == 'a' && vague && type[12] == 'x';
         if (!strncmp(type, "multipart/", 10))
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT,
-                       "multipart bodies are not supported: send the model's bytes as they are"),
-                HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+            return st_because(
+                ST_INVALID_ARGUMENT, UNSUPPORTED_MEDIA_TYPE,
+                "multipart bodies are not supported: send the model's bytes as they are");
     } else if (row->body == BODY_INFER && (generates(r) || !strcmp(split, "0"))) {
         r->in = IN_TEXT;
         r->call->whole = generates(r) ? WHOLE_GENERATE : WHOLE_RAW;
@@ -129,11 +125,9 @@ static status_t choose(struct http_req *r) {
                     !strncmp(type, "application/json", 16) ||
                     !strncmp(type, "application/x-www-form-urlencoded", 33);
         if (!json && !r->protobuf)
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT,
-                       "Content-Type '%.80s': expected application/json or application/x-protobuf",
-                       type),
-                HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+            return st_because(
+                ST_INVALID_ARGUMENT, UNSUPPORTED_MEDIA_TYPE,
+                "Content-Type '%.80s': expected application/json or application/x-protobuf", type);
     }
 
     RETURN_IF_ERR(choose_coding(r, header(r, "Content-Encoding")));
@@ -173,10 +167,9 @@ static status_t begin_binary(struct http_req *r) {
     RETURN_IF_ERR(tensors_head(r->call, &l, (struct str){r->text.p, r->text.n}));
     int64_t rest = r->length - r->json_bytes, want = tensors_binary_left(r->call, &r->binary);
     if (r->length >= 0 && rest != want)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "%lld bytes follow the JSON, the inputs' binary_data_size say %lld",
-                                (long long)rest, (long long)want),
-                         HLOD__V1__REASON__REASON_BAD_FRAMING);
+        return st_because(ST_INVALID_ARGUMENT, BAD_FRAMING,
+                          "%lld bytes follow the JSON, the inputs' binary_data_size say %lld",
+                          (long long)rest, (long long)want);
     return ST_OK;
 }
 

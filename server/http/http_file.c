@@ -39,10 +39,8 @@ static void look(void *arg) {
 static bool is_right(struct sent_file *f) {
     f->hashed = true;
     if (digest_eq(sha256_end(&f->hash), f->digest)) return true;
-    char hex[65];
-    digest_hex(f->digest, hex);
     log_event(LOG_ERROR, "blob.changed", "digest=%s why=\"its file changed while it was sent\"",
-              hex);
+              digest_to_hex(f->digest).z);
     struct second_look *x = malloc(sizeof *x);
     if (!x) return false;
     *x = (struct second_look){sched_store(f->sched), f->digest};

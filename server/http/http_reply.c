@@ -10,10 +10,10 @@
 #include "proto/json.h"
 #include "scheduler/error.h"
 #include "scheduler/loop.h"
+#include "server/body/pieces.h"
 #include "server/http/http_file.h"
 #include "server/http/http_req.h"
 #include "server/oip/oip.h"
-#include "server/pieces.h"
 #include "server/traceparent.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
@@ -132,19 +132,21 @@ static void reply_body(struct body *b) {
     memset(&r->holes, 0, sizeof r->holes);
     for (size_t i = 0; i < b->n_more; i++)
         all += b->more[i].n;
+
     if (values > TEXT_BESIDE && b->json) {
         strbuf_done(&b->text);
         vec_done(&b->holes);
-        http_reply_error(r, st_new(ST_INVALID_ARGUMENT,
-                                   "%lld values as JSON beside binary outputs, at most %d: ask for "
-                                   "all large outputs in binary",
-                                   (long long)values, (int)TEXT_BESIDE));
+        http_reply_error(
+            r, st_invalid("%lld values as JSON beside binary outputs, at most %d: ask for "
+                          "all large outputs in binary",
+                          (long long)values, (int)TEXT_BESIDE));
         return;
     }
     if (values > TEXT_WHOLE && !b->json) {
         reply_long(b);
         return;
     }
+
     b->squeeze = r->coding && all >= WORTH_IT && all <= (r->suspended ? TOO_LONG : QUICK);
     if (r->suspended && (values || (b->squeeze && all > QUICK))) {
         r->pooled = true; // the pool holds the request
@@ -309,6 +311,7 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
         json_print_oip(&b, &m->parameters[i]->value->base);
         if (i + 1 == m->n_parameters) strbuf_putc(&b, '}');
     }
+
     strbuf_puts(&b, ",\"outputs\":[");
     for (size_t i = 0; i < c->n_outputs; i++) {
         struct strbuf parameters = {0};
@@ -437,6 +440,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         r->long_text = t->next;
         http_text_free(t);
     }
+
     struct http_lent *l = &r->lent;
     if (l->n && l->at == r->out_at) {
         struct span part = {l->v->p + l->offset, l->v->n - l->offset};
@@ -447,6 +451,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
             *l = (struct http_lent){.at = l->at, .v = l->v + 1, .n = l->n - 1};
         return (ssize_t)part.n;
     }
+
     size_t until = r->long_text ? r->long_text->at : l->n ? l->at : r->out.n;
     size_t n = until - r->out_at;
     if (n == 0 && r->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
@@ -455,6 +460,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         http_suspend(r);
         return 0;
     }
+
     if (n > max) n = max;
     memcpy(buf, r->out.p + r->out_at, n);
     r->out_at += n;

@@ -11,13 +11,13 @@
 #include <microhttpd.h>
 
 #include "base/str.h"
-#include "server/budget.h"
+#include "server/body/budget.h"
+#include "server/body/tensors.h"
+#include "server/body/upload.h"
 #include "server/http/coding.h"
 #include "server/http/http.h"
 #include "server/http/http_route.h"
 #include "server/http/http_text.h"
-#include "server/http/tensors.h"
-#include "server/http/upload.h"
 
 struct loop;
 struct loop_timer;

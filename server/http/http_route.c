@@ -64,10 +64,8 @@ static enum reply_form form_of(const struct api_row *row, bool rpc, const char *
     return FORM_JSON;
 }
 
-static status_t no_route(const char *path) MUST_CHECK;
-static status_t no_route(const char *path) {
-    return st_reason(st_new(ST_NOT_FOUND, "nothing at '%.200s'; see /v1/openapi.json", path),
-                     HLOD__V1__REASON__REASON_NO_ROUTE);
+MUST_CHECK static status_t no_route(const char *path) {
+    return st_because(ST_NOT_FOUND, NO_ROUTE, "nothing at '%.200s'; see /v1/openapi.json", path);
 }
 
 // /package.Service/Method. NULL: the path is not of that form, or of a service not here.
@@ -89,15 +87,14 @@ static status_t rpc_route(struct arena *a, const char *verb, const char *service
         if (strcmp(row->method, method) || strcmp(row->service, service)) continue;
         if (strcmp(verb, "POST")) {
             *out_allow = arena_strdup(a, "POST");
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "%s is not allowed here; use POST", verb),
-                             HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+            return st_because(ST_INVALID_ARGUMENT, METHOD_NOT_ALLOWED,
+                              "%s is not allowed here; use POST", verb);
         }
         if (row->stream && row->dialect == DIALECT_OIP) break; // takes a stream: gRPC only
         *out = (struct route){.row = row, .rpc = true, .form = form_of(row, true, accept)};
         return ST_OK;
     }
-    return st_reason(st_new(ST_UNIMPLEMENTED, "%s has no method '%.80s' here", service, method),
-                     HLOD__V1__REASON__REASON_NO_ROUTE);
+    return st_because(ST_UNIMPLEMENTED, NO_ROUTE, "%s has no method '%.80s' here", service, method);
 }
 
 status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
@@ -148,9 +145,8 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
         *out = best;
     } else if (allow.n) {
         *out_allow = arena_strdup(a, strbuf_cstr(&allow));
-        st = st_reason(
-            st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use %s", verb, *out_allow),
-            HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+        st = st_because(ST_INVALID_ARGUMENT, METHOD_NOT_ALLOWED,
+                        "%.20s is not allowed here; use %s", verb, *out_allow);
     } else
         st = no_route(path);
     strbuf_done(&allow);
@@ -165,11 +161,9 @@ status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMess
 
 // ---- query
 
-static status_t bad_shape(const char *value) MUST_CHECK;
-static status_t bad_shape(const char *value) {
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT, "shape '%.100s': expected NAME=1x3x224x224", value),
-        HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t bad_shape(const char *value) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "shape '%.100s': expected NAME=1x3x224x224",
+                      value);
 }
 
 static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
@@ -177,10 +171,7 @@ static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const ch
     if (!eq || eq == value) return bad_shape(value);
     Hlod__V1__ShapeBinding *s = message_new(a, &hlod__v1__shape_binding__descriptor);
     s->input = arena_strndup(a, value, (size_t)(eq - value));
-    struct {
-        int64_t *v;
-        size_t n, cap;
-    } dims = {0};
+    VEC(int64_t) dims = {0};
     struct str text = str_of(eq + 1), part;
     while (text.n && str_cut(&text, 'x', &part)) {
         int64_t d;
@@ -190,10 +181,7 @@ static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const ch
     if (eq[1] && eq[strlen(eq) - 1] == 'x') return bad_shape(value);
     s->dims = dims.v;
     s->n_dims = dims.n;
-    struct {
-        Hlod__V1__ShapeBinding **v;
-        size_t n, cap;
-    } all = {q->shapes, q->n_shapes, q->n_shapes};
+    VEC(Hlod__V1__ShapeBinding *) all = {q->shapes, q->n_shapes, q->n_shapes};
     avec_push(a, &all, s);
     q->shapes = all.v;
     q->n_shapes = all.n;
@@ -220,10 +208,9 @@ static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const c
                          : str_is(key, "hbm")        ? &q->budget->hbm
                                                      : NULL;
         if (!field || !str_to_bytes(item, field) || *field < 0)
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "budget '%.100s': expected instructions=N,bytes=SIZE,hbm=SIZE",
-                                    value),
-                             HLOD__V1__REASON__REASON_BAD_OPTION);
+            return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                              "budget '%.100s': expected instructions=N,bytes=SIZE,hbm=SIZE",
+                              value);
     }
     return ST_OK;
 }
@@ -258,8 +245,7 @@ status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const
         if (f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_BYTES)
             return json_set_text(a, levels[i], str_of(key), str_of(value));
     }
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "no query parameter '%.80s' here", key),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "no query parameter '%.80s' here", key);
 }
 
 // ---- web pages

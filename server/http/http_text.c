@@ -41,8 +41,7 @@ static void go_away(struct http *h) {
     }
 }
 void http_away(struct http *h, void (*work)(void *arg), void (*done)(void *arg), void *arg) {
-    struct http_away *a = calloc(1, sizeof *a);
-    if (!a) abort();
+    struct http_away *a = arena_must_calloc(1, sizeof *a);
     *a = (struct http_away){.h = h, .work = work, .done = done, .arg = arg};
     *(h->away_last ? &h->away_last->next : &h->away_first) = a;
     h->away_last = a;
@@ -88,8 +87,7 @@ void http_text_fill(const struct strbuf *text, const text_holes *holes, struct s
 // ---- piece by piece
 
 struct http_text *http_text_new(struct http_req *r, struct strbuf *text, text_holes *holes) {
-    struct http_text *t = calloc(1, sizeof *t);
-    if (!t) abort();
+    struct http_text *t = arena_must_calloc(1, sizeof *t);
     *t = (struct http_text){.r = r, .text = *text, .holes = *holes, .value = -1};
     *text = (struct strbuf){0};
     memset(holes, 0, sizeof *holes);

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "scheduler/loop.h"
-#include "server/http/http_conn.h"
-#include "server/http/http_read.h"
+#include "server/http/conn/http_conn.h"
+#include "server/http/conn/http_read.h"
 #include "server/http/http_req.h"
 
 // ---- driving the library
@@ -91,9 +91,7 @@ void http_leave(struct http_req *r) {
     if (r->pooled) return; // the pool holds the request: http_body.c comes back here
     if (r->call && !r->call->finished) call_cancel(r->call);
     r->stream_ended = true;
-    if (!r->response)
-        http_reply_error(r, st_reason(st_new(ST_CANCELLED, "the client left"),
-                                      HLOD__V1__REASON__REASON_CLIENT_GONE));
+    if (!r->response) http_reply_error(r, st_because(ST_CANCELLED, CLIENT_GONE, "the client left"));
     if (r->suspended) http_resume(r);
 }
 

@@ -38,7 +38,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
     struct stream *s = c->transport;
     Inference__ModelStreamInferResponse m = INFERENCE__MODEL_STREAM_INFER_RESPONSE__INIT;
     Inference__ModelInferResponse failed = INFERENCE__MODEL_INFER_RESPONSE__INIT;
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     if (st && s->errors_end) {
         rpc_finish(s->rc, st);
         st = ST_OK;
@@ -105,8 +105,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 }
 
 static void begin(struct rpc_call *rc) {
-    struct stream *s = calloc(1, sizeof *s);
-    if (!s) abort();
+    struct stream *s = arena_must_calloc(1, sizeof *s);
     s->rc = rc;
     const char *wanted = rpc_header(rc, &s->arena, "triton_grpc_error");
     s->errors_end = wanted && !strcmp(wanted, "true");

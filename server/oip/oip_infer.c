@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
-#include "scheduler/loop.h"
-#include "server/http/tensors.h"
+#include "proto/message.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
 
 struct infer { // c->state
@@ -18,22 +18,16 @@ struct infer { // c->state
     int64_t timeout_ms;
     int32_t priority;
     const Hlod__V1__Signature *signature; // of a whole body
-    status_t st;                          // of the pool work
     const struct job_result *r;           // when it is done
 };
 
 Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
                                              const char *key) {
     typedef Inference__ModelInferResponse__ParametersEntry entry;
-    struct {
-        entry **v;
-        size_t n, cap;
-    } all = {m->parameters, m->n_parameters, m->n_parameters};
-    entry *e = arena_new_of(a, entry);
-    inference__model_infer_response__parameters_entry__init(e);
+    VEC(entry *) all = {m->parameters, m->n_parameters, m->n_parameters};
+    entry *e = message_new(a, &inference__model_infer_response__parameters_entry__descriptor);
     e->key = (char *)key;
-    e->value = arena_new_of(a, Inference__InferParameter);
-    inference__infer_parameter__init(e->value);
+    e->value = message_new(a, &inference__infer_parameter__descriptor);
     avec_push(a, &all, e);
     m->parameters = all.v;
     m->n_parameters = all.n;
@@ -59,26 +53,24 @@ static struct named_model *named(struct call *c) {
                        f->model.version);
 }
 
-static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                         const ProtobufCMessage **out) {
-    (void)result;
+static status_t inferred(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     typedef Inference__ModelInferResponse__InferOutputTensor output;
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     struct infer *f = c->state;
     f->r = r;
     RETURN_IF_ERR(api_take_outputs(c, r));
     RETURN_IF_ERR(oip_classify(c, named(c)));
     RETURN_IF_ERR(oip_outputs_to_regions(c));
-    Inference__ModelInferResponse *m = arena_new_of(&c->arena, Inference__ModelInferResponse);
-    inference__model_infer_response__init(m);
+    Inference__ModelInferResponse *m =
+        message_new(&c->arena, &inference__model_infer_response__descriptor);
     m->model_name = q->model_name;
     m->model_version = (char *)f->model.version;
     m->id = q->id;
     m->outputs = arena_array(&c->arena, output *, c->n_outputs + 1);
     for (; m->n_outputs < c->n_outputs; m->n_outputs++) {
         const struct call_output *o = &c->outputs[m->n_outputs];
-        output *t = m->outputs[m->n_outputs] = arena_new_of(&c->arena, output);
-        inference__model_infer_response__infer_output_tensor__init(t);
+        output *t = m->outputs[m->n_outputs] = message_new(
+            &c->arena, &inference__model_infer_response__infer_output_tensor__descriptor);
         t->name = (char *)o->name;
         t->datatype = (char *)(o->dtype->oip ? o->dtype->oip : o->dtype->name);
         t->shape = (int64_t *)o->dims;
@@ -116,8 +108,9 @@ static void finished(struct call *c, bool ok) {
 
 // ---- start
 
-static void run(struct call *c) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+static status_t run(void *arg) {
+    struct call *c = arg;
+    const Inference__ModelInferRequest *q = call_request(c);
     const struct infer *f = c->state;
     struct job_spec spec = api_job_spec(c, JOB_RUN);
     spec.model = f->model.source;
@@ -132,29 +125,22 @@ static void run(struct call *c) {
     spec.run.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
     for (; spec.run.n_outputs < q->n_outputs; spec.run.n_outputs++)
         spec.run.outputs[spec.run.n_outputs] = q->outputs[spec.run.n_outputs]->name;
-    api_start_job(c, &spec, inferred);
+    return api_start_job(c, &spec, inferred);
 }
 
 // Inputs that are not yet in the payload: a whole body, shared memory. On the pool.
-static void fill_work(void *arg) {
+static status_t fill_work(void *arg) {
     struct call *c = arg;
     struct infer *f = c->state;
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
-    if (f->signature) f->st = oip_whole(c, f->signature);
-    for (size_t i = 0; !f->st && i < q->n_inputs; i++)
+    const Inference__ModelInferRequest *q = call_request(c);
+    if (f->signature) RETURN_IF_ERR(oip_whole(c, f->signature));
+    for (size_t i = 0; i < q->n_inputs; i++)
         if (oip_in_region(&q->inputs[i]->base))
-            f->st = oip_region_read(c, &q->inputs[i]->base, &c->inputs[i]);
+            RETURN_IF_ERR(oip_region_read(c, &q->inputs[i]->base, &c->inputs[i]));
+    return ST_OK;
 }
-static void filled(void *arg) {
-    struct call *c = arg;
-    struct infer *f = c->state;
-    status_t st = f->st;
-    f->st = ST_OK;
-    if (call_goes_on(c, st)) run(c);
-}
-static void fill(struct call *c) {
-    c->busy = true;
-    loop_work(sched_loop(c->api->sched), fill_work, filled, c);
+static status_t fill(struct call *c) {
+    return call_work(c, fill_work, run, c);
 }
 
 // The signature first; then what the whole body means is known.
@@ -166,15 +152,12 @@ static void on_signature(void *ctx, struct job *j, status_t st) {
     struct infer *f = c->state;
     c->on_cancel = NULL;
     f->signature = st ? NULL : job_result(j)->model->signature;
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        fill(c);
+    call_fail(c, st ? st : fill(c));
 }
 static void stop_looking(struct call *c) {
     job_cancel(c->handler);
 }
-static void look_up(struct call *c) {
+static status_t look_up(struct call *c) {
     const struct infer *f = c->state;
     struct job_spec spec = {.kind = JOB_INGEST,
                             .model = f->model.source,
@@ -186,6 +169,7 @@ static void look_up(struct call *c) {
     arena_link(&c->arena, free_job, j);
     c->handler = j;
     c->on_cancel = stop_looking;
+    return ST_OK;
 }
 
 // What is asked for and not offered.
@@ -198,31 +182,25 @@ static status_t check(const Inference__ModelInferRequest *q, struct infer *f) {
             : oip_integer(id, &sequence) && sequence;
     if (in_sequence || oip_flag(oip_parameter(&q->base, "sequence_start")) == 1 ||
         oip_flag(oip_parameter(&q->base, "sequence_end")) == 1)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "sequences are not supported: models here keep no state between "
-                                "requests; pass it as inputs and outputs"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "sequences are not supported: models here keep no state between "
+                          "requests; pass it as inputs and outputs");
     oip_integer(oip_parameter(&q->base, "timeout"), &timeout_us);
     f->timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0;
     // There 1 is the highest and 0 the default; here the default is below all that is asked for.
     oip_integer(oip_parameter(&q->base, "priority"), &level);
     if (level < 0 || level > CALL_MAX_PRIORITY)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "priority: expected 0 to %d", CALL_MAX_PRIORITY),
-            HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "priority: expected 0 to %d",
+                          CALL_MAX_PRIORITY);
     f->priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0;
     return ST_OK;
 }
 
-void oip_infer(struct call *c) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+status_t oip_infer(struct call *c) {
+    const Inference__ModelInferRequest *q = call_request(c);
     struct infer *f = arena_new_of(&c->arena, struct infer);
-    status_t st = oip_find(c, q->model_name, q->model_version, &f->model);
-    if (!st) st = check(q, f);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+    RETURN_IF_ERR(oip_find(c, q->model_name, q->model_version, &f->model));
+    RETURN_IF_ERR(check(q, f));
     if (f->model.named) {
         f->version = f->model.named->version;
         f->batching = f->model.named->batching;
@@ -232,10 +210,5 @@ void oip_infer(struct call *c) {
     bool elsewhere = false;
     for (size_t i = 0; i < q->n_inputs; i++)
         elsewhere = elsewhere || oip_in_region(&q->inputs[i]->base);
-    if (c->whole)
-        look_up(c);
-    else if (elsewhere)
-        fill(c);
-    else
-        run(c);
+    return c->whole ? look_up(c) : elsewhere ? fill(c) : run(c);
 }

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/store/store.h"
 #include "proto/json.h"
-#include "scheduler/error.h"
-#include "scheduler/loop.h"
+#include "scheduler/records/blobs.h"
 #include "server/api/api_models.h"
 #include "server/oip/oip.h"
 
@@ -19,22 +17,18 @@ struct content {      // of a file
 };
 struct load {
     struct call *c;
-    struct store *store;
     struct content model;
     struct content *labels; // [n_labels]
     struct model_labels *names;
     size_t n_labels;
     struct batching batching;
     int64_t version;
-    struct digest digest;
-    status_t st;
 };
 enum { MAX_LABELS = 1 << 20 }; // bytes, of all outputs together
 
 static status_t decode(struct arena *a, struct content *f) {
     if (f->text && !json_base64(a, str_of(f->text), &f->bytes))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "the file's content is not base64"),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
+        return st_because(ST_INVALID_ARGUMENT, BAD_JSON, "the file's content is not base64");
     return ST_OK;
 }
 static status_t take_labels(struct load *l) {
@@ -44,34 +38,24 @@ static status_t take_labels(struct load *l) {
         const struct span *b = &l->labels[i].bytes;
         all += b->n;
         if (all > MAX_LABELS || memchr(b->p, 0, b->n))
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "labels: expected text of at most %d bytes in all", MAX_LABELS),
-                             HLOD__V1__REASON__REASON_BAD_OPTION);
+            return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                              "labels: expected text of at most %d bytes in all", MAX_LABELS);
         l->names[i].text = arena_strndup(&l->c->arena, (const char *)b->p, b->n);
     }
     return ST_OK;
 }
-static void store_work(void *arg) {
+static status_t store_work(void *arg) {
     struct load *l = arg;
-    struct store_writer *w;
-    l->st = decode(&l->c->arena, &l->model);
-    if (!l->st) l->st = take_labels(l);
-    if (l->st) return;
-    l->st = store_write_begin(l->store, STORE_BLOB, &w);
-    if (!l->st && (l->st = store_write(w, l->model.bytes.p, l->model.bytes.n)))
-        store_write_abort(w);
-    else if (!l->st)
-        l->st = store_write_end(w, &l->digest, &l->c->source_fresh);
-    l->st = error_of_store(l->st);
+    struct call *c = l->c;
+    RETURN_IF_ERR(decode(&c->arena, &l->model));
+    RETURN_IF_ERR(take_labels(l));
+    return blob_store(sched_store(c->api->sched), l->model.bytes, &c->source, &c->source_fresh);
 }
 
 static const Inference__RepositoryModelLoadResponse load_done =
     INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
-static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                       const ProtobufCMessage **out) {
-    (void)result;
-    const Inference__RepositoryModelLoadRequest *q =
-        (const Inference__RepositoryModelLoadRequest *)c->request;
+static status_t loaded(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
+    const Inference__RepositoryModelLoadRequest *q = call_request(c);
     const struct load *l = c->state;
     const char *space = c->api->auth ? c->principal.tenant : MODELS_DEFAULT;
     struct named_model *x;
@@ -79,28 +63,23 @@ static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Eve
                              r->source, l->batching, &x));
     if (l->n_labels) models_set_labels(sched_models(c->api->sched), x, l->names, l->n_labels);
     *out = NULL;
-    api_models_answer(c, &load_done.base);
-    return ST_OK;
+    return api_models_answer(c, &load_done.base);
 }
 
-static void stored(void *arg) {
+static status_t stored(void *arg) {
     struct load *l = arg;
     struct call *c = l->c;
-    if (!call_goes_on(c, l->st)) return;
     c->has_source = true;
-    c->source = l->digest;
-    struct job_spec spec = {.kind = JOB_WARM, .model = l->digest, .warm.batching = l->batching};
-    api_start_job(c, &spec, loaded);
+    struct job_spec spec = {.kind = JOB_WARM, .model = c->source, .warm.batching = l->batching};
+    return api_start_job(c, &spec, loaded);
 }
 
 // ---- what a load asks for
 
 typedef const Inference__RepositoryModelLoadRequest request;
 
-static status_t bad_load(const char *what, const char *why) MUST_CHECK;
-static status_t bad_load(const char *what, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "%.200s: %s", what, why),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t bad_load(const char *what, const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "%.200s: %s", what, why);
 }
 static struct content content_of(const Inference__ModelRepositoryParameter *p) {
     struct content f = {0};
@@ -161,11 +140,10 @@ static void take_config(struct load *l, const Inference__ModelConfig *k) {
 
 static status_t load_files(struct call *c, request *q, struct load *l) {
     if (c->principal.anonymous && !c->api->allow_model_load)
-        return st_reason(st_new(ST_PERMISSION_DENIED,
-                                "loading models with their files is off: start hlod with "
-                                "--allow-model-load, or upload with POST /v1/executables and name "
-                                "with POST /v1/models"),
-                         HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_PERMISSION_DENIED, BAD_OPTION,
+                          "loading models with their files is off: start hlod with "
+                          "--allow-model-load, or upload with POST /v1/executables and name "
+                          "with POST /v1/models");
     const Inference__ModelConfig *k;
     RETURN_IF_ERR(config_of(c, q, &k));
     l->labels = arena_array(&c->arena, struct content, q->n_parameters);
@@ -191,40 +169,31 @@ static size_t set_loaded(struct call *c, const char *name, bool on) {
         }
     return n;
 }
-static status_t no_model(const char *to, const char *name) MUST_CHECK;
-static status_t no_model(const char *to, const char *name) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "failed to %s '%.200s': no such model in the repository", to, name),
-                     HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+MUST_CHECK static status_t no_model(const char *to, const char *name) {
+    return st_because(ST_INVALID_ARGUMENT, MODEL_NOT_FOUND,
+                      "failed to %s '%.200s': no such model in the repository", to, name);
 }
 
-void oip_load(struct call *c) {
-    request *q = (request *)c->request;
+status_t oip_load(struct call *c) {
+    request *q = call_request(c);
     bool files = false;
     for (size_t i = 0; i < q->n_parameters; i++)
         files = files || !strncmp(q->parameters[i]->key, "file:", 5);
     struct load *l = arena_new_of(&c->arena, struct load);
-    *l = (struct load){.c = c, .store = sched_store(c->api->sched), .version = 1};
-    status_t st = files ? load_files(c, q, l) : ST_OK;
-    if (!st && !files && !set_loaded(c, q->model_name, true)) st = no_model("load", q->model_name);
-    if (st)
-        call_finish(c, NULL, st);
-    else if (files) {
+    *l = (struct load){.c = c, .version = 1};
+    if (files) {
+        RETURN_IF_ERR(load_files(c, q, l));
         c->state = l;
-        c->busy = true;
-        loop_work(sched_loop(c->api->sched), store_work, stored, l);
-    } else {
-        api_models_answer(c, &load_done.base);
+        return call_work(c, store_work, stored, l);
     }
+    if (!set_loaded(c, q->model_name, true)) return no_model("load", q->model_name);
+    return api_models_answer(c, &load_done.base);
 }
 
-void oip_unload(struct call *c) {
-    const Inference__RepositoryModelUnloadRequest *q =
-        (const Inference__RepositoryModelUnloadRequest *)c->request;
+status_t oip_unload(struct call *c) {
+    const Inference__RepositoryModelUnloadRequest *q = call_request(c);
     static const Inference__RepositoryModelUnloadResponse done =
         INFERENCE__REPOSITORY_MODEL_UNLOAD_RESPONSE__INIT;
-    if (set_loaded(c, q->model_name, false))
-        api_models_answer(c, &done.base);
-    else
-        call_finish(c, NULL, no_model("unload", q->model_name));
+    if (!set_loaded(c, q->model_name, false)) return no_model("unload", q->model_name);
+    return api_models_answer(c, &done.base);
 }

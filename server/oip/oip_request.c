@@ -3,7 +3,7 @@
 // nothing of the protocol's other files. Thread: any.
 #include <string.h>
 
-#include "server/http/tensors.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
 
 // The entries of the parameters' maps are types of their own, all of one shape: hence by
@@ -42,7 +42,7 @@ bool oip_in_region(const ProtobufCMessage *tensor) {
 }
 
 struct tensor_desc *tensors_of_infer(struct call *c, int from) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
     for (size_t i = 0; i < q->n_inputs; i++) {
         const Inference__ModelInferRequest__InferInputTensor *x = q->inputs[i];

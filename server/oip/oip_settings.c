@@ -6,15 +6,14 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "proto/json.h"
-#include "server/http/tensors.h"
+#include "proto/message.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
 
 // ---- over HTTP the settings are the body's own keys
 
-static status_t not_settings(void) MUST_CHECK;
-static status_t not_settings(void) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a JSON object of settings"),
-                     HLOD__V1__REASON__REASON_BAD_JSON);
+MUST_CHECK static status_t not_settings(void) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_JSON, "the body is not a JSON object of settings");
 }
 status_t oip_parse_settings(struct call *c, struct str text) {
     text = str_trim(text);
@@ -77,10 +76,8 @@ static struct levels levels_now(void) {
                            .error = true,
                            .verbose = log_on(LOG_DEBUG, "server")};
 }
-static status_t refuse(const char *key, const char *why) MUST_CHECK;
-static status_t refuse(const char *key, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "setting '%.80s': %s", key, why),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t refuse(const char *key, const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "setting '%.80s': %s", key, why);
 }
 static status_t set_one(struct levels *l, const char *key, const log_value *v) {
     bool *flag = !strcmp(key, "log_info")                                      ? &l->info
@@ -114,54 +111,49 @@ static status_t set_one(struct levels *l, const char *key, const log_value *v) {
 }
 
 typedef Inference__LogSettingsResponse__SettingsEntry log_entry;
-static Inference__LogSettingsResponse__SettingValue *
-add_log(struct arena *a, Inference__LogSettingsResponse *m, const char *key) {
-    log_entry *e = m->settings[m->n_settings++] = arena_new_of(a, log_entry);
-    inference__log_settings_response__settings_entry__init(e);
+typedef Inference__LogSettingsResponse__SettingValue log_shown;
+static log_shown *add_log(struct arena *a, Inference__LogSettingsResponse *m, const char *key) {
+    log_entry *e = m->settings[m->n_settings++] =
+        message_new(a, &inference__log_settings_response__settings_entry__descriptor);
     e->key = (char *)key;
-    e->value = arena_new_of(a, Inference__LogSettingsResponse__SettingValue);
-    inference__log_settings_response__setting_value__init(e->value);
+    e->value = message_new(a, &inference__log_settings_response__setting_value__descriptor);
     return e->value;
 }
 static void add_flag(struct arena *a, Inference__LogSettingsResponse *m, const char *key, bool v) {
-    Inference__LogSettingsResponse__SettingValue *x = add_log(a, m, key);
+    log_shown *x = add_log(a, m, key);
     x->parameter_choice_case =
         INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM;
     x->bool_param = v;
 }
 static void add_text(struct arena *a, Inference__LogSettingsResponse *m, const char *key,
                      const char *v) {
-    Inference__LogSettingsResponse__SettingValue *x = add_log(a, m, key);
+    log_shown *x = add_log(a, m, key);
     x->parameter_choice_case =
         INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM;
     x->string_param = (char *)v;
 }
-void oip_log(struct call *c) {
-    const Inference__LogSettingsRequest *q = (const Inference__LogSettingsRequest *)c->request;
+status_t oip_log(struct call *c) {
+    const Inference__LogSettingsRequest *q = call_request(c);
     struct levels l = levels_now();
-    status_t st = ST_OK;
-    for (size_t i = 0; i < q->n_settings && !st; i++)
-        if (q->settings[i]->value) st = set_one(&l, q->settings[i]->key, q->settings[i]->value);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
+    for (size_t i = 0; i < q->n_settings; i++)
+        if (q->settings[i]->value)
+            RETURN_IF_ERR(set_one(&l, q->settings[i]->key, q->settings[i]->value));
     if (q->n_settings)
         log_set(l.verbose ? "debug" : l.info ? "info" : l.warning ? "warn" : "error");
     l = levels_now();
-    Inference__LogSettingsResponse *m = arena_new_of(&c->arena, Inference__LogSettingsResponse);
-    inference__log_settings_response__init(m);
+    Inference__LogSettingsResponse *m =
+        message_new(&c->arena, &inference__log_settings_response__descriptor);
     m->settings = arena_array(&c->arena, log_entry *, 8);
     add_text(&c->arena, m, "log_file", "");
     add_flag(&c->arena, m, "log_info", l.info);
     add_flag(&c->arena, m, "log_warning", l.warning);
     add_flag(&c->arena, m, "log_error", l.error);
-    Inference__LogSettingsResponse__SettingValue *v = add_log(&c->arena, m, "log_verbose_level");
+    log_shown *v = add_log(&c->arena, m, "log_verbose_level");
     v->parameter_choice_case =
         INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM;
     v->uint32_param = l.verbose;
     add_text(&c->arena, m, "log_format", "default");
-    call_finish(c, &m->base, ST_OK);
+    return call_reply(c, &m->base);
 }
 
 // ---- tracing
@@ -173,33 +165,31 @@ static const char *const trace[][2] = {{"trace_level", "OFF"},
                                        {"trace_file", ""}};
 enum { N_TRACE = sizeof trace / sizeof *trace };
 
-void oip_trace(struct call *c) {
+status_t oip_trace(struct call *c) {
     typedef Inference__TraceSettingResponse__SettingsEntry entry;
-    const Inference__TraceSettingRequest *q = (const Inference__TraceSettingRequest *)c->request;
+    const Inference__TraceSettingRequest *q = call_request(c);
     for (size_t i = 0; i < q->n_settings; i++) {
         const Inference__TraceSettingRequest__SettingValue *v = q->settings[i]->value;
         bool clears = !v || !v->n_value, off = !clears && !strcmp(v->value[0], "OFF");
         if (clears || off) continue;
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT,
-                                     "setting '%.80s': traces are not written to files here; ask a "
-                                     "run for its profile (POST /v1/run, options.profile)",
-                                     q->settings[i]->key),
-                              HLOD__V1__REASON__REASON_BAD_OPTION));
-        return;
+        return st_because(
+            ST_INVALID_ARGUMENT, BAD_OPTION,
+            "setting '%.80s': traces are not written to files here; ask a run for its "
+            "profile (POST /v1/run, options.profile)",
+            q->settings[i]->key);
     }
-    Inference__TraceSettingResponse *m = arena_new_of(&c->arena, Inference__TraceSettingResponse);
-    inference__trace_setting_response__init(m);
+    Inference__TraceSettingResponse *m =
+        message_new(&c->arena, &inference__trace_setting_response__descriptor);
     m->settings = arena_array(&c->arena, entry *, N_TRACE);
     for (; m->n_settings < N_TRACE; m->n_settings++) {
-        entry *e = m->settings[m->n_settings] = arena_new_of(&c->arena, entry);
-        inference__trace_setting_response__settings_entry__init(e);
+        entry *e = m->settings[m->n_settings] =
+            message_new(&c->arena, &inference__trace_setting_response__settings_entry__descriptor);
         e->key = (char *)trace[m->n_settings][0];
-        e->value = arena_new_of(&c->arena, Inference__TraceSettingResponse__SettingValue);
-        inference__trace_setting_response__setting_value__init(e->value);
+        e->value =
+            message_new(&c->arena, &inference__trace_setting_response__setting_value__descriptor);
         e->value->value = arena_array(&c->arena, char *, 1);
         e->value->value[0] = (char *)trace[m->n_settings][1];
         e->value->n_value = 1;
     }
-    call_finish(c, &m->base, ST_OK);
+    return call_reply(c, &m->base);
 }

@@ -15,8 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/message.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
-#include "server/http/tensors.h"
 
 enum { MAX_REGIONS = 1024, MAX_OF_TENANT = 256, MAX_KEY = 250 };
 struct region {
@@ -31,8 +32,7 @@ struct oip_regions {
 };
 
 struct oip_regions *oip_regions_new(void) {
-    struct oip_regions *r = calloc(1, sizeof *r);
-    if (!r) abort();
+    struct oip_regions *r = arena_must_calloc(1, sizeof *r);
     return r;
 }
 static void drop(struct oip_regions *all, struct region **at) {
@@ -52,16 +52,13 @@ void oip_regions_free(struct oip_regions *all) {
     free(all);
 }
 
-static status_t bad(const char *name, const char *why) MUST_CHECK;
-static status_t bad(const char *name, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "shared memory region '%.100s': %s", name, why),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t bad(const char *name, const char *why) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "shared memory region '%.100s': %s", name,
+                      why);
 }
-static status_t off(void) MUST_CHECK;
-static status_t off(void) {
-    return st_reason(
-        st_new(ST_INVALID_ARGUMENT, "shared memory is off: start hlod with --allow-shared-memory"),
-        HLOD__V1__REASON__REASON_BAD_OPTION);
+MUST_CHECK static status_t off(void) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                      "shared memory is off: start hlod with --allow-shared-memory");
 }
 static const char *tenant_of(const struct call *c) {
     return c->principal.tenant && *c->principal.tenant ? c->principal.tenant : "default";
@@ -93,8 +90,8 @@ static status_t add(const struct call *c, const char *name, const char *key, uin
     if (n == 0 || n > MAX_KEY || strchr(base, '/') || !strcmp(base, ".") || !strcmp(base, ".."))
         return bad(name, "a key is the name of a POSIX shared memory object, '/NAME'");
     if (*find(c, name)) return bad(name, "is registered already");
-    if (all->n >= MAX_REGIONS || mine >= MAX_OF_TENANT)
-        return st_new(ST_RESOURCE_EXHAUSTED, "too many regions");
+    if (all->n >= MAX_REGIONS || mine >= MAX_OF_TENANT) return st_exhausted("too many regions");
+
     struct region *x = calloc(1, sizeof *x);
     if (!x || !(x->name = strdup(name)) || !(x->tenant = strdup(tenant_of(c))) ||
         asprintf(&x->key, "/%s", base) < 0)
@@ -119,68 +116,53 @@ static status_t add(const struct call *c, const char *name, const char *key, uin
     return ST_OK;
 }
 
-void oip_shm_register(struct call *c) {
-    const Inference__SystemSharedMemoryRegisterRequest *q =
-        (const Inference__SystemSharedMemoryRegisterRequest *)c->request;
-    Inference__SystemSharedMemoryRegisterResponse m =
-        INFERENCE__SYSTEM_SHARED_MEMORY_REGISTER_RESPONSE__INIT;
-    status_t st =
-        c->api->regions ? add(c, q->name, q->key, q->offset, q->byte_size) : off();
-    call_finish(c, st ? NULL : &m.base, st);
+// An answer that says nothing but that it is one.
+static status_t reply_empty(struct call *c) {
+    return call_reply(c, message_new(&c->arena, c->row->output));
+}
+status_t oip_shm_register(struct call *c) {
+    const Inference__SystemSharedMemoryRegisterRequest *q = call_request(c);
+    RETURN_IF_ERR(c->api->regions ? add(c, q->name, q->key, q->offset, q->byte_size) : off());
+    return reply_empty(c);
 }
 
-void oip_shm_unregister(struct call *c) {
-    const Inference__SystemSharedMemoryUnregisterRequest *q =
-        (const Inference__SystemSharedMemoryUnregisterRequest *)c->request;
-    Inference__SystemSharedMemoryUnregisterResponse m =
-        INFERENCE__SYSTEM_SHARED_MEMORY_UNREGISTER_RESPONSE__INIT;
+status_t oip_shm_unregister(struct call *c) {
+    const Inference__SystemSharedMemoryUnregisterRequest *q = call_request(c);
     struct oip_regions *all = c->api->regions;
     for (struct region **at; all && *(at = find(c, q->name));) // no name: all of the caller's
         drop(all, at); // absent is fine, as with the others
-    call_finish(c, &m.base, ST_OK);
+    return reply_empty(c);
 }
 
-void oip_shm_status(struct call *c) {
+status_t oip_shm_status(struct call *c) {
     typedef Inference__SystemSharedMemoryStatusResponse__RegionsEntry entry;
     typedef Inference__SystemSharedMemoryStatusResponse__RegionStatus row;
-    const Inference__SystemSharedMemoryStatusRequest *q =
-        (const Inference__SystemSharedMemoryStatusRequest *)c->request;
+    const Inference__SystemSharedMemoryStatusRequest *q = call_request(c);
     Inference__SystemSharedMemoryStatusResponse *m =
-        arena_new_of(&c->arena, Inference__SystemSharedMemoryStatusResponse);
-    inference__system_shared_memory_status_response__init(m);
+        message_new(&c->arena, &inference__system_shared_memory_status_response__descriptor);
     const struct oip_regions *all = c->api->regions;
     m->regions = arena_array(&c->arena, entry *, all ? all->n + 1 : 1);
     for (const struct region *x = all ? all->first : NULL; x; x = x->next) {
         if ((*q->name && strcmp(q->name, x->name)) || strcmp(x->tenant, tenant_of(c))) continue;
-        entry *e = m->regions[m->n_regions++] = arena_new_of(&c->arena, entry);
-        row *r = arena_new_of(&c->arena, row);
-        inference__system_shared_memory_status_response__regions_entry__init(e);
-        inference__system_shared_memory_status_response__region_status__init(r);
+        entry *e = m->regions[m->n_regions++] = message_new(
+            &c->arena, &inference__system_shared_memory_status_response__regions_entry__descriptor);
+        row *r = message_new(
+            &c->arena, &inference__system_shared_memory_status_response__region_status__descriptor);
         r->name = e->key = arena_strdup(&c->arena, x->name);
         r->key = arena_strdup(&c->arena, x->key);
         r->offset = (uint64_t)x->offset;
         r->byte_size = (uint64_t)x->bytes;
         e->value = r;
     }
-    status_t st = *q->name && !m->n_regions ? bad(q->name, "is not registered") : ST_OK;
-    call_finish(c, st ? NULL : &m->base, st);
+    return *q->name && !m->n_regions ? bad(q->name, "is not registered") : call_reply(c, &m->base);
 }
 
-void oip_cuda(struct call *c) {
-    Inference__CudaSharedMemoryStatusResponse none =
-        INFERENCE__CUDA_SHARED_MEMORY_STATUS_RESPONSE__INIT;
-    Inference__CudaSharedMemoryUnregisterResponse gone =
-        INFERENCE__CUDA_SHARED_MEMORY_UNREGISTER_RESPONSE__INIT;
-    if (c->row->output == none.base.descriptor)
-        call_finish(c, &none.base, ST_OK);
-    else if (c->row->output == gone.base.descriptor)
-        call_finish(c, &gone.base, ST_OK);
-    else
-        call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT,
-                                     "CUDA shared memory is not offered: send tensors in binary "
-                                     "form, or keep them on the device by handle (/v1/buffers)"),
-                              HLOD__V1__REASON__REASON_BAD_OPTION));
+status_t oip_cuda(struct call *c) {
+    if (c->row != &api_rows[ROW_CudaSharedMemoryRegister]) return reply_empty(c);
+    return st_because(
+        ST_INVALID_ARGUMENT, BAD_OPTION,
+        "CUDA shared memory is not offered: send tensors in binary form, or keep them "
+        "on the device by handle (/v1/buffers)");
 }
 
 // ---- tensors there

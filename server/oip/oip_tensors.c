@@ -7,33 +7,53 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "server/http/tensors.h"
+#include "proto/message.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
 
-// One element of a typed list to its place; narrow integers travel as 32 bits.
-static status_t put_list(struct call *c, const struct job_input *in, const void *v, size_t n,
-                         size_t from_bytes) {
-    size_t to = (size_t)in->dtype->bytes;
+// The typed list that holds elements of a class: where it is in the contents, bytes of an element.
+#define LIST(name)                                                                                 \
+    {offsetof(Inference__InferTensorContents, name),                                               \
+     offsetof(Inference__InferTensorContents, n_##name),                                           \
+     sizeof *((Inference__InferTensorContents *)NULL)->name}
+static const struct {
+    size_t list, count, bytes;
+} lists[NUM_CLASSES] = {[NUM_PRED] = LIST(bool_contents),  [NUM_S4] = LIST(int_contents),
+                        [NUM_S8] = LIST(int_contents),     [NUM_S16] = LIST(int_contents),
+                        [NUM_S32] = LIST(int_contents),    [NUM_S64] = LIST(int64_contents),
+                        [NUM_U4] = LIST(uint_contents),    [NUM_U8] = LIST(uint_contents),
+                        [NUM_U16] = LIST(uint_contents),   [NUM_U32] = LIST(uint_contents),
+                        [NUM_U64] = LIST(uint64_contents), [NUM_F32] = LIST(fp32_contents),
+                        [NUM_F64] = LIST(fp64_contents)};
+
+// Elements of a typed list to their places; narrow integers travel as 32 bits.
+static status_t put_list(struct call *c, const struct job_input *in,
+                         const Inference__InferTensorContents *k) {
+    size_t from_bytes = lists[in->dtype->cls].bytes, to = (size_t)in->dtype->bytes, n;
+    const uint8_t *v;
+    if (!from_bytes)
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "input '%.80s': %s has no typed form, send raw_input_contents", in->name,
+                          in->dtype->name);
+    memcpy(&v, (const char *)k + lists[in->dtype->cls].list, sizeof v);
+    memcpy(&n, (const char *)k + lists[in->dtype->cls].count, sizeof n);
     if ((int64_t)n * in->dtype->bytes != in->size)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%.80s': %zu values, its shape has %lld", in->name, n,
-                                (long long)(in->size / in->dtype->bytes)),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "input '%.80s': %zu values, its shape has %lld", in->name, n,
+                          (long long)(in->size / in->dtype->bytes));
     if (from_bytes == to) return tensors_put(c, in->offset, v, n * to);
     for (size_t i = 0; i < n; i++) // little-endian: the low bytes
-        RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to),
-                                  (const uint8_t *)v + i * from_bytes, to));
+        RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to), v + i * from_bytes, to));
     return ST_OK;
 }
 
-static status_t put_texts(struct call *c, const struct job_input *in,
-                          const Inference__InferTensorContents *k) {
+static status_t put_strings(struct call *c, const struct job_input *in,
+                            const Inference__InferTensorContents *k) {
     int64_t at = in->offset;
     if ((int64_t)k->n_bytes_contents != in->elements)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%.80s': %zu values, its shape has %lld", in->name,
-                                k->n_bytes_contents, (long long)in->elements),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "input '%.80s': %zu values, its shape has %lld", in->name,
+                          k->n_bytes_contents, (long long)in->elements);
     for (size_t i = 0; i < k->n_bytes_contents; i++) {
         uint32_t n = (uint32_t)k->bytes_contents[i].len; // little-endian; a message is below 2 GiB
         RETURN_IF_ERR(tensors_put(c, at, &n, sizeof n));
@@ -44,54 +64,14 @@ static status_t put_texts(struct call *c, const struct job_input *in,
 }
 
 status_t oip_contents(struct call *c) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     for (size_t i = 0; i < q->n_inputs; i++) {
         const struct job_input *in = &c->inputs[i];
         if (c->descs[i].elsewhere) continue;
         static const Inference__InferTensorContents none = INFERENCE__INFER_TENSOR_CONTENTS__INIT;
         const Inference__InferTensorContents *k =
             q->inputs[i]->contents ? q->inputs[i]->contents : &none;
-        switch (in->dtype->cls) {
-        case NUM_PRED:
-            RETURN_IF_ERR(
-                put_list(c, in, k->bool_contents, k->n_bool_contents, sizeof *k->bool_contents));
-            break;
-        case NUM_S4:
-        case NUM_S8:
-        case NUM_S16:
-        case NUM_S32:
-            RETURN_IF_ERR(put_list(c, in, k->int_contents, k->n_int_contents, 4));
-            break;
-        case NUM_U4:
-        case NUM_U8:
-        case NUM_U16:
-        case NUM_U32:
-            RETURN_IF_ERR(put_list(c, in, k->uint_contents, k->n_uint_contents, 4));
-            break;
-        case NUM_S64:
-            RETURN_IF_ERR(put_list(c, in, k->int64_contents, k->n_int64_contents, 8));
-            break;
-        case NUM_U64:
-            RETURN_IF_ERR(put_list(c, in, k->uint64_contents, k->n_uint64_contents, 8));
-            break;
-        case NUM_F32:
-            RETURN_IF_ERR(put_list(c, in, k->fp32_contents, k->n_fp32_contents, 4));
-            break;
-        case NUM_F64:
-            RETURN_IF_ERR(put_list(c, in, k->fp64_contents, k->n_fp64_contents, 8));
-            break;
-        case NUM_STRING:
-            RETURN_IF_ERR(put_texts(c, in, k));
-            break;
-        case NUM_F8:
-        case NUM_F16:
-        case NUM_BF16:
-        case NUM_RAW:
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%.80s': %s has no typed form, send raw_input_contents",
-                                    in->name, in->dtype->name),
-                             HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-        }
+        RETURN_IF_ERR(in->dtype->cls == NUM_STRING ? put_strings(c, in, k) : put_list(c, in, k));
     }
     return ST_OK;
 }
@@ -100,7 +80,7 @@ status_t oip_contents(struct call *c) {
 
 // The request's words about output i; NULL: it was not asked for by name.
 static const ProtobufCMessage *asked(const struct call *c, size_t i) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     for (size_t k = 0; k < q->n_outputs; k++)
         if (!strcmp(q->outputs[k]->name, c->outputs[i].name)) return &q->outputs[k]->base;
     return NULL;
@@ -111,7 +91,7 @@ static bool in_region(const struct call *c, size_t i) {
 }
 
 bool oip_output_binary(const struct call *c, size_t i) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const Inference__ModelInferRequest *q = call_request(c);
     const ProtobufCMessage *m = asked(c, i);
     if (in_region(c, i)) return false;
     if (c->outputs[i].dtype->cls == NUM_RAW || c->whole == WHOLE_RAW) return true;
@@ -146,8 +126,9 @@ static void put_place(struct call *c, size_t i,
     for (size_t k = 0; k < 3; k++) {
         const Inference__InferParameter *p = oip_parameter(asked(c, i), keys[k]);
         if (!p) continue;
-        entry *e = t->parameters[t->n_parameters++] = arena_new_of(&c->arena, entry);
-        inference__model_infer_response__infer_output_tensor__parameters_entry__init(e);
+        entry *e = t->parameters[t->n_parameters++] = message_new(
+            &c->arena,
+            &inference__model_infer_response__infer_output_tensor__parameters_entry__descriptor);
         e->key = (char *)keys[k];
         e->value = arena_dup(&c->arena, p, sizeof *p);
         if (k == 1) e->value->int64_param = (int64_t)c->outputs[i].data.n; // what it really has
@@ -199,10 +180,7 @@ static struct str *labels_of(struct call *c, const struct named_model *x, const 
                              size_t *out_n) {
     for (size_t i = 0; x && i < x->n_labels; i++) {
         if (strcmp(x->labels[i].output, output)) continue;
-        struct {
-            struct str *v;
-            size_t n, cap;
-        } lines = {0};
+        VEC(struct str) lines = {0};
         struct str text = str_of(arena_strdup(&c->arena, x->labels[i].text)), line;
         while (str_cut(&text, '\n', &line))
             avec_push(&c->arena, &lines, str_trim(line));
@@ -233,12 +211,10 @@ static status_t classify(struct call *c, struct call_output *o, const struct nam
                          int64_t n) {
     int64_t rows = o->rank > 1 ? o->dims[0] : 1, count = rows ? o->elements / rows : 0;
     if (o->dtype->cls == NUM_STRING || o->dtype->cls == NUM_RAW || n < 1 || n > MAX_CLASSES)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT,
-                   "output '%.80s': a classification takes 1 to %d of the largest of a "
-                   "tensor of numbers",
-                   o->name, MAX_CLASSES),
-            HLOD__V1__REASON__REASON_BAD_OPTION);
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "output '%.80s': a classification takes 1 to %d of the largest of a "
+                          "tensor of numbers",
+                          o->name, MAX_CLASSES);
     if (n > count) n = count;
     struct ranked *best = arena_array(&c->arena, struct ranked, n + 1);
     size_t n_labels = 0;
@@ -251,6 +227,7 @@ static status_t classify(struct call *c, struct call_output *o, const struct nam
             put_class(&all, o, r * count, i, i < n_labels ? labels[i] : (struct str){0});
         }
     }
+
     int64_t *dims = arena_array(&c->arena, int64_t, 2);
     dims[0] = rows;
     dims[o->rank > 1] = n;

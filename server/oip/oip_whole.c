@@ -7,21 +7,20 @@
 
 #include "base/vec.h"
 #include "proto/json.h"
-#include "server/http/tensors.h"
+#include "proto/message.h"
+#include "server/body/tensors.h"
 #include "server/oip/oip.h"
 
 typedef Inference__ModelInferRequest__InferInputTensor input;
 typedef Hlod__V1__TensorSpec spec;
 
-static status_t refuse(int reason, const char *name, const char *why) MUST_CHECK;
-static status_t refuse(int reason, const char *name, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%.80s': %s", name, why), reason);
-}
+#define refuse(reason, name, why)                                                                  \
+    st_because(ST_INVALID_ARGUMENT, reason, "input '%.80s': %s", (name), (why))
 
 static void add_input(struct call *c, const spec *s, int64_t *dims, size_t rank) {
-    Inference__ModelInferRequest *q = (Inference__ModelInferRequest *)c->request;
-    input *x = q->inputs[q->n_inputs++] = arena_new_of(&c->arena, input);
-    inference__model_infer_request__infer_input_tensor__init(x);
+    Inference__ModelInferRequest *q = call_request(c);
+    input *x = q->inputs[q->n_inputs++] =
+        message_new(&c->arena, &inference__model_infer_request__infer_input_tensor__descriptor);
     x->name = s->name;
     x->datatype = s->dtype;
     x->shape = dims;
@@ -53,10 +52,9 @@ static bool fit(struct arena *a, const spec *s, int64_t n, int64_t **out) {
 static status_t raw(struct call *c, const Hlod__V1__Signature *sig,
                     const struct tensors_limits *l) {
     if (sig->n_inputs != 1)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "a raw request is for models of one input; this one has %zu",
-                                sig->n_inputs),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "a raw request is for models of one input; this one has %zu",
+                          sig->n_inputs);
     const spec *s = sig->inputs[0];
     const struct dtype_row *t = numbers_dtype(str_of(s->dtype));
     bool text = t && t->cls == NUM_STRING;
@@ -68,12 +66,12 @@ static status_t raw(struct call *c, const Hlod__V1__Signature *sig,
                        : t && t->bytes ? bytes / t->bytes
                                        : -1;
     if (!t || s->unknown_rank || s->sequence || (!text && unknown > 1))
-        return refuse(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, s->name,
+        return refuse(BAD_TENSOR_DATA, s->name,
                       "a raw request is for a shape with at most one variable dimension");
     if ((!text && bytes % t->bytes) || !fit(&c->arena, s, n, &dims))
-        return refuse(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, s->name,
-                      "the body's bytes do not fill its shape");
-    uint32_t head = (uint32_t)bytes; // a text is the whole body
+        return refuse(BAD_TENSOR_DATA, s->name, "the body's bytes do not fill its shape");
+
+    uint32_t head = (uint32_t)bytes; // one string is the whole body
     int64_t *given = arena_new_of(&c->arena, int64_t);
     *given = bytes + (text ? 4 : 0);
     c->given = given;
@@ -91,10 +89,13 @@ struct nest { // of a JSON value
     int64_t dims[MAX_NEST], leaves;
     int rank; // -1: not yet known
 };
+static void skip_space(const char **p, const char *end) {
+    while (*p < end && **p && strchr(" \t\r\n", **p))
+        ++*p;
+}
 // Measures the value at *p; false where it is ragged or no JSON of scalars and arrays.
 static bool measure(const char **p, const char *end, int depth, struct nest *n) {
-    while (*p < end && strchr(" \t\r\n", **p) && **p)
-        ++*p;
+    skip_space(p, end);
     if (*p >= end || depth >= MAX_NEST) return false;
     if (**p != '[') {
         const char *start = *p;
@@ -111,19 +112,18 @@ static bool measure(const char **p, const char *end, int depth, struct nest *n) 
         n->leaves++;
         return *p > start;
     }
+
     int64_t count = 0;
     for (char closer = ','; closer == ','; count++) {
         ++*p;
         const char *q = *p;
-        while (q < end && *q && strchr(" \t\r\n", *q))
-            q++;
+        skip_space(&q, end);
         if (count == 0 && q < end && *q == ']') { // empty
             *p = q + 1;
             return false;
         }
         if (!measure(p, end, depth + 1, n)) return false;
-        while (*p < end && **p && strchr(" \t\r\n", **p))
-            ++*p;
+        skip_space(p, end);
         if (*p >= end || (**p != ',' && **p != ']')) return false;
         closer = **p;
     }
@@ -136,21 +136,18 @@ static status_t add_value(struct call *c, const spec *s, struct str value, int64
     struct nest n = {.rank = -1};
     const char *p = value.p;
     const struct dtype_row *t = numbers_dtype(str_of(s->dtype));
-    if (!t || s->sequence)
-        return refuse(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, s->name, "cannot be given so");
+    if (!t || s->sequence) return refuse(BAD_TENSOR_DATA, s->name, "cannot be given so");
     if (!measure(&p, value.p + value.n, 0, &n) || p != value.p + value.n)
-        return refuse(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, s->name,
-                      "expected a value, or an array of even rows");
+        return refuse(BAD_TENSOR_DATA, s->name, "expected a value, or an array of even rows");
     int64_t *dims = arena_dup(&c->arena, n.dims, sizeof n.dims);
     bool as_given = s->unknown_rank || (size_t)n.rank == s->n_dims;
     for (size_t i = 0; as_given && !s->unknown_rank && i < s->n_dims; i++)
         as_given = s->dims[i]->size < 0 || s->dims[i]->size == dims[i];
     size_t rank = as_given ? (size_t)n.rank : s->n_dims;
     if (!as_given && !fit(&c->arena, s, n.leaves, &dims))
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%.80s': %lld values do not fill its shape", s->name,
-                                (long long)n.leaves),
-                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                          "input '%.80s': %lld values do not fill its shape", s->name,
+                          (long long)n.leaves);
     add_input(c, s, dims, rank);
     *given = n.leaves * t->bytes;
     return t->cls == NUM_STRING
@@ -174,7 +171,7 @@ static status_t parameters(struct call *c, const struct strbuf *rest, struct str
                                  (struct str){text.p, text.n}, &m);
     strbuf_done(&text);
     if (st) return st;
-    Inference__ModelInferRequest *q = (Inference__ModelInferRequest *)c->request;
+    Inference__ModelInferRequest *q = call_request(c);
     const Inference__ModelInferRequest *x = (const Inference__ModelInferRequest *)m;
     q->id = x->id;
     q->parameters = x->parameters;
@@ -200,7 +197,7 @@ static status_t fill(struct call *c, const struct str *values) {
 
 static status_t generate(struct call *c, const Hlod__V1__Signature *sig,
                          const struct tensors_limits *l) {
-    Inference__ModelInferRequest *q = (Inference__ModelInferRequest *)c->request;
+    Inference__ModelInferRequest *q = call_request(c);
     struct str body = str_trim(c->whole_body), key, value, id = {0};
     struct str *values = arena_array(&c->arena, struct str, sig->n_inputs + 1);
     int64_t *given = arena_array(&c->arena, int64_t, sig->n_inputs + 1);
@@ -208,10 +205,11 @@ static status_t generate(struct call *c, const Hlod__V1__Signature *sig,
     bool object = body.n && body.p[0] == '{';
     status_t st = ST_OK;
     body = object ? (struct str){body.p + 1, body.n - 1} : body;
+
     while (!st && object && tensors_member(&body, &key, &value)) {
         const spec *s = find_spec(sig, key);
         if (s && q->n_inputs == sig->n_inputs)
-            st = refuse(HLOD__V1__REASON__REASON_BAD_JSON, s->name, "given twice");
+            st = refuse(BAD_JSON, s->name, "given twice");
         else if (s) {
             values[q->n_inputs] = value;
             st = add_value(c, s, value, &given[q->n_inputs]);
@@ -221,9 +219,9 @@ static status_t generate(struct call *c, const Hlod__V1__Signature *sig,
             strbuf_printf(&rest, "%s\"" STR_FMT "\":" STR_FMT, rest.n ? "," : "", STR_ARG(key),
                           STR_ARG(value));
     }
+
     if (!st && (!object || body.n))
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a JSON object"),
-                       HLOD__V1__REASON__REASON_BAD_JSON);
+        st = st_because(ST_INVALID_ARGUMENT, BAD_JSON, "the body is not a JSON object");
     if (!st) st = parameters(c, &rest, id);
     strbuf_done(&rest);
     c->given = given;
@@ -232,7 +230,7 @@ static status_t generate(struct call *c, const Hlod__V1__Signature *sig,
 }
 
 status_t oip_whole(struct call *c, const Hlod__V1__Signature *sig) {
-    Inference__ModelInferRequest *q = (Inference__ModelInferRequest *)c->request;
+    Inference__ModelInferRequest *q = call_request(c);
     struct tensors_limits l = {(int64_t)c->whole_body.n * 8 + 4096}; // "0," may become 8 bytes
     q->inputs = arena_array(&c->arena, input *, sig->n_inputs + 1);
     q->n_inputs = 0;

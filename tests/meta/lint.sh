@@ -48,6 +48,13 @@ check "files under 800 lines, headers under 250" "$(sources | while read -r f; d
 check "functions under 60 lines" "$(sources | while read -r f; do
     awk -v f="$f" '/^[A-Za-z].*[(]/ {s = NR; name = $0}
         /^}$/ {n = NR - s + 1; if (s && n > 60) print f ": " n " lines: " name; s = 0}' "$f"; done)"
+# Not yet held: client, and the kernels and their set-up in devices/cpu/routines.
+check "functions over 30 lines have paragraphs" "$(sources |
+    grep -vE '^client/|^devices/cpu/routines/' | while read -r f; do
+    awk -v f="$f" '/^[A-Za-z].*[(]/ {s = NR; name = $0; blank = 0} /^$/ {blank = 1}
+        /^}$/ {n = NR - s + 1
+               if (s && n > 30 && !blank) print f ": " n " lines, no blank one: " name; s = 0}' \
+        "$f"; done)"
 check "folders of at most 30 files, README and cases of tests apart" "$(git ls-files |
     grep -vE "^tests/(ops|golden)/|README.md$" | sed 's,/[^/]*$,,' | sort | uniq -c |
     awk '$1 > 30 {print $2 ": " $1 " files"}')"

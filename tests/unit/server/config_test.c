@@ -110,10 +110,24 @@ static void addresses(void **state) {
     arena_done(&a);
 }
 
+// roff's escapes begin with a backslash: none became a control character.
+static void manual_pages_are_text(void **state) {
+    (void)state;
+    void (*const pages[])(struct strbuf *) = {config_man, config_man_file};
+    for (size_t k = 0; k < 2; k++) {
+        struct strbuf b = {0};
+        pages[k](&b);
+        for (size_t i = 0; i < b.n; i++)
+            assert_true(b.p[i] == '\n' || (unsigned char)b.p[i] >= ' ');
+        strbuf_done(&b);
+    }
+}
+
 int main(void) {
     close(mkstemp(file));
     const struct CMUnitTest t[] = {cmocka_unit_test(precedence), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(plugins), cmocka_unit_test(addresses)};
+                                   cmocka_unit_test(plugins), cmocka_unit_test(addresses),
+                                   cmocka_unit_test(manual_pages_are_text)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     unlink(file);
     return bad;

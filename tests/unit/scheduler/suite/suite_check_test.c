@@ -213,7 +213,7 @@ static void checks(void **state) {
     w.in[0].name = long_name;
     refused(&w, "200 bytes");
     w.x.dtype = (char *)"string";
-    refused(&w, "texts come as raw");
+    refused(&w, "strings come as raw");
     assert_null(suite_check(&w.q, &k));
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/vec.h"
 #include "proto/json.h"
-#include "server/http/tensors.h"
+#include "server/body/tensors.h"
 
 static struct arena a;
 

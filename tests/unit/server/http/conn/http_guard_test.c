@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What passes and what does not, whole and cut at every byte; how much of it passes; how many heads
 // are counted.
-#include "server/http/http_guard.h"
+#include "server/http/conn/http_guard.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GET "GET / HTTP/1.1\r\n"
+#define GET  "GET / HTTP/1.1\r\n"
 #define POST "POST / HTTP/1.1\r\n"
 #define HOST "Host: a\r\n"
 
@@ -46,8 +46,7 @@ static void bad_n(const char *p, size_t n, size_t at, const char *why, int statu
 }
 #define GOOD(text, heads) good_n(text, sizeof(text) - 1, heads)
 #define BAD(before, rest, why)                                                                     \
-    bad_n(before rest, sizeof(before rest) - 1, sizeof(before) - 1, why, \
-    400)
+    bad_n(before rest, sizeof(before rest) - 1, sizeof(before) - 1, why, 400)
 
 static void passes(void **state) {
     (void)state;
@@ -59,19 +58,20 @@ static void passes(void **state) {
     GOOD(POST HOST "Content-Length: 5\r\n\r\n\n\0\r b" GET HOST "\r\n", 2);
     GOOD(POST HOST "content-LENGTH:\t 0\r\n\r\n" GET HOST "\r\n", 2);
     GOOD(POST HOST "Content-Length: 9\r\n\r\nab", 1);
-    GOOD(POST HOST
-        "Transfer-Encoding: Chunked\r\n\r\n2\r\n\r\n\r\n0A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n" GET
-            HOST "\r\n", 2);
+    GOOD(POST HOST "Transfer-Encoding: "
+                   "Chunked\r\n\r\n2\r\n\r\n\r\n0A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n" GET HOST
+                   "\r\n",
+         2);
     GOOD(POST HOST "Transfer-Encoding: chunked\r\n\r\n0;\r\nSum: 5\r\n\r\n" GET HOST "\r\n", 2);
     GOOD(GET HOST "Transfer-Encodings: gzip\r\nContent-Lengths: x\r\nXHost: a\r\n\r\n", 1);
 }
 
-static const char NO_CR[] = "a line that ends without CR", CONTROL[] =
-    "a control character in a header";
+static const char NO_CR[] = "a line that ends without CR",
+                  CONTROL[] = "a control character in a header";
 static void heads(void **state) {
     (void)state;
-    const char *no_name = "a header's name with other characters than names have", *path =
-        "a NUL, a space or a control character in the path";
+    const char *no_name = "a header's name with other characters than names have",
+               *path = "a NUL, a space or a control character in the path";
     BAD("", "\n" GET HOST "\r\n", "no method");
     BAD("G", "\1T / HTTP/1.1\r\n", "no method");
     BAD("", " GET / HTTP/1.1\r\n", "no method");
@@ -99,8 +99,9 @@ static void heads(void **state) {
 }
 static void framing(void **state) {
     (void)state;
-    const char *number = "a length that is no number", *coding =
-        "a Transfer-Encoding other than chunked", *size = "a chunk's size that is no number";
+    const char *number = "a length that is no number",
+               *coding = "a Transfer-Encoding other than chunked",
+               *size = "a chunk's size that is no number";
     BAD(POST HOST "Content-Length: 2\r\nContent-Length", ": 2\r\n\r\n",
         "several lengths of the body");
     BAD(POST HOST "Content-Length: ", "\r\n\r\n", number);
@@ -119,7 +120,10 @@ static void framing(void **state) {
     BAD(POST HOST "Transfer-Encoding: ", "gzip, chunked\r\n\r\n", coding);
     BAD(POST HOST "Transfer-Encoding: chunked", " \r\n\r\n", coding);
     BAD(POST HOST "Transfer-Encoding: chunked", ", chunked\r\n\r\n", coding);
-    BAD(POST HOST "Transfer-Encoding: ", "\x0b" "chunked\r\n\r\n", coding);
+    BAD(POST HOST "Transfer-Encoding: ",
+        "\x0b"
+        "chunked\r\n\r\n",
+        coding);
     BAD(POST HOST "Transfer-Encoding: ", "\r\n\r\n", coding);
 #define CHUNKED POST HOST "Transfer-Encoding: chunked\r\n\r\n"
     BAD(CHUNKED, "\r\n", size);
@@ -139,7 +143,7 @@ static void framing(void **state) {
 static void versions(void **state) {
     (void)state;
     const char *why = "a version other than HTTP/1.1 and HTTP/1.0", text[] = "PRI * HTTP/2.0\r\n",
-        other[] = "GET / HTTP/1.2\r\n";
+               other[] = "GET / HTTP/1.2\r\n";
     bad_n(text, sizeof text - 1, 11, why, 505);
     bad_n(other, sizeof other - 1, 13, why, 505);
 }
@@ -190,7 +194,7 @@ static void bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(passes), cmocka_unit_test(heads),
-        cmocka_unit_test(framing), cmocka_unit_test(versions),
+                                       cmocka_unit_test(framing), cmocka_unit_test(versions),
                                        cmocka_unit_test(bounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,12 @@
 // not starved by small ones of its own; one that is larger than all that may be goes when nothing
 // else is held. A share's bound is what it leaves free (dynamic thresholds, as in switches that
 // share a buffer between ports).
-#include "server/budget.h"
+#include "server/body/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "proto/hlod.pb-c.h"
@@ -141,8 +142,7 @@ static void serve_soon(struct budget *b) {
 
 struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant,
                           bool of_bodies) {
-    struct budget *b = calloc(1, sizeof *b);
-    if (!b) abort();
+    struct budget *b = arena_must_calloc(1, sizeof *b);
     *b = (struct budget){.max = max_bytes,
                          .wait_ns = clock_of_ms((double)wait_ms),
                          .by_tenant = by_tenant,

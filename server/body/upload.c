@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/http/upload.h"
+#include "server/body/upload.h"
 
 #include <stdlib.h>
 #include <string.h>

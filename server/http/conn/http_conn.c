@@ -2,7 +2,7 @@
 // Times: each connection has its own, and one timer of the loop stands for the earliest of them.
 // Requests move times only; the timer is set again where one comes to stand before it, and looks at
 // all connections when it fires, at most once in SWEEP_MS.
-#include "server/http/http_conn.h"
+#include "server/http/conn/http_conn.h"
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -302,8 +302,7 @@ bool http_conns_secure(const struct http_conns *all) {
 void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot) {
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct http_conn *c = calloc(1, sizeof *c);
-    if (!c) abort();
+    struct http_conn *c = arena_must_calloc(1, sizeof *c);
     *c = (struct http_conn){.all = all, .next = all->first, .fd = i ? i->connect_fd : -1};
     if (all->first) all->first->prev = c;
     all->first = c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/http/tensors.h"
+#include "server/body/tensors.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,10 +13,8 @@
 #include "server/api/api.h"
 
 enum { MAX_INPUTS = 1 << 16 }; // of one request: each costs more than its bytes
-static status_t bad(int reason, size_t i, const char *name, const char *why) MUST_CHECK;
-static status_t bad(int reason, size_t i, const char *name, const char *why) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu] '%.80s': %s", i, name, why), reason);
-}
+#define bad(reason, i, name, why)                                                                  \
+    st_because(ST_INVALID_ARGUMENT, reason, "inputs[%zu] '%.80s': %s", (i), (name), (why))
 
 // "f32" for "float32": the name here of a type as NumPy and others call it; NULL: none is known.
 static const char *type_here(struct arena *a, const char *type) {
@@ -34,11 +32,11 @@ static const char *type_here(struct arena *a, const char *type) {
 }
 static status_t bad_type(struct call *c, size_t i, const struct tensor_desc *t) {
     if (!*t->type)
-        return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
+        return bad(DTYPE_MISMATCH, i, t->name,
                    "no dtype: say \"dtype\": \"f32\" (or \"datatype\": \"FP32\") and "
                    "\"shape\"");
     const char *like = type_here(&c->arena, t->type);
-    return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
+    return bad(DTYPE_MISMATCH, i, t->name,
                arena_printf(&c->arena,
                             "unknown element type '%.40s'%s%s%s: \"dtype\" is f32, s64, pred, "
                             "bf16, ..., \"datatype\" FP32, INT64, BOOL, BF16, ...",
@@ -55,45 +53,41 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
         in->handle = t->handle;
         in->donate = t->donate;
         if (*t->type || t->rank || t->given > 0)
-            return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
+            return bad(BAD_TENSOR_DATA, i, t->name,
                        "a handle together with a type, a shape or data");
         return ST_OK;
     }
-    if (t->donate)
-        return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
-                   "only a resident buffer can be donated");
+    if (t->donate) return bad(BAD_TENSOR_DATA, i, t->name, "only a resident buffer can be donated");
+
     in->dtype = numbers_dtype(str_of(t->type));
     if (!in->dtype) return bad_type(c, i, t);
-    if (t->rank > 64)
-        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
+    if (t->rank > 64) return bad(SHAPE_MISMATCH, i, t->name, "rank beyond 64");
     in->rank = (int32_t)t->rank;
     in->dims = t->dims;
     int64_t n = 1, size;
     for (size_t d = 0; d < t->rank; d++)
         if (t->dims[d] < 0 || !sz_mul(n, t->dims[d], &n))
-            return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name,
-                       "negative or overflowing shape");
+            return bad(SHAPE_MISMATCH, i, t->name, "negative or overflowing shape");
     if (in->dtype->cls == NUM_STRING) { // the worker looks inside
         size = t->given < 0 && n == 0 ? 0 : t->given;
         if (size < 0 || n > size / 4)
-            return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
+            return bad(BAD_TENSOR_DATA, i, t->name,
                        size < 0 ? "no data, or its size is not given"
-                                : "its data has fewer bytes than the lengths of its texts take");
+                                : "its data has fewer bytes than the lengths of its strings take");
     } else if (!sz_mul(n, in->dtype->bytes, &size)) {
-        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "overflowing shape");
+        return bad(SHAPE_MISMATCH, i, t->name, "overflowing shape");
     }
+
     in->size = size;
     in->elements = n;
     bool said = from == TENSORS_RAW || (from == TENSORS_BINARY && t->given >= 0);
     if ((said && t->given != size) || (from == TENSORS_BINARY && !said && !t->in_json))
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "inputs[%zu] '%.80s': its shape has %lld bytes, %s %lld", i,
-                                t->name, (long long)size,
-                                from == TENSORS_BINARY ? "binary_data_size says" : "its data has",
-                                (long long)t->given),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        return st_because(
+            ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+            "inputs[%zu] '%.80s': its shape has %lld bytes, %s %lld", i, t->name, (long long)size,
+            from == TENSORS_BINARY ? "binary_data_size says" : "its data has", (long long)t->given);
     if (!sz_add(*total, size, total) || !sz_add(*total, 63, total))
-        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "too large");
+        return bad(SHAPE_MISMATCH, i, t->name, "too large");
     *total &= ~63ll;
     return ST_OK;
 }
@@ -134,9 +128,9 @@ struct tensor_desc *tensors_of_run(struct call *c, int from) {
     return t;
 }
 
-// Texts in JSON take as much as they say.
-static status_t size_texts(const struct call *c, struct tensor_desc *t,
-                           const struct tensors_spans *json, int from) {
+// Strings in JSON take as much as they say.
+static status_t size_strings(const struct call *c, struct tensor_desc *t,
+                             const struct tensors_spans *json, int from) {
     for (size_t i = 0; i < c->n_inputs; i++) {
         const struct dtype_row *type = numbers_dtype(str_of(t[i].type));
         int64_t n = 1;
@@ -157,19 +151,17 @@ status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from
     struct tensor_desc *t =
         c->row->dialect == DIALECT_OIP ? tensors_of_infer(c, from) : tensors_of_run(c, from);
     if (c->n_inputs > MAX_INPUTS)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "%zu inputs, at most %d", c->n_inputs, MAX_INPUTS),
-            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+        return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE, "%zu inputs, at most %d",
+                          c->n_inputs, MAX_INPUTS);
     c->inputs = arena_zarray(&c->arena, struct job_input, c->n_inputs + 1);
     int64_t total = 0;
-    if (json && json->n == c->n_inputs) RETURN_IF_ERR(size_texts(c, t, json, from));
+    if (json && json->n == c->n_inputs) RETURN_IF_ERR(size_strings(c, t, json, from));
     for (size_t i = 0; i < c->n_inputs; i++)
         RETURN_IF_ERR(layout_one(c, &t[i], i, from, &total));
     c->descs = t;
     if (total > l->max_bytes)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs of %lld bytes, at most %lld",
-                                (long long)total, (long long)l->max_bytes),
-                         HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+        return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE, "inputs of %lld bytes, at most %lld",
+                          (long long)total, (long long)l->max_bytes);
     if (total <= FRAME_INLINE_BYTES) {
         c->payload_bytes = (struct span){arena_zalloc(&c->arena, (size_t)total + 1), (size_t)total};
         return ST_OK;
@@ -209,9 +201,8 @@ status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void
             b->done = 0;
         }
         if (b->input >= c->n_inputs)
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT, "more bytes than the inputs' binary_data_size say"),
-                HLOD__V1__REASON__REASON_BAD_FRAMING);
+            return st_because(ST_INVALID_ARGUMENT, BAD_FRAMING,
+                              "more bytes than the inputs' binary_data_size say");
         const struct job_input *in = &c->inputs[b->input];
         size_t k = (int64_t)n < in->size - b->done ? n : (size_t)(in->size - b->done);
         RETURN_IF_ERR(tensors_put(c, in->offset + b->done, p, k));
@@ -379,9 +370,9 @@ static status_t scan_one(struct str text, const struct job_input *in, void *out)
                       : numbers_scan(text, in->dtype, in->elements, out);
     if (!st || in->rank || !text.n || *text.p != '[') return st;
     st_drop(st);
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "a list of data, and no \"shape\" that says its "
-                                                 "sizes, as \"shape\": [1, 4]"),
-                     HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                      "a list of data, and no \"shape\" that says its "
+                      "sizes, as \"shape\": [1, 4]");
 }
 
 static const char *skip_space(const char *p, const char *end) {
@@ -423,10 +414,9 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
         if (c->descs[i].elsewhere || (from == TENSORS_BINARY && !c->descs[i].in_json)) continue;
         if (in->handle && !spans->v[i].p) continue;
         if (in->handle)
-            st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name,
-                     "a handle together with data");
+            st = bad(BAD_TENSOR_DATA, i, in->name, "a handle together with data");
         else if (!spans->v[i].p)
-            st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
+            st = bad(BAD_TENSOR_DATA, i, in->name, "no data");
         else
             st = st_note(scan_one(spans->v[i], in, base + in->offset), "inputs[%zu] '%.80s'", i,
                          in->name);
@@ -486,8 +476,8 @@ static status_t build_json(struct call *c, const struct tensors_limits *l, const
     else
         RETURN_IF_ERR(json_parse(&c->arena, c->row->input, p->rest, &c->request));
     if (!p->split)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
+        return st_because(ST_INVALID_ARGUMENT, BAD_JSON,
+                          "request body is not JSON of a run request");
     size_t n = 0;
     Hlod__V1__Tensor **v = oip ? NULL : tensors_of(c->request, &n);
     for (size_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // protobuf-c hands bytes fields to its buffer as they are: those that are an output's are taken by
 // reference. What is copied grows in one block, so that its spans are known at the end only.
-#include "server/pieces.h"
+#include "server/body/pieces.h"
 
 #include <stdlib.h>
 

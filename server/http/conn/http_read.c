@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/http/http_read.h"
+#include "server/http/conn/http_read.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "scheduler/error.h"
-#include "server/http/http_conn.h"
+#include "server/http/conn/http_conn.h"
 #include "server/http/http_route.h"
 #include "server/tls.h"
 
@@ -23,8 +23,7 @@ static const char *phrase(int status) {
 }
 static void reply(const struct http_guard *g, struct strbuf *out) {
     struct strbuf body = {0};
-    status_t st =
-        st_reason(st_new(ST_INVALID_ARGUMENT, "%s", g->why), HLOD__V1__REASON__REASON_BAD_FRAMING);
+    status_t st = st_because(ST_INVALID_ARGUMENT, BAD_FRAMING, "%s", g->why);
     http_error_json(&body, st);
     st_drop(st);
     strbuf_printf(out,

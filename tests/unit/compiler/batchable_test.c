@@ -2,7 +2,7 @@
 // Rows: what is shown to keep them apart, and what is not. Each program that is shown is also run
 // by the evaluator, with one row of its inputs changed: no other row of its results may change, and
 // the same row in another place must give the same.
-#include "compiler/rows.h"
+#include "compiler/batchable.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,7 +161,7 @@ static void shown(void **state) {
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
         struct arena a = {0};
         struct hlo_module *m = parse(apart[k]);
-        struct row_check r = rows_check(&a, m);
+        struct batchable r = batchable_check(&a, m);
         if (!r.independent) fail_msg("%s\n%s", r.why, apart[k]);
         hold_apart(&a, m);
         hlo_module_free(m);
@@ -174,7 +174,7 @@ static void not_shown(void **state) {
     for (size_t k = 0; k < sizeof joined / sizeof *joined; k++) {
         struct arena a = {0};
         struct hlo_module *m = parse(joined[k]);
-        struct row_check r = rows_check(&a, m);
+        struct batchable r = batchable_check(&a, m);
         if (r.independent) fail_msg("shown, but rows meet:\n%s", joined[k]);
         assert_true(strlen(r.why) > 10);
         hlo_module_free(m);
@@ -193,7 +193,7 @@ static void short_of_breath(void **state) {
     snprintf(text + n, sizeof text - (size_t)n, ROOT "f32[4,6] add(x, i60)\n");
     struct arena a = {0};
     struct hlo_module *m = parse(text);
-    assert_false(rows_check(&a, m).independent); // not known to be
+    assert_false(batchable_check(&a, m).independent); // not known to be
     hlo_module_free(m);
     arena_done(&a);
 }
@@ -212,7 +212,7 @@ static void constants(void **state) {
     for (int k = 0; k < 3; k++) {
         struct arena a = {0};
         struct hlo_module *m = parse(text[k]);
-        struct row_check r = rows_check(&a, m);
+        struct batchable r = batchable_check(&a, m);
         assert_true(r.independent);
         d[k] = r.constants;
         hlo_module_free(m);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who waits for a turn stands in one of a table's queues, by address; the table is walked in a
 // circle. Who waits for bytes is in an epoll set of ours.
-#include "server/http/http_handshake.h"
+#include "server/http/conn/http_handshake.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "scheduler/loop.h"
 
@@ -109,8 +110,7 @@ static void on_bytes(void *arg, int events) {
 }
 
 struct http_handshakes *http_handshakes_new(struct loop *l, void (*resumed)(void *arg), void *arg) {
-    struct http_handshakes *all = calloc(1, sizeof *all);
-    if (!all) abort();
+    struct http_handshakes *all = arena_must_calloc(1, sizeof *all);
     *all = (struct http_handshakes){
         .loop = l, .resumed = resumed, .arg = arg, .epoll = epoll_create1(EPOLL_CLOEXEC)};
     status_t st =

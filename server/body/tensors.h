@@ -14,7 +14,7 @@ struct tensor_desc { // an input as its request describes it
     const char *name, *type;
     const int64_t *dims;
     size_t rank;
-    int64_t given;      // bytes it came with, -1 = not said; texts in JSON: that they will take
+    int64_t given;      // bytes it came with, -1 = not said; strings in JSON: what they will take
     bool in_json;       // its data stands in the JSON, though others follow it in bytes
     bool elsewhere;     // neither here nor there: shared memory
     const char *handle; // a resident buffer instead of contents; NULL or ""

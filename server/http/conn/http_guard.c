@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A state machine over bytes: each state takes one and names the next. Only bodies go by the piece.
-#include "server/http/http_guard.h"
+#include "server/http/conn/http_guard.h"
 
 #include <string.h>
 
@@ -84,13 +84,15 @@ static bool head_is_sound(struct http_guard *g) {
 static bool lf(struct http_guard *g, unsigned char c) {
     if (c != '\n') return bad(g, "a CR that ends no line");
     switch ((enum guard_state)g->next) {
-    case IN_BODY: return g->trailer ? next_request(g) : end_of_head(g);
+    case IN_BODY:
+        return g->trailer ? next_request(g) : end_of_head(g);
     case IN_CHUNK:
         if (g->left) return to(g, IN_CHUNK);
         g->trailer = true;
         g->bytes = g->lines = 0;
         return to(g, AT_LINE);
-    default: return to(g, (enum guard_state)g->next);
+    default:
+        return to(g, (enum guard_state)g->next);
     }
 }
 
@@ -216,24 +218,39 @@ static bool extension(struct http_guard *g, unsigned char c) {
 
 static bool one(struct http_guard *g, unsigned char c) {
     switch ((enum guard_state)g->state) {
-    case IN_START: return start(g, c);
-    case IN_METHOD: return c == ' ' ? to(g, IN_TARGET) : is_token(c) || bad(g, "no method");
-    case IN_TARGET: return target(g, c);
-    case IN_VERSION: return version(g, c);
-    case AT_LF: return lf(g, c);
-    case AT_LINE: return line(g, c) && (g->state != IN_NAME || name(g, c));
-    case IN_NAME: return name(g, c);
-    case IN_SPACE: return space(g, c);
-    case IN_VALUE: return value(g, c);
-    case IN_LENGTH: return length(g, c);
-    case IN_CODING: return coding(g, c);
-    case IN_SIZE: return size(g, c);
-    case IN_EXTENSION: return extension(g, c);
+    case IN_START:
+        return start(g, c);
+    case IN_METHOD:
+        return c == ' ' ? to(g, IN_TARGET) : is_token(c) || bad(g, "no method");
+    case IN_TARGET:
+        return target(g, c);
+    case IN_VERSION:
+        return version(g, c);
+    case AT_LF:
+        return lf(g, c);
+    case AT_LINE:
+        return line(g, c) && (g->state != IN_NAME || name(g, c));
+    case IN_NAME:
+        return name(g, c);
+    case IN_SPACE:
+        return space(g, c);
+    case IN_VALUE:
+        return value(g, c);
+
+    case IN_LENGTH:
+        return length(g, c);
+    case IN_CODING:
+        return coding(g, c);
+    case IN_SIZE:
+        return size(g, c);
+    case IN_EXTENSION:
+        return extension(g, c);
     case BEHIND_CHUNK:
         g->left = 0;
         return c == '\r' ? to_lf(g, IN_SIZE) : bad(g, "a chunk longer than its size");
     case IN_BODY:
-    case IN_CHUNK: break; // by the piece, below
+    case IN_CHUNK:
+        break; // by the piece, below
     }
     return true;
 }

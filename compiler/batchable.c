@@ -3,7 +3,7 @@
 // that the row of the element at flat index f is (f / inner) % n, where inner = k * (product of the
 // dimensions after d). Reshapes keep f, hence rows; transposes move d; and so on. A value that no
 // input reaches has no rows; beside one that has, it must be the same for each of them (uniform).
-#include "compiler/rows.h"
+#include "compiler/batchable.h"
 
 #include "compiler/calls/bits.h"
 
@@ -346,8 +346,8 @@ static const char *check(struct walk *w, const struct hlo_module *m) {
     return NULL;
 }
 
-struct row_check rows_check(struct arena *a, const struct hlo_module *m) {
-    struct row_check out = {.why = "no input has rows"};
+struct batchable batchable_check(struct arena *a, const struct hlo_module *m) {
+    struct batchable out = {.why = "no input has rows"};
     struct walk w = {a, arena_zarray(a, struct row_place, m->next_id + 1), 0, 0};
     for (size_t k = 0; k < m->entry->params.n; k++) {
         const struct hlo_instr *p = m->entry->params.v[k];

@@ -15,9 +15,9 @@
 #include <microhttpd.h>
 
 #include "server/auth.h"
+#include "server/http/conn/http_guard.h"
+#include "server/http/conn/http_handshake.h"
 #include "server/http/http.h"
-#include "server/http/http_guard.h"
-#include "server/http/http_handshake.h"
 
 struct http_conn;
 struct http_conns; // all of one server's
@@ -32,12 +32,12 @@ void http_conns_free(struct http_conns *all); // after the library has closed ea
 void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot);
 void http_conn_closed(struct http_conns *all, void **slot);
 
-void http_conn_line(struct MHD_Connection *conn);    // a request line came
+void http_conn_line(struct MHD_Connection *conn); // a request line came
 // Its headers are there. False: its guard has not seen them, and they are not to be believed.
 bool http_conn_begun(struct MHD_Connection *conn) MUST_CHECK;
 // So many bytes of its body were taken; more are there, and it is we who make it wait.
 void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits);
-void http_conn_whole(struct MHD_Connection *conn);   // its body is there: it is at work
+void http_conn_whole(struct MHD_Connection *conn); // its body is there: it is at work
 // The call's reply is on its way; borrowed until http_conn_replied.
 void http_conn_replies(struct MHD_Connection *conn, const struct call *call);
 void http_conn_replied(struct MHD_Connection *conn); // it waits for the next request
