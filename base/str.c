@@ -223,8 +223,7 @@ static bool long_number(uint64_t m, int k, double *out) {
     return (bits & 0x7ff) != 0x400;
 }
 #else
-static bool long_number(uint64_t m, int k, double *out) {
-    (void)m, (void)k, (void)out;
+static bool long_number(UNUSED uint64_t m, UNUSED int k, UNUSED double *out) {
     return false;
 }
 #endif

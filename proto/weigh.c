@@ -126,14 +126,12 @@ static void *noting_alloc(void *ctx, size_t n) {
     if (!p) *(bool *)ctx = true;
     return p;
 }
-static void plain_free(void *ctx, void *p) {
-    (void)ctx;
+static void plain_free(UNUSED void *ctx, void *p) {
     free(p);
 }
 // What is our own is not taken for unreadable because memory is short: a record that keeps a blob
 // from being collected is one of them.
-static void *must_alloc(void *ctx, size_t n) {
-    (void)ctx;
+static void *must_alloc(UNUSED void *ctx, size_t n) {
     return arena_must_realloc(NULL, n);
 }
 status_t weigh_unpack(const ProtobufCMessageDescriptor *d, struct span bytes,

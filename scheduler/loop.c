@@ -81,9 +81,7 @@ static void on_wake(uv_async_t *a) {
         uv_stop(&l->uv);
 }
 
-static void nothing(uv_idle_t *i) {
-    (void)i;
-}
+static void nothing(UNUSED uv_idle_t *i) {}
 static void on_before(uv_prepare_t *p) {
     struct loop *l = p->data;
     bool stay = l->own.n > 0;
@@ -198,8 +196,7 @@ static void on_work(uv_work_t *r) {
     struct work *w = r->data;
     w->work(w->arg);
 }
-static void on_worked(uv_work_t *r, int code) {
-    (void)code;
+static void on_worked(uv_work_t *r, UNUSED int code) {
     struct work *w = r->data;
     w->l->works--;
     w->done(w->arg);
@@ -242,10 +239,9 @@ static void arm_fine(struct loop *l) { // one that fires for nobody is harmless
         .it_value = {l->fine_first->at_ns / 1000000000, l->fine_first->at_ns % 1000000000}};
     timerfd_settime(l->fine_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
-static void on_fine(uv_poll_t *u, int status, int events) {
+static void on_fine(uv_poll_t *u, UNUSED int status, UNUSED int events) {
     struct loop *l = u->data;
     uint64_t times;
-    (void)status, (void)events;
     (void)!read(l->fine_fd, &times, sizeof times);
     int64_t now = clock_ns();
     while (l->fine_first && l->fine_first->at_ns <= now) {

@@ -169,9 +169,8 @@ static void reload_security(struct daemon *d) {
     }
     if (d->tls) reloaded(d, "certificates", tls_reload(d->tls));
 }
-static void option_changed(void *ctx, const char *name, bool live, const char *from,
+static void option_changed(UNUSED void *ctx, const char *name, bool live, const char *from,
                            const char *to) {
-    (void)ctx;
     log_event(live ? LOG_INFO : LOG_WARN, "server.option", "name=%s from=\"%s\" to=\"%s\"%s", name,
               from, to, live ? "" : " why=\"needs a restart\"");
 }
@@ -193,9 +192,8 @@ static void reload_options(struct daemon *d) {
     config_done(&next);
     reloaded(d, "options", st);
 }
-static void on_hangup(uv_signal_t *s, int number) {
+static void on_hangup(uv_signal_t *s, UNUSED int number) {
     struct daemon *d = s->data;
-    (void)number;
     notify_reloading(d->notify);
     d->api.reload_failed = false;
     reload_options(d);
@@ -231,9 +229,8 @@ static void start_backup(struct daemon *d) {
     d->backing_up = true;
     loop_work(d->loop, backup_work, backed_up, d);
 }
-static void on_backup(uv_signal_t *s, int number) {
+static void on_backup(uv_signal_t *s, UNUSED int number) {
     struct daemon *d = s->data;
-    (void)number;
     if (d->backing_up)
         d->backup_again = true; // what changed since it began
     else

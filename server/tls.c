@@ -170,10 +170,9 @@ void tls_pem(struct tls *t, struct arena *a, struct tls_pem *out) {
 
 // ---- libmicrohttpd's side
 
-static int choose(gnutls_session_t session, const gnutls_datum_t *ca, int n_ca,
-                  const gnutls_pk_algorithm_t *algorithms, int n_algorithms,
+static int choose(UNUSED gnutls_session_t session, UNUSED const gnutls_datum_t *ca, UNUSED int n_ca,
+                  UNUSED const gnutls_pk_algorithm_t *algorithms, UNUSED int n_algorithms,
                   gnutls_pcert_st **chain, unsigned *n_chain, gnutls_privkey_t *key) {
-    (void)session, (void)ca, (void)n_ca, (void)algorithms, (void)n_algorithms;
     struct generation *g = the_tls->now;
     *chain = g->chain;
     *n_chain = g->n_chain;

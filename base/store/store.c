@@ -695,9 +695,8 @@ status_t store_list(struct store *s, enum store_kind kind, store_list_fn fn, voi
     return ST_OK;
 }
 
-static void add_bytes(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
-                      int64_t mtime, bool pinned) {
-    (void)kind, (void)key, (void)mtime, (void)pinned;
+static void add_bytes(void *ctx, UNUSED enum store_kind kind, UNUSED struct digest key,
+                      int64_t bytes, UNUSED int64_t mtime, UNUSED bool pinned) {
     *(int64_t *)ctx += bytes;
 }
 int64_t store_bytes(struct store *s) {
@@ -726,10 +725,9 @@ struct candidates {
     VEC(struct candidate) v;
     int64_t total;
 };
-static void collect(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+static void collect(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
                     int64_t mtime, bool pinned) {
     struct candidates *c = ctx;
-    (void)kind;
     c->total += bytes;
     vec_push(&c->v, ((struct candidate){key, bytes, mtime, pinned}));
 }

@@ -180,10 +180,9 @@ static status_t check_part(struct job *j) {
     return ST_OK;
 }
 
-status_t get_start(struct job *j, bool *later) {
+status_t get_start(struct job *j, UNUSED bool *later) {
     struct handle *h;
     int leaf;
-    (void)later;
     RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, j->spec->get.handle,
                                clock_ns(), &h, &leaf));
     for (size_t i = 0; i < h->n; i++)

@@ -43,9 +43,8 @@ void job_drop_parts(struct job *j) {
     j->run->parts = NULL;
 }
 
-status_t job_check_part(struct job *j, struct delivery *d) {
+status_t job_check_part(struct job *j, UNUSED struct delivery *d) {
     const Hlod__V1__Part *p = j->exe->info->part;
-    (void)d;
     const char *with = job_leads(j)                ? "batching"
                        : job_replicas(j) > 1       ? "replicas"
                        : j->spec->kind == JOB_STEP ? "plans and resident buffers"

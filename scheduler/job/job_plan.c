@@ -337,9 +337,8 @@ static status_t check_keep(const struct job *j) {
     return ST_OK;
 }
 
-status_t plan_check(struct job *j, struct delivery *d) {
+status_t plan_check(struct job *j, UNUSED struct delivery *d) {
     struct plan_run *p = j->plan;
-    (void)d;
     for (size_t k = 0; k < p->n_steps; k++) {
         struct pstep *s = &p->steps[k];
         RETURN_IF_ERR(step_note(j, s, order_args(j, s)));

@@ -78,9 +78,8 @@ static void tell_compiled(struct job *j) {
     job_event(j, &e);
 }
 // What the request brings goes with the executable; its owner hears of that.
-static status_t start_checked(struct job *j, bool *later) {
+static status_t start_checked(struct job *j, UNUSED bool *later) {
     struct delivery d = {0};
-    (void)later;
     if (j->exe) tell_compiled(j);
     if (job_kind(j)->check) RETURN_IF_ERR(job_kind(j)->check(j, &d));
     job_deliver(j, ROW_CHECKED, &d);

@@ -23,10 +23,9 @@ static int64_t bucket_rows(const struct job *j, size_t n) {
 }
 
 // One of a single row shows nothing about rows, unless it is to be compared with the only other.
-status_t warm_check(struct job *j, struct delivery *d) {
+status_t warm_check(struct job *j, UNUSED struct delivery *d) {
     const struct batching *b = &j->spec->warm.batching;
     size_t n = j->warm->n_buckets;
-    (void)d;
     if (b->max <= 1 || (b->unchecked && !j->exe->info->part)) return ST_OK;
     if (j->exe->info->part)
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,

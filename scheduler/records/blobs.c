@@ -131,8 +131,7 @@ static void in_result(void *ctx, struct span r) {
     hold_tensors(ctx, o->outputs, o->n_outputs);
     hlod__v1__job_outcome__free_unpacked(o, NULL);
 }
-static void named(void *ctx, struct digest key, struct span record) {
-    (void)key;
+static void named(void *ctx, UNUSED struct digest key, struct span record) {
     struct census *c = ctx;
     Hlod__Journal__NamedModel *m =
         weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
@@ -151,9 +150,8 @@ static void with_sidecar(void *ctx, struct digest key, struct span record) {
     }
     if (m) hlod__wire__ingest_reply__free_unpacked(m, NULL);
 }
-static void look(void *ctx, enum store_kind kind, struct digest key, int64_t bytes, int64_t mtime,
-                 bool pinned) {
-    (void)kind;
+static void look(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
+                 int64_t mtime, bool pinned) {
     struct census *c = ctx;
     if (pinned || mtime >= c->before_ns || smap_has(&c->held, digest_str(&key))) return;
     struct unused_blob b = {.digest = key, .bytes = bytes};
@@ -180,8 +178,7 @@ struct owners {
     struct digest v[64];
     size_t n;
 };
-static void add_owner(void *ctx, struct digest key, int64_t used_ns) {
-    (void)used_ns;
+static void add_owner(void *ctx, struct digest key, UNUSED int64_t used_ns) {
     struct owners *o = ctx;
     if (o->n < sizeof o->v / sizeof *o->v) o->v[o->n++] = key;
 }

@@ -45,9 +45,8 @@ static void mix(uint8_t total[JDB_SUM], const uint8_t *old, const uint8_t *new) 
 static const uint8_t *sum_of(sqlite3_value *v) {
     return sqlite3_value_bytes(v) == JDB_SUM ? sqlite3_value_blob(v) : NULL;
 }
-static void sql_mix(sqlite3_context *ctx, int n, sqlite3_value **v) {
+static void sql_mix(sqlite3_context *ctx, UNUSED int n, sqlite3_value **v) {
     uint8_t total[JDB_SUM] = {0};
-    (void)n;
     if (sum_of(v[0])) memcpy(total, sum_of(v[0]), JDB_SUM);
     mix(total, sum_of(v[1]), sum_of(v[2]));
     sqlite3_result_blob(ctx, total, JDB_SUM, SQLITE_TRANSIENT);

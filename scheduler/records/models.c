@@ -234,9 +234,8 @@ struct reading {
     struct models *m;
     VEC(struct named_model *) found;
 };
-static void read_one(void *ctx, struct digest key, struct span record) {
+static void read_one(void *ctx, UNUSED struct digest key, struct span record) {
     struct reading *g = ctx;
-    (void)key;
     Hlod__Journal__NamedModel *r =
         weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
     if (r && *r->name && r->source.len == sizeof(struct digest)) {

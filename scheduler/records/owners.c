@@ -59,8 +59,7 @@ status_t owner_read(struct journal *j, const char *tenant, struct digest d,
     arena_done(&a);
     return st;
 }
-static void count_one(void *ctx, struct digest key, int64_t used_ns) {
-    (void)key, (void)used_ns;
+static void count_one(void *ctx, UNUSED struct digest key, UNUSED int64_t used_ns) {
     ++*(int *)ctx;
 }
 status_t owners_written(struct journal *j, struct digest d, int *out) {

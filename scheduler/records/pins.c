@@ -5,8 +5,7 @@
 #include "base/store/store.h"
 #include "scheduler/records/journal.h"
 
-static void load_one(void *ctx, struct digest key, struct span record) {
-    (void)record;
+static void load_one(void *ctx, struct digest key, UNUSED struct span record) {
     store_pin(ctx, STORE_EXECUTABLE, key, true);
 }
 status_t pins_load(struct store *s, struct journal *j) {

@@ -80,8 +80,7 @@ struct journal_jobs {
 
 // ---- open
 
-static const char *statement(int i, char buf[600]) {
-    (void)buf;
+static const char *statement(int i, UNUSED char buf[600]) {
     return texts[i];
 }
 static status_t make(sqlite3 *db, int from) {

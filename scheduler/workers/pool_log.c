@@ -64,8 +64,7 @@ static void end(struct pool_log *x) {
     free(x);
 }
 
-static void on_text(void *arg, int events) {
-    (void)events;
+static void on_text(void *arg, UNUSED int events) {
     if (!take(arg)) end(arg);
 }
 

@@ -217,9 +217,8 @@ status_t api_explain(struct call *c) {
 
 // ---- statistics
 
-static void count_file(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
-                       int64_t mtime, bool pinned) {
-    (void)kind, (void)key, (void)bytes, (void)mtime, (void)pinned;
+static void count_file(void *ctx, UNUSED enum store_kind kind, UNUSED struct digest key,
+                       UNUSED int64_t bytes, UNUSED int64_t mtime, UNUSED bool pinned) {
     ++*(int64_t *)ctx;
 }
 static status_t stats_work(struct cache_work *w) {

@@ -23,9 +23,8 @@ struct verify {
     VEC(struct digest) keys;
     VEC(Hlod__V1__CacheFinding *) found;
 };
-static void add_key(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
-                    int64_t mtime, bool pinned) {
-    (void)kind, (void)bytes, (void)mtime, (void)pinned;
+static void add_key(void *ctx, UNUSED enum store_kind kind, struct digest key, UNUSED int64_t bytes,
+                    UNUSED int64_t mtime, UNUSED bool pinned) {
     struct verify *v = ctx;
     avec_push(&v->w->c->arena, &v->keys, key);
 }
@@ -98,14 +97,12 @@ static void in_blobs(void *ctx, struct digest d, struct span record) {
         !store_has(v->w->store, STORE_EXECUTABLE, d))
         avec_push(&v->w->c->arena, &v->keys, d);
 }
-static void in_executables(void *ctx, struct digest d, struct span record) {
+static void in_executables(void *ctx, struct digest d, UNUSED struct span record) {
     struct verify *v = ctx;
-    (void)record;
     if (!store_has(v->w->store, STORE_EXECUTABLE, d)) avec_push(&v->w->c->arena, &v->keys, d);
 }
-static void in_programs(void *ctx, struct digest d, struct span record) {
+static void in_programs(void *ctx, struct digest d, UNUSED struct span record) {
     struct verify *v = ctx;
-    (void)record;
     bool again = v->keys.n && digest_eq(v->keys.v[v->keys.n - 1], d);
     if (!again && !store_has(v->w->store, STORE_PROGRAM, d))
         avec_push(&v->w->c->arena, &v->keys, d);
@@ -122,9 +119,8 @@ struct keys {
     struct digest *v;
     size_t n, cap;
 };
-static void add_source(void *ctx, struct digest key, int64_t used_ns) {
+static void add_source(void *ctx, struct digest key, UNUSED int64_t used_ns) {
     struct keys *k = ctx;
-    (void)used_ns;
     avec_push(k->a, k, key);
 }
 static status_t forget_sources(struct verify *v, struct digest program) {
@@ -262,9 +258,8 @@ struct collect {
 static const Hlod__V1__CollectCacheRequest *collect_request(const struct cache_work *w) {
     return (Hlod__V1__CollectCacheRequest *)w->c->request;
 }
-static void add_entry(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+static void add_entry(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
                       int64_t mtime, bool pinned) {
-    (void)kind;
     struct collect *k = ctx;
     struct entry e = {key, bytes, mtime, pinned};
     avec_push(k->a, &k->all, e);

@@ -136,9 +136,8 @@ static struct session *session_new(struct uploads *all, struct sched *s, const c
     loop_timer_start(u->timer, keep_ms);
     return u;
 }
-static void load_one(void *ctx, struct digest key, struct span record) {
+static void load_one(void *ctx, UNUSED struct digest key, struct span record) {
     const struct load *l = ctx;
-    (void)key;
     Hlod__Journal__Upload *m = weigh_unpack_or_null(&hlod__journal__upload__descriptor, record);
     if (m && strlen(m->id) == 32 && m->prefix.len == 32 && m->offset <= m->size) {
         int64_t left = l->keep_ms - (clock_wall_ns() - m->touched_ns) / 1000000;

@@ -696,9 +696,7 @@ status_t rpc_admitted(struct rpc_call *c, const char *tenant) {
 
 // ---- start and stop
 
-static void on_shut(struct tag *t) {
-    (void)t;
-}
+static void on_shut(UNUSED struct tag *t) {}
 
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
                    struct rpc **out) {

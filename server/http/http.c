@@ -145,9 +145,8 @@ static void plain_reply(struct http_req *r) {
 
 // ---- a request's life
 
-static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
-                         enum MHD_RequestTerminationCode why) {
-    (void)cls, (void)why;
+static void on_completed(UNUSED void *cls, struct MHD_Connection *conn, void **con_cls,
+                         UNUSED enum MHD_RequestTerminationCode why) {
     struct http_req *r = *con_cls;
     http_conn_replied(conn);
     if (!r || *con_cls == &nul_in_path) return;
@@ -271,11 +270,10 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
-                                  const char *verb, const char *version, const char *data,
+                                  const char *verb, UNUSED const char *version, const char *data,
                                   size_t *n, void **con_cls) {
     struct http *h = cls;
     struct http_req *r = *con_cls;
-    (void)version;
     if (!r || *con_cls == &nul_in_path) return begin(h, conn, url, verb, con_cls);
     if (r->plain) {
         if (*n) {
@@ -305,8 +303,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
     return MHD_YES;
 }
 
-static void *on_line(void *cls, const char *uri, struct MHD_Connection *conn) {
-    (void)cls;
+static void *on_line(UNUSED void *cls, const char *uri, struct MHD_Connection *conn) {
     http_conn_line(conn);
     for (const char *p = uri; *p; p++) // neither control characters nor spaces
         if ((unsigned char)*p <= ' ' || *p == 0x7f) return &nul_in_path;

@@ -300,9 +300,8 @@ struct query {
     struct http_req *r;
     status_t st;
 };
-static enum MHD_Result on_query(void *cls, enum MHD_ValueKind kind, const char *key,
+static enum MHD_Result on_query(void *cls, UNUSED enum MHD_ValueKind kind, const char *key,
                                 const char *value) {
-    (void)kind;
     struct query *q = cls;
     if (!q->st)
         q->st = http_query(&q->r->call->arena, q->r->call->request, key, value ? value : "");

@@ -106,8 +106,7 @@ static void made_whole(void *arg) {
         http_resume(r);
 }
 
-static ssize_t read_text(void *cls, uint64_t pos, char *buf, size_t max) {
-    (void)pos;
+static ssize_t read_text(void *cls, UNUSED uint64_t pos, char *buf, size_t max) {
     struct http_req *r = cls;
     ssize_t n = http_text_read(r->long_text, buf, max);
     return n >= 0    ? n
@@ -429,8 +428,7 @@ static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
 
 // ---- streams
 
-static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
-    (void)pos;
+static ssize_t read_stream(void *cls, UNUSED uint64_t pos, char *buf, size_t max) {
     struct http_req *r = cls;
     while (r->long_text && r->long_text->at == r->out_at) { // a line of many numbers
         struct http_text *t = r->long_text;

@@ -38,8 +38,7 @@ static void run_library(struct http *h) {
     else
         loop_timer_stop(h->timer);
 }
-void http_on_epoll(void *arg, int events) {
-    (void)events;
+void http_on_epoll(void *arg, UNUSED int events) {
     run_library(arg);
 }
 void http_on_timer(void *arg) {
@@ -135,9 +134,8 @@ static void look_again(void *arg) {
     }
 }
 
-static void on_peer(void *arg, int events) {
+static void on_peer(void *arg, UNUSED int events) {
     struct http_req *r = arg;
-    (void)events;
     if (r->started && (r->h->cfg.tls || peer_dead(r))) { // TLS has no half-close worth the name
         client_gone(r);
         return;

@@ -31,9 +31,7 @@ static void next(struct stream *s) {
         rpc_receive(s->rc);
 }
 
-static void on_event(struct call *c, const Hlod__V1__Event *e) {
-    (void)c, (void)e;
-}
+static void on_event(UNUSED struct call *c, UNUSED const Hlod__V1__Event *e) {}
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     struct stream *s = c->transport;
     Inference__ModelStreamInferResponse m = INFERENCE__MODEL_STREAM_INFER_RESPONSE__INIT;

@@ -73,9 +73,8 @@ static status_t with_signature(struct call *c, const char *name, const char *ver
     return api_start_job(c, &spec, reply);
 }
 
-static status_t model_ready(struct call *c, const struct job_result *r,
+static status_t model_ready(struct call *c, UNUSED const struct job_result *r,
                             const ProtobufCMessage **out) {
-    (void)r;
     Inference__ModelReadyResponse *m =
         message_new(&c->arena, &inference__model_ready_response__descriptor);
     m->ready = sched_can_serve(c->api->sched);

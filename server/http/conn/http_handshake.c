@@ -96,8 +96,7 @@ static void settle(struct http_handshakes *all) {
     all->spent_ns = 0;
     if (all->n_turns) loop_timer_start_ns(all->timer, all->until_ns - now);
 }
-static void on_bytes(void *arg, int events) {
-    (void)events;
+static void on_bytes(void *arg, UNUSED int events) {
     struct http_handshakes *all = arg;
     struct epoll_event e[EVENTS];
     int n = epoll_wait(all->epoll, e, EVENTS, 0);
