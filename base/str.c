@@ -366,6 +366,12 @@ bool str_cut(struct str *s, char sep, struct str *head) {
     return true;
 }
 
+bool str_listed(struct str word, const char *words) {
+    struct str all = {words, strlen(words)}, one;
+    while (str_cut(&all, ' ', &one))
+        if (str_eq(word, one)) return true;
+    return false;
+}
 struct str str_trim(struct str s) {
     while (s.n && strchr(" \t\r\n", s.p[0]))
         s.p++, s.n--;

@@ -52,6 +52,8 @@ bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
 // left; *head is empty then.
 bool str_cut(struct str *s, char sep, struct str *head);
 struct str str_trim(struct str s);
+// Is it one of the words, which stand between single blanks?
+bool str_listed(struct str word, const char *words);
 // The host part of an address means this machine: localhost, a number of 127.0.0.0/8, ::1 with or
 // without brackets. A name that only begins like one (127.example.org) does not.
 bool str_is_loopback(struct str host);

@@ -112,20 +112,18 @@ struct reading {
 
 static status_t read_name(struct reading *r, struct span entry) { // of a map: key 1, value 2
     struct wire w = wire_open(r->base, entry);
-    struct wire_field f;
-    bool got;
+    struct wire_field f, text;
     int64_t id = 0;
     struct span name = {0};
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
+    status_t st = ST_OK;
+    bool found;
+    while (wire_next(&w, &f, &st)) {
         if (f.number == 1 && f.type == WIRE_VARINT) id = (int64_t)f.value;
         if (f.number != 2 || f.type != WIRE_LEN) continue;
-        struct wire_field text;
-        bool found;
-        RETURN_IF_ERR(wire_find(r->base, f.bytes, NAME_TEXT, &text, &found));
-        if (found && text.type == WIRE_LEN) name = text.bytes;
+        st = wire_find(r->base, f.bytes, NAME_TEXT, &text, &found);
+        if (!st && found && text.type == WIRE_LEN) name = text.bytes;
     }
+    RETURN_IF_ERR(st);
     pmap_put(&r->names, (uint64_t)id, arena_strndup(r->a, (const char *)name.p, name.n));
     return ST_OK;
 }
@@ -134,13 +132,11 @@ static status_t read_event(struct reading *r, struct span event, int64_t line_ns
                            const char *line) {
     struct wire w = wire_open(r->base, event);
     struct wire_field f;
-    bool got;
     int64_t v[4] = {0};
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
+    status_t st = ST_OK;
+    while (wire_next(&w, &f, &st))
         if (f.type == WIRE_VARINT && f.number <= EVENT_DURATION_PS) v[f.number] = (int64_t)f.value;
-    }
+    RETURN_IF_ERR(st);
     const char *name = pmap_get(&r->names, (uint64_t)v[EVENT_NAME]);
     int64_t start = line_ns + v[EVENT_OFFSET_PS] / 1000;
     if (!name || r->out->n >= r->out->cap) return ST_OK;
@@ -165,31 +161,28 @@ static status_t read_line(struct reading *r, struct span line) {
     RETURN_IF_ERR(wire_find(r->base, line, LINE_TIMESTAMP_NS, &f, &got));
     if (got && f.type == WIRE_VARINT) ns = (int64_t)f.value;
     if (strstr(name, "Steps") || strstr(name, "Modules")) return ST_OK; // covers what its lines say
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        if (f.number == LINE_EVENTS && f.type == WIRE_LEN)
-            RETURN_IF_ERR(read_event(r, f.bytes, ns, name));
-    }
+    status_t st = ST_OK;
+    while (wire_next(&w, &f, &st))
+        if (f.number == LINE_EVENTS && f.type == WIRE_LEN) st = read_event(r, f.bytes, ns, name);
+    return st;
 }
 
 static status_t read_plane(struct reading *r, struct span plane) {
     struct wire_field f;
     bool got;
+    status_t st = ST_OK;
     RETURN_IF_ERR(wire_find(r->base, plane, PLANE_NAME, &f, &got));
     if (!got || f.type != WIRE_LEN || f.bytes.n < 8 || memcmp(f.bytes.p, "/device:", 8) != 0)
         return ST_OK;
     for (int pass = 0; pass < 2; pass++) { // names first: they stand behind the lines
         struct wire w = wire_open(r->base, plane);
-        for (;;) {
-            RETURN_IF_ERR(wire_next(&w, &f, &got));
-            if (!got) break;
+        while (wire_next(&w, &f, &st)) {
             if (f.type != WIRE_LEN) continue;
-            if (pass == 0 && f.number == PLANE_EVENT_NAMES) RETURN_IF_ERR(read_name(r, f.bytes));
-            if (pass == 1 && f.number == PLANE_LINES) RETURN_IF_ERR(read_line(r, f.bytes));
+            if (pass == 0 && f.number == PLANE_EVENT_NAMES) st = read_name(r, f.bytes);
+            if (pass == 1 && f.number == PLANE_LINES) st = read_line(r, f.bytes);
         }
     }
-    return ST_OK;
+    return st;
 }
 
 status_t pj_profile_read(struct span xspace, struct arena *a, int64_t start_ns,
@@ -198,11 +191,9 @@ status_t pj_profile_read(struct span xspace, struct arena *a, int64_t start_ns,
         .base = xspace.p, .a = a, .first_ns = INT64_MAX, .from = out->n, .out = out};
     struct wire w = wire_open(xspace.p, xspace);
     struct wire_field f;
-    bool got = true;
     status_t st = ST_OK;
-    while (!st && got) {
-        st = wire_next(&w, &f, &got);
-        if (st || !got || f.number != SPACE_PLANES || f.type != WIRE_LEN) continue;
+    while (wire_next(&w, &f, &st)) {
+        if (f.number != SPACE_PLANES || f.type != WIRE_LEN) continue;
         pmap_done(&r.names); // ids are a plane's own
         r.names = (struct pmap){0};
         st = read_plane(&r, f.bytes);

@@ -2,6 +2,7 @@
 #include "devices/pjrt/pjrt_program.h"
 
 #include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/frontend/onnx/onnx_wire.h"
 #include "proto/hlod.pb-c.h"
 
 // XLA:CPU loses NaN in maximum and minimum unless told not to.
@@ -12,37 +13,21 @@ enum { KEPT_EXECUTABLE = 'E', KEPT_PROGRAM = 'P' };
 
 // ---- options
 
-static void put_varint(struct strbuf *b, uint64_t v) {
-    for (; v > 127; v >>= 7)
-        strbuf_putc(b, (char)(v | 0x80));
-    strbuf_putc(b, (char)v);
-}
-static void put_bytes(struct strbuf *b, int field, const struct strbuf *bytes) {
-    put_varint(b, (uint64_t)field << 3 | 2);
-    put_varint(b, bytes->n);
-    strbuf_add(b, strbuf_cstr(bytes), bytes->n);
-}
-
 // CompileOptionsProto { executable_build_options 3 { num_replicas 4, num_partitions 5 },
 // env_option_overrides 7 { key 1, value 2 { bool_field 2 } } }
 static void put_options(struct strbuf *out, int replicas, const char *off) {
-    struct strbuf build = {0}, entry = {0}, key = {0}, value = {0};
-    put_varint(&build, 4 << 3);
-    put_varint(&build, (uint64_t)replicas);
-    put_varint(&build, 5 << 3);
-    put_varint(&build, 1);
-    put_bytes(out, 3, &build);
+    struct strbuf build = {0}, entry = {0}, value = {0};
+    wire_put_int(&build, 4, (uint64_t)replicas);
+    wire_put_int(&build, 5, 1);
+    wire_put_bytes(out, 3, strbuf_cstr(&build), build.n);
     if (off) {
-        strbuf_puts(&key, off);
-        put_varint(&value, 2 << 3);
-        put_varint(&value, 0);
-        put_bytes(&entry, 1, &key);
-        put_bytes(&entry, 2, &value);
-        put_bytes(out, 7, &entry);
+        wire_put_int(&value, 2, 0);
+        wire_put_bytes(&entry, 1, off, strlen(off));
+        wire_put_bytes(&entry, 2, strbuf_cstr(&value), value.n);
+        wire_put_bytes(out, 7, strbuf_cstr(&entry), entry.n);
     }
     strbuf_done(&build);
     strbuf_done(&entry);
-    strbuf_done(&key);
     strbuf_done(&value);
 }
 

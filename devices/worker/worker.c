@@ -34,30 +34,32 @@ struct worker {
 
 // ---- the run thread
 
-// By type of frame: its body, whether workers of devices or compile workers answer it, and how.
+// By type of frame: its body and its reply's, whether workers of devices or compile workers answer
+// it, and how.
 static const struct handler {
-    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *request, *reply;
     bool device_role;
-    ProtobufCMessage *(*answer)(struct worker_call *c);
-    ProtobufCMessage *(*answer_with)(struct worker_call *c, struct device *d); // or this one
+    status_t (*answer)(struct worker_call *c, struct device *d, void *reply);
 } handlers[] = {
-#define ON(type, message, device, answer, with)                                                    \
-    [HLOD__WIRE__TYPE__TYPE_##type] = {&hlod__wire__##message##__descriptor, device, answer, with}
-    ON(INGEST, ingest, false, worker_ingest, NULL),
-    ON(COMPILE, compile, false, worker_compile, NULL),
-    ON(INSPECT, inspect, false, worker_inspect, NULL),
-    ON(TARGET, target, false, worker_target, NULL),
-    ON(LOAD, load, true, NULL, worker_load),
-    ON(EXPECT, expect, true, NULL, worker_expect),
-    ON(PREPARE, prepare, true, worker_prepare, NULL),
-    ON(RUN, run, true, NULL, worker_run),
-    ON(UNLOAD, unload, true, worker_unload, NULL),
-    ON(PUT, put, true, NULL, worker_put),
-    ON(GET, get, true, worker_get, NULL),
-    ON(FREE, free, true, worker_free, NULL),
-    ON(RUN_PLAN, run_plan, true, NULL, worker_run_plan),
+#define ON(type, name, device)                                                                     \
+    [HLOD__WIRE__TYPE__TYPE_##type] = {&hlod__wire__##name##__descriptor,                          \
+                                       &hlod__wire__##name##_reply__descriptor, device,            \
+                                       worker_##name}
+    ON(INGEST, ingest, false),    ON(COMPILE, compile, false), ON(INSPECT, inspect, false),
+    ON(TARGET, target, false),    ON(LOAD, load, true),        ON(EXPECT, expect, true),
+    ON(PREPARE, prepare, true),   ON(RUN, run, true),          ON(UNLOAD, unload, true),
+    ON(PUT, put, true),           ON(GET, get, true),          ON(FREE, free, true),
+    ON(RUN_PLAN, run_plan, true),
 #undef ON
 };
+// The reply, also on failure: its status, field 1 of each, says so.
+static ProtobufCMessage *answer(const struct handler *h, struct worker_call *c, struct device *d) {
+    ProtobufCMessage *reply = message_new(&c->arena, h->reply);
+    size_t at = protobuf_c_message_descriptor_get_field(h->reply, 1)->offset;
+    status_t st = h->answer(c, d, reply);
+    *(Hlod__Wire__Status **)(void *)((char *)reply + at) = worker_call_status(c, st);
+    return reply;
+}
 
 static void answer_stats(struct worker *w, uint64_t id, bool ending);
 static void give_up_device(struct worker *w) { // a new process has a new one
@@ -77,11 +79,10 @@ static void serve(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);
     if (w->begun) *w->begun = c->id;
-    const struct handler *h = &handlers[c->type]; // descriptor_of found it
-    ProtobufCMessage *reply = h->answer ? h->answer(c) : h->answer_with(c, w->dev);
+    ProtobufCMessage *reply = answer(&handlers[c->type], c, w->dev); // descriptor_of found it
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);
-    if (reply) worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+    worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;

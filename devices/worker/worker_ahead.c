@@ -142,10 +142,9 @@ static status_t serve(struct worker_call *c, struct device *d) {
     if (b) b->ns += clock_ns() - start;
     return st;
 }
-ProtobufCMessage *worker_expect(struct worker_call *c, struct device *d) {
-    Hlod__Wire__ExpectReply *r = message_new(&c->arena, &hlod__wire__expect_reply__descriptor);
+WORKER_ANSWER(expect) {
     int64_t start = clock_ns();
-    r->status = worker_call_status(c, serve(c, d));
-    r->ms = (double)(clock_ns() - start) / 1e6;
-    return &r->base;
+    status_t st = serve(c, d);
+    ((Hlod__Wire__ExpectReply *)reply)->ms = (double)(clock_ns() - start) / 1e6;
+    return st;
 }

@@ -65,7 +65,7 @@ static status_t put_one(struct worker_call *c, struct device *d, const Hlod__Wir
     return st;
 }
 
-static status_t put(struct worker_call *c, struct device *d) {
+WORKER_ANSWER(put) {
     const Hlod__Wire__Put *q = (const Hlod__Wire__Put *)c->request;
     if (q->n_ids != q->n_tensors) return st_internal("as many ids as tensors are needed");
     struct dev_buffer **b = arena_zarray(&c->arena, struct dev_buffer *, q->n_ids + 1);
@@ -82,11 +82,6 @@ static status_t put(struct worker_call *c, struct device *d) {
             worker_buffer_keep(q->ids[k], b[k]);
     return st;
 }
-ProtobufCMessage *worker_put(struct worker_call *c, struct device *d) {
-    Hlod__Wire__PutReply *r = message_new(&c->arena, &hlod__wire__put_reply__descriptor);
-    r->status = worker_call_status(c, put(c, d));
-    return &r->base;
-}
 
 // ---- get
 
@@ -96,7 +91,8 @@ status_t worker_buffer_missing(uint64_t id) {
         HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND);
 }
 
-static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
+WORKER_ANSWER(get) {
+    Hlod__Wire__GetReply *out = reply;
     const Hlod__Wire__Get *q = (const Hlod__Wire__Get *)c->request;
     struct worker_outputs o = {0};
     int n = (int)q->n_ids;
@@ -122,21 +118,15 @@ static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_get(struct worker_call *c) {
-    Hlod__Wire__GetReply *r = message_new(&c->arena, &hlod__wire__get_reply__descriptor);
-    r->status = worker_call_status(c, get(c, r));
-    return &r->base;
-}
 
 // ---- free
 
-ProtobufCMessage *worker_free(struct worker_call *c) {
+WORKER_ANSWER(free) {
     const Hlod__Wire__Free *q = (const Hlod__Wire__Free *)c->request;
-    Hlod__Wire__FreeReply *r = message_new(&c->arena, &hlod__wire__free_reply__descriptor);
+    Hlod__Wire__FreeReply *r = reply;
     int64_t before = total;
     for (size_t k = 0; k < q->n_ids; k++)
         worker_buffer_drop(q->ids[k]);
     r->freed_bytes = before - total;
-    r->status = worker_call_status(c, ST_OK);
-    return &r->base;
+    return ST_OK;
 }

@@ -51,8 +51,12 @@ Hlod__Wire__Status *worker_call_status(struct worker_call *c,
                                        status_t st); // takes st; NULL gives code 0
 void worker_call_free(struct worker_call *c);
 
-// Each makes the reply message, also on failure (its status says so).
-ProtobufCMessage *worker_ingest(struct worker_call *c);
+// Answers a call of one type (rows of worker.c): fills in reply, the message of that type's reply,
+// as far as it comes, but for its status, which becomes what is returned. d: NULL in a compile
+// worker.
+#define WORKER_ANSWER(type)                                                                        \
+    status_t worker_##type(struct worker_call *c, UNUSED struct device *d, UNUSED void *reply)
+WORKER_ANSWER(ingest);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
@@ -73,32 +77,32 @@ struct made_ahead {
 };
 struct made_ahead worker_take_ahead(const char *format, const struct lower_request *req,
                                     const struct compile_options *opt, const struct target *t);
-ProtobufCMessage *worker_compile(struct worker_call *c);
-ProtobufCMessage *worker_target(struct worker_call *c);
-ProtobufCMessage *worker_inspect(struct worker_call *c);
-ProtobufCMessage *worker_load(struct worker_call *c, struct device *d);
-ProtobufCMessage *worker_prepare(struct worker_call *c);
+WORKER_ANSWER(compile);
+WORKER_ANSWER(target);
+WORKER_ANSWER(inspect);
+WORKER_ANSWER(load);
+WORKER_ANSWER(prepare);
 // worker_ahead.c: what may be loaded soon. *out_ns: how long it was worked at so far. False:
 // nothing is begun that these bytes can use. True with *out: it is loaded; *out NULL: cancelled.
-ProtobufCMessage *worker_expect(struct worker_call *c, struct device *d);
+WORKER_ANSWER(expect);
 bool worker_begun(struct digest key, struct span artifact, const _Atomic bool *cancel,
                   struct dev_exe **out, int64_t *out_ns);
 bool worker_begun_drop(void); // frees what is begun; was there any?
-ProtobufCMessage *worker_run(struct worker_call *c, struct device *d);
+WORKER_ANSWER(run);
 // Will this RUN be over before another thread could be woken for it? By what is resident and how
 // long it took last. While nothing runs.
 bool worker_run_is_brief(const struct worker_call *c);
-ProtobufCMessage *worker_unload(struct worker_call *c);
+WORKER_ANSWER(unload);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // Most memory that the process held since worker_peak_begin (where the kernel allows that; else
 // since its start).
 void worker_peak_open(void); // before the filter
 void worker_peak_begin(void);
 int64_t worker_peak_bytes(void);
-ProtobufCMessage *worker_run_plan(struct worker_call *c, struct device *d);
-ProtobufCMessage *worker_put(struct worker_call *c, struct device *d);
-ProtobufCMessage *worker_get(struct worker_call *c);
-ProtobufCMessage *worker_free(struct worker_call *c);
+WORKER_ANSWER(run_plan);
+WORKER_ANSWER(put);
+WORKER_ANSWER(get);
+WORKER_ANSWER(free);
 void worker_buffers_held(int32_t *n, int64_t *bytes); // any thread
 
 // ---- for calls that run or hold something on the device; run thread

@@ -74,7 +74,8 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
     return m;
 }
 
-static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
+WORKER_ANSWER(ingest) {
+    Hlod__Wire__IngestReply *out = reply;
     const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
     struct frontend_limits limits = limits_of(q->limits);
     struct ingest_result r;
@@ -112,11 +113,6 @@ static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
         m->size = w->size_bytes;
     }
     return ST_OK;
-}
-ProtobufCMessage *worker_ingest(struct worker_call *c) {
-    Hlod__Wire__IngestReply *r = message_new(&c->arena, &hlod__wire__ingest_reply__descriptor);
-    r->status = worker_call_status(c, ingest(c, r));
-    return &r->base;
 }
 
 // ---- compile
@@ -341,10 +337,8 @@ static status_t compile(struct worker_call *c, Hlod__Wire__CompileReply *out) {
     strbuf_done(&bytes);
     return st;
 }
-ProtobufCMessage *worker_compile(struct worker_call *c) {
-    Hlod__Wire__CompileReply *r = message_new(&c->arena, &hlod__wire__compile_reply__descriptor);
-    r->status = worker_call_status(c, lacking(compile(c, r)));
-    return &r->base;
+WORKER_ANSWER(compile) {
+    return lacking(compile(c, reply));
 }
 
 static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out) {
@@ -356,10 +350,8 @@ static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out)
     out->devices = t->max_replicas ? t->max_replicas : 1;
     return ST_OK;
 }
-ProtobufCMessage *worker_target(struct worker_call *c) {
-    Hlod__Wire__TargetReply *r = message_new(&c->arena, &hlod__wire__target_reply__descriptor);
-    r->status = worker_call_status(c, lacking(find_target(c, r)));
-    return &r->base;
+WORKER_ANSWER(target) {
+    return lacking(find_target(c, reply));
 }
 
 // ---- inspect
@@ -489,13 +481,11 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     executable_free(e);
     return st;
 }
-ProtobufCMessage *worker_inspect(struct worker_call *c) {
-    Hlod__Wire__InspectReply *r = arena_new_of(&c->arena, Hlod__Wire__InspectReply);
+WORKER_ANSWER(inspect) {
+    Hlod__Wire__InspectReply *r = reply;
     struct strbuf b = {0};
-    hlod__wire__inspect_reply__init(r);
     status_t st = inspect_text(c, (const Hlod__Wire__Inspect *)c->request, &b);
     if (!st) st = worker_call_put_blob(c, strbuf_cstr(&b), b.n, &r->text);
     strbuf_done(&b);
-    r->status = worker_call_status(c, st);
-    return &r->base;
+    return st;
 }

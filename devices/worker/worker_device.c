@@ -131,12 +131,12 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     *out_bytes = dev_stats(r->exe).arena_bytes;
     return ST_OK;
 }
-ProtobufCMessage *worker_load(struct worker_call *c, struct device *d) {
-    Hlod__Wire__LoadReply *r = message_new(&c->arena, &hlod__wire__load_reply__descriptor);
+WORKER_ANSWER(load) {
+    Hlod__Wire__LoadReply *r = reply;
     int64_t start = clock_ns(), begun = 0;
-    r->status = worker_call_status(c, load(c, d, &r->resident_bytes, &begun));
+    status_t st = load(c, d, &r->resident_bytes, &begun);
     r->ms = (double)(clock_ns() - start + begun) / 1e6;
-    return &r->base;
+    return st;
 }
 
 // ---- prepare
@@ -184,12 +184,12 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     *out_bytes = p.w->bytes;
     return ST_OK;
 }
-ProtobufCMessage *worker_prepare(struct worker_call *c) {
-    Hlod__Wire__PrepareReply *r = message_new(&c->arena, &hlod__wire__prepare_reply__descriptor);
+WORKER_ANSWER(prepare) {
+    Hlod__Wire__PrepareReply *r = reply;
     int64_t start = clock_ns();
-    r->status = worker_call_status(c, prepare(c, &r->prepared_bytes));
+    status_t st = prepare(c, &r->prepared_bytes);
     r->ms = (double)(clock_ns() - start) / 1e6;
-    return &r->base;
+    return st;
 }
 
 // ---- run
@@ -486,13 +486,12 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_run(struct worker_call *c, struct device *d) {
-    Hlod__Wire__RunReply *r = message_new(&c->arena, &hlod__wire__run_reply__descriptor);
+WORKER_ANSWER(run) {
     if (!((const Hlod__Wire__Run *)c->request)->quiet)
         worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
-    r->status = worker_call_status(c, run(c, d, r));
+    status_t st = run(c, d, reply);
     worker_unpin();
-    return &r->base;
+    return st;
 }
 
 enum { BRIEF_NS = 50000 };
@@ -504,14 +503,13 @@ bool worker_run_is_brief(const struct worker_call *c) {
            (*slot)->last_run_ns <= BRIEF_NS && dev_stats((*slot)->exe).one_thread;
 }
 
-ProtobufCMessage *worker_unload(struct worker_call *c) {
+WORKER_ANSWER(unload) {
     const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
-    Hlod__Wire__UnloadReply *r = message_new(&c->arena, &hlod__wire__unload_reply__descriptor);
+    Hlod__Wire__UnloadReply *r = reply;
     struct digest key;
     struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
     int64_t before = prepared_total;
     if (slot) drop(slot);
     r->freed_bytes = before - prepared_total;
-    r->status = worker_call_status(c, slot ? ST_OK : not_here("the executable"));
-    return &r->base;
+    return slot ? ST_OK : not_here("the executable");
 }

@@ -367,10 +367,9 @@ static status_t run_plan(struct worker_call *c, struct device *d, Hlod__Wire__Ru
     frame_unmap(p.out.base, p.out.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_run_plan(struct worker_call *c, struct device *d) {
-    Hlod__Wire__RunPlanReply *r = message_new(&c->arena, &hlod__wire__run_plan_reply__descriptor);
+WORKER_ANSWER(run_plan) {
     worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
-    r->status = worker_call_status(c, run_plan(c, d, r));
+    status_t st = run_plan(c, d, reply);
     worker_unpin();
-    return &r->base;
+    return st;
 }

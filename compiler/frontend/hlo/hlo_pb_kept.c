@@ -205,23 +205,10 @@ static bool is_value(const char *v) {
 
 // Reserved: written by other means, so that they cannot come in as kept text.
 static bool is_reserved(struct str name) {
-    static const char *const names[] = {"to_apply",
-                                        "calls",
-                                        "condition",
-                                        "body",
-                                        "select",
-                                        "scatter",
-                                        "true_computation",
-                                        "false_computation",
-                                        "branch_computations",
-                                        "called_computations",
-                                        "control-predecessors",
-                                        "entry_computation_layout",
-                                        "frontend_attributes",
-                                        NULL};
-    for (int k = 0; names[k]; k++)
-        if (str_is(name, names[k])) return true;
-    return false;
+    return str_listed(
+        name, "to_apply calls condition body select scatter true_computation false_computation "
+              "branch_computations called_computations control-predecessors "
+              "entry_computation_layout frontend_attributes");
 }
 
 // name=value pairs with single blanks between them, as the text parser keeps metadata.

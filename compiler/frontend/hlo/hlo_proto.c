@@ -18,9 +18,8 @@ enum { MAX_NESTING = 100 };
 static bool is_wrapped(struct span s) {
     struct wire w = wire_open(s.p, s);
     struct wire_field f;
-    bool got;
-    status_t st = wire_next(&w, &f, &got);
-    bool wrapped = !st && got && f.number == 1 && f.type == WIRE_LEN && f.bytes.n > 2 &&
+    status_t st = ST_OK;
+    bool wrapped = wire_next(&w, &f, &st) && f.number == 1 && f.type == WIRE_LEN && f.bytes.n > 2 &&
                    (f.bytes.p[0] == 0x0a || f.bytes.p[0] == 0x12 || f.bytes.p[0] == 0x1a);
     st_drop(st);
     return wrapped;
@@ -49,14 +48,12 @@ static status_t walk(struct budget *b, const ProtobufCMessageDescriptor *d, stru
                      int depth) {
     struct wire w = wire_open(b->start, s);
     struct wire_field f;
-    bool got;
+    status_t st = ST_OK;
     if (depth > MAX_NESTING)
         return st_invalid("byte %zu: messages nest deeper than %d", (size_t)(s.p - b->start),
                           MAX_NESTING);
     b->left -= (int64_t)d->sizeof_message;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
+    while (wire_next(&w, &f, &st)) {
         const ProtobufCFieldDescriptor *field =
             protobuf_c_message_descriptor_get_field(d, f.number);
         // A packed varint of one byte becomes an element of up to eight; everything else grows
@@ -67,8 +64,9 @@ static status_t walk(struct budget *b, const ProtobufCMessageDescriptor *d, stru
                                 (size_t)(f.at - b->start), (long long)MAX_MEMORY);
         if (!field || f.type != WIRE_LEN || field->type != PROTOBUF_C_TYPE_MESSAGE) continue;
         b->left += 8 * (int64_t)f.bytes.n; // counted inside
-        RETURN_IF_ERR(walk(b, field->descriptor, f.bytes, depth + 1));
+        st = walk(b, field->descriptor, f.bytes, depth + 1);
     }
+    return st;
 }
 
 static void *in_arena(void *a, size_t n) {

@@ -214,34 +214,19 @@ static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
 // ---- the program with the weights cut out: the same messages, but such an initializer has no data
 // and refers to "weight:N"
 
-static void put_varint(struct strbuf *b, uint64_t v) {
-    for (; v >= 0x80; v >>= 7)
-        strbuf_putc(b, (char)(v | 0x80));
-    strbuf_putc(b, (char)v);
-}
-static void put_len(struct strbuf *b, uint32_t field, const void *p, size_t n) {
-    put_varint(b, field << 3 | WIRE_LEN);
-    put_varint(b, n);
-    strbuf_add(b, p, n);
-}
-static void put_int(struct strbuf *b, uint32_t field, uint64_t v) {
-    put_varint(b, field << 3 | WIRE_VARINT);
-    put_varint(b, v);
-}
-
 static void put_cut_tensor(struct strbuf *b, uint32_t field, const struct onnx_tensor *t) {
     struct strbuf tensor = {0}, pair = {0};
     char where[32];
     int n = snprintf(where, sizeof where, "weight:%d", t->weight - 1);
     for (int d = 0; d < t->rank; d++)
-        put_int(&tensor, 1, (uint64_t)t->dims[d]);
-    put_int(&tensor, 2, (uint64_t)t->data_type);
-    put_len(&tensor, 8, t->name.p, t->name.n);
-    put_len(&pair, 1, "location", 8);
-    put_len(&pair, 2, where, (size_t)n);
-    put_len(&tensor, 13, pair.p, pair.n);
-    put_int(&tensor, 14, 1);
-    put_len(b, field, tensor.p, tensor.n);
+        wire_put_int(&tensor, 1, (uint64_t)t->dims[d]);
+    wire_put_int(&tensor, 2, (uint64_t)t->data_type);
+    wire_put_bytes(&tensor, 8, t->name.p, t->name.n);
+    wire_put_bytes(&pair, 1, "location", 8);
+    wire_put_bytes(&pair, 2, where, (size_t)n);
+    wire_put_bytes(&tensor, 13, pair.p, pair.n);
+    wire_put_int(&tensor, 14, 1);
+    wire_put_bytes(b, field, tensor.p, tensor.n);
     strbuf_done(&tensor);
     strbuf_done(&pair);
 }
@@ -253,12 +238,10 @@ static status_t put_others(const struct onnx_model *m, struct span s, uint32_t d
                            struct strbuf *b) {
     struct wire w = wire_open(m->file, s);
     struct wire_field f;
-    bool got;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
+    status_t st = ST_OK;
+    while (wire_next(&w, &f, &st))
         if (f.number != drop) strbuf_add(b, f.at, (size_t)(f.after - f.at));
-    }
+    return st;
 }
 
 // An attribute that holds a weight or a graph.
@@ -268,11 +251,11 @@ static status_t cut_attr(const struct onnx_model *m, const struct onnx_attr *at,
     status_t st = put_others(m, s, at->graph ? 6 : 5, &attr);
     if (!st && at->graph) {
         st = cut_graph(m, at->graph, &graph);
-        if (!st) put_len(&attr, 6, graph.p, graph.n);
+        if (!st) wire_put_bytes(&attr, 6, graph.p, graph.n);
     } else if (!st) {
         put_cut_tensor(&attr, 5, at->t);
     }
-    if (!st) put_len(b, 5, attr.p, attr.n);
+    if (!st) wire_put_bytes(b, 5, attr.p, attr.n);
     strbuf_done(&attr);
     strbuf_done(&graph);
     return st;
@@ -282,21 +265,17 @@ static status_t cut_node(const struct onnx_model *m, const struct onnx_node *n, 
                          struct strbuf *b) {
     struct wire w = wire_open(m->file, s);
     struct wire_field f;
-    bool got;
     size_t k = 0;
     struct strbuf node = {0};
     status_t st = ST_OK;
-    for (;;) {
-        GOTO_IF_ERR(out, wire_next(&w, &f, &got));
-        if (!got) break;
+    while (wire_next(&w, &f, &st)) {
         const struct onnx_attr *at = f.number == 5 && k < n->attrs.n ? &n->attrs.v[k++] : NULL;
         if (at && (at->graph || (at->t && at->t->weight)))
-            GOTO_IF_ERR(out, cut_attr(m, at, f.bytes, &node));
+            st = cut_attr(m, at, f.bytes, &node);
         else
             strbuf_add(&node, f.at, (size_t)(f.after - f.at));
     }
-    put_len(b, 1, node.p, node.n);
-out:
+    if (!st) wire_put_bytes(b, 1, node.p, node.n);
     strbuf_done(&node);
     return st;
 }
@@ -312,38 +291,34 @@ static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g
                           struct strbuf *b) {
     struct wire w = wire_open(m->file, g->bytes);
     struct wire_field f;
-    bool got;
+    status_t st = ST_OK;
     size_t init = 0, node = 0;
     const struct onnx_node **by_index =
         arena_zarray(m->arena, const struct onnx_node *, g->nodes.n + 1);
     for (size_t k = 0; k < g->nodes.n; k++) // back to the file's order
         by_index[g->nodes.v[k].index] = &g->nodes.v[k];
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
+    while (wire_next(&w, &f, &st)) {
         const struct onnx_tensor *t = f.number == 5 ? &g->inits.v[init++] : NULL;
         const struct onnx_node *n = f.number == 1 ? by_index[node++] : NULL;
         if (t && t->weight)
             put_cut_tensor(b, 5, t);
         else if (must_cut(n))
-            RETURN_IF_ERR(cut_node(m, n, f.bytes, b));
+            st = cut_node(m, n, f.bytes, b);
         else if (f.number != 10 && f.number != 13 && f.number != 14)
             strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
     }
+    return st;
 }
 static status_t cut_model(const struct onnx_model *m, struct span source, struct strbuf *b) {
     struct wire w = wire_open(m->file, source);
     struct wire_field f;
-    bool got;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
+    struct strbuf g = {0};
+    status_t st = ST_OK;
+    while (wire_next(&w, &f, &st))
         if (f.number == 1 || f.number == 8 || f.number == 25) // version, opsets, functions
             strbuf_add(b, f.at, (size_t)(f.after - f.at));
-    }
-    struct strbuf g = {0};
-    status_t st = cut_graph(m, &m->main, &g);
-    if (!st) put_len(b, 7, g.p, g.n);
+    if (!st) st = cut_graph(m, &m->main, &g);
+    if (!st) wire_put_bytes(b, 7, g.p, g.n);
     strbuf_done(&g);
     return st;
 }

@@ -25,13 +25,6 @@ struct pass {
 static bool node_is(const struct onnx_ctx *c, const char *name) {
     return str_is(c->n->op, name);
 }
-static bool listed(struct str op, const char *const *names, size_t n) {
-    for (size_t k = 0; k < n; k++)
-        if (str_is(op, names[k])) return true;
-    return false;
-}
-#define LISTED(op, names) listed(op, names, sizeof names / sizeof names[0])
-
 static hv valid_part(struct onnx_ctx *c, const struct onnx_val *v) {
     hv at = onnx_index_along(c, v->v->shape, DT_S64, v->size_dim);
     return hb_compare(&c->b, at, onnx_spread(c, v->size, at->shape), CMP_LT);
@@ -125,24 +118,21 @@ static void give_all(struct pass *p, const struct onnx_val *x) {
 
 // ---- operators
 
-static const char *const elementwise[] = {
-    "Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Floor", "Ceil", "Not", "Cast",
-    "Sign", "Sin", "Cos", "Round", "Erf", "Softplus", "Add", "Sub", "Mul", "Div", "Mod", "Min",
-    "Max", "Pow", "Equal", "Greater", "Less", "And", "Or", "Xor", "Where", "IsNaN", "IsInf",
-    "GreaterOrEqual", "LessOrEqual", "Clip", "StringConcat", "RegexFullMatch", "LabelEncoder",
-    "Reciprocal", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Mish", "Softsign", "HardSigmoid",
-    "HardSwish", "PRelu", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh",
-    "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "CastLike", "Sum", "Mean",
-    "Shrink", "ThresholdedRelu", "Swish", "Dropout", "Binarizer"};
+static const char elementwise[] =
+    "Abs Neg Relu Sigmoid Tanh Exp Log Sqrt Floor Ceil Not Cast Sign Sin Cos Round Erf "
+    "Softplus Add Sub Mul Div Mod Min Max Pow Equal Greater Less And Or Xor Where IsNaN IsInf "
+    "GreaterOrEqual LessOrEqual Clip StringConcat RegexFullMatch LabelEncoder Reciprocal "
+    "LeakyRelu Elu Selu Celu Gelu Mish Softsign HardSigmoid HardSwish PRelu Tan Asin Acos "
+    "Atan Sinh Cosh Asinh Acosh Atanh BitShift BitwiseAnd BitwiseOr BitwiseXor BitwiseNot "
+    "CastLike Sum Mean Shrink ThresholdedRelu Swish Dropout Binarizer";
 // Each element of dimension 0 by itself.
-static const char *const by_rows[] = {
-    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
-    "LpPool", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Resize",
-    "Upsample", "DepthToSpace", "SpaceToDepth", "LRN", "LayerNormalization", "RMSNormalization",
-    "Pad", "OneHot", "Normalizer", "Scaler", "OneHotEncoder", "Imputer", "LinearClassifier",
-    "LinearRegressor", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMClassifier",
-    "SVMRegressor", "ZipMap", "LpNormalization"};
-static const char *const movers[] = {"Transpose", "Unsqueeze", "Squeeze"};
+static const char by_rows[] =
+    "Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool LpPool "
+    "BatchNormalization InstanceNormalization GroupNormalization Resize Upsample DepthToSpace "
+    "SpaceToDepth LRN LayerNormalization RMSNormalization Pad OneHot Normalizer Scaler "
+    "OneHotEncoder Imputer LinearClassifier LinearRegressor TreeEnsembleClassifier "
+    "TreeEnsembleRegressor SVMClassifier SVMRegressor ZipMap LpNormalization";
+static const char movers[] = "Transpose Unsqueeze Squeeze";
 // What the rest is filled with for a reduction, or an order, along the dimension.
 static const struct neutral {
     const char *op;
@@ -520,32 +510,24 @@ bool onnx_has_dynamic(struct onnx_ctx *c) {
 
 static void dispatch(struct pass *p) {
     static const struct {
-        const char *op;
+        const char *ops;
         void (*pass)(struct pass *);
-    } special[] = {
-        {"Concat", pass_concat},
-        {"Reshape", pass_reshape},
-        {"Flatten", pass_reshape},
-        {"Slice", pass_slice},
-        {"Split", pass_split},
-        {"MatMul", pass_product},
-        {"Gemm", pass_product},
-        {"Gather", pass_gather},
-        {"GatherElements", pass_gather},
-        {"GatherND", pass_points},
-        {"ScatterND", pass_scatter},
-        {"ScatterElements", pass_scatter},
-        {"NonZero", pass_maker},
-        {"Compress", pass_maker},
-        {"NonMaxSuppression", pass_maker},
-        {"RoiAlign", pass_roialign},
-        {"TopK", pass_topk},
-    };
+    } special[] = {{"Concat", pass_concat},
+                   {"Reshape Flatten", pass_reshape},
+                   {"Slice", pass_slice},
+                   {"Split", pass_split},
+                   {"MatMul Gemm", pass_product},
+                   {"Gather GatherElements", pass_gather},
+                   {"GatherND", pass_points},
+                   {"ScatterND ScatterElements", pass_scatter},
+                   {"NonZero Compress NonMaxSuppression", pass_maker},
+                   {"RoiAlign", pass_roialign},
+                   {"TopK", pass_topk}};
 
     struct onnx_ctx *c = p->c;
     struct str op = c->n->op;
     for (size_t k = 0; k < sizeof special / sizeof special[0]; k++)
-        if (str_is(op, special[k].op) && (p->x || str_is(op, "TopK") || str_is(op, "Slice")))
+        if (str_listed(op, special[k].ops) && (p->x || str_is(op, "TopK") || str_is(op, "Slice")))
             return special[k].pass(p);
 
     if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range"))
@@ -558,9 +540,9 @@ static void dispatch(struct pass *p) {
 
     if (str_is(op, "Shape")) return pass_shape(p);
     if (str_is(op, "Size")) return pass_size(p);
-    if (LISTED(op, elementwise)) return pass_elementwise(p);
-    if (LISTED(op, movers) && p->x == p->in[0]) return pass_plain(p);
-    if (LISTED(op, by_rows) && p->x == p->in[0] && p->x->size_dim == 0) {
+    if (str_listed(op, elementwise)) return pass_elementwise(p);
+    if (str_listed(op, movers) && p->x == p->in[0]) return pass_plain(p);
+    if (str_listed(op, by_rows) && p->x == p->in[0] && p->x->size_dim == 0) {
         for (int k = 1; k < p->n_in; k++)
             if (p->in[k] && p->in[k]->size) return refuse(p);
         return pass_plain(p);
@@ -591,13 +573,13 @@ void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn) {
 // ---- bounds of shape arithmetic
 
 enum { MAX_BOUND = 64 }; // elements
-static const char *const moving[] = {"Gather",  "Slice",    "Squeeze", "Unsqueeze", "Concat",
-                                     "Reshape", "Identity", "Cast",    "Split",     "Flatten"};
+static const char moving[] =
+    "Gather Slice Squeeze Unsqueeze Concat Reshape Identity Cast Split Flatten";
 // The one size that the inputs move about; NULL where there are several, or it is computed with.
 static hv one_size(struct pass *p) {
     hv size = NULL;
     bool chosen = node_is(p->c, "Where") && p->n_in == 3 && p->in[0] && p->in[0]->known;
-    if (!chosen && !LISTED(p->c->n->op, moving)) return NULL;
+    if (!chosen && !str_listed(p->c->n->op, moving)) return NULL;
     for (int k = 0; k < p->n_in; k++) {
         const struct onnx_val *v = p->in[k];
         if (!v || v->known) continue;

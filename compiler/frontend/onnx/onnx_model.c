@@ -94,10 +94,9 @@ static status_t read_message(struct reading *r, struct span s, const struct mess
                              void *into) {
     struct wire w = wire_open(r->m->file, s), *outer = r->wire;
     struct wire_field f;
-    bool got;
     status_t st = ST_OK;
     r->wire = &w;
-    while (!st && !(st = wire_next(&w, &f, &got)) && got)
+    while (wire_next(&w, &f, &st))
         if (f.number < of->n) st = take_field(r, &of->rows[f.number], &f, into);
     r->wire = outer;
     return st;

@@ -88,11 +88,8 @@ static bool small_enough(const struct onnx_value *v) {
     return n <= MAX_BOUND_VALUES && dtype_size(dtype_from_onnx(v->elem_type)) <= 8;
 }
 static bool by_chance(struct str op) {
-    static const char *const ops[] = {"RandomNormal",      "RandomUniform", "RandomNormalLike",
-                                      "RandomUniformLike", "Bernoulli",     "Multinomial"};
-    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-        if (str_is(op, ops[k])) return true;
-    return false;
+    return str_listed(op, "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli "
+                          "Multinomial");
 }
 static void note(struct smap *in, struct str name) {
     if (name.n) smap_put(in, name, NULL);
@@ -106,43 +103,11 @@ static bool any_in(const struct smap *names, const struct onnx_node *n) {
 }
 // Many elements in, few or others out.
 static bool condenses(struct str op) {
-    static const char *const ops[] = {"ReduceSum",
-                                      "ReduceMax",
-                                      "ReduceMin",
-                                      "ReduceMean",
-                                      "ReduceL1",
-                                      "ReduceL2",
-                                      "ArgMax",
-                                      "ArgMin",
-                                      "CumSum",
-                                      "MatMul",
-                                      "Gemm",
-                                      "Conv",
-                                      "Einsum",
-                                      "Exp",
-                                      "Log",
-                                      "Softplus",
-                                      "Sigmoid",
-                                      "Tanh",
-                                      "Softmax",
-                                      "NonZero",
-                                      "Unique",
-                                      "Compress",
-                                      "TopK",
-                                      "LSTM",
-                                      "GRU",
-                                      "Relu",
-                                      "Sqrt",
-                                      "Erf",
-                                      "MatMulInteger",
-                                      "GatherND",
-                                      "ScatterND",
-                                      "ScatterElements",
-                                      "LayerNormalization"};
-
-    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-        if (str_is(op, ops[k])) return true;
-    return false;
+    return str_listed(op,
+                      "ReduceSum ReduceMax ReduceMin ReduceMean ReduceL1 ReduceL2 ArgMax ArgMin "
+                      "CumSum MatMul Gemm Conv Einsum Exp Log Softplus Sigmoid Tanh Softmax "
+                      "NonZero Unique Compress TopK LSTM GRU Relu Sqrt Erf MatMulInteger GatherND "
+                      "ScatterND ScatterElements LayerNormalization");
 }
 // Can no compile know what n computes from its inputs? Its producers have been looked at.
 static bool of_run(const struct marker *k, const struct onnx_node *n) {

@@ -23,7 +23,7 @@ status_t wire_varint(struct wire *w, uint64_t *out) {
     return bad(w, at, "a number has more than 10 bytes");
 }
 
-status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
+static status_t read_field(struct wire *w, struct wire_field *f, bool *got) {
     uint64_t tag, n;
     *got = w->p < w->end;
     if (!*got) return ST_OK;
@@ -64,15 +64,34 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     return ST_OK;
 }
 
+bool wire_next(struct wire *w, struct wire_field *f, status_t *st) {
+    bool got = false;
+    if (!*st) *st = read_field(w, f, &got);
+    return !*st && got;
+}
+
 status_t wire_find(const uint8_t *file, struct span s, uint32_t number, struct wire_field *out,
                    bool *got) {
     struct wire w = wire_open(file, s);
     struct wire_field f;
-    bool more;
+    status_t st = ST_OK;
     *got = false;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &more));
-        if (!more) return ST_OK;
+    while (wire_next(&w, &f, &st))
         if (f.number == number) *out = f, *got = true;
-    }
+    return st;
+}
+
+static void put_varint(struct strbuf *b, uint64_t v) {
+    for (; v >= 0x80; v >>= 7)
+        strbuf_putc(b, (char)(v | 0x80));
+    strbuf_putc(b, (char)v);
+}
+void wire_put_int(struct strbuf *b, uint32_t field, uint64_t v) {
+    put_varint(b, field << 3 | WIRE_VARINT);
+    put_varint(b, v);
+}
+void wire_put_bytes(struct strbuf *b, uint32_t field, const void *p, size_t n) {
+    put_varint(b, field << 3 | WIRE_LEN);
+    put_varint(b, n);
+    strbuf_add(b, p, n);
 }

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/span.h"
 #include "base/status.h"
+#include "base/str.h"
 
 enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
 struct wire {
@@ -21,10 +22,14 @@ struct wire_field {
 static inline struct wire wire_open(const uint8_t *file, struct span s) {
     return (struct wire){file, s.p, s.n ? s.p + s.n : s.p}; // a null span stays null
 }
-// The next field; *got false at the end. INVALID_ARGUMENT with the byte offset.
-status_t wire_next(struct wire *w, struct wire_field *f, bool *got) MUST_CHECK;
+// The next field of a walk `while (wire_next(&w, &f, &st))`. False at the end and on an error: one
+// that *st is already, or INVALID_ARGUMENT with the byte offset.
+bool wire_next(struct wire *w, struct wire_field *f, status_t *st) MUST_CHECK;
 // The last field of that number in message s (`file` for offsets); *got false when there is none.
 status_t wire_find(const uint8_t *file, struct span s, uint32_t number, struct wire_field *out,
                    bool *got) MUST_CHECK;
+// Appends a field: a varint, or bytes.
+void wire_put_int(struct strbuf *b, uint32_t field, uint64_t v);
+void wire_put_bytes(struct strbuf *b, uint32_t field, const void *p, size_t n);
 // One varint from w (packed fields).
 status_t wire_varint(struct wire *w, uint64_t *out) MUST_CHECK;

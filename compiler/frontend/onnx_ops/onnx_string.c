@@ -6,6 +6,8 @@
 // they are evaluated at once, like all else.
 #include <string.h>
 
+#include <stdio.h>
+
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 #include "compiler/ops/string/string.h"
 #include "compiler/ops/string/string_match.h"
@@ -21,58 +23,28 @@ static hv text_const(struct onnx_ctx *c, struct str s) {
 
 enum { TO_TEXT, TO_NUMBERS, OWN }; // OWN: the function marks its results itself
 static const struct {
-    const char *op;
     uint32_t in; // of TO_*: the inputs that are text; the others are not
     int kind;
-} rules[] = {{"Compress", 1, TO_TEXT},
-             {"Concat", ~0u, TO_TEXT},
-             {"Equal", 3, TO_NUMBERS},
-             {"Expand", 1, TO_TEXT},
-             {"Flatten", 1, TO_TEXT},
-             {"Gather", 1, TO_TEXT},
-             {"GatherElements", 1, TO_TEXT},
-             {"GatherND", 1, TO_TEXT},
-             {"Identity", 1, TO_TEXT},
-             {"Reshape", 1, TO_TEXT},
-             {"ReverseSequence", 1, TO_TEXT},
-             {"Scatter", 5, TO_TEXT},
-             {"ScatterElements", 5, TO_TEXT},
-             {"ScatterND", 5, TO_TEXT},
-             {"Shape", 1, TO_NUMBERS},
-             {"Size", 1, TO_NUMBERS},
-             {"Slice", 1, TO_TEXT},
-             {"Split", 1, TO_TEXT},
-             {"Squeeze", 1, TO_TEXT},
-             {"Tile", 1, TO_TEXT},
-             {"Transpose", 1, TO_TEXT},
-             {"Unsqueeze", 1, TO_TEXT},
-             {"Where", 6, TO_TEXT},
-             {"RegexFullMatch", 1, TO_NUMBERS},
-             {"StringConcat", 3, TO_TEXT},
-             {"StringNormalizer", 1, TO_TEXT},
-             {"StringSplit", 1, OWN},
-             {"TfIdfVectorizer", 1, TO_NUMBERS},
-             {"com.microsoft.MurmurHash3", 1, TO_NUMBERS},
-             {"ai.onnx.ml.CategoryMapper", 1, TO_NUMBERS},
-             {"ai.onnx.ml.LabelEncoder", 1, OWN},
-             {"ai.onnx.ml.OneHotEncoder", 1, TO_NUMBERS},
-             {"ai.onnx.ml.ArrayFeatureExtractor", 1, TO_TEXT},
-             {"Cast", 1, OWN},
-             {"CastLike", 1, OWN},
-             {"If", 0, OWN}, // these take what is carried and captured as it is
-             {"Loop", 0, OWN},
-             {"Scan", 0, OWN},
-             {"SequenceConstruct", 0, OWN},
-             {"SequenceInsert", 0, OWN},
-             {"SequenceErase", 0, OWN},
-             {"SequenceAt", 0, OWN},
-             {"SequenceLength", 0, OWN},
-             {"SequenceMap", 0, OWN},
-             {"ConcatFromSequence", 0, OWN},
-             {"SplitToSequence", 0, OWN},
-             {"Optional", 0, OWN},
-             {"OptionalHasElement", 0, OWN},
-             {"OptionalGetElement", 0, OWN}};
+    const char *ops;
+} rules[] = {
+    {1, TO_TEXT,
+     "Compress Expand Flatten Gather GatherElements GatherND Identity Reshape ReverseSequence "
+     "Slice Split Squeeze Tile Transpose Unsqueeze StringNormalizer "
+     "ai.onnx.ml.ArrayFeatureExtractor"},
+    {3, TO_TEXT, "StringConcat"},
+    {5, TO_TEXT, "Scatter ScatterElements ScatterND"},
+    {6, TO_TEXT, "Where"},
+    {~0u, TO_TEXT, "Concat"},
+    {1, TO_NUMBERS,
+     "Shape Size RegexFullMatch TfIdfVectorizer com.microsoft.MurmurHash3 "
+     "ai.onnx.ml.CategoryMapper ai.onnx.ml.OneHotEncoder"},
+    {3, TO_NUMBERS, "Equal"},
+    {1, OWN, "StringSplit ai.onnx.ml.LabelEncoder Cast CastLike"},
+    // These take what is carried and captured as it is.
+    {0, OWN,
+     "If Loop Scan SequenceConstruct SequenceInsert SequenceErase SequenceAt SequenceLength "
+     "SequenceMap ConcatFromSequence SplitToSequence Optional OptionalHasElement "
+     "OptionalGetElement"}};
 enum { N_RULES = sizeof rules / sizeof rules[0] };
 
 bool onnx_has_text(struct onnx_ctx *c) {
@@ -84,14 +56,11 @@ bool onnx_has_text(struct onnx_ctx *c) {
 }
 
 static int rule_of(const struct onnx_node *n) {
-    for (int k = 0; k < N_RULES; k++) {
-        const char *op = rules[k].op;
-        if (n->domain.n && strncmp(op, n->domain.p, n->domain.n) == 0 && op[n->domain.n] == '.')
-            op += n->domain.n + 1;
-        else if (n->domain.n)
-            continue;
-        if (str_is(n->op, op)) return k;
-    }
+    char name[128];
+    int length = snprintf(name, sizeof name, STR_FMT "%s" STR_FMT, STR_ARG(n->domain),
+                          n->domain.n ? "." : "", STR_ARG(n->op));
+    for (int k = 0; k < N_RULES && length < (int)sizeof name; k++)
+        if (str_listed(str_of(name), rules[k].ops)) return k;
     return -1;
 }
 // Each input is text where the rule says so, and nowhere else.
