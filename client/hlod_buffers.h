@@ -90,6 +90,17 @@ HLOD_API enum hlod_code hlod_run_resident(struct hlod *h, const char *digest,
                                           const struct hlod_input *in, size_t n_in,
                                           const struct hlod_resident_options *o,
                                           struct hlod_outputs **out);
+// hlod_call_json (hlod_admin.h) of a unary method whose messages have tensors: RunUnary,
+// RunPlanUnary, PutBuffer, GetBuffer, with all that their messages may say (proto/hlod.proto).
+// in      [n_in] follow those of the request's `inputs`; borrowed, over HTTP sent without a copy
+// json    the reply, caller frees with hlod_text_free; NULL = not wanted. Its outputs have no
+//         contents where `out` is given; else each has them as one flat list, `data`
+// out     the reply's outputs, caller frees with hlod_outputs_free; NULL = not wanted
+// errors  UNIMPLEMENTED no unary method of that name; INVALID_ARGUMENT, reason BAD_JSON, names the
+//         field; those of the method. After an error nothing is set
+HLOD_API enum hlod_code hlod_call_tensors(struct hlod *h, const char *method, const char *request,
+                                          const struct hlod_input *in, size_t n_in, char **json,
+                                          struct hlod_outputs **out);
 // A plan. json: steps, outputs and options as POST /v1/plan takes them, without the inputs'
 // contents; in: the inputs, which have names.
 // errors  INVALID_ARGUMENT, reason BAD_PLAN: the message names the step and the input

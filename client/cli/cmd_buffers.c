@@ -52,74 +52,33 @@ static int list(struct hlo *h) {
 static int put(struct hlo *h, const struct buffers *b) {
     struct npy in[MAX_WORDS] = {0};
     struct image_options o = {.std = {1, 1, 1}};
-    struct http_reply r;
-    json_error_t e;
-    json_t *list_of = json_array();
-    status_t st = ST_OK;
-    for (int k = 0; k < b->n_inputs && !st; k++) {
-        st = input_parse(&h->arena, b->inputs[k], &o, &in[k]);
-        if (!st) st = input_sendable(&in[k]);
-        if (!st) json_array_append_new(list_of, tensor_describe(&in[k]));
-    }
-    json_t *q = json_pack("{s:o, s:b, s:I}", "inputs", list_of, "tuple", b->tuple, "lease_ms",
-                          (json_int_t)b->lease_ms);
-    if (b->device) json_object_set_new(q, "device", json_string(b->device));
-    if (st) {
-        json_decref(q);
-        return fail_status(st);
-    }
-    st = tensors_send(h, "/v1/buffers", q, in, b->n_inputs, REPLY_BYTES, &r);
-    if (st) return fail_status(st);
-
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e)), *x;
+    struct tensors_reply r;
+    const json_t *x;
     size_t k;
-    if (j && h->json)
-        print_json(j);
-    else
-        json_array_foreach(json_object_get(j, "buffers"), k, x) puts(text_at(x, "handle"));
-    json_decref(j);
-    http_reply_done(&r);
+    for (int i = 0; i < b->n_inputs; i++) {
+        status_t st = input_parse(&h->arena, b->inputs[i], &o, &in[i]);
+        if (!st) st = input_sendable(&in[i]);
+        if (st) return fail_status(st);
+    }
+    json_t *q = json_pack("{s:b, s:I}", "tuple", b->tuple, "lease_ms", (json_int_t)b->lease_ms);
+    if (b->device) json_object_set_new(q, "device", json_string(b->device));
+
+    int rc = tensors_call(h, "PutBuffer", q, in, b->n_inputs, NULL, NULL, &r);
+    shown_json(h, r.head);
+    if (!r.printed)
+        json_array_foreach(json_object_get(r.head, "buffers"), k, x) puts(text_at(x, "handle"));
+    json_decref(r.head);
     return rc;
 }
 
-// The method's own path: its reply has the tensors' bytes behind the JSON, of a tuple all.
 static int get(struct hlo *h, const struct buffers *b) {
-    json_t *head = NULL;
-    struct npy *x;
-    struct http_reply r;
-    int n;
-    bool json = reply_form(h, b->out) == REPLY_JSON;
-    struct strbuf query = {0};
-    strbuf_puts(&query, "{\"handle\":");
-    strbuf_json_str(&query, str_of(b->words[1]));
-    strbuf_puts(&query, "}");
-    struct span body = {(const uint8_t *)query.p, query.n};
-    struct http_request q = {.method = "POST",
-                             .path = "/hlod.v1.Hlod/GetBuffer",
-                             .accept = json ? "application/json" : "application/octet-stream",
-                             .parts = &body,
-                             .n_parts = 1};
-    status_t st = hlo_http(h, &q, &r);
-    strbuf_done(&query);
-    if (st) return fail_status(st);
-    if (r.code >= 300) {
-        int rc = fail_reply(&r, EXIT_REFUSED);
-        http_reply_done(&r);
-        return rc;
-    }
-    if (json) {
-        reply_print(&r);
-        http_reply_done(&r);
-        return 0;
-    }
-    st = tensors_read(&h->arena, &r, &head, &x, &n);
-    if (!st && b->out) st = tensors_write(&h->arena, b->out, x, n);
-    for (int k = 0; k < n && !st && !b->out; k++)
-        tensor_print(&x[k]);
-    json_decref(head);
-    http_reply_done(&r);
-    return st ? fail_status(st) : 0;
+    struct tensors_reply r;
+    json_t *q = json_pack("{s:s}", "handle", b->words[1]);
+    int rc = tensors_call(h, "GetBuffer", q, NULL, 0, NULL, b->out, &r);
+    for (int k = 0; k < r.n && !rc && !b->out; k++)
+        tensor_print(&r.v[k]);
+    json_decref(r.head);
+    return rc;
 }
 
 static int each(struct hlo *h, const struct buffers *b, const char *method) {

@@ -214,21 +214,13 @@ static void print_findings(struct hlo *h, const json_t *const *profiles) {
 }
 
 static int profiled(struct hlo *h, const char *model, const struct model_inputs *in, json_t **out) {
-    struct http_reply reply;
-    struct npy *results;
-    int n_results, rc = 0;
-    json_t *ins = json_array();
-    for (int k = 0; k < in->n; k++)
-        json_array_append_new(ins, tensor_describe(&in->v[k]));
-    json_t *q =
-        json_pack("{s:s, s:o, s:{s:b}}", "model", model, "inputs", ins, "options", "profile", 1);
-    status_t st = tensors_send(h, "/v1/run", q, in->v, in->n, REPLY_BYTES, &reply);
-    if (st) return fail_status(st);
-    if (reply.code >= 300)
-        rc = fail_reply(&reply, reply.code == 400 || reply.code == 404 ? EXIT_REFUSED : EXIT_RUN);
-    else if ((st = tensors_read(&h->arena, &reply, out, &results, &n_results)))
-        rc = fail_status(st);
-    http_reply_done(&reply);
+    struct tensors_reply r;
+    json_t *q = json_pack("{s:s, s:{s:b}}", "model", model, "options", "profile", 1);
+    bool json = h->json;
+    h->json = false; // the caller prints
+    int rc = tensors_call(h, "RunUnary", q, in->v, in->n, NULL, NULL, &r);
+    h->json = json;
+    *out = r.head;
     return rc;
 }
 

@@ -26,15 +26,11 @@ static int upload_models(struct hlo *h, json_t *plan) {
     return 0;
 }
 
-static status_t read_inputs(struct hlo *h, json_t *plan, const char *const *words, int n,
-                            struct npy *in) {
+static status_t read_inputs(struct hlo *h, const char *const *words, int n, struct npy *in) {
     struct image_options o = {.std = {1, 1, 1}};
-    json_t *list = json_object_get(plan, "inputs"); // handles may stand in the file
-    if (!list) json_object_set_new(plan, "inputs", list = json_array());
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(input_parse(&h->arena, words[k], &o, &in[k]));
         RETURN_IF_ERR(input_sendable(&in[k]));
-        json_array_append_new(list, tensor_describe(&in[k]));
     }
     return ST_OK;
 }
@@ -48,23 +44,16 @@ static void print_steps(const json_t *reply) {
         json_is_true(json_object_get(s, "cacheHit")) ? "" : " (compiled)");
 }
 
-static int answer(struct hlo *h, const struct http_reply *r, const char *out) {
-    json_t *j = NULL;
-    struct npy *x;
-    int n;
-    if (reply_form(h, out) == REPLY_JSON) return reply_print(r), 0;
-    status_t st = tensors_read(&h->arena, r, &j, &x, &n);
-    if (!st && out) st = tensors_write(&h->arena, out, x, n);
-    if (!st && !h->quiet) print_steps(j);
-    if (!st && h->json)
-        print_json(j);
-    else if (!st) {
-        for (int k = 0; k < n && !out; k++)
-            tensor_print(&x[k]);
-        tensors_print_kept(j);
+static void answer(struct hlo *h, const struct tensors_reply *r, const char *out) {
+    if (r->printed) return;
+    if (!h->quiet) print_steps(r->head);
+    if (h->json) {
+        print_json(r->head);
+        return;
     }
-    json_decref(j);
-    return st ? fail_status(st) : 0;
+    for (int k = 0; k < r->n && !out; k++)
+        tensor_print(&r->v[k]);
+    tensors_print_kept(r->head);
 }
 
 int cmd_plan(struct hlo *h) {
@@ -96,17 +85,15 @@ int cmd_plan(struct hlo *h) {
     }
     int rc = upload_models(h, plan);
     status_t st = rc ? ST_OK : tensors_can_write(out);
-    if (!rc && !st) st = read_inputs(h, plan, words, n, in);
+    if (!rc && !st) st = read_inputs(h, words, n, in);
     if (lease_ms) json_object_set_new(plan, "lease_ms", json_integer(lease_ms));
     if (rc || st) {
         json_decref(plan);
         return rc ? rc : fail_status(st);
     }
-    struct http_reply r;
-    st = tensors_send(h, "/v1/plan?stream=0", plan, in, n, reply_form(h, out), &r);
-    if (st) return fail_status(st);
-    rc = r.code < 300 ? answer(h, &r, out)
-                      : fail_reply(&r, r.code == 400 || r.code == 404 ? EXIT_REFUSED : EXIT_RUN);
-    http_reply_done(&r);
+    struct tensors_reply r;
+    rc = tensors_call(h, "RunPlanUnary", plan, in, n, NULL, out, &r);
+    if (!rc) answer(h, &r, out);
+    json_decref(r.head);
     return rc;
 }

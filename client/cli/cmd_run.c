@@ -74,17 +74,13 @@ static int resolve_model(struct hlo *h, struct run *r) {
 }
 
 static json_t *request_json(const struct run *r) {
-    json_t *ins = json_array(), *options = json_object();
-    for (int k = 0; k < r->n_in; k++)
-        json_array_append_new(ins, tensor_describe(&r->in[k]));
-    for (int k = 0; k < r->resident.n_in; k++)
-        json_array_append_new(ins, resident_input(&r->resident, k));
+    json_t *options = json_object();
     if (r->profile || r->trace) json_object_set_new(options, "profile", json_true());
     if (r->repeat > 1) json_object_set_new(options, "repeat", json_integer(r->repeat));
     if (r->device) json_object_set_new(options, "device", json_string(r->device));
     if (r->replicas > 1)
         json_object_set_new(options, "compile", json_pack("{s:i}", "replicas", r->replicas));
-    json_t *q = json_pack("{s:s, s:o, s:o}", "model", r->model, "inputs", ins, "options", options);
+    json_t *q = json_pack("{s:s, s:o}", "model", r->model, "options", options);
     resident_outputs(&r->resident, q);
     return q;
 }
@@ -143,35 +139,21 @@ static status_t print_summary(struct hlo *h, const json_t *j, const struct run *
     return ST_OK;
 }
 
-static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *reply) {
-    json_t *j = NULL;
-    int64_t job;
-    if (reply_form(h, r->out) == REPLY_JSON) {
-        job = reply_print(reply);
-        return r->trace ? save_trace(h, job, r->trace) : 0;
-    }
-    status_t st = tensors_read(&h->arena, reply, &j, &r->results, &r->n_results);
-    if (!st && r->out) st = tensors_write(&h->arena, r->out, r->results, r->n_results);
-    if (!st && h->json)
-        print_json(j);
-    else if (!st)
-        st = print_summary(h, j, r);
-    if (!st && !h->json && r->profile) print_profile(h, json_object_get(j, "profile"));
-    job = (int64_t)number_at(j, "job");
-    json_decref(j);
-    return st ? fail_status(st) : r->trace ? save_trace(h, job, r->trace) : 0;
-}
-
 static int send_run(struct hlo *h, struct run *r) {
-    struct http_reply reply;
-    status_t st =
-        tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in, reply_form(h, r->out), &reply);
-    if (st) return fail_status(st);
+    struct tensors_reply reply;
     int rc =
-        reply.code < 300
-            ? handle_reply(h, r, &reply)
-            : fail_reply(&reply, reply.code == 400 || reply.code == 404 ? EXIT_REFUSED : EXIT_RUN);
-    http_reply_done(&reply);
+        tensors_call(h, "RunUnary", request_json(r), r->in, r->n_in, &r->resident, r->out, &reply);
+    r->results = reply.v;
+    r->n_results = reply.n;
+    if (!rc && h->json && !reply.printed)
+        print_json(reply.head);
+    else if (!rc && !reply.printed) {
+        status_t st = print_summary(h, reply.head, r);
+        if (st) rc = fail_status(st);
+        if (!rc && r->profile) print_profile(h, json_object_get(reply.head, "profile"));
+    }
+    if (!rc && r->trace) rc = save_trace(h, (int64_t)number_at(reply.head, "job"), r->trace);
+    json_decref(reply.head);
     return rc;
 }
 

@@ -8,98 +8,72 @@
 #include "client/files/npy_text.h"
 #include "proto/numbers.h"
 
-// ---- requests
+// ---- calls
 
-json_t *tensor_describe(const struct npy *x) {
-    json_t *shape = json_array();
-    for (int d = 0; d < x->rank; d++)
-        json_array_append_new(shape, json_integer(x->dims[d]));
-    return json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype", input_type(x),
-                     "shape", shape, "parameters", "binary_data_size", (json_int_t)x->size_bytes);
+static void free_outputs(void *o) {
+    hlod_outputs_free(o);
 }
-
-status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struct npy *in, int n,
-                      enum reply_form form, struct http_reply *out) {
-    char *text = json_dumps(head, JSON_COMPACT), length[64];
-    json_decref(head);
-    if (!text) return st_oom();
-    struct span *parts = arena_array(&h->arena, struct span, n + 1);
-    parts[0] = (struct span){(const uint8_t *)text, strlen(text)};
-    for (int k = 0; k < n; k++)
-        parts[k + 1] = (struct span){in[k].data, in[k].size_bytes};
-    snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(text));
-    const char *headers[] = {length, NULL};
-    status_t st =
-        hlo_http(h,
-                 &(struct http_request){.method = "POST",
-                                        .path = path,
-                                        .content_type = "application/octet-stream",
-                                        .accept = form == REPLY_JSON ? "application/json"
-                                                                     : "application/octet-stream",
-                                        .headers = headers,
-                                        .parts = parts,
-                                        .n_parts = (size_t)n + 1},
-                 out);
-    free(text);
-    return st;
-}
-
-// ---- replies
-
-enum reply_form reply_form(const struct hlo *h, const char *out) {
-    return h->json && !out ? REPLY_JSON : REPLY_BYTES;
-}
-
-// Not by way of jansson, which has no integers of 64 bits without a sign.
-int64_t reply_print(const struct http_reply *reply) {
-    json_error_t e;
-    fwrite(strbuf_cstr(&reply->body), 1, reply->body.n, stdout);
-    if (!reply->body.n || reply->body.p[reply->body.n - 1] != '\n') putchar('\n');
-    json_t *j = json_loadb(strbuf_cstr(&reply->body), reply->body.n, JSON_DECODE_INT_AS_REAL, &e);
-    int64_t job = (int64_t)number_at(j, "job");
-    json_decref(j);
-    return job;
-}
-
-static status_t read_outputs(struct arena *a, const json_t *j, struct span tail, struct npy **out,
-                             int *out_n) {
-    const json_t *list = json_object_get(j, "outputs"), *o;
-    size_t k, at = 0;
-    *out = arena_zarray(a, struct npy, json_array_size(list) + 1);
-    *out_n = 0;
-    json_array_foreach(list, k, o) {
-        if (*text_at(o, "handle")) continue; // stays on the device
-        struct npy *x = &(*out)[(*out_n)++];
-        size_t n = (size_t)number_at(json_object_get(o, "parameters"), "binary_data_size");
-        const char *type = *text_at(o, "datatype") ? text_at(o, "datatype") : text_at(o, "dtype");
-        x->name = arena_strdup(a, text_at(o, "name"));
-        bool known = input_set_type(x, type);
-        size_t d;
-        const json_t *dim;
-        json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
-            x->dims[x->rank++] = json_integer_value(dim);
-        if (!known) // a later server's type: bytes
-            memcpy(x->descr, "|u1", 4), x->rank = 1, x->dims[0] = (int64_t)n;
-        if (n > tail.n - at) return st_new(ST_DATA_LOSS, "the reply is shorter than it says");
-        x->data = arena_dup(a, tail.p + at, n);
-        x->size_bytes = n;
-        at += n;
+static struct npy *arrays_of(struct arena *a, const struct hlod_outputs *o, int *out_n) {
+    struct npy *v = arena_zarray(a, struct npy, o->n_outputs + 1);
+    for (size_t k = 0; k < o->n_outputs; k++) {
+        const struct hlod_tensor *t = &o->outputs[k].tensor;
+        if (o->outputs[k].handle) continue; // stays on the device
+        struct npy *x = &v[(*out_n)++];
+        x->name = t->name;
+        x->data = (void *)(uintptr_t)t->data;
+        x->size_bytes = t->size_bytes;
+        for (; x->rank < t->rank && x->rank < NPY_MAX_RANK; x->rank++)
+            x->dims[x->rank] = t->dims[x->rank];
+        if (!input_set_type(x, t->dtype)) // a later server's type: bytes
+            memcpy(x->descr, "|u1", 4), x->rank = 1, x->dims[0] = (int64_t)t->size_bytes;
     }
-    return ST_OK;
+    return v;
 }
 
-status_t tensors_read(struct arena *a, const struct http_reply *reply, json_t **out_head,
-                      struct npy **out, int *out_n) {
+static int tensors_fail(struct hlo *h) {
+    enum hlod_code code = hlod_error(h->hlod)->code;
+    return hlo_fail(h, code == HLOD_INVALID_ARGUMENT || code == HLOD_NOT_FOUND ||
+                               code == HLOD_FAILED_PRECONDITION || code == HLOD_OUT_OF_RANGE
+                           ? EXIT_REFUSED
+                           : EXIT_RUN);
+}
+
+static status_t keep_reply(struct hlo *h, char *text, struct hlod_outputs *o, const char *file,
+                           struct tensors_reply *out) {
     json_error_t e;
-    size_t head = reply->json_bytes >= 0 && (size_t)reply->json_bytes <= reply->body.n
-                      ? (size_t)reply->json_bytes
-                      : reply->body.n;
-    json_t *j = json_loadb(strbuf_cstr(&reply->body), head, 0, &e);
-    if (!j) return st_new(ST_DATA_LOSS, "the reply is not JSON: %s", e.text);
-    *out_head = j;
-    return read_outputs(a, j,
-                        (struct span){(const uint8_t *)reply->body.p + head, reply->body.n - head},
-                        out, out_n);
+    if (o) arena_link(&h->arena, free_outputs, o);
+    if (!o) puts(text); // as it came: jansson has no integers of 64 bits without a sign
+    out->printed = !o;
+    out->head = json_loads(text, o ? 0 : JSON_DECODE_INT_AS_REAL, &e);
+    hlod_text_free(text);
+    if (!out->head) return st_new(ST_DATA_LOSS, "the reply is not JSON: %s", e.text);
+    if (!o) return ST_OK;
+    out->v = arrays_of(&h->arena, o, &out->n);
+    return file ? tensors_write(&h->arena, file, out->v, out->n) : ST_OK;
+}
+
+int tensors_call(struct hlo *h, const char *method, json_t *request, const struct npy *in, int n,
+                 const struct residents *r, const char *file, struct tensors_reply *out) {
+    struct hlod_input *v = arena_zarray(&h->arena, struct hlod_input, n + MAX_RESIDENTS);
+    struct hlod_outputs *o = NULL;
+    char *text = json_dumps(request, JSON_COMPACT), *reply = NULL;
+    *out = (struct tensors_reply){0};
+    json_decref(request);
+    for (int k = 0; k < n; k++)
+        v[k].tensor = (struct hlod_tensor){in[k].name, input_type(&in[k]), in[k].rank,
+                                           in[k].dims, in[k].data,         in[k].size_bytes};
+    for (int k = 0; r && k < r->n_in; k++, n++)
+        v[n] = (struct hlod_input){
+            .tensor.name = r->in[k].name, .handle = r->in[k].handle, .donate = r->in[k].donate};
+
+    status_t st = text ? hlo_open(h) : st_oom();
+    enum hlod_code code = HLOD_OK;
+    if (!st)
+        code = hlod_call_tensors(h->hlod, method, text, v, (size_t)n, &reply,
+                                 h->json && !file ? NULL : &o);
+    free(text);
+    if (!st && !code) st = keep_reply(h, reply, o, file, out);
+    return st ? fail_status(st) : code ? tensors_fail(h) : 0;
 }
 
 static bool ends_in(const char *path, const char *suffix) {
@@ -200,12 +174,6 @@ status_t resident_option(struct hlo *h, int *k, struct residents *r, bool *out_t
     } else
         *out_taken = false;
     return ST_OK;
-}
-
-json_t *resident_input(const struct residents *r, int k) {
-    json_t *x = json_pack("{s:s, s:s}", "name", r->in[k].name, "handle", r->in[k].handle);
-    if (r->in[k].donate) json_object_set_new(x, "donate", json_true());
-    return x;
 }
 
 void resident_outputs(const struct residents *r, json_t *request) {

@@ -4,20 +4,8 @@
 #pragma once
 #include "client/cli/hlo.h"
 #include "client/files/npy.h"
+#include "client/hlod_buffers.h"
 
-json_t *tensor_describe(const struct npy *x); // as an input whose bytes follow
-// POSTs head (taken) with the bytes of in[n] behind it; the reply in the same form, or as JSON with
-// the tensors' numbers in it.
-enum reply_form { REPLY_BYTES, REPLY_JSON };
-status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struct npy *in, int n,
-                      enum reply_form form, struct http_reply *out) MUST_CHECK;
-// With --json the numbers stand in the reply, unless they go to a file (out).
-enum reply_form reply_form(const struct hlo *h, const char *out);
-int64_t reply_print(const struct http_reply *reply); // a line of JSON as it came; gives its job
-// A successful reply's JSON (also on failure, where it could be read; the caller's) and its outputs
-// that came with contents.
-status_t tensors_read(struct arena *a, const struct http_reply *reply, json_t **out_head,
-                      struct npy **out, int *out_n) MUST_CHECK;
 // path ends in .npy (one) or .npz
 // Does the name say a format that tensors_write has? NULL: nothing is to be written.
 status_t tensors_can_write(const char *path) MUST_CHECK;
@@ -39,6 +27,17 @@ struct residents {
     int64_t lease_ms;
 };
 status_t resident_option(struct hlo *h, int *k, struct residents *r, bool *out_taken) MUST_CHECK;
-json_t *resident_input(const struct residents *r, int k);
 void resident_outputs(const struct residents *r, json_t *request); // into the request
 bool parse_lease(const char *text, int64_t *out_ms);               // "90s", "10m", "forever"
+
+struct tensors_reply {
+    json_t *head;  // the caller's, also on failure
+    struct npy *v; // outputs that came with contents
+    int n;
+    bool printed; // with --json and no file: with all numbers
+};
+// Calls a unary method with tensors, then r's handles (r may be NULL), behind the request's inputs;
+// writes the outputs to `file` unless it is NULL. 0, or an exit code already reported.
+// request taken
+int tensors_call(struct hlo *h, const char *method, json_t *request, const struct npy *in, int n,
+                 const struct residents *r, const char *file, struct tensors_reply *out);

@@ -8,6 +8,7 @@
 #include "client/lib/wire.h"
 #include "proto/json.h"
 #include "proto/message.h"
+#include "proto/numbers.h"
 
 static Hlod__V1__Tensor *tensor_of(struct arena *a, const struct hlod_input *in) {
     const struct hlod_tensor *x = &in->tensor;
@@ -24,30 +25,155 @@ static Hlod__V1__Tensor *tensor_of(struct arena *a, const struct hlod_input *in)
     t->raw = (ProtobufCBinaryData){x->size_bytes, (uint8_t *)(uintptr_t)x->data};
     return t;
 }
-static Hlod__V1__Tensor **tensors_of(struct arena *a, const struct hlod_input *in, size_t n) {
-    Hlod__V1__Tensor **v = arena_array(a, Hlod__V1__Tensor *, n + 1);
-    for (size_t k = 0; k < n; k++)
-        v[k] = tensor_of(a, &in[k]);
-    return v;
+
+// The tensors of a message's field; NULL: it has none of that name.
+static Hlod__V1__Tensor ***tensors_at(ProtobufCMessage *m, const char *field, size_t **out_n) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, field);
+    if (!f || f->descriptor != &hlod__v1__tensor__descriptor) return NULL;
+    *out_n = (void *)((char *)m + f->quantifier_offset);
+    return (void *)((char *)m + f->offset);
+}
+
+// m with `in` behind its own inputs, as h's transport sends it.
+static status_t request_of(struct arena *a, bool grpc, const char *method, ProtobufCMessage *m,
+                           const struct hlod_input *in, size_t n_in, struct wire_request *out) {
+    size_t *n;
+    Hlod__V1__Tensor ***v = tensors_at(m, "inputs", &n);
+    if (!n_in) {
+        wire_call(a, grpc, method, m, NULL, out);
+        return ST_OK;
+    }
+    if (!v) return st_new(ST_INVALID_ARGUMENT, "method %s has no inputs", method);
+    Hlod__V1__Tensor **all = arena_array(a, Hlod__V1__Tensor *, *n + n_in);
+    struct span *parts = arena_array(a, struct span, n_in + 1);
+    size_t n_parts = 1;
+    memcpy(all, *v, *n * sizeof *all);
+    *v = all;
+
+    for (size_t k = 0; k < n_in; k++) {
+        Hlod__V1__Tensor *t = all[(*n)++] = tensor_of(a, &in[k]);
+        if (grpc || in[k].handle) continue;
+        parts[n_parts++] = (struct span){t->raw.data, t->raw.len};
+        t->parameters = message_new(a, &hlod__v1__tensor_parameters__descriptor);
+        t->parameters->binary_data_size = (int64_t)t->raw.len;
+        t->raw.len = 0;
+    }
+    *out = (struct wire_request){.method = method, .message = m};
+    if (!grpc) wire_binary(a, arena_printf(a, "/hlod.v1.Hlod/%s", method), m, parts, n_parts, out);
+    return ST_OK;
 }
 
 // ---- replies
 
-static struct hlod_outputs *outputs_of(ProtobufCMessage *m, Hlod__V1__Tensor *const *v, size_t n,
-                                       const char *tuple, const char *device) {
+// Takes m. Its tensors' contents are the result's alone: the message is left without them.
+static struct hlod_outputs *outputs_of(ProtobufCMessage *m) {
     struct arena *a;
     struct hlod_outputs *x = wire_result_new(sizeof *x, &a);
     wire_keep(a, m);
-    struct hlod_output *o = arena_zarray(a, struct hlod_output, n + 1);
-    for (size_t k = 0; k < n; k++) {
-        const Hlod__V1__Tensor *t = v[k];
+    size_t none = 0, *n = &none;
+    Hlod__V1__Tensor ***v = tensors_at(m, "outputs", &n);
+    struct hlod_output *o = arena_zarray(a, struct hlod_output, *n + 1);
+    for (size_t k = 0; k < *n; k++) {
+        Hlod__V1__Tensor *t = (*v)[k];
         o[k].tensor = (struct hlod_tensor){t->name,  t->dtype,    (int32_t)t->n_shape,
                                            t->shape, t->raw.data, t->raw.len};
         if (*t->handle) o[k].handle = t->handle;
+        t->raw.len = 0;
     }
-    *x = (struct hlod_outputs){o, n, tuple && *tuple ? tuple : NULL, device};
+    *x = (struct hlod_outputs){o, *n, NULL, ""};
+    if (m->descriptor == &hlod__v1__run_reply__descriptor) {
+        const Hlod__V1__RunReply *r = (const Hlod__V1__RunReply *)m;
+        if (*r->tuple) x->tuple = r->tuple;
+        x->device = r->device;
+    }
     return x;
 }
+
+// A tensor's elements as one more member of the object at the end of b.
+static void print_data(struct strbuf *b, const struct hlod_output *o) {
+    const struct hlod_tensor *x = &o->tensor;
+    const struct dtype_row *type = numbers_dtype(str_of(x->dtype));
+    int64_t n = 1;
+    if (o->handle || !type) return;
+    for (int32_t d = 0; d < x->rank; d++)
+        if (!sz_mul(n, x->dims[d], &n)) return;
+    if (type->cls != NUM_STRING && n != (int64_t)x->size_bytes / type->bytes) return;
+    b->n--;
+    strbuf_puts(b, b->p[b->n - 1] == '{' ? "\"data\":" : ",\"data\":");
+    if (type->cls == NUM_STRING)
+        numbers_print_strings(b, n, (struct span){x->data, x->size_bytes});
+    else
+        numbers_print(b, type, n, x->data);
+    strbuf_putc(b, '}');
+}
+
+// The message that o was made of; with o's contents in it, or without.
+static status_t json_of(ProtobufCMessage *m, const struct hlod_outputs *o, bool data, char **out) {
+    struct strbuf b = {0};
+    size_t *n;
+    Hlod__V1__Tensor ***v = data && o->n_outputs ? tensors_at(m, "outputs", &n) : NULL;
+    if (v) *n = 0;
+    json_print(&b, m);
+    if (v) {
+        b.n--;
+        strbuf_puts(&b, b.p[b.n - 1] == '{' ? "\"outputs\":[" : ",\"outputs\":[");
+        for (; *n < o->n_outputs; ++*n) {
+            if (*n) strbuf_putc(&b, ',');
+            json_print(&b, &(*v)[*n]->base);
+            print_data(&b, &o->outputs[*n]);
+        }
+        strbuf_puts(&b, "]}");
+    }
+    *out = strdup(strbuf_cstr(&b));
+    strbuf_done(&b);
+    return *out ? ST_OK : st_oom();
+}
+
+static status_t call(struct hlod *h, const ProtobufCMethodDescriptor *method, ProtobufCMessage *q,
+                     const struct hlod_input *in, size_t n_in, char **json,
+                     struct hlod_outputs **out) {
+    struct arena a = {0};
+    struct wire_request w = {0};
+    struct wire_reader r;
+    status_t st = request_of(&a, h->grpc != NULL, method->name, q, in, n_in, &w);
+    w.reply = method->output;
+    if (!st) st = wire_stream(h, &w, &r);
+    arena_done(&a);
+    if (st) return st;
+
+    struct hlod_outputs *o = outputs_of(r.reply);
+    if (json) st = json_of(r.reply, o, !out, json);
+    if (st || !out)
+        hlod_outputs_free(o);
+    else
+        *out = o;
+    return st;
+}
+static enum hlod_code call_named(struct hlod *h, const char *method, ProtobufCMessage *q,
+                                 const struct hlod_input *in, size_t n_in,
+                                 struct hlod_outputs **out) {
+    return wire_end(h, call(h,
+                            protobuf_c_service_descriptor_get_method_by_name(
+                                &hlod__v1__hlod__descriptor, method),
+                            q, in, n_in, NULL, out));
+}
+
+enum hlod_code hlod_call_tensors(struct hlod *h, const char *method, const char *request,
+                                 const struct hlod_input *in, size_t n_in, char **json,
+                                 struct hlod_outputs **out) {
+    const ProtobufCMethodDescriptor *m =
+        protobuf_c_service_descriptor_get_method_by_name(&hlod__v1__hlod__descriptor, method);
+    if (!m || m->output == &hlod__v1__event__descriptor)
+        return wire_end(h, st_new(ST_UNIMPLEMENTED, "no unary method '%.80s' in hlod.v1", method));
+    struct arena a = {0};
+    ProtobufCMessage *q;
+    status_t st = json_parse(&a, m->input, str_of(request ? request : ""), &q);
+    if (!st) st = call(h, m, q, in, n_in, json, out);
+    arena_done(&a);
+    return wire_end(h, st);
+}
+
 void hlod_outputs_free(struct hlod_outputs *o) {
     wire_result_free(o);
 }
@@ -143,39 +269,19 @@ enum hlod_code hlod_buffer_renew(struct hlod *h, const char *handle, int64_t lea
 enum hlod_code hlod_buffer_get(struct hlod *h, const char *handle, struct hlod_outputs **out) {
     Hlod__V1__GetBufferRequest q = HLOD__V1__GET_BUFFER_REQUEST__INIT;
     q.handle = (char *)(uintptr_t)handle;
-    ProtobufCMessage *m;
-    status_t st = wire_unary(h, "GetBuffer", &q.base, &hlod__v1__get_buffer_reply__descriptor, &m);
-    if (!st) {
-        const Hlod__V1__GetBufferReply *r = (const Hlod__V1__GetBufferReply *)m;
-        *out = outputs_of(m, r->outputs, r->n_outputs, NULL, "");
-    }
-    return wire_end(h, st);
+    return call_named(h, "GetBuffer", &q.base, NULL, 0, out);
 }
 
 // ---- runs and plans
-
-static enum hlod_code run(struct hlod *h, const char *method, const ProtobufCMessage *q,
-                          struct hlod_outputs **out) {
-    ProtobufCMessage *m;
-    status_t st = wire_unary(h, method, q, &hlod__v1__run_reply__descriptor, &m);
-    if (!st) {
-        const Hlod__V1__RunReply *r = (const Hlod__V1__RunReply *)m;
-        *out = outputs_of(m, r->outputs, r->n_outputs, r->tuple, r->device);
-    }
-    return wire_end(h, st);
-}
 
 enum hlod_code hlod_run_resident(struct hlod *h, const char *digest, const struct hlod_input *in,
                                  size_t n_in, const struct hlod_resident_options *given,
                                  struct hlod_outputs **out) {
     struct hlod_resident_options o = HLOD_RESIDENT_OPTIONS;
     if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-    struct arena a = {0};
     Hlod__V1__RunRequest q = HLOD__V1__RUN_REQUEST__INIT;
     Hlod__V1__RunOptions ro = HLOD__V1__RUN_OPTIONS__INIT;
     q.model = (char *)(uintptr_t)digest;
-    q.inputs = tensors_of(&a, in, n_in);
-    q.n_inputs = n_in;
     q.options = &ro;
     if (o.device) ro.device = (char *)(uintptr_t)o.device;
     ro.timeout_ms = o.timeout_ms;
@@ -183,24 +289,10 @@ enum hlod_code hlod_run_resident(struct hlod *h, const char *digest, const struc
     q.n_keep = o.n_keep;
     q.keep_tuple = o.keep_tuple;
     q.lease_ms = o.lease_ms;
-    enum hlod_code code = run(h, "RunUnary", &q.base, out);
-    arena_done(&a);
-    return code;
+    return call_named(h, "RunUnary", &q.base, in, n_in, out);
 }
 
 enum hlod_code hlod_plan(struct hlod *h, const char *json, const struct hlod_input *in, size_t n_in,
                          struct hlod_outputs **out) {
-    struct arena a = {0};
-    ProtobufCMessage *m;
-    status_t st = json_parse(&a, &hlod__v1__run_plan_request__descriptor, str_of(json), &m);
-    if (st) {
-        arena_done(&a);
-        return wire_end(h, st);
-    }
-    Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)m;
-    q->inputs = tensors_of(&a, in, n_in);
-    q->n_inputs = n_in;
-    enum hlod_code code = run(h, "RunPlanUnary", &q->base, out);
-    arena_done(&a);
-    return code;
+    return hlod_call_tensors(h, "RunPlanUnary", json, in, n_in, NULL, out);
 }

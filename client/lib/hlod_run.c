@@ -102,6 +102,19 @@ status_t wire_ran(struct wire_reader *reader, void **out) {
     return ST_OK;
 }
 
+void wire_binary(struct arena *a, const char *path, const ProtobufCMessage *m, struct span *parts,
+                 size_t n_parts, struct wire_request *out) {
+    struct strbuf head = {0};
+    json_print(&head, m);
+    parts[0] = (struct span){arena_dup(a, head.p, head.n), head.n};
+    out->path = path;
+    out->content_type = "application/octet-stream";
+    out->header = arena_printf(a, "Inference-Header-Content-Length: %zu", head.n);
+    out->parts = parts;
+    out->n_parts = n_parts;
+    strbuf_done(&head);
+}
+
 status_t wire_run(struct arena *a, bool grpc, const char *digest, const struct hlod_tensor *in,
                   size_t n_in, const struct hlod_run_options *given, struct wire_request *out) {
     struct hlod_run_options o = HLOD_RUN_OPTIONS;
@@ -112,18 +125,10 @@ status_t wire_run(struct arena *a, bool grpc, const char *digest, const struct h
         out->message = m;
         return ST_OK;
     }
-    struct strbuf head = {0};
-    json_print(&head, m);
     struct span *parts = arena_array(a, struct span, n_in + 1);
-    parts[0] = (struct span){arena_dup(a, head.p, head.n), head.n};
     for (size_t i = 0; i < n_in; i++)
         parts[i + 1] = (struct span){in[i].data, in[i].size_bytes};
-    out->path = "/v1/run";
-    out->content_type = "application/octet-stream";
-    out->header = arena_printf(a, "Inference-Header-Content-Length: %zu", head.n);
-    out->parts = parts;
-    out->n_parts = n_in + 1;
-    strbuf_done(&head);
+    wire_binary(a, "/v1/run", m, parts, n_in + 1, out);
     return ST_OK;
 }
 

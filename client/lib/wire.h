@@ -59,6 +59,10 @@ struct wire_request {
 // A method with its message, which is borrowed. reply: as above.
 void wire_call(struct arena *a, bool grpc, const char *method, const ProtobufCMessage *m,
                const ProtobufCMessageDescriptor *reply, struct wire_request *out);
+// The message of a call over HTTP as JSON, put into parts[0], and the bytes of its tensors, which
+// lie in the others, behind it (docs/api.md, "Binary tensors").
+void wire_binary(struct arena *a, const char *path, const ProtobufCMessage *m, struct span *parts,
+                 size_t n_parts, struct wire_request *out);
 // The calls: in the form for gRPC or for HTTP, in a. Of a model its digest, or its bytes in parts,
 // or its file.
 struct wire_model {

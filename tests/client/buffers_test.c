@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <hlod.h>
+#include <hlod_admin.h>
 #include <hlod_buffers.h>
 
 static struct hlod *h;
@@ -88,6 +89,19 @@ int main(int argc, char **argv) {
     CHECK(!strcmp(r->outputs[0].tensor.name, "y"));
     CHECK(((const float *)r->outputs[0].tensor.data)[3] == 6);
     hlod_outputs_free(r);
+
+    // Any method with tensors: contents beside the reply, or in it.
+    char *text;
+    CHECK(!hlod_call_tensors(h, "RunPlanUnary", plan, &in, 1, &text, &r) && r->n_outputs == 1);
+    CHECK(((const float *)r->outputs[0].tensor.data)[0] == 3 && r->device[0]);
+    CHECK(strstr(text, "\"steps\":[") && !strstr(text, "\"data\"") && !strstr(text, "\"raw\""));
+    hlod_text_free(text);
+    hlod_outputs_free(r);
+    CHECK(!hlod_call_tensors(h, "RunPlanUnary", plan, &in, 1, &text, NULL));
+    CHECK(strstr(text, "\"data\":[3,4,5,6]") && !strstr(text, "\"raw\""));
+    hlod_text_free(text);
+    CHECK(hlod_call_tensors(h, "RunPlan", plan, &in, 1, &text, NULL) == HLOD_UNIMPLEMENTED);
+    CHECK(hlod_call_tensors(h, "Health", NULL, &in, 1, &text, NULL) == HLOD_INVALID_ARGUMENT);
     in.tensor.name = "z";
     CHECK(hlod_plan(h, plan, &in, 1, &r) == HLOD_INVALID_ARGUMENT);
     CHECK(!strcmp(hlod_error(h)->reason, "BAD_PLAN") && strstr(hlod_error(h)->message, "'a'"));
