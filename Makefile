@@ -74,10 +74,12 @@ $(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) \
 endef
 $(foreach d,$(FOLDERS),$(eval $(call folder_rules,$(d))))
 
+# What OpenBLAS, which the CPU device loads, is to take from the program (cpu_lapack_memory.c).
+EXPORT_devices := $(foreach f,blas_memory_alloc blas_memory_free,-Wl,--export-dynamic-symbol=$(f))
 define program_rule # name main-source layer
 $(BUILD)/$(1): $(call obj,$(2)) $(foreach l,$(L_$(3)),$(BUILD)/lib$(l).a)
 	$$(call say,link $(1))
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $(call obj,$(2)) $$(call link,$(3))
+	$(Q)$(CC) $(LDFLAGS) $$(EXPORT_$(3)) -o $$@ $(call obj,$(2)) $$(call link,$(3))
 endef
 $(eval $(call program_rule,hlod,server/main_hlod.c,server))
 $(eval $(call program_rule,hlod-worker,devices/main_worker.c,devices))

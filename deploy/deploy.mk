@@ -76,7 +76,8 @@ $(BUNDLE)/start.o: deploy/bundle/start.c
 define bundle_rule # name main-source layer
 $(BUNDLE)/linked/$(1): $(BUILD)/$(1) $(BUNDLE)/start.o
 	$$(call say,link $(1) for any Linux)
-	$(Q)mkdir -p $$(@D) && $(CC) -pie $(LDFLAGS) $$(BUNDLE_LD) -o $$@ $(BUNDLE)/start.o \
+	$(Q)mkdir -p $$(@D) && $(CC) -pie $(LDFLAGS) $$(EXPORT_$(3)) $$(BUNDLE_LD) -o $$@ \
+	  $(BUNDLE)/start.o \
 	  $(call obj,$(2)) $$(subst -lLLVM-19,$$(LLVM_LIBS_1),$$(call link,$(3)))
 endef
 $(eval $(call bundle_rule,hlod,server/main_hlod.c,server))

@@ -233,13 +233,19 @@ static status_t custom_call_supports(const struct hlo_instr *i) {
             "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is "
             "exported",
             i->name);
+    if (name.n > 7 && memcmp(name.p, "lapack_", 7) == 0)
+        return st_unimplemented(
+            "instruction '%s': custom-call of '" STR_FMT
+            "' is not a call of LAPACK as JAX writes it, or its operands, results or "
+            "configuration do not fit; known are potrf, trsm, getrf, geqrf, geqp3, orgqr, ungqr, "
+            "ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees, gehrd, sytrd, hetrd and gtsv of "
+            "f32 (s), f64 (d), c64 (c) and c128 (z)",
+            i->name, STR_ARG(name));
     return st_unimplemented(
         "instruction '%s': custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-        "annotate_device_placement, TopK, lapack_*_ffi (potrf, trsm, getrf, geqrf, "
-        "geqp3, orgqr, ungqr, ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees of "
-        "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
+        "annotate_device_placement, TopK, lapack_*_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
         i->name, STR_ARG(name));
 }

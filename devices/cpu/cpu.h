@@ -56,8 +56,8 @@ struct cpu_impl {
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_transpose, cpu_impl_random,
-    cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
+    cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls, cpu_impl_transpose,
+    cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -142,6 +142,7 @@ void cpu_release(struct dev_weights *w);
 void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p);
 // Does a step that swallows NaN read one now, or an infinity that makes one? bufs as for run.
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs);
+bool cpu_not_finite(const void *at, int64_t n); // does one of n f32 hold NaN or an infinity?
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 // cpu_runs.c: n runs of `run` bytes each, from and to steps of so many bytes; they do not overlap.
@@ -158,6 +159,8 @@ bool cpu_lapack_accepts(const struct hlo_instr *i);                  // cpu_lapa
 bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
 // Is it a transposition that is faster by itself than within a kernel?
 bool cpu_transpose_alone(const struct hlo_instr *i); // cpu_transpose.c
+// rows x columns elements of `size` bytes as columns x rows; on the calling thread, no overlap.
+void cpu_transpose_matrix(int64_t size, const void *from, int64_t rows, int64_t columns, void *to);
 // Code of a fusion inside of a step, or of a step; NULL: none was made.
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);
 bool cpu_attention_accepts(const struct hlo_instr *i); // cpu_onednn_attention.c

@@ -9,18 +9,31 @@ static enum way way_of(const struct cpu_step *s) {
     const struct {
         const struct cpu_impl *impl;
         enum way way;
-    } rows[] = {{&cpu_impl_thin, WAY_THIN},         {&cpu_impl_thin8, WAY_THIN},
-                {&cpu_impl_onednn, WAY_LIBRARY},    {&cpu_impl_int8, WAY_LIBRARY},
-                {&cpu_impl_depthwise, WAY_LIBRARY}, {&cpu_impl_attention, WAY_LIBRARY},
-                {&cpu_impl_table, WAY_KERNEL},      {&cpu_impl_channels, WAY_COPY},
-                {&cpu_impl_gemm, WAY_BLOCKED},      {&cpu_impl_sort, WAY_SORT},
-                {&cpu_impl_fft, WAY_FFT},           {&cpu_impl_update, WAY_COPY},
-                {&cpu_impl_concat, WAY_COPY},       {&cpu_impl_transpose, WAY_COPY},
-                {&cpu_impl_random, WAY_COPY},       {&cpu_impl_pad, WAY_COPY},
-                {&cpu_impl_trees, WAY_TREES},       {&cpu_impl_bits, WAY_BITS},
-                {&cpu_impl_nms, WAY_KERNEL},        {&cpu_impl_lapack, WAY_BLOCKED},
-                {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},
+    } rows[] = {{&cpu_impl_thin, WAY_THIN},
+                {&cpu_impl_thin8, WAY_THIN},
+                {&cpu_impl_onednn, WAY_LIBRARY},
+                {&cpu_impl_int8, WAY_LIBRARY},
+                {&cpu_impl_depthwise, WAY_LIBRARY},
+                {&cpu_impl_attention, WAY_LIBRARY},
+                {&cpu_impl_table, WAY_KERNEL},
+                {&cpu_impl_channels, WAY_COPY},
+                {&cpu_impl_gemm, WAY_BLOCKED},
+                {&cpu_impl_sort, WAY_SORT},
+                {&cpu_impl_fft, WAY_FFT},
+                {&cpu_impl_update, WAY_COPY},
+                {&cpu_impl_concat, WAY_COPY},
+                {&cpu_impl_transpose, WAY_COPY},
+                {&cpu_impl_random, WAY_COPY},
+                {&cpu_impl_pad, WAY_COPY},
+                {&cpu_impl_trees, WAY_TREES},
+                {&cpu_impl_bits, WAY_BITS},
+                {&cpu_impl_nms, WAY_KERNEL},
+                {&cpu_impl_lapack, WAY_BLOCKED},
+                {&cpu_impl_lapack_calls, WAY_BLOCKED},
+                {&cpu_impl_kernel, WAY_KERNEL},
+                {&cpu_impl_control, WAY_CONTROL},
                 {&cpu_impl_reference, WAY_LAST}};
+
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;
     return WAY_LAST;
@@ -29,9 +42,10 @@ static enum way way_of(const struct cpu_step *s) {
 // The work that only an implementation knows of: what stands behind a custom call.
 static void add_own(const struct cpu_step *s, struct step_work *w) {
     if (s->impl == &cpu_impl_trees || s->impl == &cpu_impl_nms) w->moved += (double)s->flops;
-    if (s->impl != &cpu_impl_bits) return;
+    if (s->impl != &cpu_impl_bits && s->impl != &cpu_impl_lapack_calls) return;
     w->products = (double)s->flops;
-    w->product_type = DT_F32;
+    w->product_type =
+        s->impl == &cpu_impl_bits ? DT_F32 : s->plan->instr->operands[0]->shape->dtype;
 }
 
 // Bytes of all weights that a run reads, once each.

@@ -3,22 +3,28 @@
 // {diag = 78 : ui8, side = 76 : ui8, uplo = 76 : ui8}, and words: {left = true}.
 #include "compiler/ops/linalg/lapack.h"
 
-// The letter that the configuration has for `name`; 0 = none.
-static char letter(struct str config, const char *name) {
+// The number that the configuration has for `name`; -1: none, or one that is not understood.
+static int64_t number(struct str config, const char *name) {
     size_t n = strlen(name);
     for (size_t k = 0; k + n < config.n; k++) {
         if (memcmp(config.p + k, name, n) != 0) continue;
         if (k > 0 && config.p[k - 1] != '{' && config.p[k - 1] != ' ' && config.p[k - 1] != ',')
             continue;
         size_t at = k + n;
-        int v = 0, digits = 0;
+        int64_t v = 0;
+        int digits = 0;
         while (at < config.n && (config.p[at] == ' ' || config.p[at] == '='))
             at++;
-        for (; at < config.n && config.p[at] >= '0' && config.p[at] <= '9' && digits < 3; digits++)
+        for (; at < config.n && config.p[at] >= '0' && config.p[at] <= '9' && digits < 12; digits++)
             v = v * 10 + (config.p[at++] - '0');
-        return digits && v < 128 ? (char)v : 0;
+        return digits ? v : -1;
     }
-    return 0;
+    return -1;
+}
+// The letter of that code; 0 = none.
+static char letter(struct str config, const char *name) {
+    int64_t v = number(config, name);
+    return v > 0 && v < 128 ? (char)v : 0;
 }
 static bool is_target(struct str name, enum dtype t, const char *routine) {
     char type = t == DT_F32 ? 's' : t == DT_F64 ? 'd' : t == DT_C64 ? 'c' : 'z';
@@ -132,6 +138,7 @@ static bool fits_values(const struct form *f, enum lapack_kind kind) {
         return f->n_out == 3 && f->m == f->n && leaf(f, 0, f->t, f->n, f->n) &&
                leaf(f, 1, f->r, f->n, -1) && leaf(f, 2, DT_S32, -1, -1);
     case LAPACK_GESDD:
+    case LAPACK_GESVD:
         return f->n_out == 5 && leaf(f, 0, f->t, f->m, f->n) && leaf(f, 1, f->r, f->least, -1) &&
                (leaf(f, 2, f->t, f->m, f->m) || leaf(f, 2, f->t, f->m, f->least)) &&
                (leaf(f, 3, f->t, f->n, f->n) || leaf(f, 3, f->t, f->least, f->n)) &&
@@ -141,9 +148,10 @@ static bool fits_values(const struct form *f, enum lapack_kind kind) {
                leaf(f, w - 1, f->t, f->n, -1) && leaf(f, w, f->c, f->n, f->n) &&
                leaf(f, w + 1, f->c, f->n, f->n) && leaf(f, w + 2, DT_S32, -1, -1);
     case LAPACK_GEES:
-        return !real && f->n_out == 5 && f->m == f->n && leaf(f, 0, f->t, f->n, f->n) &&
+        return f->n_out == w + 4 && f->m == f->n && leaf(f, 0, f->t, f->n, f->n) &&
                leaf(f, 1, f->t, f->n, f->n) && leaf(f, 2, f->t, f->n, -1) &&
-               leaf(f, 3, DT_S32, -1, -1) && leaf(f, 4, DT_S32, -1, -1);
+               leaf(f, w + 1, f->t, f->n, -1) && leaf(f, w + 2, DT_S32, -1, -1) &&
+               leaf(f, w + 3, DT_S32, -1, -1);
     default:
         return false;
     }
@@ -210,7 +218,7 @@ static bool read_other(const struct hlo_instr *i, struct str config, enum lapack
 
     for (int d = 0; d < f.nb; d++)
         out->batch *= whole->dims[d];
-    if (kind == LAPACK_GESDD) out->left_vectors = letter(config, "mode") != 'N';
+    if (kind != LAPACK_GEEV) out->left_vectors = letter(config, "mode") != 'N';
 
     switch (kind) {
     case LAPACK_GTSV:
@@ -220,11 +228,17 @@ static bool read_other(const struct hlo_instr *i, struct str config, enum lapack
         return fits_q(&f, kind, i, out->left);
     case LAPACK_SYEVD:
     case LAPACK_GESDD:
+    case LAPACK_GESVD:
     case LAPACK_GEEV:
     case LAPACK_GEES:
+        if (letter(config, "sort") == 'S') return false; // by a function of the caller's
         return (kind != LAPACK_SYEVD || uplo == 'L' || uplo == 'U') && fits_values(&f, kind);
     default:
-        return (kind != LAPACK_SYTRD || uplo == 'L') && fits_factors(&f, kind, i);
+        if (kind == LAPACK_GEHRD && (number(config, "low") > 1 || (number(config, "high") >= 0 &&
+                                                                   number(config, "high") != f.n)))
+            return false; // part of a matrix
+        if (kind == LAPACK_SYTRD && uplo != 'L' && uplo != 'U') return false;
+        return fits_factors(&f, kind, i);
     }
 }
 bool lapack_read(const struct hlo_instr *i, struct lapack_call *out) {
@@ -234,7 +248,7 @@ bool lapack_read(const struct hlo_instr *i, struct lapack_call *out) {
     } others[] = {{"getrf", LAPACK_GETRF}, {"geqrf", LAPACK_GEQRF}, {"geqp3", LAPACK_GEQP3},
                   {"orgqr", LAPACK_ORGQR}, {"ungqr", LAPACK_ORGQR}, {"ormqr", LAPACK_ORMQR},
                   {"unmqr", LAPACK_ORMQR}, {"syevd", LAPACK_SYEVD}, {"heevd", LAPACK_SYEVD},
-                  {"gesdd", LAPACK_GESDD}, {"gesvd", LAPACK_GESDD}, {"geev", LAPACK_GEEV},
+                  {"gesdd", LAPACK_GESDD}, {"gesvd", LAPACK_GESVD}, {"geev", LAPACK_GEEV},
                   {"gees", LAPACK_GEES},   {"gehrd", LAPACK_GEHRD}, {"sytrd", LAPACK_SYTRD},
                   {"hetrd", LAPACK_SYTRD}, {"gtsv", LAPACK_GTSV}};
     size_t n = 0;

@@ -120,6 +120,13 @@ static void NAME(run_svd)(const struct lapack_call *c, int64_t b, struct literal
     NAME(store)(turned ? x.v : x.u, out[2], b * c->m * u_columns, c->m, u_columns);
     NAME(store)(t, out[3], b * v_rows * c->n, v_rows, c->n);
 }
+static void NAME(reverse)(T *x, int64_t n) {
+    for (int64_t k = 0; k < n / 2; k++) {
+        T t = x[k];
+        x[k] = x[n - 1 - k], x[n - 1 - k] = t;
+    }
+}
+// The upper half's form is that of the matrix from its end on.
 static void NAME(run_forms)(const struct lapack_call *c, int64_t b, struct literal *const *in,
                             struct literal *const *out, struct arena *tmp) {
     int64_t n = c->n, off = n ? n - 1 : 0;
@@ -130,12 +137,19 @@ static void NAME(run_forms)(const struct lapack_call *c, int64_t b, struct liter
         NAME(store)(tau, out[1], b * off, off, 1);
     } else {
         double *d = lapack_room_r(tmp, n), *e = lapack_room_r(tmp, n);
+        if (c->upper) NAME(reverse)(a, n * n);
         NAME(tridiagonal)(n, a, d, e, tau, work);
+        for (int64_t k = 0; k < n; k++)
+            a[k * n + k] = d[k];
+        if (c->upper) {
+            NAME(reverse)(a, n * n);
+            lapack_reverse_r(d, n);
+            lapack_reverse_r(e, off);
+            NAME(reverse)(tau, off);
+        }
         lapack_store_r(d, out[1], b * n, n, 1);
         lapack_store_r(e, out[2], b * off, off, 1);
         NAME(store)(tau, out[3], b * off, off, 1);
-        for (int64_t k = 0; k < n; k++)
-            a[k * n + k] = d[k];
     }
     NAME(store)(a, out[0], b * n * n, n, n);
 }
@@ -150,6 +164,7 @@ static void NAME(run_gtsv)(const struct lapack_call *c, int64_t b, struct litera
     if (c->m) memmove(d[0], d[0] + 1, sizeof(T) * (size_t)(c->m - 1));
     NAME(load)(x, in[3], b * c->m * c->n, c->m, c->n);
     int info = NAME(tridiagonal_solve)(c->m, c->n, d[0], d[1], d[2], x);
+    if (c->m) memmove(d[0] + 1, d[0], sizeof(T) * (size_t)(c->m - 1));
     for (int k = 0; k < 3; k++)
         NAME(store)(d[k], out[k], b * c->m, c->m, 1);
     NAME(store)(x, out[3], b * c->m * c->n, c->m, c->n);

@@ -76,6 +76,32 @@ static const struct {
     plane_fn *plane;
 } planes[] = {{1, 16, bytes_plane}, {2, 8, twos_plane}, {4, 4, fours_plane}, {8, 2, eights_plane}};
 
+// Sides shorter than a tile, elements of 16 bytes: by squares that stay in the nearest cache.
+static void by_squares(int64_t size, const char *from, int64_t rows, int64_t columns, char *to) {
+    enum { SIDE = 16 };
+    for (int64_t r0 = 0; r0 < rows; r0 += SIDE)
+        for (int64_t c0 = 0; c0 < columns; c0 += SIDE)
+            for (int64_t r = r0; r < r0 + SIDE && r < rows; r++)
+                for (int64_t c = c0; c < c0 + SIDE && c < columns; c++)
+                    memcpy(to + (c * rows + r) * size, from + (r * columns + c) * size,
+                           (size_t)size);
+}
+void cpu_transpose_matrix(int64_t size, const void *from, int64_t rows, int64_t columns, void *to) {
+    if (rows == 1 || columns == 1) {
+        memcpy(to, from, (size_t)(rows * columns * size));
+        return;
+    }
+    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
+        if (planes[k].size == size && rows >= planes[k].tile && columns >= planes[k].tile) {
+            planes[k].plane(from, columns * size, to, rows * size, rows, columns);
+            return;
+        }
+    if (size == 16)
+        by_squares(16, from, rows, columns, to);
+    else
+        by_squares(size, from, rows, columns, to);
+}
+
 // ---- which
 
 // The sides in the order of the result's memory, neighbours that stay neighbours as one. Gives how

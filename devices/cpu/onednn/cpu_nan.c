@@ -129,7 +129,7 @@ __attribute__((target("avx512f,avx512dq"))) static bool look_avx512(const void *
     }
     return found != 0;
 }
-static bool not_finite(const void *at, int64_t n) {
+bool cpu_not_finite(const void *at, int64_t n) {
     int bits = cpu_target()->vector_bits;
     if (bits == 512 && __builtin_cpu_supports("avx512dq")) return look_avx512(at, n);
     return bits > 128 ? look_avx2(at, n) : look_plain(at, n);
@@ -137,7 +137,7 @@ static bool not_finite(const void *at, int64_t n) {
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
     if (!s->looks && !x->nan) return false;
     for (int k = 0; s->nan_leaves >> k; k++) // operands are arrays: a leaf each
-        if (s->nan_leaves >> k & 1 && not_finite(bufs[k], s->plan->in[k].size_bytes / 4))
+        if (s->nan_leaves >> k & 1 && cpu_not_finite(bufs[k], s->plan->in[k].size_bytes / 4))
             return x->nan = true;
     return false;
 }

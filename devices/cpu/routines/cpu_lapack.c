@@ -4,9 +4,9 @@
 // transpose to them, which changes the triangle and the side and copies nothing. Small matrices
 // stay with the generated kernels, and all of them where the library is not there.
 //
-// The variant of one thread: it starts none of its own, and takes the lock of its buffers itself,
-// so that the matrices of a stack are shared among the worker's threads. Opened with the device,
-// before a worker's filter closes files: 2 ms, 0.2 MB until the first call.
+// The variant of one thread: it starts none of its own; the matrices of a stack are shared among
+// the worker's threads (cpu_lapack_memory.c). Opened with the device, before a worker's filter
+// closes files: 2 ms, 0.2 MB until the first call.
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/routines/cpu_lapack.h"
 
 // Debian's package libopenblas0-serial; HLOD_CPU_LAPACK names another, empty = none.
 #define LIBRARY "/usr/lib/x86_64-linux-gnu/openblas-serial/libopenblas.so.0"
@@ -28,25 +29,32 @@ typedef void (*trsm_fn)(const char *side, const char *uplo, const char *trans, c
 static struct {
     potrf_fn potrf[sizeof types];
     trsm_fn trsm[sizeof types];
+    void *library;
     bool there;
 } blas;
 
-static void *symbol(void *lib, char type, const char *routine) {
-    char name[16];
-    snprintf(name, sizeof name, "%c%s_", type, routine);
-    return dlsym(lib, name);
+void *cpu_lapack_routine(int type, const char *name) {
+    char symbol[16];
+    snprintf(symbol, sizeof symbol, "%c%s_", types[type], name);
+    return blas.library ? dlsym(blas.library, symbol) : NULL;
+}
+static void factor_one(void) {
+    double one = 1;
+    int n = 1, info = 0;
+    blas.potrf[1]("L", &n, &one, &n, &info);
 }
 static void open_library(void) {
     const char *named = getenv("HLOD_CPU_LAPACK");
     if (named && !*named) return;
-    void *lib = dlopen(named ? named : LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-    if (!lib) return;
-    blas.there = true;
-    for (size_t k = 0; k < sizeof types; k++) {
-        *(void **)&blas.potrf[k] = symbol(lib, types[k], "potrf");
-        *(void **)&blas.trsm[k] = symbol(lib, types[k], "trsm");
+    blas.library = dlopen(named ? named : LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+    blas.there = blas.library != NULL;
+    for (int k = 0; k < (int)sizeof types; k++) {
+        *(void **)&blas.potrf[k] = cpu_lapack_routine(k, "potrf");
+        *(void **)&blas.trsm[k] = cpu_lapack_routine(k, "trsm");
         blas.there = blas.there && blas.potrf[k] && blas.trsm[k];
     }
+    if (blas.there) factor_one();
+    cpu_lapack_decide();
 }
 bool cpu_lapack_open(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -54,7 +62,7 @@ bool cpu_lapack_open(void) {
     return blas.there;
 }
 
-static int type_of(enum dtype t) { // index of `types`; -1: LAPACK has none
+int cpu_lapack_type(enum dtype t) {
     return t == DT_F32 ? 0 : t == DT_F64 ? 1 : t == DT_C64 ? 2 : t == DT_C128 ? 3 : -1;
 }
 static bool by_rows(const struct shape *s) {
@@ -67,8 +75,8 @@ bool cpu_lapack_accepts(const struct hlo_instr *i) {
     for (int k = 0; k < i->n_operands; k++)
         if (!by_rows(i->operands[k]->shape)) return false;
     const struct shape *a = i->operands[0]->shape;
-    return by_rows(i->shape) && type_of(i->shape->dtype) >= 0 && shape_elements(i->shape) > 0 &&
-           a->dims[a->rank - 1] >= LEAST;
+    return by_rows(i->shape) && cpu_lapack_type(i->shape->dtype) >= 0 &&
+           shape_elements(i->shape) > 0 && a->dims[a->rank - 1] >= LEAST;
 }
 static bool lapack_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
@@ -86,14 +94,14 @@ static status_t lapack_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct hlo_instr *i = s->plan->instr;
     const struct shape *a = i->operands[0]->shape, *r = i->shape;
     t->instr = i;
-    t->type = type_of(r->dtype);
+    t->type = cpu_lapack_type(r->dtype);
     t->n = (int)a->dims[a->rank - 1];
     t->rows = (int)r->dims[r->rank - 2], t->cols = (int)r->dims[r->rank - 1];
     int64_t each = (int64_t)t->rows * t->cols;
     t->matrices = shape_elements(r) / each;
     t->bytes = each * dtype_size(r->dtype);
     t->a_bytes = (int64_t)t->n * t->n * dtype_size(r->dtype);
-    t->grain = GRAIN_PRODUCTS / (each * t->n) + 1;
+    t->grain = cpu_lapack_turns() ? t->matrices : GRAIN_PRODUCTS / (each * t->n) + 1;
     s->detail = i->op == HLO_CHOLESKY ? "lapack:potrf" : "lapack:trsm";
     s->state = t;
     return ST_OK;
@@ -121,7 +129,9 @@ static void cholesky(const struct lapack_state *t, const void *a, void *out) {
     bool lower = HLO_ATTR(t->instr, cholesky)->lower;
     int info = 0;
     if (a != out) memcpy(out, a, (size_t)t->bytes);
+    cpu_lapack_begin();
     blas.potrf[t->type](lower ? "U" : "L", &t->n, out, &t->n, &info);
+    cpu_lapack_end();
     if (info == 0 && positive_diagonal(t, out))
         clear_triangle(t, lower, out, false, zero);
     else
@@ -137,10 +147,12 @@ static void solve(const struct lapack_state *t, const void *a, const void *b, vo
                         : c->transpose_a == TRI_TRANSPOSE  ? "T"
                                                            : "C";
     if (b != out) memcpy(out, b, (size_t)t->bytes);
+    cpu_lapack_begin();
     blas.trsm[t->type](c->left_side ? "R" : "L", c->lower ? "U" : "L", trans,
                        c->unit_diagonal ? "U" : "N", &t->cols, &t->rows,
                        t->type % 2 ? (const void *)one64 : (const void *)one32, a, &t->n, out,
                        &t->cols);
+    cpu_lapack_end();
 }
 struct lapack_run {
     const struct cpu_exe *x;
