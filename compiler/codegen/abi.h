@@ -3,7 +3,7 @@
 // the cache key: change anything here, raise it.
 #pragma once
 #include <stdint.h>
-#define HLOD_KERNEL_ABI 4
+#define HLOD_KERNEL_ABI 5
 // A kernel computes units [begin, end) of its `extent` parallel units. Units are independent.
 // Thread safe. Its buffers are operand leaves in order, then result leaves; 64-byte aligned except
 // weights bound as they are, which are at least element-aligned. scratch: `scratch_bytes` private
@@ -11,6 +11,22 @@
 // share, NULL where there is none. Up to HLOD_KERNEL_DIRECT buffers come as arguments of their
 // own, which cannot alias, so that no second function must be compiled; more come as an array.
 enum { HLOD_KERNEL_DIRECT = 8 };
+// A loop that is one function is called once, as of an array: the leaves of its state, which begin
+// as the first turn's and end as the result; its working memory, 64-byte aligned, of sizes[0]
+// bytes; a byte that is not 0 when it is to stop; where it leaves an outcome.
+enum { HLOD_LOOP_BUFFERS = 3 };
+struct hlod_loop_outcome {
+    int64_t work;    // operations that all turns took, an estimate
+    int64_t stopped; // at the byte's word; the state is of no use
+};
+static inline void hlod_loop_call(void *code, void *const *b, void *scratch) {
+    typedef void *p;
+    union {
+        void *code;
+        void (*loop)(void *const *, int64_t, int64_t, p, const int64_t *);
+    } f = {.code = code};
+    f.loop(b, 0, 1, scratch, 0);
+}
 
 // code: the address of a kernel with n buffers.
 static inline void hlod_kernel_call(void *code, int n, void *const *b, int64_t begin, int64_t end,

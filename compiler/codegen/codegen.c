@@ -18,6 +18,7 @@
 #include "compiler/codegen/llvm_emit.h"
 #include "compiler/codegen/x86_direct.h"
 #include "compiler/kernel/lower.h"
+#include "compiler/kernel/merge.h"
 
 enum { FEW = 2, SHARED = 3, MANY = 8 };
 
@@ -45,6 +46,7 @@ struct wanted { // an instruction that needs a kernel
 };
 struct unit { // one body
     const struct kir_fn *fn;
+    const struct merged_loop *loop; // or this
     const char *symbol;
     struct digest key;
     enum llvm_effort effort;
@@ -79,6 +81,8 @@ struct gather {
     VEC(struct kernel_info) kernels;
     VEC(struct kernel *) made; // [kernels]
     VEC(struct unit) units;
+    VEC(struct merged_loop *) loops; // that are one function each
+    struct pmap merged;              // their instructions; of others that were looked at: NULL
 };
 
 bool codegen_supports(const struct hlo_instr *i, const char **why) {
@@ -243,6 +247,7 @@ static void computation(struct gather *g, const struct hlo_computation *c, bool 
     if (pmap_has_ptr(&g->seen, c)) return;
     pmap_put_ptr(&g->seen, c, (void *)c);
     HLO_EACH_INSTR(i, c) {
+        if (pmap_get_ptr(&g->merged, i)) continue;
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)
                 computation(g, i->called[n], in_loop || i->op == HLO_WHILE);
@@ -252,6 +257,28 @@ static void computation(struct gather *g, const struct hlo_computation *c, bool 
             for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next)
                 if (x->op == HLO_FUSION && HLO_ATTR(x, fusion)->kind == FUSION_CUSTOM)
                     want(g, x, in_loop);
+    }
+}
+
+// The outermost loops that can be one function; what they call needs no kernels then.
+static void find_loops(struct gather *g, const struct plan *p) {
+    for (int k = 0; k < p->n_steps; k++) {
+        const struct plan_step *s = &p->steps[k];
+        const struct hlo_instr *i = s->instr;
+        if (!s->called || pmap_get_ptr(&g->merged, i)) continue;
+        struct merged_loop *l = arena_new_of(g->a, struct merged_loop);
+        bool merges = i->op == HLO_WHILE && merge_loop(g->a, s, g->t, g->prec, l);
+        if (g->text && i->op == HLO_WHILE)
+            strbuf_printf(g->text, "// %s: %s%s\n", i->name,
+                          merges ? "one function" : "step by step: ", merges ? "" : l->why);
+        if (merges) {
+            pmap_put_ptr(&g->merged, i, l);
+            avec_push(g->a, &g->loops, l);
+            continue;
+        }
+        if (i->op == HLO_WHILE) merge_done(l);
+        for (int c = 0; c < i->n_called; c++)
+            find_loops(g, s->called[c]);
     }
 }
 
@@ -291,10 +318,39 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
     return u.symbol;
 }
 
+static void add_loop(struct gather *g, const struct merged_loop *l) {
+    const struct plan_step *s = l->loop;
+    struct unit u = {.loop = l, .effort = EFFORT_LOOP, .kernel = (int)g->kernels.n};
+    struct sha256 h;
+    char hex[65];
+    sha256_init(&h);
+    add_target(&h, g->t);
+    sha256_u64(&h, EFFORT_LOOP);
+    sha256_str(&h, (struct str){strbuf_cstr((struct strbuf *)(uintptr_t)&l->text), l->text.n});
+    u.key = sha256_end(&h);
+    digest_hex(u.key, hex);
+    for (size_t k = 0; k < g->units.n && !u.symbol; k++) // loops over one body
+        if (memcmp(&g->units.v[k].key, &u.key, sizeof u.key) == 0) u.symbol = g->units.v[k].symbol;
+    if (!u.symbol) {
+        u.symbol = arena_printf(g->a, "k%.24s", hex);
+        avec_push(g->a, &g->units, u);
+    }
+    struct kernel_info info = {.symbol = u.symbol,
+                               .instr = arena_strdup(g->a, s->instr->name),
+                               .n_bufs = s->n_out + HLOD_LOOP_BUFFERS,
+                               .n_sizes = 1,
+                               .sizes = arena_dup(g->a, &s->scratch_bytes, sizeof(int64_t)),
+                               .extent = 1,
+                               .scratch_bytes = l->scratch_bytes,
+                               .flops = merge_turn_work(l, s),
+                               .why_llvm = "a loop"};
+    avec_push(g->a, &g->kernels, info);
+}
+
 // Decides which kernels share a body, and sets the symbol of each kernel_info.
 static void make_units(struct gather *g) {
     struct pmap symbols = {0}; // struct kernel, or struct form that is shared -> symbol
-    for (size_t i = 0; i < g->kernels.n; i++) {
+    for (size_t i = 0; i < g->made.n; i++) {
         struct kernel *k = g->made.v[i];
         struct form *f = k->form;
         bool shared = f && f->kernels >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES;
@@ -318,7 +374,8 @@ static status_t compile_unit(struct work *w, const struct unit *u, LLVMTargetMac
     LLVMContextRef c = LLVMContextCreate();
     LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
     LLVMMemoryBufferRef object = NULL;
-    status_t st = llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
+    status_t st = u->loop ? llvm_emit_loop(m, u->loop, u->symbol, w->t)
+                          : llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
     if (!st) st = llvm_compile(m, tm, u->effort, w->text, &object);
     if (!st) {
         struct span made = {(const uint8_t *)LLVMGetBufferStart(object), LLVMGetBufferSize(object)};
@@ -403,9 +460,14 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
     struct gather g = {
         .a = a, .t = t, .prec = prec, .text = text_kir, .only_llvm = text_llvm != NULL};
     struct kernel_set set = {0};
+    struct plan *plan;
+    status_t st = plan_make(a, m->entry, &plan);
+    if (!st) find_loops(&g, plan);
     computation(&g, m->entry, false);
-    status_t st = make_kernels(&g);
+    if (!st) st = make_kernels(&g);
     if (!st) make_units(&g);
+    for (size_t k = 0; k < g.loops.n && !st; k++)
+        add_loop(&g, g.loops.v[k]);
     if (!st) st = compile(&g, text_llvm, &set.object);
     set.k = g.kernels.v;
     set.n = (int32_t)g.kernels.n;
@@ -414,6 +476,9 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
     smap_done(&g.by_text);
     smap_done(&g.by_form);
     pmap_done(&g.seen);
+    pmap_done(&g.merged);
+    for (size_t k = 0; k < g.loops.n; k++)
+        merge_done(g.loops.v[k]);
     if (!st) *out = set;
     return st;
 }

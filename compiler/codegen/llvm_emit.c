@@ -17,6 +17,7 @@ struct emit {
     LLVMValueRef fn, scratch, bufs[MAX_BUFS], *tables;
     const struct kir_fn *f;
     bool halves; // some value is a f16
+    const struct llvm_inside *in; // within a loop's function; or NULL
     int n_sizes; // of a shared body
     LLVMValueRef sizes[LLVM_MAX_SIZES];
 };
@@ -84,11 +85,20 @@ static LLVMValueRef from_bf16(struct emit *e, LLVMValueRef bits32) {
                             LLVMFloatTypeInContext(e->c), "");
 }
 
-static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at) {
+// Says of a load or store of buffer `buf` what it cannot touch.
+static void apart(struct emit *e, LLVMValueRef access, int64_t buf) {
+    const struct llvm_apart *a = e->in && buf >= 0 ? &e->in->apart[buf] : NULL;
+    if (!a || !a->own) return;
+    LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "alias.scope", 11), a->own);
+    if (a->others) LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "noalias", 7), a->others);
+}
+static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at,
+                         int64_t buf) {
     LLVMTypeRef mt = memory_type(e, elem);
     LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
     LLVMValueRef v = LLVMBuildLoad2(e->b, mt, p, "");
     LLVMSetAlignment(v, (unsigned)dtype_size(elem));
+    apart(e, v, buf);
     switch (elem) {
     case DT_PRED:
         return LLVMBuildICmp(e->b, LLVMIntNE, v, ci(mt, 0), "");
@@ -101,13 +111,15 @@ static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLV
     }
 }
 static void store(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at,
-                  LLVMValueRef v) {
+                  LLVMValueRef v, int64_t buf) {
     LLVMTypeRef mt = memory_type(e, elem);
     LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
     if (elem == DT_PRED) v = LLVMBuildZExt(e->b, v, mt, "");
     if (elem == DT_F16) v = LLVMBuildFPTrunc(e->b, v, mt, "");
     if (elem == DT_BF16) v = LLVMBuildTrunc(e->b, to_bf16(e, v), mt, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, v, p), (unsigned)dtype_size(elem));
+    LLVMValueRef r = LLVMBuildStore(e->b, v, p);
+    LLVMSetAlignment(r, (unsigned)dtype_size(elem));
+    apart(e, r, buf);
 }
 static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
@@ -254,6 +266,11 @@ static const char *unary_intrinsic(enum kop op) {
     return (size_t)op < sizeof names / sizeof *names ? names[op] : NULL;
 }
 
+// What a kernel writes is rounded, though another kernel's sum reads it in the same function.
+static void keep_value(struct emit *e, LLVMValueRef v) {
+    if (e->in && LLVMIsAInstruction(v) && LLVMCanValueUseFastMathFlags(v))
+        LLVMSetFastMathFlags(v, LLVMFastMathNone);
+}
 static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
     LLVMValueRef x = v->n_args ? val(v->args[0]) : NULL;
     LLVMTypeRef t = v->type ? type_of(e, v->type) : NULL;
@@ -265,12 +282,13 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         if (e->n_sizes && v->type == DT_S64 && v->imm_j) return e->sizes[v->imm_j - 1];
         return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
     case K_LOAD:
-        return load(e, base_of(e, v->imm_i), v->elem, x);
+        return load(e, base_of(e, v->imm_i), v->elem, x, v->imm_i);
     case K_STORE:
-        store(e, base_of(e, v->imm_i), v->elem, x, val(v->args[1]));
+        keep_value(e, val(v->args[1]));
+        store(e, base_of(e, v->imm_i), v->elem, x, val(v->args[1]), v->imm_i);
         return NULL;
     case K_TABLE:
-        return load(e, e->tables[v->imm_i], v->elem, x);
+        return load(e, e->tables[v->imm_i], v->elem, x, KIR_SCRATCH);
     case K_DIVMOD:
         return divmod(e, v);
     case K_FMA: {
@@ -336,7 +354,22 @@ static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_
 }
 
 static void block(struct emit *e, const struct kir_block *b);
+// Within a loop's function most kernels are one element: no loop then.
+static bool one_turn(struct emit *e, struct kir_loop *l) {
+    LLVMValueRef begin = val(l->begin), end = val(l->end);
+    if (!e->in || !LLVMIsAConstantInt(begin) || !LLVMIsAConstantInt(end) ||
+        LLVMConstIntGetSExtValue(end) - LLVMConstIntGetSExtValue(begin) != 1)
+        return false;
+    l->var->emit = begin;
+    for (int c = 0; c < l->n_carry; c++)
+        l->carry[c]->emit = l->init[c]->emit;
+    block(e, &l->body);
+    for (int c = 0; c < l->n_carry; c++)
+        l->result[c]->emit = l->yield[c]->emit;
+    return true;
+}
 static void loop(struct emit *e, struct kir_loop *l) {
+    if (one_turn(e, l)) return;
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef body = LLVMAppendBasicBlockInContext(e->c, e->fn, ""),
                       done = LLVMAppendBasicBlockInContext(e->c, e->fn, "");
@@ -444,11 +477,7 @@ static LLVMValueRef body(struct emit *e, const char *name, LLVMTypeRef *out_type
         if (i >= (unsigned)e->f->n_in) attribute(e, fn, at, "align", 64);
     }
 
-    attribute(e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
-    char width[16];
-    snprintf(width, sizeof width, "%d", t->vector_bits ? t->vector_bits : 256);
-    text_attribute(e, fn, "prefer-vector-width", width);
-    text_attribute(e, fn, "no-trapping-math", "true");
+    llvm_function_attributes(e->m, fn, t);
 
     e->fn = fn;
     for (unsigned i = 0; i < nb; i++)
@@ -493,12 +522,43 @@ static void unpacked(struct emit *e, const char *symbol, LLVMValueRef fn, LLVMTy
     LLVMSetLinkage(fn, LLVMInternalLinkage);
 }
 
+enum { MAX_TABLES = 64 };
+status_t llvm_emit_inside(const struct llvm_inside *in, const struct kir_fn *f) {
+    struct emit e = {.c = LLVMGetModuleContext(in->m),
+                     .m = in->m,
+                     .b = in->b,
+                     .fn = in->fn,
+                     .f = f,
+                     .in = in,
+                     .scratch = in->scratch};
+    LLVMValueRef tables[MAX_TABLES];
+    if (f->n_bufs > MAX_BUFS || f->tables.n > MAX_TABLES)
+        return st_unimplemented("a kernel with %d buffers", f->n_bufs);
+    kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
+    e.tables = tables;
+    make_tables(&e, tables);
+    memcpy(e.bufs, in->bufs, sizeof *in->bufs * (size_t)f->n_bufs);
+    f->begin->emit = ci(i_n(&e, 64), 0);
+    f->end->emit = ci(i_n(&e, 64), f->extent);
+    block(&e, &f->top);
+    return ST_OK;
+}
+
+void llvm_function_attributes(LLVMModuleRef m, LLVMValueRef fn, const struct target *t) {
+    struct emit e = {.c = LLVMGetModuleContext(m)};
+    attribute(&e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+    char width[16];
+    snprintf(width, sizeof width, "%d", t->vector_bits ? t->vector_bits : 256);
+    text_attribute(&e, fn, "prefer-vector-width", width);
+    text_attribute(&e, fn, "no-trapping-math", "true");
+}
+
 status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol, int n_sizes,
                           const struct target *t) {
     struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f, .n_sizes = n_sizes};
-    LLVMValueRef tables[64];
+    LLVMValueRef tables[MAX_TABLES];
     LLVMTypeRef type;
-    if (f->n_bufs > MAX_BUFS || f->tables.n > 64 || n_sizes > LLVM_MAX_SIZES)
+    if (f->n_bufs > MAX_BUFS || f->tables.n > MAX_TABLES || n_sizes > LLVM_MAX_SIZES)
         return st_unimplemented("a kernel with %d buffers", f->n_bufs);
     bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT;
     e.b = LLVMCreateBuilderInContext(e.c);

@@ -12,11 +12,31 @@ enum { LLVM_MAX_SIZES = 64 };
 // else it reads those that kir_print_form left open from its argument `sizes`.
 status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol, int n_sizes,
                           const struct target *t) MUST_CHECK;
+// Within another function (llvm_loop.c). What an access of a buffer belongs to, and what it cannot
+// be: metadata of alias scopes, NULL = nothing is known.
+struct llvm_apart {
+    LLVMValueRef own, others;
+};
+struct llvm_inside {
+    LLVMModuleRef m;
+    LLVMBuilderRef b; // where the kernel's operations go
+    LLVMValueRef fn, scratch;
+    const LLVMValueRef *bufs; // [f->n_bufs]
+    const struct llvm_apart *apart;
+};
+// All units of f, in place.
+status_t llvm_emit_inside(const struct llvm_inside *in, const struct kir_fn *f) MUST_CHECK;
+void llvm_function_attributes(LLVMModuleRef m, LLVMValueRef fn, const struct target *t);
+struct merged_loop;
+// A loop as the function `symbol` (merge.h).
+status_t llvm_emit_loop(LLVMModuleRef m, const struct merged_loop *l, const char *symbol,
+                        const struct target *t) MUST_CHECK;
 // How much compiling a kernel is worth. Measured on kernels of some 1 us (a text model of 95 such):
 // EFFORT_LITTLE takes a quarter of the time of EFFORT_FULL and their run is no slower; it is by a
 // third to a half on kernels of 100 us. EFFORT_LESS takes two thirds, and only folds over windows
 // are slower (a third).
-enum llvm_effort { EFFORT_LITTLE, EFFORT_LESS, EFFORT_FULL, LLVM_EFFORTS };
+// EFFORT_LOOP also puts what a turn keeps in memory into registers.
+enum llvm_effort { EFFORT_LITTLE, EFFORT_LESS, EFFORT_FULL, EFFORT_LOOP, LLVM_EFFORTS };
 // Target machine of t (the host's where t's fields are empty). Dispose after use.
 status_t llvm_machine(const struct target *t, enum llvm_effort effort,
                       LLVMTargetMachineRef *out) MUST_CHECK;

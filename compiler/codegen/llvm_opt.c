@@ -21,7 +21,12 @@ static const char *const pipelines[LLVM_EFFORTS] = {
     [EFFORT_FULL] =
         "function(early-cse,loop-mssa(loop-rotate,licm),simplifycfg,loop(indvars),loop-vectorize,"
         "instcombine<no-verify-fixpoint>,loop-unroll<O2;no-runtime>,early-cse<memssa>,loop-mssa("
-        "licm),instcombine<no-verify-fixpoint>,simplifycfg)"};
+        "licm),instcombine<no-verify-fixpoint>,simplifycfg)",
+    [EFFORT_LOOP] =
+        "function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
+        "loop-mssa(loop-rotate,licm),simplifycfg,loop(indvars),loop-vectorize,instcombine<no-"
+        "verify-fixpoint>,loop-unroll<O2;no-runtime>,sroa<modify-cfg>,gvn,loop-mssa(licm),dse,"
+        "instcombine<no-verify-fixpoint>,simplifycfg)"};
 
 static void init_targets(void) {
     static const char *const options[] = {"hlod", "-disable-lsr"};

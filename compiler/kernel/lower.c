@@ -656,7 +656,8 @@ static const whole_fn whole_rules[HLO_OP_COUNT] = {
 #undef OP
 };
 
-static whole_fn whole_rule(const struct hlo_instr *i) {
+static whole_fn whole_rule(const struct lower *lw, const struct hlo_instr *i) {
+    if (lw->in_place && i->op == HLO_DYNAMIC_UPDATE_SLICE) return hlo_whole_DYNAMIC_UPDATE_SLICE;
     return rule_running_window(i, NULL) ? hlo_whole_REDUCE_WINDOW : whole_rules[i->op];
 }
 
@@ -679,7 +680,7 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
         if (p.padded) return lower_no(lw, "a padded result");
     }
     kir_init(&lw->k, lw->arena, n_in, n_in + n_out);
-    RETURN_IF_ERR(whole_rule(i)(lw, i));
+    RETURN_IF_ERR(whole_rule(lw, i)(lw, i));
     if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
     kir_sweep(&lw->k);
     lw->k.fn->scratch_bytes = lw->scratch;
@@ -706,7 +707,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         for (int n = i->n_operands - 1; n >= 0; n--)
             pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
     }
-    if (whole_rule(i)) return build_whole(lw, i);
+    if (whole_rule(lw, i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
     return build_until_stable(lw, &o, first, i->n_operands);
 }
@@ -717,10 +718,11 @@ static const bool no_kernel[HLO_OP_COUNT] = {
     [HLO_WHILE] = true,       [HLO_CONDITIONAL] = true,       [HLO_CUSTOM_CALL] = true,
     [HLO_OPT_BARRIER] = true, [HLO_ADD_DEPENDENCY] = true,    [HLO_AFTER_ALL] = true};
 
-status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                      struct kir_fn **out, const char **why) {
+static status_t lower_with(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                           bool in_place, struct kir_fn **out, const char **why) {
     struct lower *lw = arena_new_of(a, struct lower);
     lw->arena = a;
+    lw->in_place = in_place;
     lw->instr = i;
     lw->prec = prec;
     status_t st = no_kernel[i->op] ? lower_no(lw, "an operation that is not computed by kernels")
@@ -732,4 +734,12 @@ status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision
     pmap_done(&lw->leaf);
     pmap_done(&lw->cached);
     return st;
+}
+status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                      struct kir_fn **out, const char **why) {
+    return lower_with(a, i, prec, false, out, why);
+}
+status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                        struct kir_fn **out, const char **why) {
+    return lower_with(a, i, prec, true, out, why);
 }

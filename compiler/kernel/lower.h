@@ -67,12 +67,17 @@ struct lower {
     struct pmap reductions;            // reductions of floats that were built
     bool twice;                        // one of them at several places: the next time
     bool ordered;                      // sums keep their order
+    bool in_place;                     // lower_in_place
     int depth;
 };
 
 // Lowers `i` into *out (arena a). ST_UNIMPLEMENTED with lw->why when it cannot be.
 status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
                       struct kir_fn **out, const char **why) MUST_CHECK;
+// The same where the result of a dynamic-update-slice holds its operand already: the kernel writes
+// the update alone, and does not read operand 0.
+status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                        struct kir_fn **out, const char **why) MUST_CHECK;
 
 // For rules. Values of tuple-shaped instructions: out has LOWER_MAX_RESULTS places.
 status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,

@@ -6,6 +6,7 @@
 #include "compiler/plan/plan.h"
 #include "devices/device.h"
 
+enum { CPU_MAX_BUFS = 256 }; // operands and results of a step
 struct cpu_exe;
 struct cpu_step {
     const struct plan_step *plan;
@@ -14,7 +15,7 @@ struct cpu_step {
     const char *detail; // for profiles: "onednn:jit:avx512_core"
     int packed_in; // operand leaf that is read in packed form from the prepared weights, -1 = none
     int pack_slot; // where in dev_weights
-    struct cpu_plan **called;
+    struct cpu_plan **called;      // NULL too where a loop is one function
     const struct cpu_step **views; // by operand leaf: the step whose view it reads; or NULL
     char *view;                    // cpu_view.c: where the result lies since it ran
     char *stage;                   // of a loop whose state changes places
@@ -43,7 +44,7 @@ struct cpu_impl {
     // May set s->declined, keeping nothing: what only making it shows. The next one is asked then.
     status_t (*open)(struct cpu_exe *x, struct cpu_step *s);
     void (*close)(struct cpu_step *s); // NULL: nothing to let go
-    // bufs: operand leaves, then result leaves.
+    // bufs: operand leaves, then result leaves; behind them the memory of called plans.
     status_t (*run)(struct cpu_exe *x, struct cpu_step *s, void **bufs);
     // Weights read in a form of the implementation's own; NULL = never.
     int64_t (*pack_bytes)(const struct cpu_step *s);

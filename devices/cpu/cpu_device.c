@@ -131,16 +131,16 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .depth = p->depth};
 }
 
-enum { MAX_BUFS = 256 };
 status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
                       struct cpu_step *s) {
-    void *bufs[MAX_BUFS];
+    void *bufs[CPU_MAX_BUFS + 1];
     const struct plan_step *ps = s->plan;
     if (x->cancel && *x->cancel) return cpu_cancelled();
     for (int e = 0; e < ps->n_in; e++)
         bufs[e] = cpu_address(p, f, &ps->in[e]);
     for (int e = 0; e < ps->n_out; e++)
         bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
+    bufs[ps->n_in + ps->n_out] = f->memory + ps->scratch_offset;
     for (int e = 0; s->views && e < ps->n_in; e++)
         if (s->views[e]) bufs[e] = s->views[e]->view;
     if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
@@ -256,9 +256,9 @@ static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
 }
 
 static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
-    if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
+    if (s->plan->n_in + s->plan->n_out > CPU_MAX_BUFS)
         return st_unimplemented("instruction '%s' has more than %d operands and results",
-                                s->plan->instr->name, MAX_BUFS);
+                                s->plan->instr->name, CPU_MAX_BUFS);
     s->bytes = step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
     RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
@@ -324,6 +324,15 @@ static void lay_out(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu
         }
     }
 }
+// Does the library run a step that s calls? If not, s may turn out to be one function.
+static bool calls_library(const struct plan_step *s) {
+    const struct target *t = cpu_target();
+    bool yes = s->called == NULL && t->library_accepts(t, s->instr);
+    for (int c = 0; s->called && c < s->instr->n_called; c++)
+        for (int k = 0; k < s->called[c]->n_steps && !yes; k++)
+            yes = calls_library(&s->called[c]->steps[k]);
+    return yes;
+}
 // Each step that is not bound yet. May stop at any and be called again.
 static status_t bind_plan(struct cpu_exe *x, struct cpu_plan *p) {
     for (int k = 0; k < p->plan->n_steps; k++) {
@@ -332,6 +341,7 @@ static status_t bind_plan(struct cpu_exe *x, struct cpu_plan *p) {
         if (x->cancel && *x->cancel) return cpu_cancelled();
         if (!s->impl) RETURN_IF_ERR(bind_step(x, s));
         bool loop = s->plan->instr->op == HLO_WHILE;
+        if (x->early && loop && !calls_library(s->plan)) continue;
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++) {
             x->in_loop += loop;
             status_t st = bind_plan(x, s->called[c]);

@@ -110,13 +110,45 @@ static bool control_accepts(UNUSED const struct cpu_exe *x, const struct hlo_ins
     *why = "not control flow";
     return i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL;
 }
-static status_t control_open(UNUSED struct cpu_exe *x, struct cpu_step *s) {
+// A loop that codegen made one function of is a step like others: nothing of it is bound.
+static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
     s->detail = "control";
+    const struct kernel_info *info = cpu_find_kernel(x, s->plan->instr);
+    if (!info) return ST_OK;
+    struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
+    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, NULL};
+    if (!k->code) return st_internal("loop '%s' is not in the object code", info->symbol);
+    if (info->n_bufs != s->plan->n_out + HLOD_LOOP_BUFFERS || info->n_sizes != 1 ||
+        info->sizes[0] > s->plan->scratch_bytes)
+        return st_new(ST_DATA_LOSS, "loop '%s' is of another plan", info->symbol);
+    if (info->scratch_bytes)
+        k->scratch = arena_alloc_aligned(&x->arena, (size_t)info->scratch_bytes, 64);
+    s->state = k;
+    s->called = NULL;
+    s->alone = s->apart = true;
+    s->detail = "loop";
     return ST_OK;
 }
-static status_t control_run(UNUSED struct cpu_exe *x, UNUSED struct cpu_step *s,
-                            UNUSED void **bufs) {
-    return st_internal("control steps are run by cpu_run_plan");
+static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    static const _Atomic bool never;
+    const struct kernel_state *k = s->state;
+    const struct plan_step *ps = s->plan;
+    struct hlod_loop_outcome outcome;
+    if (!k) return st_internal("control steps are run by cpu_run_plan");
+    void **out = bufs + ps->n_in, *b[CPU_MAX_BUFS + HLOD_LOOP_BUFFERS];
+    for (int e = 0; e < ps->n_out; e++) {
+        b[e] = out[e];
+        if (out[e] != bufs[e] && ps->out[e].size_bytes)
+            memcpy(out[e], bufs[e], (size_t)ps->out[e].size_bytes);
+    }
+    b[ps->n_out] = out[ps->n_out];
+    b[ps->n_out + 1] = (void *)(uintptr_t)(x->cancel ? x->cancel : &never);
+    b[ps->n_out + 2] = &outcome;
+    hlod_loop_call(k->code, b, k->scratch);
+    if (outcome.stopped) return cpu_cancelled();
+    if (x->run && x->run->profile) // some 0.1 ns each
+        x->run->profile->estimate_ns += (double)outcome.work / 10;
+    return ST_OK;
 }
 const struct cpu_impl cpu_impl_control = {
     "control", control_accepts, control_open, NULL, control_run, NULL, NULL, NULL};

@@ -50,6 +50,7 @@ static void place(const struct cpu_plan *p, const struct cpu_frame *f, struct lo
             l->bufs[e] = cpu_address(p, f, &ps->in[e]);
         for (int e = 0; e < ps->n_out; e++)
             l->bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
+        l->bufs[ps->n_in + ps->n_out] = f->memory + ps->scratch_offset;
         if (l->s->packed_in >= 0) l->bufs[l->s->packed_in] = f->weights->packed[l->s->pack_slot];
     }
 }

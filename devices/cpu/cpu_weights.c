@@ -55,9 +55,10 @@ static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
             const struct slice *in = &s->plan->in[e];
             if (in->where != SLICE_PARAM || p->bound[in->index] != bound || e == s->packed_in)
                 continue;
-            bool handed_on = s->plan->instr->op == HLO_WHILE ? plan_unchanged(s->plan->called[1], e)
-                             : s->plan->instr->op == HLO_CONDITIONAL ? e > 0
-                                                                     : s->called != NULL;
+            if (!s->called) return true;
+            enum hlo_op op = s->plan->instr->op;
+            bool handed_on = op == HLO_WHILE ? plan_unchanged(s->plan->called[1], e)
+                                             : op != HLO_CONDITIONAL || e > 0;
             if (!handed_on) return true;
         }
     }

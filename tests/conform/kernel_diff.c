@@ -163,6 +163,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
     struct arena a = {0};
     struct kir_fn *fn;
     const char *why;
+    if (i->op == HLO_WHILE) return; // one function: LLVM makes all of those
     for (int s = 0; s < 2; s++) {
         two[s].k = find(&sets[s], i->name);
         if (!two[s].k || two[s].k->n_bufs > MAX_BUFS) return;

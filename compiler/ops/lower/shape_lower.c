@@ -138,6 +138,32 @@ LOWER(DYNAMIC_UPDATE_SLICE) {
     *out = kir_select(k, valid, y, x);
     return ST_OK;
 }
+// Where the result holds the operand already: the update alone.
+WHOLE(DYNAMIC_UPDATE_SLICE) {
+    const struct shape *to = i->shape, *up = i->operands[1]->shape;
+    struct kir *k = &lw->k;
+    struct kir_loop *nest[HLO_MAX_RANK + 1];
+    struct kir_val *index[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *start[HLO_MAX_RANK + 1], *v;
+    if (i->n_operands != to->rank + 2) return lower_no(lw, "a vector of start indices");
+    k->fn->extent = 1;
+    struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
+    if (shape_elements(up)) {
+        for (int d = 0; d < to->rank; d++)
+            RETURN_IF_ERR(start_index(lw, i, d + 2, to->dims[d] - up->dims[d], &start[d]));
+        for (int d = 0; d < to->rank; d++) {
+            nest[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, up->dims[d]), up->dims[d], NULL, 0);
+            index[d] = nest[d]->var;
+            at[d] = kir_idx_add(k, index[d], start[d]);
+        }
+        RETURN_IF_ERR(lower_operand(lw, i, 1, index, &v));
+        lower_put(lw, i, 0, at, v);
+        if (to->rank) nest[to->rank - 1]->vectorize = true;
+        for (int d = to->rank - 1; d >= 0; d--)
+            kir_end(k, nest[d], NULL);
+    }
+    kir_end(k, unit, NULL);
+    return ST_OK;
+}
 LOWER(GATHER) {
     const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
     const struct shape *from = i->operands[0]->shape, *ix = i->operands[1]->shape;

@@ -44,7 +44,7 @@ static bool readers(struct cpu_exe *x, const struct cpu_plan *p, const struct hl
         if (!s && (!reshaped || !default_layout(u->shape) || !readers(x, p, u, view, tell)))
             return false;
         if (!s) continue;
-        if (s->called || s->plan->n_in != u->n_operands) return false;
+        if (s->plan->called || s->plan->n_in != u->n_operands) return false;
         if (!tell) continue;
         if (!s->views) s->views = arena_zarray(&x->arena, const struct cpu_step *, s->plan->n_in);
         for (int e = 0; e < u->n_operands; e++)

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at a loop's plan step by step; the first thing that does not fit says why.
+#include "compiler/kernel/merge.h"
+
+#include "base/str.h"
+#include "compiler/kernel/lower.h"
+
+enum { // all of a loop together
+    MAX_STEPS = 256,
+    MAX_VALUES = 4000,
+    MAX_CONSTS = 65536, // bytes
+    MAX_LEAVES = 96,
+    MAX_TABLES = 64, // of a kernel
+    MAX_DEPTH = 8
+};
+
+bool merge_moves(const struct plan *body, int k) {
+    return body->root[k].where == SLICE_PARAM && body->root[k].index != k;
+}
+int merge_branch_leaf(const struct plan_step *s, int b) {
+    int n = 1;
+    for (int k = 0; k < b; k++)
+        n += shape_leaves(s->instr->operands[k + 1]->shape);
+    return n;
+}
+
+static bool no(struct merged_loop *l, const char *why) {
+    if (!l->why) l->why = why;
+    return false;
+}
+static bool slices_ok(struct merged_loop *l, const struct slice *s, int n) {
+    for (int k = 0; k < n; k++)
+        if (s[k].where != SLICE_PARAM && s[k].where != SLICE_CONST && s[k].where != SLICE_ARENA)
+            return no(l, "a value without a place");
+    return true;
+}
+static void count_values(void *n, struct kir_val *v) {
+    (void)v;
+    ++*(int64_t *)n;
+}
+
+static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
+    const struct hlo_instr *i = s->instr;
+    struct kir_fn *fn;
+    const char *why;
+    if (l->t->library_accepts && l->t->library_accepts(l->t, i)) return no(l, "a library's step");
+    bool update = i->op == HLO_DYNAMIC_UPDATE_SLICE;
+    status_t st = (update ? lower_in_place : lower_kernel)(l->a, i, l->prec, &fn, &why);
+    if (st) {
+        st_drop(st);
+        return no(l, why);
+    }
+    if (fn->n_bufs != s->n_in + s->n_out) return no(l, "operands that are tuples");
+    if (fn->tables.n > MAX_TABLES) return no(l, "many tables");
+    if (kir_work(fn) > MERGE_WORK) return no(l, "a kernel that is not small");
+    kir_each(&fn->top, count_values, &l->values);
+    if (l->values > MAX_VALUES) return no(l, "too much code");
+    if (fn->scratch_bytes > l->stage_at) l->stage_at = (fn->scratch_bytes + 63) / 64 * 64;
+    kir_print(&l->text, fn);
+    pmap_put_ptr(&l->kernels, s, fn);
+    return true;
+}
+static bool plan_ok(struct merged_loop *l, const struct plan *p);
+static bool called_ok(struct merged_loop *l, const struct plan_step *s) {
+    const struct hlo_instr *i = s->instr;
+    if (i->op == HLO_WHILE && (s->called[0]->n_root != 1 || s->called[1]->n_root != s->n_out))
+        return no(l, "a state of another form");
+    if (i->op == HLO_CONDITIONAL && i->operands[0]->shape->dtype != DT_PRED &&
+        i->operands[0]->shape->dtype != DT_S32)
+        return no(l, "a branch index of another type");
+    if (i->op == HLO_CONDITIONAL && i->n_called > MERGE_BRANCHES) return no(l, "many branches");
+    if (++l->depth > MAX_DEPTH) return no(l, "loops within loops");
+    int64_t staged = 0;
+    for (int k = 0; i->op == HLO_WHILE && k < s->n_out; k++)
+        if (merge_moves(s->called[1], k)) staged += (s->out[k].size_bytes + 63) / 64 * 64;
+    if (staged > l->scratch_bytes) l->scratch_bytes = staged;
+    for (int k = 0; k < i->n_called; k++)
+        if (!plan_ok(l, s->called[k])) return false;
+    l->depth--;
+    return true;
+}
+static bool plan_ok(struct merged_loop *l, const struct plan *p) {
+    plan_print(&l->text, p);
+    for (int k = 0; k < p->n_consts; k++) {
+        const struct literal *c = p->consts[k];
+        l->consts += c->size_bytes;
+        if (l->consts > MAX_CONSTS) return no(l, "large constants");
+        strbuf_add(&l->text, &c->size_bytes, sizeof c->size_bytes);
+        strbuf_add(&l->text, c->data, (size_t)c->size_bytes);
+    }
+    for (int k = 0; k < p->n_steps; k++) {
+        const struct plan_step *s = &p->steps[k];
+        if (++l->steps > MAX_STEPS) return no(l, "too many steps");
+        if (s->n_in + s->n_out > MAX_LEAVES) return no(l, "a large state");
+        if (!slices_ok(l, s->in, s->n_in) || !slices_ok(l, s->out, s->n_out)) return false;
+        strbuf_printf(&l->text, "%s %d %d\n", hlo_op_name(s->instr->op),
+                      s->called && s->n_in ? (int)s->instr->operands[0]->shape->dtype : 0,
+                      s->called ? s->instr->n_operands : 0);
+        if (!(s->called ? called_ok : kernel_ok)(l, s)) return false;
+    }
+    return slices_ok(l, p->root, p->n_root);
+}
+
+bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
+                enum precision prec, struct merged_loop *out) {
+    *out = (struct merged_loop){.loop = loop, .a = a, .t = t, .prec = prec};
+    if (loop->instr->op != HLO_WHILE) return no(out, "not a loop");
+    if (t->min_kernel_elements > 1) return no(out, "kernels are not wanted here");
+    if (loop->n_in + loop->n_out > MAX_LEAVES) return no(out, "a large state");
+    for (int k = 0; k < loop->n_out; k++) // leaves are copied into registers and back by size
+        strbuf_printf(&out->text, "%lld ", (long long)loop->out[k].size_bytes);
+    if (!called_ok(out, loop)) return false;
+    out->scratch_bytes += out->stage_at;
+    return true;
+}
+void merge_done(struct merged_loop *l) {
+    pmap_done(&l->kernels);
+    strbuf_done(&l->text);
+}
+
+static int64_t plan_work(const struct merged_loop *l, const struct plan *p) {
+    int64_t n = 1;
+    for (int k = 0; k < p->n_steps; k++) {
+        const struct plan_step *s = &p->steps[k];
+        if (!s->called) n += kir_work(pmap_get_ptr(&l->kernels, s));
+        int64_t most = 0;
+        for (int c = 0; s->called && s->instr->op != HLO_WHILE && c < s->instr->n_called; c++) {
+            int64_t own = plan_work(l, s->called[c]);
+            if (own > most) most = own;
+        }
+        n += most;
+    }
+    return n;
+}
+int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop) {
+    return plan_work(l, loop->called[0]) + plan_work(l, loop->called[1]);
+}

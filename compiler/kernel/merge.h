@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// merge: which loops become one function, and of what; codegen makes it. A while does whose
+// condition and body, and the computations that they call, consist of small generated kernels (each
+// of at most MERGE_WORK operations, some 20 us: no second thread is wanted), dynamic-update-slices,
+// conditionals, calls and loops of the same kind, within bounds on code and constants (merge.c).
+#pragma once
+#include "compiler/kernel/kir.h"
+#include "compiler/plan/plan.h"
+#include "compiler/target.h"
+
+enum { MERGE_WORK = 1000000, MERGE_BRANCHES = 32 };
+struct merged_loop {
+    const struct plan_step *loop;
+    struct pmap kernels;   // plan_step -> kir_fn of what is no control flow
+    int64_t scratch_bytes; // of kernels, and behind them what changes places in the state
+    int64_t stage_at;      // where that begins
+    struct strbuf text;    // all that its code follows from
+    // While it is looked at.
+    struct arena *a;
+    const struct target *t;
+    enum precision prec;
+    const char *why; // it is none: static text
+    int64_t values, consts;
+    int steps, depth;
+};
+// Is loop one? Kernels in arena a. Call merge_done in either case.
+bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
+                enum precision prec, struct merged_loop *out);
+void merge_done(struct merged_loop *l);
+// Operations of a turn of `loop`, without those of loops inside it; branches as the longest.
+int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop);
+// Does leaf k of the body's result come from another element of the state? Then it is staged.
+bool merge_moves(const struct plan *body, int k);
+// The first operand leaf of branch b.
+int merge_branch_leaf(const struct plan_step *conditional, int b);
