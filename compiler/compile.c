@@ -288,13 +288,25 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
 // ---- options: "disable_passes=a,b;disable_rules=c;precision=strict;verify_each=1", defaults left
 // out
 
+static const char *const precisions[] = {
+    [PRECISION_DEFAULT] = "default", [PRECISION_STRICT] = "strict", [PRECISION_FAST] = "fast"};
+bool precision_named(struct str name, enum precision *out) {
+    for (size_t k = 0; k < sizeof precisions / sizeof *precisions; k++)
+        if (str_is(name, precisions[k])) {
+            *out = (enum precision)k;
+            return true;
+        }
+    return false;
+}
+
 void compile_options_print(struct strbuf *b, const struct compile_options *o) {
     const char *sep = "";
     if (o->disable_passes && o->disable_passes[0])
         strbuf_printf(b, "disable_passes=%s", o->disable_passes), sep = ";";
     if (o->disable_rules && o->disable_rules[0])
         strbuf_printf(b, "%sdisable_rules=%s", sep, o->disable_rules), sep = ";";
-    if (o->precision == PRECISION_STRICT) strbuf_printf(b, "%sprecision=strict", sep), sep = ";";
+    if (o->precision != PRECISION_DEFAULT)
+        strbuf_printf(b, "%sprecision=%s", sep, precisions[o->precision]), sep = ";";
     if (o->replicas > 1) strbuf_printf(b, "%sreplicas=%d", sep, o->replicas), sep = ";";
     if (o->verify_each) strbuf_printf(b, "%sverify_each=1", sep);
 }
@@ -323,10 +335,9 @@ static status_t check_rules(const char *list) {
 static status_t set_option(struct arena *a, struct str key, struct str value,
                            struct compile_options *o) {
     if (str_is(key, "precision")) {
-        if (!str_is(value, "default") && !str_is(value, "strict"))
-            return st_invalid("precision is 'default' or 'strict', not '" STR_FMT "'",
+        if (!precision_named(value, &o->precision))
+            return st_invalid("precision is 'default', 'strict' or 'fast', not '" STR_FMT "'",
                               STR_ARG(value));
-        o->precision = str_is(value, "strict") ? PRECISION_STRICT : PRECISION_DEFAULT;
     } else if (str_is(key, "disable_passes")) {
         o->disable_passes = arena_strndup(a, value.p, value.n);
         RETURN_IF_ERR(check_passes(o->disable_passes));

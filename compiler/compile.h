@@ -67,6 +67,7 @@ status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *
                             const struct target *t, const struct compile_observer *obs,
                             struct executable **out) MUST_CHECK;
 // Canonical text of the options, as it enters the cache key.
+bool precision_named(struct str name, enum precision *out); // false: none is called so
 void compile_options_print(struct strbuf *b, const struct compile_options *o);
 status_t compile_options_parse(struct arena *a, struct str text,
                                struct compile_options *out) MUST_CHECK;

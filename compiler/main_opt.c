@@ -33,8 +33,10 @@ static const char usage[] =
     "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"
     "  --stage=STAGE         print hlo (default), kir (kernels), llvm (kernels, optimised) or "
     "plan\n"
-    "  --target=NAME         cpu-avx512, cpu-vnni, cpu-avx2: a library that takes every f32 call\n"
+    "  --target=NAME         cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2: a library that takes every "
+    "f32 call\n"
     "  --strict              strict precision\n"
+    "  --fast                convolutions and dots of f32 in bf16 (--target=cpu-bf16)\n"
     "  --list-passes         the table of passes, as Markdown\n"
     "  --list-rules          the table of algsimp's rules, as Markdown\n"
     "  --no-output           parse and verify only\n"
@@ -87,6 +89,7 @@ static bool take_flag(const char *arg, struct opt_options *o) {
                  {"--explain-rules", &o->explain_rules},
                  {"--list-rules", &o->list_rules},
                  {"--strict", &o->strict},
+                 {"--fast", &o->fast},
                  {"--list-passes", &o->list_passes}};
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
         if (strcmp(arg, table[k].name) == 0) return *table[k].to = true;

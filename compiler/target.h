@@ -42,6 +42,7 @@ struct target {
     bool (*library_runs)(const struct target *t, const struct lib_call *call);
     bool library_channels;  // it runs compiler/passes/layout/channels.h's fusions of 32-bit values
     bool library_attention; // it runs compiler/passes/fusion/attention.h's calls
+    bool library_bf16;      // it multiplies bf16 with bf16, summing in f32, faster than f32
     bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
     // In which form does the library want this convolution's input and output (3 input channels may
     // stay as they are)? False: it takes them row-major only.
@@ -56,6 +57,9 @@ struct target {
 };
 enum precision {
     PRECISION_DEFAULT,
-    PRECISION_STRICT
-}; // strict: no Winograd, no reassociation beyond sums, no fusing of products with
-   // sums outside of reductions, no function with an error above 2.5 ULP (kernel/README.md)
+    PRECISION_STRICT, // no Winograd, no reassociation beyond sums, no fusing of products with sums
+                      // outside of reductions, no function with an error above 2.5 ULP
+                      // (kernel/README.md)
+    PRECISION_FAST,   // convolutions and dots of f32 read bf16 and sum in f32, where the target has
+                      // library_bf16
+};

@@ -1,6 +1,7 @@
 .PHONY: bench
-bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh bench first)
-	$(Q)$(PYTHON) tests/bench/bench.py $(BUILD)
+bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh bench first);
+## PRECISION=fast
+	$(Q)$(PYTHON) tests/bench/bench.py $(BUILD) $(if $(PRECISION),--precision $(PRECISION))
 .PHONY: bench-conv
 bench-conv: ## convolutions and poolings by family beside ONNX Runtime, one thread; fails where one
 ## is five times slower (ARGS=part of a name)

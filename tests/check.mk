@@ -48,6 +48,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
 	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 24' \
 	  attention 'build/venv/bin/python tests/conform/attention.py $(BUILD)' \
+	  fast 'build/venv/bin/python tests/conform/fast.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \
 	  lapack 'build/venv/bin/python tests/conform/lapack.py $(BUILD)' \
 	  sorts 'build/venv/bin/python tests/conform/sorts.py $(BUILD) --n 24' \

@@ -75,6 +75,16 @@ static void print_passes(const json_t *executable) {
     if (others) printf("  %-3zu %-17s %9s\n", others, "other passes", time_text(rest).s);
 }
 
+// What --precision fast came to.
+static void print_fast(const json_t *e) {
+    if (!strstr(text_at(e, "options"), "precision=fast")) return;
+    if (strncmp(text_at(e, "target"), "cpu:", 4) == 0 && !strstr(text_at(e, "target"), "+bf16"))
+        printf(
+            "precision    fast: this CPU has no instructions for bf16, all is computed in f32\n");
+    else
+        printf("precision    fast: %.0f of %.0f convolutions and dots read bf16\n",
+               number_at(e, "bf16Contractions"), number_at(e, "contractions"));
+}
 static void print_compiled(const json_t *c) {
     const json_t *e = json_object_get(c, "executable"), *b = json_object_get(e, "before"),
                  *a = json_object_get(e, "after"), *p = json_object_get(e, "prepare"), *row;
@@ -94,6 +104,7 @@ static void print_compiled(const json_t *c) {
                size_text(number_at(e, "weightsBytes")).s);
     } else
         printf("weights      %s\n", size_text(number_at(e, "weightsBytes")).s);
+    print_fast(e);
     print_plugin(e);
     json_array_foreach(json_object_get(c, "overBudget"), k, row)
         printf("over budget  %s\n", json_string_value(row));

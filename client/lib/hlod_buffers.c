@@ -48,7 +48,7 @@ static status_t request_of(struct arena *a, bool grpc, const char *method, Proto
     Hlod__V1__Tensor **all = arena_array(a, Hlod__V1__Tensor *, *n + n_in);
     struct span *parts = arena_array(a, struct span, n_in + 1);
     size_t n_parts = 1;
-    memcpy(all, *v, *n * sizeof *all);
+    if (*n) memcpy(all, *v, *n * sizeof *all);
     *v = all;
 
     for (size_t k = 0; k < n_in; k++) {

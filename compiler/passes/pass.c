@@ -77,6 +77,19 @@ status_t pass_run_list(struct hlo_module *m, const char *const *names, int round
     return ST_OK;
 }
 
+void pass_mark_weights(struct hlo_computation *c) {
+    for (struct hlo_instr *i = c->first; i; i = i->next) {
+        bool only =
+            i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
+        if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P)) {
+            only = true;
+            for (int k = 0; k < i->n_operands; k++)
+                only &= i->operands[k]->mark == 1;
+        }
+        i->mark = only;
+    }
+}
+
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;

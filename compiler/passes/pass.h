@@ -53,6 +53,9 @@ static inline void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
 typedef struct hlo_instr *(*pass_rewrite_fn)(struct hb *b, struct hlo_instr *i,
                                              const struct pass_ctx *p);
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) MUST_CHECK;
+// Sets the mark of each instruction of c: 1 where it depends on weights and constants alone, else
+// 0.
+void pass_mark_weights(struct hlo_computation *c);
 const struct pass *pass_find(struct str name); // NULL if unknown
 const struct pass *pass_table(int *n);
 // Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that

@@ -8,7 +8,7 @@
 struct opt_options {
     const char *path;
     bool print, canonical, hash, counts, eval, check_passes;
-    bool list_passes, list_rules, strict, explain_fusion, explain_rules;
+    bool list_passes, list_rules, strict, fast, explain_fusion, explain_rules;
     const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
     const char *disable_passes, *disable_rules; // comma separated or NULL
     const char *dump_passes; // extended regular expression over pass names, or NULL

@@ -14,12 +14,15 @@
 // not depend on the machine.
 static bool takes_all(UNUSED const struct target *t, const struct hlo_instr *i) {
     struct lib_call c;
-    return i->shape->dtype == DT_F32 && lib_match(i, &c) && !lib_direct(c.hero);
+    return lib_match(i, &c) && c.hero->shape->dtype == DT_F32 && !lib_direct(c.hero);
 }
 static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
     return takes_all(t, i) || lib_table(i) ||
            ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && i->shape->dtype == DT_S32 &&
             dtype_bits(i->operands[1]->shape->dtype) == 8);
+}
+static bool runs_bf16(UNUSED const struct target *t, const struct lib_call *c) {
+    return c->hero->shape->dtype == DT_F32 && !lib_direct(c->hero);
 }
 static bool wants_all(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
                       enum conv_form *out_output) {
@@ -34,9 +37,11 @@ static bool wants_all(const struct target *t, const struct hlo_instr *i, enum co
 status_t opt_target(const char *name, struct target *out) {
     *out = (struct target){0};
     if (!name) return ST_OK;
-    bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0;
-    if (!avx2 && !vnni && strcmp(name, "cpu-avx512") != 0)
-        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni or cpu-avx2", name);
+    bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0,
+         bf16 = strcmp(name, "cpu-bf16") == 0;
+    if (!avx2 && !vnni && !bf16 && strcmp(name, "cpu-avx512") != 0)
+        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16 or cpu-avx2",
+                          name);
     *out = (struct target){.id = name,
                            .kind = "cpu",
                            .llvm_triple = "x86_64-unknown-linux-gnu",
@@ -49,6 +54,8 @@ status_t opt_target(const char *name, struct target *out) {
                            .library_channels = !avx2 && !vnni,
                            .library_attention = true,
                            .library_int8 = vnni,
+                           .library_bf16 = bf16,
+                           .library_runs = bf16 ? runs_bf16 : NULL,
                            .wants_form = wants_all};
     return ST_OK;
 }
@@ -123,7 +130,9 @@ static status_t run_list(struct hlo_module *m, const struct opt_options *o, stru
 }
 
 status_t opt_run_passes(struct hlo_module *m, const struct opt_options *o) {
-    struct compile_options opt = {.precision = o->strict ? PRECISION_STRICT : PRECISION_DEFAULT,
+    struct compile_options opt = {.precision = o->strict ? PRECISION_STRICT
+                                               : o->fast ? PRECISION_FAST
+                                                         : PRECISION_DEFAULT,
                                   .disable_passes = o->disable_passes ? o->disable_passes : "",
                                   .disable_rules = o->disable_rules ? o->disable_rules : "",
                                   .verify_each = true};

@@ -178,6 +178,7 @@ void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                   int64_t extent, int64_t grain); // cpu_pool.c
 bool cpu_thin8_runs(const struct lib_call *call); // such a call is one of cpu_thin8.c
 bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly
+bool cpu_has_bf16(void);                          // products of bf16 that sum in f32
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
 void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once

@@ -54,7 +54,7 @@ static bool posts_ok(const struct lib_call *c) {
 }
 // Is it one, wherever its values lie?
 static bool one_a_channel(const struct lib_call *c) {
-    if (c->hero->op != HLO_CONVOLUTION || c->hero->shape->dtype != DT_F32 ||
+    if (c->hero->op != HLO_CONVOLUTION || c->hero->operands[0]->shape->dtype != DT_F32 ||
         c->result->dtype != DT_F32 || !onednn_conv_ok(c->hero))
         return false;
     const struct hlo_attr_conv *a = HLO_ATTR(c->hero, conv);

@@ -19,11 +19,22 @@ static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo
     return false;
 }
 
-bool cpu_has_int8(void) {
+// Does the CPU decide, or HLOD_CPU_ISA?
+static bool as_it_is(void) {
     const char *forced = getenv("HLOD_CPU_ISA");
+    return !forced || !*forced;
+}
+bool cpu_has_int8(void) {
     __builtin_cpu_init();
-    return !forced && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
+    return as_it_is() && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+
+// Other CPUs would be told bf16 by conversions, slower than f32.
+bool cpu_has_bf16(void) {
+    __builtin_cpu_init();
+    return as_it_is() && __builtin_cpu_supports("avx512bf16") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
 const struct target *cpu_target(void) {
@@ -55,15 +66,17 @@ const struct target *cpu_target(void) {
     t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
+    t.library_bf16 = t.library_accepts == cpu_library_accepts && cpu_has_bf16();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
 
-    snprintf(id, sizeof id, "cpu:x86-64:%s%s:block%d:abi%d:cost%d%s%.20s%s",
+    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
-             t.library_int8 ? "+vnni" : "", t.conv_block, HLOD_KERNEL_ABI, COST_VERSION,
-             impl ? ":only-" : "", impl ? impl : "", avx512 && !t.direct ? ":llvm" : "");
+             t.library_int8 ? "+vnni" : "", t.library_bf16 ? "+bf16" : "", t.conv_block,
+             HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
+             avx512 && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
 }

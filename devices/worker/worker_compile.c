@@ -241,6 +241,15 @@ static Hlod__V1__Part *part_of(struct arena *a, const struct executable *e) {
     return m;
 }
 
+static void count_contractions(const struct hlo_module *m, Hlod__V1__ExecutableInfo *to) {
+    HLO_EACH_COMPUTATION(c, m)
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        if (i->op != HLO_CONVOLUTION && i->op != HLO_DOT) continue;
+        to->contractions++;
+        to->bf16_contractions += i->operands[0]->shape->dtype == DT_BF16;
+    }
+}
+
 static char *digest_text(struct arena *a, struct digest d) {
     char hex[65];
     digest_hex(d, hex);
@@ -255,6 +264,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     i->part = part_of(a, e);
     i->rows_independent = e->batchable.independent;
     if (e->batchable.why) i->rows_why = arena_strdup(a, e->batchable.why);
+    count_contractions(e->main, i);
     i->replicas = e->replicas;
 
     i->constants_digest = digest_text(a, e->batchable.constants);

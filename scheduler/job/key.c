@@ -76,11 +76,11 @@ status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o, const c
     status_t st = ST_OK;
     GOTO_IF_ERR(end, add_list(a, &b, "disable_passes", o->disable_passes, o->n_disable_passes));
     GOTO_IF_ERR(end, add_list(a, &b, "disable_rules", o->disable_rules, o->n_disable_rules));
-    if (!strcmp(o->precision, "strict"))
-        strbuf_printf(&b, "%sprecision=strict", b.n ? ";" : "");
+    if (!strcmp(o->precision, "strict") || !strcmp(o->precision, "fast"))
+        strbuf_printf(&b, "%sprecision=%s", b.n ? ";" : "", o->precision);
     else if (*o->precision && strcmp(o->precision, "default")) {
         st = st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
-                        "precision '%s': expected 'default' or 'strict'", o->precision);
+                        "precision '%s': expected 'default', 'strict' or 'fast'", o->precision);
         goto end;
     }
     if (o->replicas < 0 || o->replicas > 1024) {

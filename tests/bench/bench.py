@@ -2,12 +2,13 @@
 """Latency of a run beside ONNX Runtime, OpenVINO and JAX on this CPU: two threads, f32, interleaved
 in one session, medians.
 
-    bench.py BUILD [MODEL[@BATCH] ...] [--rounds N]
+    bench.py BUILD [MODEL[@BATCH] ...] [--rounds N] [--precision fast]
 
 Each runtime lives in a process of its own and is asked in turn for a few runs; what is compared is
 one run, without transport. hlod's side is hlo-run, which is the device without the daemon. JAX runs
-the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. Peers that are not
-installed are left out aloud (`deploy/setup.sh bench` installs them).
+the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. With --precision fast,
+hlod's first column is that, OpenVINO takes the precision it likes best, and hlod's f32 is a column
+more. Peers that are not installed are left out aloud (`deploy/setup.sh bench` installs them).
 """
 import argparse
 import os
@@ -53,7 +54,7 @@ def model(spec):
     return zoo.ensure("build/models", name, batch)
 
 
-def worker(kind, build, spec):
+def worker(kind, build, spec, precision):
     import numpy as np
     import zoo
     name, batch = split(spec)
@@ -72,8 +73,10 @@ def worker(kind, build, spec):
     if kind == "openvino":
         import openvino as ov
         m = ov.Core().compile_model(path, "CPU",
-                                    {"INFERENCE_NUM_THREADS": 2, "PERFORMANCE_HINT": "LATENCY",
-                                     "INFERENCE_PRECISION_HINT": "f32"})
+                                    dict({"INFERENCE_NUM_THREADS": 2,
+                                          "PERFORMANCE_HINT": "LATENCY"},
+                                         **({} if precision else
+                                            {"INFERENCE_PRECISION_HINT": "f32"})))
         r = m.create_infer_request()
         serve(lambda: r.infer(inputs))
     if kind == "jax":
@@ -132,20 +135,22 @@ def main():
     a.add_argument("--rounds", type=int, default=7)
     a.add_argument("--peers", default="onnxruntime,openvino,jax",
                    help="which (all live at once: a large batch needs memory for each)")
+    a.add_argument("--precision", default="", choices=["", "fast"])
     a.add_argument("--worker")
     o = a.parse_args()
     if o.worker:
-        return worker(o.worker, o.build, o.models[0])
-    kinds = ["hlod"] + [k for k in o.peers.split(",") if k]
+        return worker(o.worker, o.build, o.models[0], o.precision)
+    kinds = ["hlod"] + ["hlod f32"] * (o.precision != "") + [k for k in o.peers.split(",") if k]
     print("%-14s" % "model" + "".join("%22s" % k for k in kinds)
           + "    (median ms, ratio to hlod; %d rounds)" % o.rounds)
     for name in o.models:
         path, batch = model(name), split(name)[1]
-        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path,
-                               "--loop"])}
+        ours = [os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path, "--loop"]
+        peers = {"hlod": Peer(ours + ["--precision", o.precision or "default"])}
         for k in kinds[1:]:
-            peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker",
-                             k])
+            peers[k] = Peer(ours if k == "hlod f32" else
+                            [sys.executable, os.path.abspath(__file__), o.build, name, "--worker",
+                             k, "--precision", o.precision])
         alive = {k: p.ask(1) for k, p in peers.items()}
         for p in peers.values():
             p.times = []

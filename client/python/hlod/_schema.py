@@ -125,6 +125,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         51: ('prepare_bytes', 'i', ''),
         52: ('bound_bytes', 'i', ''),
         53: ('part', 'm', 'Part'),
+        54: ('contractions', 'i', ''),
+        55: ('bf16_contractions', 'i', ''),
         50: ('unsigned_import', '?', ''),
     },
     'Part': {

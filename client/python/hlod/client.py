@@ -242,10 +242,12 @@ class Client:
 
         shapes    of inputs with open dimensions: {"image": (1, 3, 224, 224)}
         values    elements of inputs that decide shapes
-        device kind or name of a device that is there; target: instead, "tpu:v5e:2x2" and others
-        that need not be precision "strict": nothing is reassociated
-        budget instructions, bytes, hbm: the most that it may need; what is beyond is in
-        Executable.over_budget timeout seconds
+        device    kind or name of a device that is there
+        target    instead of it, "tpu:v5e:2x2" and others that need not be there
+        precision "strict": nothing is reassociated; "fast": convolutions and dots of f32 read bf16
+        budget    instructions, bytes, hbm: the most that it may need; what is beyond is in
+                  Executable.over_budget
+        timeout   seconds
         on_event  called with each Event
         """
         for e in self.compile_events(model, shapes, values=values, device=device, target=target,

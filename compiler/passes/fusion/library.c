@@ -37,6 +37,9 @@ static bool near(double a, double b) {
 static bool is_sqrt_half(double v) {
     return near(v, 0.70710678118654752) || v == 0.70703125 || near(v, 1 / 1.4140625);
 }
+static bool of_bf16(const struct hlo_instr *hero) {
+    return hero->operands[0]->shape->dtype == DT_BF16;
+}
 static bool is_root(const struct hlo_instr *i) {
     return i->parent->root == i;
 }
@@ -134,6 +137,11 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
         } else if (shape_compatible(other->shape, u->shape) && other->op != HLO_BROADCAST &&
                    other->op != HLO_CONSTANT) {
             s->post = (struct lib_post){.kind = LIB_POST_SUM, .operand = other};
+            if (of_bf16(hero) && other->op == HLO_CONVERT &&
+                other->operands[0]->shape->dtype == DT_BF16) {
+                s->post.operand = other->operands[0];
+                cover(s, other);
+            }
         } else {
             return false;
         }
@@ -161,6 +169,10 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
         break;
     case HLO_TANH:
         s->post = (struct lib_post){.kind = LIB_POST_TANH};
+        break;
+    case HLO_CONVERT:
+        if (!of_bf16(hero) || u->shape->dtype != DT_BF16) return false;
+        s->post = (struct lib_post){.kind = LIB_POST_BF16};
         break;
     default:
         return false;

@@ -10,7 +10,7 @@
 enum lib_post_kind {
     LIB_POST_BIAS, // + operand, one value per output channel (conv: feature dim; dot: last dim of
                    // the result)
-    LIB_POST_SUM,  // + operand of the result's shape
+    LIB_POST_SUM,  // + operand of the result's shape, of f32 or bf16
     LIB_POST_RELU, // max(x, 0)
     LIB_POST_CLIP, // clamp(alpha, x, beta)
     LIB_POST_LOGISTIC,
@@ -19,6 +19,7 @@ enum lib_post_kind {
     LIB_POST_GELU_ERF, // 0.5*x*(1+erf(x/sqrt 2)) (Hendrycks & Gimpel, "Gaussian Error Linear
                        // Units", 2016)
     LIB_POST_SWISH,    // x*logistic(x)
+    LIB_POST_BF16,     // as bf16, behind a product of bf16; the last
     // Behind a product of 8-bit integers, which gives s32:
     LIB_POST_BIAS_S32,      // as BIAS, before the conversion
     LIB_POST_TO_F32,        // the conversion

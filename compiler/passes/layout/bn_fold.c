@@ -6,20 +6,6 @@
 #include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
-// mark = 1: depends on weights and constants alone.
-static void mark_weight_only(struct hlo_computation *c) {
-    for (struct hlo_instr *i = c->first; i; i = i->next) {
-        bool only =
-            i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
-        if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P)) {
-            only = true;
-            for (int k = 0; k < i->n_operands; k++)
-                only &= i->operands[k]->mark == 1;
-        }
-        i->mark = only;
-    }
-}
-
 static int channel_dim(const struct hlo_instr *hero) {
     return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature
                                        : hero->shape->rank - 1;
@@ -96,7 +82,7 @@ status_t pass_bn_fold(struct hlo_module *m, struct pass_ctx *p) {
     struct hlo_computation *c = m->entry;
     if (p->opt->precision == PRECISION_STRICT) return ST_OK; // reassociates products
     struct hb b = hb_begin(c);
-    mark_weight_only(c);
+    pass_mark_weights(c);
     HLO_EACH_INSTR(i, c) {
         if (i->op != HLO_MULTIPLY || i->mark == 1 || (i->users.n == 0 && i != c->root)) continue;
         struct hlo_instr *last = c->last;

@@ -64,13 +64,13 @@ static bool may_hold(const struct hlo_instr *i, const bool *may) {
         if (may[i->operands[k]->id]) return true;
     return false;
 }
-// The operand leaves of a step that may hold one: of f32, neither weights nor constants.
+// The operand leaves of a step that may hold one: of f32 or bf16, neither weights nor constants.
 static uint32_t leaves_of(const struct cpu_exe *x, const struct cpu_step *s) {
     const struct hlo_instr *i = s->plan->instr;
     uint32_t at = 0;
     for (int k = 0; k < i->n_operands && k < 32; k++)
-        if (i->operands[k]->shape->dtype == DT_F32 && s->plan->in[k].where != SLICE_CONST &&
-            !cpu_is_bound(x, s, k))
+        if ((i->operands[k]->shape->dtype == DT_F32 || i->operands[k]->shape->dtype == DT_BF16) &&
+            s->plan->in[k].where != SLICE_CONST && !cpu_is_bound(x, s, k))
             at |= UINT32_C(1) << k;
     return at;
 }
@@ -129,15 +129,30 @@ __attribute__((target("avx512f,avx512dq"))) static bool look_avx512(const void *
     }
     return found != 0;
 }
+static bool look_bf16(const void *at, int64_t n) {
+    const uint16_t *v = at, ones = 0x7f80;
+    enum { BLOCK = 2048 };
+    for (; n > 0; v += BLOCK, n -= BLOCK) {
+        uint16_t found = 0;
+        for (int e = 0; e < (n < BLOCK ? n : BLOCK); e++)
+            found |= (uint16_t)-((v[e] & ones) == ones);
+        if (found) return true;
+    }
+    return false;
+}
 bool cpu_not_finite(const void *at, int64_t n) {
     int bits = cpu_target()->vector_bits;
     if (bits == 512 && __builtin_cpu_supports("avx512dq")) return look_avx512(at, n);
     return bits > 128 ? look_avx2(at, n) : look_plain(at, n);
 }
+static bool leaf_not_finite(const struct cpu_step *s, int k, const void *at) {
+    enum dtype t = s->plan->instr->operands[k]->shape->dtype;
+    int64_t n = s->plan->in[k].size_bytes / dtype_size(t);
+    return t == DT_BF16 ? look_bf16(at, n) : cpu_not_finite(at, n);
+}
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
     if (!s->looks && !x->nan) return false;
     for (int k = 0; s->nan_leaves >> k; k++) // operands are arrays: a leaf each
-        if (s->nan_leaves >> k & 1 && cpu_not_finite(bufs[k], s->plan->in[k].size_bytes / 4))
-            return x->nan = true;
+        if (s->nan_leaves >> k & 1 && leaf_not_finite(s, k, bufs[k])) return x->nan = true;
     return false;
 }

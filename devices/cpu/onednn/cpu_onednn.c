@@ -3,7 +3,7 @@
 // changes. One primitive a step, made at load; buffers are attached at each run; scratchpads are
 // ours. A convolution's kernel is reordered into the form the primitive asked for: once at PREPARE
 // when it is a bound weight, at each run when the program computes it. Everything here is about
-// f32; 8-bit integers: cpu_onednn_int8.c.
+// f32, and bf16 with sums in f32 (precision=fast); 8-bit integers: cpu_onednn_int8.c.
 #include "devices/cpu/onednn/cpu_onednn.h"
 
 #include <stdlib.h>
@@ -41,7 +41,8 @@ struct onednn_short {
 
 static bool usable(const struct shape *s) {
     int block;
-    return s->dtype == DT_F32 && s->rank <= 5 && shape_elements(s) > 0 &&
+    bool type = s->dtype == DT_F32 || (s->dtype == DT_BF16 && cpu_has_bf16());
+    return type && s->rank <= 5 && shape_elements(s) > 0 &&
            lib_form_of(s->layout, s->rank, &block) != FORM_OTHER;
 }
 
@@ -104,16 +105,17 @@ static bool shapes_ok(const struct hlo_instr *i) {
 
 // The form in which the library runs it best: blocks of channels; with the input in rows, where
 // that has too few of them to fill a block (images); channels last, which its matrix kernels read
-// whatever the number of channels and groups is. False: rows.
+// whatever the number of channels and groups is, and in bf16 few channels by far the fastest.
+// False: rows.
 static bool best_form(const struct target *t, const struct lib_call *c, enum conv_form *in,
                       enum conv_form *out) {
     static const enum conv_form forms[][2] = {
         {FORM_BLOCKED, FORM_BLOCKED}, {FORM_ROWS, FORM_BLOCKED}, {FORM_LAST, FORM_LAST}};
     const struct shape *x = c->hero->operands[0]->shape;
-    bool few = x->dims[1] <= 4;
+    bool few = x->dims[1] <= 4, bf16 = x->dtype == DT_BF16;
     *in = *out = FORM_BLOCKED;
     if (cpu_depthwise_takes(t, c)) return true;
-    for (size_t k = few; k < sizeof forms / sizeof forms[0]; k++) {
+    for (size_t k = few ? 1 + bf16 : 0; k < sizeof forms / sizeof forms[0]; k++) {
         *in = forms[k][0], *out = forms[k][1];
         if ((*in == FORM_BLOCKED || *out == FORM_BLOCKED) && !t->conv_block) continue;
         if (onednn_runs(c, lib_layout(*in, x->rank, t->conv_block),
@@ -123,9 +125,15 @@ static bool best_form(const struct target *t, const struct lib_call *c, enum con
     return false;
 }
 // ask: whether it has a kernel made for speed. Opening the call shows the same.
+// Both operands of f32 or both of bf16; the result bf16 only behind these.
+static bool types_ok(const struct lib_call *c) {
+    enum dtype t = c->hero->operands[0]->shape->dtype;
+    return c->hero->shape->dtype == DT_F32 && t == c->hero->operands[1]->shape->dtype &&
+           (c->result->dtype == DT_F32 || t == DT_BF16);
+}
 static bool accepts_call(const struct hlo_instr *i, bool ask) {
     struct lib_call c;
-    if (!shapes_ok(i) || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32) return false;
+    if (!shapes_ok(i) || !lib_match(i, &c) || !types_ok(&c)) return false;
     if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
     return !lib_direct(c.hero) && onednn_conv_ok(c.hero) &&
            (!ask || onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout));
@@ -134,7 +142,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
     if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
     if (cpu_gemm_filter(c->hero) && cpu_gemm_accepts(c->hero)) return false; // without steps
-    if (!shapes_ok(c->hero)) return false;
+    if (!shapes_ok(c->hero) || !types_ok(c)) return false;
     if (c->hero->op == HLO_DOT) return onednn_dot_ok(c->hero) && onednn_runs(c, NULL, NULL);
     if (lib_direct(c->hero) || !onednn_conv_ok(c->hero)) return false;
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
@@ -155,7 +163,8 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
     if (c.hero->shape->dtype == DT_S32) return t->conv_block && cpu_int8_accepts(i);
     if (c.hero->shape->dtype != DT_F32 || lib_direct(c.hero)) return false;
-    return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
+    return shapes_ok(i) && types_ok(&c) && onednn_conv_ok(c.hero) &&
+           best_form(t, &c, out_input, out_output);
 }
 static bool onednn_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
@@ -231,13 +240,13 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
                           struct onednn_state *st) {
     const struct hlo_instr *i = s->plan->instr;
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs);
-    bool conv = c->hero->op == HLO_CONVOLUTION;
+    bool conv = c->hero->op == HLO_CONVOLUTION, f32 = c->hero->operands[0]->shape->dtype == DT_F32;
     bool bound = cpu_is_bound(x, s, rhs) && (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
     struct onednn_ask q = {.in = i->operands[lhs]->shape->layout,
                            .out = i->shape->layout,
                            .bound = bound,
                            .winograd =
-                               conv && bound && !x->strict && onednn_winograd_pays(c->hero)};
+                               conv && bound && !x->strict && f32 && onednn_winograd_pays(c->hero)};
     struct onednn_prim p;
     status_t status = onednn_prim_of(c, &q, &p);
     if (conv && (status || !onednn_fast(c, &p))) { // as onednn_runs says it

@@ -34,6 +34,7 @@ struct onednn_dot {
     dnnl_dims_t left, left_strides, right, right_strides, out, out_strides;
 };
 void onednn_dot_dims(const struct hlo_instr *h, struct onednn_dot *out);
+dnnl_data_type_t onednn_type(const struct shape *s); // f32 or bf16
 dnnl_format_tag_t onednn_rows(int rank); // row-major, rank 1 to 6
 // One value per channel, as a result of n dims sees it: dims of 1 but for the channel's.
 dnnl_status_t onednn_channel_desc(const struct lib_call *c, int n, const struct shape *v,

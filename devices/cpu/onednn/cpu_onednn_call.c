@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution or dot of f32 with its steps as a primitive of oneDNN 2.6: descriptors, attributes,
-// and the question which implementation the library would choose. Whether a form or a chain of
-// steps is fast is not written down here: the library is asked, by the same descriptors that run
-// later, so that compiler and device agree with it by construction (D20). Its implementation `ref`
-// (one element after another, a thousand times slower) is never chosen while another way exists:
-// such a call is refused, and the compiler takes fewer steps or another form.
+// A convolution or dot of f32 or bf16 with its steps as a primitive of oneDNN 2.6: descriptors,
+// attributes, and the question which implementation the library would choose. Whether a form or a
+// chain of steps is fast is not written down here: the library is asked, by the same descriptors
+// that run later, so that compiler and device agree with it by construction (D20). Its
+// implementation `ref` (one element after another, a thousand times slower) is never chosen while
+// another way exists: such a call is refused, and the compiler takes fewer steps or another form.
 #include <string.h>
 
 #include "devices/cpu/onednn/cpu_onednn.h"
@@ -13,6 +13,9 @@ dnnl_format_tag_t onednn_rows(int rank) {
     static const dnnl_format_tag_t tags[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
                                              dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     return tags[rank];
+}
+dnnl_data_type_t onednn_type(const struct shape *s) {
+    return s->dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
                              dnnl_memory_desc_t *out) {
@@ -33,7 +36,7 @@ dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int6
     }
     dnnl_dims_t dims;
     int rank = onednn_fold_dims(s, fold, dims);
-    return dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32,
+    return dnnl_memory_desc_init_by_tag(out, rank, dims, onednn_type(s),
                                         tags ? tags[rank] : onednn_rows(rank));
 }
 
@@ -43,7 +46,8 @@ int onednn_first_post(const struct lib_call *c) {
     return c->n_post && c->post[0].kind == LIB_POST_BIAS;
 }
 bool onednn_adds_in_place(const struct lib_call *c, int k) {
-    return c->post[k].kind == LIB_POST_SUM && k == onednn_first_post(c);
+    return c->post[k].kind == LIB_POST_SUM && k == onednn_first_post(c) &&
+           c->post[k].operand->shape->dtype == c->result->dtype;
 }
 dnnl_status_t onednn_channel_desc(const struct lib_call *c, int n, const struct shape *v,
                                   dnnl_data_type_t t, dnnl_memory_desc_t *out) {
@@ -60,7 +64,7 @@ bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t 
     if (p->kind == LIB_POST_BIAS)
         onednn_channel_desc(c, result->ndims, p->operand->shape, dnnl_f32, out);
     else
-        *out = *result;
+        *out = *result, out->data_type = onednn_type(p->operand->shape);
     return true;
 }
 
@@ -80,13 +84,17 @@ static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_call *c, int
     const struct lib_post *p = &c->post[k];
     dnnl_memory_desc_t d;
     switch (p->kind) {
+    case LIB_POST_BF16: // the destination's type
+        return dnnl_success;
     case LIB_POST_QUANTISE: // of 8-bit products: cpu_onednn_int8.c
         return dnnl_invalid_arguments;
     case LIB_POST_SUM:
         // Into the destination as the first step. Behind another its kernels take no sum, but they
         // take an addition that reads a tensor of the result's form.
         if (onednn_adds_in_place(c, k)) return dnnl_post_ops_append_sum(ops, 1);
-        return dnnl_post_ops_append_binary(ops, dnnl_binary_add, result);
+        d = *result;
+        d.data_type = onednn_type(p->operand->shape);
+        return dnnl_post_ops_append_binary(ops, dnnl_binary_add, &d);
     case LIB_POST_BIAS: // not the first: a broadcast addition
         onednn_channel_desc(c, result->ndims, p->operand->shape, dnnl_f32, &d);
         return dnnl_post_ops_append_binary(ops, dnnl_binary_add, &d);
@@ -130,8 +138,9 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
     int n = onednn_kernel_dims(h, wdims);
     onednn_desc_of(h->operands[0]->shape, q->in, onednn_fold(h), &p->src);
     onednn_desc_of(c->result, q->out, onednn_fold(h), &p->dst);
-    dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, onednn_rows(n));
-    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
+    dnnl_data_type_t type = onednn_type(h->operands[1]->shape);
+    dnnl_memory_desc_init_by_tag(&p->user, n, wdims, type, onednn_rows(n));
+    dnnl_memory_desc_init_by_tag(&weights, n, wdims, type, dnnl_format_tag_any);
     if (q->weights) weights = *q->weights;
     if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
     onednn_conv_dims(h, stride, dilate, low, high);
@@ -201,14 +210,15 @@ static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
         bias[k] = k == n - 1 ? cols : 1;
         bias_strides[k] = k == n - 1 ? 1 : cols;
     }
-    dnnl_memory_desc_init_by_strides(&p->src, n, d.left, dnnl_f32, d.left_strides);
-    dnnl_memory_desc_init_by_strides(&p->user, n, d.right, dnnl_f32, d.right_strides);
-    dnnl_memory_desc_init_by_strides(&p->dst, n, d.out, dnnl_f32, d.out_strides);
+    dnnl_data_type_t type = onednn_type(c->hero->operands[1]->shape), to = onednn_type(c->result);
+    dnnl_memory_desc_init_by_strides(&p->src, n, d.left, type, d.left_strides);
+    dnnl_memory_desc_init_by_strides(&p->user, n, d.right, type, d.right_strides);
+    dnnl_memory_desc_init_by_strides(&p->dst, n, d.out, to, d.out_strides);
     dnnl_memory_desc_init_by_strides(&p->bias, n, bias, dnnl_f32, bias_strides);
 
     dnnl_memory_desc_t weights = p->user;
     if (q->bound && n == 2)
-        dnnl_memory_desc_init_by_tag(&weights, n, d.right, dnnl_f32, dnnl_format_tag_any);
+        dnnl_memory_desc_init_by_tag(&weights, n, d.right, type, dnnl_format_tag_any);
     if (q->weights) weights = *q->weights;
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));

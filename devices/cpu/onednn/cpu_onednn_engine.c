@@ -58,7 +58,7 @@ void onednn_packed(void) {
 }
 
 static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
-    size_t n = dnnl_memory_desc_get_size(d), element = d->data_type == dnnl_f32 ? 4 : 1;
+    size_t n = dnnl_memory_desc_get_size(d), element = dnnl_data_type_size(d->data_type);
     if ((uintptr_t)*plain % element == 0) return ST_OK;
     if (n > bounce.n) {
         onednn_packed();

@@ -33,13 +33,23 @@ static int64_t channel_at(const struct places *p, int64_t k) {
         return k / p->inner % p->channels;
     }
 }
-static float step(const struct lib_post *p, const float *operand, int64_t k, int64_t channel,
+// f32, or bf16 as its upper half.
+static float value(const void *at, enum dtype t, int64_t k) {
+    union {
+        uint32_t bits;
+        float value;
+    } u;
+    if (t == DT_F32) return ((const float *)at)[k];
+    u.bits = (uint32_t)((const uint16_t *)at)[k] << 16;
+    return u.value;
+}
+static float step(const struct lib_post *p, const void *operand, int64_t k, int64_t channel,
                   float x) {
     switch (p->kind) {
     case LIB_POST_BIAS:
-        return x + operand[channel];
+        return x + value(operand, p->operand->shape->dtype, channel);
     case LIB_POST_SUM:
-        return x + operand[k];
+        return x + value(operand, p->operand->shape->dtype, k);
     case LIB_POST_RELU:
         return x < 0 ? 0 : x;
     case LIB_POST_CLIP:
@@ -54,21 +64,27 @@ static float step(const struct lib_post *p, const float *operand, int64_t k, int
         return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
     case LIB_POST_SWISH:
         return x / (1 + expf(-p->alpha * x));
-    default: // of 8-bit integers: never here
+    default: // BF16: as it is stored; of 8-bit integers: never here
         return x;
     }
 }
 void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i, void **bufs) {
     const struct places p = places_of(c, i);
-    const float *operand[LIB_MAX_POST] = {0};
-    float *out = bufs[i->n_operands];
-    int64_t n = shape_bytes(i->shape) / (int64_t)sizeof *out;
+    const void *operand[LIB_MAX_POST] = {0};
+    void *out = bufs[i->n_operands];
+    enum dtype t = i->shape->dtype;
+    int64_t n = shape_bytes(i->shape) / dtype_size(t);
     for (int s = from; s < c->n_post; s++)
         if (c->post[s].operand) operand[s] = bufs[lib_operand(i, c->post[s].operand)];
     for (int64_t k = 0; k < n; k++) {
         int64_t channel = channel_at(&p, k);
         if (channel >= p.channels) continue; // filling of the last block stays zero
+        float x = value(out, t, k);
         for (int s = from; s < c->n_post; s++)
-            out[k] = step(&c->post[s], operand[s], k, channel, out[k]);
+            x = step(&c->post[s], operand[s], k, channel, x);
+        if (t == DT_F32)
+            ((float *)out)[k] = x;
+        else
+            ((uint16_t *)out)[k] = f32_to_bf16(x);
     }
 }

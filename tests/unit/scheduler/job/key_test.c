@@ -62,6 +62,9 @@ static void options(void **state) {
     assert_null(key_options(&a, &o, &text));
     assert_string_equal(text, "");
     o.precision = (char *)"fast";
+    assert_null(key_options(&a, &o, &text));
+    assert_string_equal(text, "precision=fast");
+    o.precision = (char *)"faster";
     status_t st = key_options(&a, &o, &text);
     assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_OPTION);
     st_drop(st);

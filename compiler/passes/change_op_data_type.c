@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Under precision=fast: convolutions and dots of f32 read bf16 and sum in f32, where the device's
+// library has such kernels (XLA calls a change of operand types ChangeOpDataType). Conversions of
+// weights move to `prepare` with everything else that depends on weights alone. A value that such a
+// contraction reads is rounded for all its readers in this computation, so that it lies in memory
+// once and in half the bytes: what computes it writes bf16, other readers widen what they take.
+// Results of the program stay f32. Dots by batches (attention's products) stay f32: between two of
+// them lie a softmax and a mask, and blocks of rows (attention.c) take both as one step.
+#include "compiler/passes/fusion/library.h"
+#include "compiler/passes/pass.h"
+
+struct change {
+    struct hb *b;
+    struct pass_ctx *p;
+    struct pmap narrow;           // value of f32 -> the same in bf16
+    VEC(struct hlo_instr *) read; // the values, in scratch memory
+};
+
+static hv narrowed(struct change *c, hv x) {
+    hv y = pmap_get_ptr(&c->narrow, x);
+    return y ? y : hb_convert(c->b, x, DT_BF16);
+}
+static void keep(struct change *c, hv x, hv y) {
+    if (pmap_put_ptr(&c->narrow, x, y)) return;
+    avec_push(&c->p->scratch, &c->read, x);
+    if (x->next) hlo_move_before(y, x->next);
+}
+
+// Kernels of bf16 multiply pairs of neighbours along the summed dimension, and where its size is
+// odd the last one's neighbour, whatever it is, by zero: NaN or an infinity there would be in the
+// result of another place. So a convolution gets one more channel of zeros, and such a dot stays
+// f32; of one channel a group there are no pairs.
+static int64_t depth(const struct hlo_instr *i) {
+    const struct hlo_instr *w = i->operands[1];
+    if (i->op == HLO_CONVOLUTION) return w->shape->dims[HLO_ATTR(i, conv)->dim_labels.k_in];
+    struct i64s over = HLO_ATTR(i, dot)->rhs_contracting_dims;
+    return over.n == 1 ? w->shape->dims[over.v[0]] : 1;
+}
+static bool may_change(const struct hlo_instr *i) {
+    if (shape_is_tuple(i->shape) || i->shape->dtype != DT_F32 || i->shape->dynamic ||
+        shape_elements(i->shape) == 0)
+        return false;
+    if (i->op == HLO_DOT && HLO_ATTR(i, dot)->lhs_batch_dims.n) return false;
+    bool groups = i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->feature_group_count > 1;
+    if ((i->op == HLO_DOT || groups) && depth(i) % 2 && !(groups && depth(i) == 1)) return false;
+    return (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) &&
+           i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
+}
+
+static hv with_zeros(struct change *c, hv x, int64_t dim) {
+    struct pad_dim p[HLO_MAX_RANK] = {0};
+    p[dim].high = 1;
+    return hb_pad(c->b, x, hb_const_f64(c->b, DT_F32, 0), p);
+}
+
+// The same contraction of bf16; NULL: the library has none that is made for speed.
+static hv changed(struct change *c, hv i) {
+    const struct target *t = c->p->target;
+    hv x = i->operands[0], w = i->operands[1], in[2];
+    if (depth(i) % 2 && depth(i) > 1) {
+        const struct labels *l = &HLO_ATTR(i, conv)->dim_labels;
+        x = with_zeros(c, x, l->in_feature);
+        w = with_zeros(c, w, l->k_in);
+    }
+    in[0] = narrowed(c, x);
+    in[1] = w == x ? in[0] : narrowed(c, w);
+    hv y = hb_op(c->b, i->op, i->shape, in, 2, i->attr);
+    struct lib_call call;
+    if (!hb_ok(c->b) || !lib_match(y, &call) || !t->library_runs(t, &call)) return NULL;
+    keep(c, x, in[0]);
+    keep(c, w, in[1]);
+    return y;
+}
+
+// Kernels of ours take a conversion in with what they read. What only weights make stays as it is:
+// it costs nothing at a run.
+static bool widens_free(const struct hlo_instr *u) {
+    return hlo_is_elementwise(u) || u->op == HLO_REDUCE || u->op == HLO_BROADCAST;
+}
+// The greatest of rounded values is the rounded greatest one: y, the rounded x, from rounded
+// values, where x is a maximum over windows of what nothing else reads.
+static void greatest(struct change *c, hv x, hv y) {
+    if (x->op != HLO_REDUCE_WINDOW || x->n_operands != 2 || x->users.n != 1 || !lib_pool(x) ||
+        x->called[0]->root->op != HLO_MAXIMUM || x->operands[0]->users.n != 1)
+        return;
+    double least = lit_get_f64(x->operands[1]->literal, 0);
+    hv last = c->b->c->last, init = hb_const_f64(c->b, DT_BF16, least),
+       z = hb_reduce_window(c->b, hb_convert(c->b, x->operands[0], DT_BF16), init,
+                            &HLO_ATTR(x, window)->window, HLO_MAXIMUM);
+    if (hb_ok(c->b)) hlo_replace_uses(y, z);
+    pass_place(last, x);
+}
+static void round_for_all(struct change *c, hv x) {
+    hv y = pmap_get_ptr(&c->narrow, x), w = NULL;
+    c->b->op_type = x->op_type;
+    c->b->op_name = x->op_name;
+    if (x->op == HLO_PARAMETER || x->mark == 1 || x == c->b->c->root) return;
+    for (size_t k = 0; k < x->users.n; k++)
+        if (!widens_free(x->users.v[k])) return;
+
+    for (size_t k = x->users.n; k-- > 0;) {
+        hv u = x->users.v[k];
+        if (u == y) continue;
+        if (!w) {
+            w = hb_convert(c->b, y, DT_F32);
+            if (!hb_ok(c->b)) return;
+            if (y->next) hlo_move_before(w, y->next);
+        }
+        for (int o = 0; o < u->n_operands; o++)
+            if (u->operands[o] == x) hlo_set_operand(u, o, w);
+        if (k > x->users.n) k = x->users.n; // an operand read twice was two users
+    }
+    greatest(c, x, y);
+}
+
+static status_t change_in(struct hlo_computation *comp, struct pass_ctx *p) {
+    struct hb b = hb_begin(comp);
+    struct change c = {.b = &b, .p = p};
+    pass_mark_weights(comp);
+    HLO_EACH_INSTR(i, comp) {
+        if (!may_change(i)) continue;
+        struct hlo_instr *last = comp->last;
+        b.op_type = i->op_type;
+        b.op_name = i->op_name;
+        hv y = changed(&c, i);
+        if (!hb_ok(&b)) break;
+        if (y) hlo_replace_uses(i, y);
+        pass_place(last, i);
+    }
+    if (c.read.n) hlo_remove_dead(comp); // what was replaced reads nothing
+    for (size_t k = 0; k < c.read.n && hb_ok(&b); k++)
+        round_for_all(&c, c.read.v[k]);
+    p->changed = p->changed || c.read.n;
+    pmap_done(&c.narrow);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_remove_dead(comp);
+    return ST_OK;
+}
+
+status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
+    if (!p->opt || p->opt->precision != PRECISION_FAST || !p->target || !p->target->library_bf16 ||
+        !p->target->library_runs)
+        return ST_OK;
+    return change_in(m->entry, p);
+}
