@@ -10,8 +10,8 @@ import tempfile
 import numpy as np
 from random_modules import main, run_text
 
-LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 30, 31, 37, 49, 64, 96, 100, 121, 128, 210, 1000,
-           1024, 4096, 5040, 8192, 10000, 65536, 131072]
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 30, 31, 37, 49, 64, 74, 96, 100, 106, 121, 122,
+           128, 164, 210, 1000, 1024, 4096, 5040, 7198, 8192, 10000, 20500, 65536, 131072]
 
 
 def case(rng):
@@ -21,7 +21,7 @@ def case(rng):
         length.append(int(rng.choice([n for n in LENGTHS if n <= budget])))
         budget //= length[-1]
     if kind[0] == "R" or kind == "IRFFT":
-        length[-1] = min(length[-1], 65536)
+        length[-1] = min(length[-1], 131072)
     batch = [int(rng.integers(1, 20))] if budget > 20 and rng.integers(3) else []
     wide = bool(rng.integers(2))
     half = length[:-1] + [length[-1] // 2 + 1]

@@ -2,17 +2,19 @@
 // Transforms of lengths with a large prime factor as convolutions with a chirp, by transforms of a
 // power of two (Bluestein, "A linear filtering approach to the computation of discrete Fourier
 // transform", 1970): j k = (j^2 + k^2 - (k - j)^2) / 2. Several dimensions go one after the other.
-// Does not: lengths under SHORT, where the sum itself is as quick, and beyond LONG.
+// Does not: lengths under SHORT, where the sum itself is as quick, and beyond LONG; even lengths
+// up to ROUNDS with primes up to 61, where a round of that radix costs less than two transforms.
 #include <complex.h>
 #include <math.h>
 
 #include "compiler/passes/rules/rules.h"
 
-enum { SHORT = 64, LONG = 1 << 19, LARGEST_PRIME = 31 };
+enum { SHORT = 64, LONG = 1 << 19, ROUNDS = 1 << 16 };
 
 static bool hard(int64_t n) {
     if (n <= SHORT || n > LONG) return false;
-    for (int64_t p = 2; p <= LARGEST_PRIME; p++)
+    int64_t largest = n % 2 == 0 && n <= ROUNDS ? 61 : 31;
+    for (int64_t p = 2; p <= largest; p++)
         while (n % p == 0)
             n /= p;
     return n > 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft: transforms of lengths whose prime factors are at most 31, in the precision of the type.
+// fft: transforms of lengths whose prime factors are at most 61, in the precision of the type.
 // Lines lie across the lanes of vectors (the first n of each lane are one line), so rounds of any
 // radix are vector code. Lines of real numbers of even length are transformed as half as many
-// complex ones. A long line, or one alone, is n1 n2 (Bailey, "FFTs in external or hierarchical
+// complex ones. A long line, or one of few, is n1 n2 (Bailey, "FFTs in external or hierarchical
 // memory", 1990): n2 columns of n1, turned, then n1 rows of n2. Dimensions go one after the other.
 // Does not: other lengths (a generated kernel's), layouts other than row-major.
 #include "devices/cpu/routines/cpu_fft.h"
@@ -105,7 +105,7 @@ bool cpu_fft_accepts(const struct hlo_instr *i) {
     for (int d = 0; d < length.n; d++) {
         int64_t n = length.v[d], m = complex_length(kind_of(i, d), n);
         if (n < 1 || n > MAX_LENGTH || factors_of(m, factors) < 0) return false;
-        if (m > LONGEST && (d + 1 < length.n || m != n || m / split_of(m) > LONGEST)) return false;
+        if (m > LONGEST && (d + 1 < length.n || m / split_of(m) > LONGEST)) return false;
     }
     return true;
 }
@@ -169,12 +169,15 @@ static void *split_turns(struct cpu_exe *x, const struct step *s, int lanes, int
 static void open_step(struct cpu_exe *x, struct fft_state *f, struct step *s) {
     int64_t m = s->complex_n = complex_length(s->kind, s->n), lanes = f->loops->lanes;
     int64_t n1 = split_of(m);
-    s->split = s->kind == FFT_COMPLEX && s->inner == 1 && (m > LONG || s->lines < lanes) && n1 > 3;
+    bool odd_reals = s->kind != FFT_COMPLEX && m == s->n;
+    s->split = !odd_reals && s->inner == 1 && (m > LONG || s->lines < lanes) && n1 > 3;
     plan_of(x, s->split ? n1 : m, f->size, &s->plan);
     if (s->split) {
         plan_of(x, m / n1, f->size, &s->rows);
         s->turns = split_turns(x, s, (int)lanes, f->size);
-        if (2 * m * f->size > f->middle_bytes) f->middle_bytes = 2 * m * f->size;
+        // Lines of reals: the pairs besides, with their transform in or out.
+        int64_t bytes = (s->kind == FFT_COMPLEX ? 2 : 4) * m * f->size;
+        if (bytes > f->middle_bytes) f->middle_bytes = bytes;
     }
     if (s->kind != FFT_COMPLEX && m < s->n) {
         void *w = room(x, 2 * (m + 1), f->size);
@@ -243,41 +246,59 @@ static void run_lines(const struct fft_state *f, const struct fft_lines *l, char
     int64_t lanes = f->loops->lanes;
     cpu_parallel(part, &c, (l->lines + lanes - 1) / lanes, 20000 / (l->plan->n * lanes) + 1);
 }
+// One line of complex numbers.
 static void run_split(const struct fft_state *f, const struct step *s, const char *from, char *to,
                       char *scratch) {
     char *middle = scratch + f->lanes_bytes * f->threads;
-    int64_t n1 = s->plan.n, n2 = s->rows.n, bytes = 2 * s->n * f->size;
-    for (int64_t line = 0; line < s->lines; line++) {
-        struct fft_lines columns = {.plan = &s->plan,
-                                    .from = from + line * bytes,
-                                    .to = middle,
-                                    .lines = n2,
-                                    .inner = n2,
-                                    .stride_in = n2,
-                                    .stride_out = n2,
-                                    .swap_in = f->inverse,
-                                    .scale = 1,
-                                    .turns = s->turns};
-        struct fft_lines rows = {.plan = &s->rows,
-                                 .from = middle,
-                                 .to = to + line * bytes,
-                                 .lines = n1,
-                                 .inner = 1,
-                                 .outer_in = n2,
-                                 .outer_out = 1,
-                                 .stride_in = 1,
-                                 .stride_out = n1,
-                                 .swap_out = f->inverse,
-                                 .scale = f->inverse ? 1 / (double)s->n : 1};
-        run_lines(f, &columns, scratch);
-        run_lines(f, &rows, scratch);
+    int64_t n1 = s->plan.n, n2 = s->rows.n;
+    struct fft_lines columns = {.plan = &s->plan,
+                                .from = from,
+                                .to = middle,
+                                .lines = n2,
+                                .inner = n2,
+                                .stride_in = n2,
+                                .stride_out = n2,
+                                .swap_in = f->inverse,
+                                .scale = 1,
+                                .turns = s->turns};
+    struct fft_lines rows = {.plan = &s->rows,
+                             .from = middle,
+                             .to = to,
+                             .lines = n1,
+                             .inner = 1,
+                             .outer_in = n2,
+                             .outer_out = 1,
+                             .stride_in = 1,
+                             .stride_out = n1,
+                             .swap_out = f->inverse,
+                             .scale = f->inverse ? 1 / (double)s->n : 1};
+    run_lines(f, &columns, scratch);
+    run_lines(f, &rows, scratch);
+}
+static void run_splits(const struct fft_state *f, const struct step *s, const char *from, char *to,
+                       char *scratch) {
+    int64_t m = s->complex_n, pairs_bytes = 2 * m * f->size;
+    int64_t in = s->kind == FFT_FROM_REAL ? s->in * f->size : 2 * s->in * f->size,
+            out = s->kind == FFT_TO_REAL ? s->out * f->size : 2 * s->out * f->size;
+    char *pairs = scratch + f->lanes_bytes * f->threads + pairs_bytes;
+
+    for (int64_t line = 0; line < s->lines; line++, from += in, to += out) {
+        if (s->kind == FFT_FROM_REAL) {
+            run_split(f, s, from, pairs, scratch);
+            f->loops->unpair(pairs, to, m, s->half_turns);
+        } else if (s->kind == FFT_TO_REAL) {
+            f->loops->pair_up(from, pairs, m, s->half_turns);
+            run_split(f, s, pairs, to, scratch);
+        } else {
+            run_split(f, s, from, to, scratch);
+        }
     }
 }
 static void run_step(const struct fft_state *f, const struct step *s, const char *from, char *to,
                      char *scratch) {
     bool even = s->complex_n < s->n;
     if (s->split) {
-        run_split(f, s, from, to, scratch);
+        run_splits(f, s, from, to, scratch);
         return;
     }
     // Even lines of reals count in pairs.

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FFT_MAX_FACTORS = 24, FFT_MAX_RADIX = 31, FFT_MAX_LANES = 16 };
+enum { FFT_MAX_FACTORS = 24, FFT_MAX_RADIX = 61, FFT_MAX_LANES = 16 };
 // Transform of length n as rounds of radix r[0], r[1], ...
 struct fft_plan {
     int64_t n;
@@ -34,7 +34,10 @@ struct fft_lines {
     const void *turns;      // or NULL: [group][n][2][lanes] what results are multiplied with
 };
 typedef void (*fft_group_fn)(const struct fft_lines *c, int64_t group, void *lanes);
+// Between n pairs of reals, transformed as complex numbers, and the n + 1 of their half spectrum.
+typedef void (*fft_pairs_fn)(const void *from, void *to, int64_t n, const void *half_turns);
 struct fft_loops {
     fft_group_fn group;
+    fft_pairs_fn unpair, pair_up;
     int lanes;
 };

@@ -154,6 +154,32 @@ FFT_TARGET static void FFT(pair_up)(struct FFT(pair) x, struct FFT(pair) y, int6
         y.im[k] = ei + or ;
     }
 }
+// The same for one line of complex numbers: to n + 1 of y.
+FFT_TARGET static void FFT(unpair_line)(const void *from, void *to, int64_t n, const void *turns) {
+    const FFT_ELEM *z = from, *w = turns;
+    FFT_ELEM *y = to;
+    for (int64_t k = 0; k <= n; k++) {
+        int64_t a = k == n ? 0 : k, b = k == 0 ? 0 : n - k;
+        FFT_ELEM er = (z[2 * a] + z[2 * b]) / 2, ei = (z[2 * a + 1] - z[2 * b + 1]) / 2;
+        FFT_ELEM or = (z[2 * a + 1] + z[2 * b + 1]) / 2, oi = (z[2 * b] - z[2 * a]) / 2;
+        y[2 * k] = er + or * w[2 * k] - oi * w[2 * k + 1];
+        y[2 * k + 1] = ei + or * w[2 * k + 1] + oi * w[2 * k];
+    }
+}
+// And back: n + 1 of x, whose first and last count as real, to n of y.
+FFT_TARGET static void FFT(pair_up_line)(const void *from, void *to, int64_t n, const void *turns) {
+    const FFT_ELEM *x = from, *w = turns;
+    FFT_ELEM *y = to;
+    y[0] = x[0] + x[2 * n];
+    y[1] = x[0] - x[2 * n];
+    for (int64_t k = 1; k < n; k++) {
+        int64_t b = n - k;
+        FFT_ELEM er = x[2 * k] + x[2 * b], ei = x[2 * k + 1] - x[2 * b + 1];
+        FFT_ELEM dr = x[2 * k] - x[2 * b], di = x[2 * k + 1] + x[2 * b + 1];
+        y[2 * k] = er - (di * w[2 * k] - dr * w[2 * k + 1]);
+        y[2 * k + 1] = ei + (dr * w[2 * k] + di * w[2 * k + 1]);
+    }
+}
 FFT_TARGET static void FFT(group)(const struct fft_lines *c, int64_t group, void *memory) {
     const struct fft_plan *f = c->plan;
     int64_t n = f->n, room = n + 1, off_in[LANES], off_out[LANES], first = group * LANES;
@@ -211,7 +237,7 @@ FFT_TARGET static void FFT(group)(const struct fft_lines *c, int64_t group, void
         FFT(store)(c->to, off_out, lanes, give, c->stride_out, 2, (FFT_ELEM *)x.re,
                    (FFT_ELEM *)x.im);
 }
-static const struct fft_loops FFT(loops) = {FFT(group), LANES};
+static const struct fft_loops FFT(loops) = {FFT(group), FFT(unpair_line), FFT(pair_up_line), LANES};
 #undef FFT
 #undef FFT_ELEM
 #undef FFT_BYTES
