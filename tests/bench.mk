@@ -27,6 +27,11 @@ bench-programs: ## JAX programs that are not networks (scans, gradients, sorts, 
 ## beside XLA:CPU: values and latency (ARGS="part of a name", --threads N)
 bench-programs: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
+.PHONY: bench-kernels
+bench-kernels: ## contractions one by one: our kernels, the default list and XLA:CPU, share of the
+## measured peak; fails where values differ (ARGS="part of a name", --threads N, --strict: goals)
+bench-kernels: $(BUILD)/hlo-run
+	$(Q)$(PYTHON) tests/bench/kernels.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: ## compile time and instruction counts beside JAX's on the same graph; fails where
 ## JAX is faster

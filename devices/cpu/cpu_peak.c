@@ -17,9 +17,11 @@ enum { PASSED = 64, PASSED_LINES = 64, PASSED_BURSTS = 20 }; // pieces of so man
 #define BURN(NAME, TARGET, TYPE, BYTES)                                                            \
     typedef TYPE NAME##_vector __attribute__((vector_size(BYTES)));                                \
     TARGET static int64_t NAME(TYPE *out) {                                                        \
-        NAME##_vector sum[CHAINS] = {0}, x = {0}, y = {0};                                         \
+        NAME##_vector sum[CHAINS], x = {0}, y = {0};                                               \
         for (size_t k = 0; k < BYTES / sizeof(TYPE); k++)                                          \
             x[k] = (TYPE)0.5, y[k] = out[0];                                                       \
+        for (int k = 0; k < CHAINS; k++) /* all different: equal ones are computed once */         \
+            sum[k] = x * (TYPE)k;                                                                  \
         for (int64_t t = 0; t < TURNS; t++)                                                        \
             _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) sum[k] = sum[k] * x + y;     \
         for (int k = 1; k < CHAINS; k++)                                                           \
