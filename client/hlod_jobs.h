@@ -20,6 +20,13 @@ enum { HLOD_DIGEST_CHARS = 65 }; // 64 hex digits and the end
 // errors  RESOURCE_EXHAUSTED
 HLOD_API enum hlod_code hlod_blob_put(struct hlod *h, const void *data, size_t bytes,
                                       char out_digest[HLOD_DIGEST_CHARS]);
+struct hlod_bytes {
+    const void *data;
+    size_t size_bytes;
+};
+// The same of bytes in parts, one after the other.
+HLOD_API enum hlod_code hlod_blob_put_parts(struct hlod *h, const struct hlod_bytes *parts,
+                                            size_t n_parts, char out_digest[HLOD_DIGEST_CHARS]);
 struct hlod_blob {
     const void *data; // aligned for any type
     size_t bytes;
@@ -28,10 +35,6 @@ struct hlod_blob {
 HLOD_API enum hlod_code hlod_blob_get(struct hlod *h, const char *digest, struct hlod_blob **out);
 HLOD_API void hlod_blob_free(struct hlod_blob *b); // NULL is fine
 
-struct hlod_bytes {
-    const void *data;
-    size_t size_bytes;
-};
 // Bytes of the whole: sent until now, and all. sent may go back when a piece is sent again.
 typedef void (*hlod_upload_fn)(void *ctx, int64_t sent, int64_t total);
 // Uploads a model in pieces of 8 MiB, or of what the server takes. Where the connection breaks or
@@ -122,6 +125,10 @@ typedef bool (*hlod_job_fn)(void *ctx, const struct hlod_job *j);
 // errors  NOT_FOUND; UNAVAILABLE the connection broke: watch again, nothing is lost
 HLOD_API enum hlod_code hlod_jobs_watch(struct hlod *h, const char *job, hlod_job_fn on_job,
                                         void *ctx);
+// While a call on h waits, stop is asked about once a second, on the caller's thread: true ends the
+// call with CANCELLED, a watch too between two events. Must not use the same connection. NULL: not
+// asked. Calls of hlod_async.h have hlod_call_cancel instead.
+HLOD_API void hlod_set_stop(struct hlod *h, bool (*stop)(void *ctx), void *ctx);
 // Jobs that have not ended become cancelled; what has a result keeps it.
 // out_cancelled   how many; may be NULL
 HLOD_API enum hlod_code hlod_jobs_cancel(struct hlod *h, const char *job, uint32_t *out_cancelled);

@@ -12,9 +12,11 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/store/file.h"
 #include "base/vec.h"
 #include "client/cli/hlo.h"
 #include "client/cli/report.h"
+#include "client/hlod_jobs.h"
 #include "client/lib/onnx_external.h"
 #include "proto/json.h"
 
@@ -32,7 +34,7 @@ struct submit {
     struct suite suite;
     const char *id;
     int64_t n_jobs, n_ended, n_bad, n_told, told_ns;
-    struct strbuf line;
+    int64_t reached_ns; // when the server last told something
     bool over; // the stream said that all jobs ended
     int rc;    // of an error already reported
 };
@@ -50,40 +52,32 @@ static bool should_stop(void *ctx) {
 
 // ---- uploads
 
-static status_t put(struct hlo *h, const char *hex, const struct http_request *body) {
-    struct http_reply r;
-    const char *path = arena_printf(&h->arena, "/v1/blobs/%s", hex);
+static status_t put(struct hlo *h, char hex[65], const struct span *parts, size_t n) {
+    struct hlod_bytes *v = arena_array(&h->arena, struct hlod_bytes, n);
     json_t *there = hlo_try(h, "StatBlob", json_pack("{s:s}", "digest", hex));
     json_decref(there);
     if (there) return ST_OK;
 
-    struct http_request q = *body;
-    q.method = "PUT";
-    q.path = path;
-    q.content_type = "application/octet-stream";
-    RETURN_IF_ERR(hlo_http(h, &q, &r));
-    status_t st = ST_OK;
-    if (r.code >= 300)
-        st = st_new(r.code == 503 || r.code == 429   ? ST_RESOURCE_EXHAUSTED
-                    : r.code == 401 || r.code == 403 ? ST_PERMISSION_DENIED
-                                                     : ST_INVALID_ARGUMENT,
-                    "upload refused: %.300s", strbuf_cstr(&r.body));
-    http_reply_done(&r);
-    return st;
+    RETURN_IF_ERR(hlo_open(h));
+    for (size_t k = 0; k < n; k++)
+        v[k] = (struct hlod_bytes){parts[k].p, parts[k].n};
+    if (!hlod_blob_put_parts(h->hlod, v, n, hex)) return ST_OK;
+    const struct hlod_error *e = hlod_error(h->hlod);
+    return st_new((enum status_code)e->code, "upload refused: %.300s", e->message);
 }
 static status_t put_model(void *ctx, const char *path, char out_hex[65]) {
     struct submit *s = ctx;
-    struct span *parts;
+    struct span *parts, file;
     size_t n;
     RETURN_IF_ERR(onnx_external_inline(&s->h->arena, path, &parts, &n));
     RETURN_IF_ERR(file_digest(path, parts, n, out_hex));
-    struct http_request body = {.parts = parts, .n_parts = n, .body_file = n ? NULL : path};
-    return st_note(put(s->h, out_hex, &body), "%s", path);
+    if (!n) RETURN_IF_ERR(file_map(&s->h->arena, path, &file));
+    return st_note(put(s->h, out_hex, n ? parts : &file, n ? n : 1), "%s", path);
 }
 static status_t put_blob(void *ctx, struct span bytes, char out_hex[65]) {
     struct submit *s = ctx;
     digest_hex(sha256_of(bytes.p, bytes.n), out_hex);
-    return put(s->h, out_hex, &(struct http_request){.parts = &bytes, .n_parts = 1});
+    return put(s->h, out_hex, &bytes, 1);
 }
 
 // ---- submit
@@ -169,45 +163,35 @@ static void tell(struct submit *s, const json_t *job) {
     fprintf(stderr, "%" PRId64 " of %" PRId64 " ended, %" PRId64 " not passed%s", s->n_ended,
             s->n_jobs, s->n_bad, s->h->tty ? "" : "\n");
 }
-static void on_line(void *ctx, struct str line) {
+static bool on_event(void *ctx, const char *event) {
     struct submit *s = ctx;
     json_error_t e;
-    json_t *j = shown_json(s->h, json_loadb(line.p, line.n, 0, &e));
+    json_t *j = shown_json(s->h, json_loads(event, 0, &e));
     const json_t *job = json_object_get(j, "job"), *done = json_object_get(j, "done");
     if (job && ended_state(text_at(job, "state"))) tell(s, job);
     if (done) s->over = !strcmp(text_at(done, "code"), "OK");
+    s->reached_ns = clock_ns();
     json_decref(j);
-}
-static bool on_bytes(void *ctx, struct span piece) {
-    split_lines(&((struct submit *)ctx)->line, piece, on_line, ctx);
-    return !should_stop(ctx);
+    return !should_stop(s);
 }
 
 // Watches until the suite ended. A broken stream begins again: it starts with the present states.
 static int wait_for_end(struct submit *s) {
     struct hlo *h = s->h;
-    const char *path = arena_printf(&h->arena, "/v1/jobs/%s/watch", s->id);
-    int64_t reached_ns = clock_ns();
+    char *request = arena_printf(&h->arena, "{\"job\": \"%s\"}", s->id);
+    s->reached_ns = clock_ns();
+    hlod_set_stop(h->hlod, should_stop, s);
     while (!s->over && !should_stop(s)) {
-        struct http_reply r;
         s->n_ended = s->n_bad = 0;
-        strbuf_clear(&s->line);
-        status_t st = hlo_http(h,
-                               &(struct http_request){.method = "GET",
-                                                      .path = path,
-                                                      .accept = "application/x-ndjson",
-                                                      .on_bytes = on_bytes,
-                                                      .stop = should_stop,
-                                                      .ctx = s},
-                               &r);
-        int code = st ? 0 : r.code;
-        if (code == 200) reached_ns = clock_ns();
-        if (!st && code != 200 && code != 503) return fail_reply(&r, EXIT_RUN);
-        if (st && clock_ns() - reached_ns > PATIENCE_S * 1000000000ll) return fail_status(st);
-        st_drop(st);
-        if (!st) http_reply_done(&r);
+        enum hlod_code code = hlod_call_json(h->hlod, "WatchJob", request, on_event, s, NULL);
+        if (code && code != HLOD_CANCELLED && code != HLOD_UNAVAILABLE)
+            return hlo_fail(h, EXIT_RUN);
+        if (code && !hlod_error(h->hlod)->answered &&
+            clock_ns() - s->reached_ns > PATIENCE_S * 1000000000ll)
+            return hlo_fail(h, EXIT_RUN);
         if (!s->over && !should_stop(s)) sleep(1);
     }
+    hlod_set_stop(h->hlod, NULL, NULL);
     if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
     if (s->over) return 0;
     json_t *gone = hlo_try(h, "CancelJob", json_pack("{s:s}", "job", s->id)); // nobody's now
@@ -380,6 +364,5 @@ int cmd_submit(struct hlo *h) {
             if (!rc) rc = code;
         }
     }
-    strbuf_done(&s.line);
     return rc;
 }

@@ -201,8 +201,11 @@ void grpc_flight_cancel(struct grpc_flight *f) {
     grpc_call_cancel(f->call, NULL);
 }
 
-bool grpc_client_turn(struct grpc_client *c) {
-    grpc_event e = grpc_completion_queue_next(c->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+bool grpc_client_turn(struct grpc_client *c, bool briefly) {
+    gpr_timespec until =
+        briefly ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(1, GPR_TIMESPAN))
+                : gpr_inf_future(GPR_CLOCK_REALTIME);
+    grpc_event e = grpc_completion_queue_next(c->queue, until, NULL);
     if (e.type != GRPC_OP_COMPLETE) return e.type != GRPC_QUEUE_SHUTDOWN;
     struct part *p = e.tag;
     tsan_acquire(p);

@@ -24,6 +24,7 @@ struct grpc_request {
 // The flight is valid until on_end has returned.
 struct grpc_flight *grpc_flight_start(struct grpc_client *c, const struct grpc_request *q);
 void grpc_flight_cancel(struct grpc_flight *f); // on_end follows
-// Waits for one thing to happen. False once the client is stopped and all flights have ended.
-bool grpc_client_turn(struct grpc_client *c);
+// Waits for one thing to happen, briefly: for a second. False once the client is stopped and all
+// flights have ended.
+bool grpc_client_turn(struct grpc_client *c, bool briefly);
 void grpc_client_stop(struct grpc_client *c); // after the last on_end: turn gives false then

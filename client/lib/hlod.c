@@ -21,7 +21,7 @@ status_t wire_open(const char *addr, const struct http_security *s, struct http_
 }
 void wire_close_grpc(struct grpc_client *c) {
     grpc_client_stop(c);
-    while (grpc_client_turn(c))
+    while (grpc_client_turn(c, false))
         ;
     grpc_client_free(c);
 }

@@ -131,7 +131,7 @@ static void on_grpc_end(void *ctx, status_t st) {
 }
 static void *turn_grpc(void *arg) {
     struct hlod_async *q = arg;
-    while (grpc_client_turn(q->grpc))
+    while (grpc_client_turn(q->grpc, false))
         ;
     return NULL;
 }

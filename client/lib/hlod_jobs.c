@@ -26,24 +26,29 @@ static void *call(struct hlod *h, struct arena *a, const struct wire_request *q,
 }
 // ---- requests
 
-static void blob_request(struct arena *a, bool grpc, const void *data, size_t bytes,
+static void blob_request(struct arena *a, bool grpc, const struct hlod_bytes *v, size_t n,
                          char digest[HLOD_DIGEST_CHARS], struct wire_request *out) {
     Hlod__V1__PutBlobRequest *q = message_new(a, &hlod__v1__put_blob_request__descriptor);
-    digest_hex(sha256_of(data, bytes), digest);
+    struct span *part = arena_array(a, struct span, n);
+    struct sha256 sum;
+    sha256_init(&sum);
+    for (size_t k = 0; k < n; k++) {
+        part[k] = (struct span){v[k].data, v[k].size_bytes};
+        sha256_add(&sum, v[k].data, v[k].size_bytes);
+    }
+    digest_hex(sha256_end(&sum), digest);
     q->digest = arena_strdup(a, digest);
     if (grpc) {
-        q->data = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)data};
+        q->data = wire_joined(a, part, n);
         wire_call(a, true, "PutBlob", &q->base, &hlod__v1__blob_info__descriptor, out);
         return;
     }
-    struct span *part = arena_new_of(a, struct span);
-    *part = (struct span){data, bytes};
     *out = (struct wire_request){.reply = &hlod__v1__blob_info__descriptor,
                                  .verb = "PUT",
                                  .path = arena_printf(a, "/v1/blobs/%s", digest),
                                  .content_type = "application/octet-stream",
                                  .parts = part,
-                                 .n_parts = 1,
+                                 .n_parts = n,
                                  .method = "PutBlob"};
 }
 
@@ -238,13 +243,17 @@ static status_t blob(struct wire_reader *r, void **out) {
 
 // ---- calls that wait
 
-enum hlod_code hlod_blob_put(struct hlod *h, const void *data, size_t bytes,
-                             char out_digest[HLOD_DIGEST_CHARS]) {
+enum hlod_code hlod_blob_put_parts(struct hlod *h, const struct hlod_bytes *parts, size_t n_parts,
+                                   char out_digest[HLOD_DIGEST_CHARS]) {
     struct arena a = {0};
     struct wire_request q;
-    blob_request(&a, h->grpc != NULL, data, bytes, out_digest, &q);
+    blob_request(&a, h->grpc != NULL, parts, n_parts, out_digest, &q);
     call(h, &a, &q, nothing);
     return h->error.code;
+}
+enum hlod_code hlod_blob_put(struct hlod *h, const void *data, size_t bytes,
+                             char out_digest[HLOD_DIGEST_CHARS]) {
+    return hlod_blob_put_parts(h, &(struct hlod_bytes){data, bytes}, 1, out_digest);
 }
 enum hlod_code hlod_blob_get(struct hlod *h, const char *digest, struct hlod_blob **out) {
     struct arena a = {0};
@@ -271,6 +280,10 @@ enum hlod_code hlod_jobs_watch(struct hlod *h, const char *job, hlod_job_fn fn, 
     watch_request(&a, h->grpc != NULL, job, fn, ctx, &q);
     call(h, &a, &q, nothing);
     return h->error.code;
+}
+void hlod_set_stop(struct hlod *h, bool (*stop)(void *ctx), void *ctx) {
+    h->stop = stop;
+    h->stop_ctx = ctx;
 }
 enum hlod_code hlod_jobs_cancel(struct hlod *h, const char *job, uint32_t *out_cancelled) {
     struct arena a = {0};
@@ -309,7 +322,8 @@ enum hlod_code hlod_blob_put_start(struct hlod_async *q, const void *data, size_
                                    char out_digest[HLOD_DIGEST_CHARS], hlod_done_fn done, void *ctx,
                                    struct hlod_call **out) {
     struct hlod_call *c = async_call(q, nothing, done, ctx);
-    blob_request(async_arena(c), async_grpc(q), data, bytes, out_digest, async_request(c));
+    blob_request(async_arena(c), async_grpc(q), &(struct hlod_bytes){data, bytes}, 1, out_digest,
+                 async_request(c));
     return async_start(c, ST_OK, out);
 }
 enum hlod_code hlod_jobs_submit_start(struct hlod_async *q, const struct hlod_suite *s,

@@ -273,6 +273,10 @@ static void on_sent(void *ctx, int64_t sent, int64_t total) {
     const struct wire_request *q = ((struct wire_reader *)ctx)->q;
     q->on_progress(q->ctx, sent, total);
 }
+static bool stops(void *ctx) {
+    const struct hlod *h = ((struct wire_reader *)ctx)->h;
+    return h->stop(h->stop_ctx);
+}
 struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
                               const char *headers[2]) {
     headers[0] = q->header;
@@ -288,6 +292,7 @@ struct http_request wire_http(const struct wire_request *q, struct wire_reader *
                                  .body_file = q->body_file,
                                  .on_bytes = q->reply ? NULL : wire_frames,
                                  .on_progress = q->on_progress ? on_sent : NULL,
+                                 .stop = r->h && r->h->stop ? stops : NULL,
                                  .ctx = r};
 }
 
@@ -305,14 +310,17 @@ static void on_stream_end(void *ctx, status_t st) {
     w->ended = true;
 }
 status_t wire_stream(struct hlod *h, const struct wire_request *q, struct wire_reader *out) {
-    *out = (struct wire_reader){.q = q};
+    *out = (struct wire_reader){.q = q, .h = h};
     h->answered = false;
     if (h->grpc) {
         struct stream_wait w = {.r = out};
         struct grpc_request g = {q->method, q->message, on_message, on_stream_end, &w};
-        grpc_flight_start(h->grpc, &g);
-        while (!w.ended)
-            grpc_client_turn(h->grpc);
+        struct grpc_flight *f = grpc_flight_start(h->grpc, &g);
+        for (bool stopped = false; !w.ended; grpc_client_turn(h->grpc, h->stop && !stopped)) {
+            if (stopped || !h->stop || !h->stop(h->stop_ctx)) continue;
+            grpc_flight_cancel(f);
+            stopped = true;
+        }
         wire_note_status(out, w.st);
         h->answered = out->refused;
         return wire_reader_end(out, w.st, NULL);

@@ -14,6 +14,8 @@ struct hlod {
     struct arena error_arena;
     struct hlod_error error;
     bool answered; // the call under way ended with an error of the server's
+    bool (*stop)(void *ctx); // hlod_set_stop
+    void *stop_ctx;
 };
 // What a call gives: the public struct first, then what it points into.
 struct wire_result {
@@ -86,6 +88,7 @@ status_t wire_model_file(struct arena *a, const char *path, struct wire_model *o
 // Reads the reply. Of a stream events go to on_event, the result and the profile are kept.
 struct wire_reader {
     const struct wire_request *q;
+    const struct hlod *h; // whose stop is asked; NULL: nobody's
     struct strbuf buf; // of an unfinished frame
     ProtobufCMessage *reply;
     Hlod__V1__Event *result, *profile;

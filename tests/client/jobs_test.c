@@ -62,6 +62,8 @@ static void blobs(void) {
     CHECK(!hlod_blob_get(h, a, &got) && got->bytes == sizeof big);
     CHECK(!memcmp(got->data, big, sizeof big));
     hlod_blob_free(got);
+    const struct hlod_bytes parts[] = {{big, 5}, {NULL, 0}, {(char *)big + 5, sizeof big - 5}};
+    CHECK(!hlod_blob_put_parts(h, parts, 3, b) && !strcmp(a, b));
     a[0] = a[0] == '0' ? '1' : '0';
     CHECK(hlod_blob_get(h, a, &got) == HLOD_NOT_FOUND);
 }
@@ -116,6 +118,9 @@ static void differs(void) {
     hlod_submitted_free(sent);
 }
 
+static bool was_told(void *ctx) {
+    return ((struct seen *)ctx)->calls > 0;
+}
 static void cancel(void) {
     char digest[HLOD_DIGEST_CHARS], job[64];
     uint32_t cancelled = 0;
@@ -131,6 +136,10 @@ static void cancel(void) {
     snprintf(job, sizeof job, "%s.1", sent->suite);
     CHECK(hlod_jobs_watch(h, sent->suite, watching, &stops) == HLOD_CANCELLED && stops.calls == 1);
     CHECK(hlod_job_outcome(h, job, &o) == HLOD_FAILED_PRECONDITION);
+    struct seen told = {0};
+    hlod_set_stop(h, was_told, &told); // between two events
+    CHECK(hlod_jobs_watch(h, sent->suite, watching, &told) == HLOD_CANCELLED && !told.ended);
+    hlod_set_stop(h, NULL, NULL);
     CHECK(!hlod_jobs_cancel(h, sent->suite, &cancelled) && cancelled == 3);
     CHECK(!hlod_jobs_watch(h, sent->suite, watching, &n) && n.ended >= 3 && n.passed == 0);
     CHECK(!hlod_job_outcome(h, job, &o) && !strcmp(o->state, "cancelled"));
