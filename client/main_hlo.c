@@ -151,9 +151,11 @@ int main(int argc, char **argv) {
                     .tty = isatty(STDERR_FILENO) && !getenv("NO_COLOR") && !getenv("CI") &&
                            strcmp(getenv("TERM") ? getenv("TERM") : "", "dumb") != 0};
     const char *command = NULL;
+
     if (argc == 2 && strncmp(argv[1], "--print-docs=", 13) == 0) return print_docs(argv[1] + 13);
     bool version = false, usage = false;
     h.argv = arena_zarray(&h.arena, char *, argc + 1);
+
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "--json") == 0)
             h.json = true;
@@ -174,8 +176,10 @@ int main(int argc, char **argv) {
         else
             h.argv[h.argc++] = argv[k];
     }
+
     if (h.json) errors_as_json();
     if (!h.addr || !h.addr[0]) h.addr = "127.0.0.1:8000";
+
     int rc = EXIT_USAGE;
     if (usage && !command)
         rc = help(stdout);
@@ -185,6 +189,7 @@ int main(int argc, char **argv) {
         rc = run_command(&h, command, usage);
     else
         help(stderr);
+
     http_client_free(h.http);
     hlod_close(h.hlod);
     arena_done(&h.arena);

@@ -36,4 +36,4 @@ check-client-san: $(BUILD)/hlod $(BUILD)/tests/fake_worker
 .PHONY: check-client-python
 check-client-python: ## the Python package over HTTP and gRPC, and its README's examples
 check-client-python: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
-	$(Q)build/venv/bin/python tests/client/python_client.py --build $(BUILD)
+	$(Q)build/venv/bin/python -X faulthandler tests/client/python_client.py --build $(BUILD)

@@ -118,12 +118,14 @@ status_t bench_grpc(const struct bench_request *q, const struct bench_load *load
         free(calls);
         return st;
     }
+
     l.queue = grpc_completion_queue_create_for_next(NULL);
     l.method = grpc_channel_register_call(l.channel, q->method, NULL, NULL);
     l.message = grpc_slice_from_static_buffer(q->bytes.p, q->bytes.n);
     if (q->authorization)
         l.authorization = (grpc_metadata){.key = grpc_slice_from_static_string("authorization"),
                                           .value = grpc_slice_from_copied_string(q->authorization)};
+
     bench_begin(&l.p, load, out);
     for (int i = 0; i < load->concurrency; i++)
         start(&l, &calls[i]);
@@ -133,6 +135,7 @@ status_t bench_grpc(const struct bench_request *q, const struct bench_load *load
         grpc_event e = grpc_completion_queue_next(l.queue, soon, NULL);
         if (e.type == GRPC_OP_COMPLETE) replied(&l, e.tag);
     }
+
     if (q->authorization) grpc_slice_unref(l.authorization.value);
     grpc_completion_queue_shutdown(l.queue);
     while (grpc_completion_queue_next(l.queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type !=

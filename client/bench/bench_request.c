@@ -31,6 +31,7 @@ static void put_input(struct strbuf *b, const struct npy *x, bool json) {
 static void make_http(struct arena *a, const struct bench_what *w, struct bench_request *out) {
     bool oip = w->protocol == BENCH_OIP;
     struct strbuf b = {0}, h = {0};
+
     strbuf_putc(&b, '{');
     if (!oip) {
         strbuf_puts(&b, "\"model\":");
@@ -44,9 +45,11 @@ static void make_http(struct arena *a, const struct bench_what *w, struct bench_
         put_input(&b, &w->in[i], w->json);
     }
     strbuf_puts(&b, "]}");
+
     size_t json_bytes = b.n;
     for (int i = 0; i < w->n_in && !w->json; i++)
         strbuf_add(&b, w->in[i].data, w->in[i].size_bytes);
+
     strbuf_puts(&h, "POST ");
     if (oip)
         strbuf_printf(&h, "/v2/models/%s/infer", w->model);
@@ -62,6 +65,7 @@ static void make_http(struct arena *a, const struct bench_what *w, struct bench_
                       json_bytes);
     if (out->authorization) strbuf_printf(&h, "Authorization: %s\r\n", out->authorization);
     strbuf_puts(&h, "\r\n");
+
     strbuf_add(&h, b.p, b.n);
     out->bytes = (struct span){arena_dup(a, h.p, h.n), h.n};
     strbuf_done(&b);

@@ -58,6 +58,7 @@ static bool protocol(const char *text, enum bench_protocol *out) {
 
 static int options(struct hlo *h, struct bench *b) {
     const char *v;
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "-i"))) {
             if (!model_inputs_add(&b->in, v))
@@ -142,6 +143,7 @@ static int sweep(struct hlo *h, struct bench *b, const struct bench_request *q) 
     bool grpc = b->protocol == BENCH_GRPC || b->protocol == BENCH_OIP_GRPC;
     json_t *runs = json_array();
     int rc = 0;
+
     if (!h->json)
         printf("%11s %9s %8s %10s %9s %9s %9s %9s %9s %9s\n", "concurrency", "requests", "errors",
                "requests/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "queue ms", "run ms");
@@ -164,6 +166,7 @@ static int sweep(struct hlo *h, struct bench *b, const struct bench_request *q) 
         }
         bench_result_done(&r);
     }
+
     if (h->json) {
         json_t *all = json_pack("{s:s, s:O}", "model", b->model, "runs", runs);
         print_json(all);

@@ -111,6 +111,7 @@ static int tuple(struct hlo *h, const struct buffers *b) {
 int cmd_buffers(struct hlo *h) {
     struct buffers b = {0};
     const char *v;
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "-i"))) {
             if (b.n_inputs == MAX_WORDS) return usage_error("more than %d inputs", MAX_WORDS);
@@ -131,6 +132,7 @@ int cmd_buffers(struct hlo *h) {
         else
             b.words[b.n_words++] = h->argv[k];
     }
+
     const char *verb = b.n_words ? b.words[0] : "ls";
     if (strcmp(verb, "ls") == 0 && b.n_words <= 1) return list(h);
     if (strcmp(verb, "put") == 0 && b.n_words == 1 && b.n_inputs) return put(h, &b);

@@ -123,6 +123,7 @@ static int move(struct hlo *h, struct http_client *from, struct http_client *to,
         &r);
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+
     Hlod__V1__ExecutableBundle *b = rc ? NULL
                                        : hlod__v1__executable_bundle__unpack(
                                              NULL, r.body.n, (const uint8_t *)strbuf_cstr(&r.body));
@@ -130,6 +131,7 @@ static int move(struct hlo *h, struct http_client *from, struct http_client *to,
         fputs("hlo: the server sent another executable than was asked for\n", stderr);
         rc = EXIT_RUN;
     }
+
     struct span part = {(const uint8_t *)strbuf_cstr(&r.body), r.body.n};
     if (!rc)
         rc = send_json(h, to,
@@ -147,6 +149,7 @@ static int move(struct hlo *h, struct http_client *from, struct http_client *to,
                    json_is_true(json_object_get(j, "existed")) ? "  was there" : "");
         json_decref(j);
     }
+
     if (b) hlod__v1__executable_bundle__free_unpacked(b, NULL);
     http_reply_done(&r);
     return rc;

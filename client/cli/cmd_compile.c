@@ -165,6 +165,7 @@ static int read_words(struct hlo *h, struct compile_words *w) {
     } keys[] = {{"--shape", "shape", true},       {"--precision", "precision", true},
                 {"--target", "target", true},     {"--device", "device", false},
                 {"--replicas", "replicas", true}, {"--budget", "budget", false}};
+
     for (int k = 0; k < h->argc; k++) {
         const char *v = NULL;
         size_t i = 0;
@@ -186,6 +187,7 @@ static int read_words(struct hlo *h, struct compile_words *w) {
         else
             w->path = h->argv[k];
     }
+
     if (!w->path) return usage_error("compile needs a model: a file, name or digest");
     bool file;
     int rc = model_is_file(w->path, &file);

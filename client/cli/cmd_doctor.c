@@ -192,15 +192,18 @@ static void print_findings(struct hlo *h, const json_t *const *profiles) {
         estimate += v[n].estimate_ms;
         total += v[n++].ms;
     }
+
     printf("steps      %zu, together %s (of each step the shortest of %d medians of %.0f runs)", n,
            time_text(total).s, PROFILES, number_at(profiles[0], "runs"));
     if (estimate > 0) printf("; estimated at %s", time_text(estimate).s);
     putchar('\n');
     print_impls(v, n, total);
+
     qsort(v, n, sizeof *v, slowest_first);
     puts("\nlongest steps: measured, share, estimated, their ratio; step, what runs it, its node");
     for (size_t k = 0; k < n && k < SHOWN; k++)
         print_step(&v[k], total);
+
     for (size_t k = 0; k < n && told < SHOWN; k++) {
         bool cliff = v[k].estimate_ms > 0 && v[k].ms > CLIFF * v[k].estimate_ms;
         if (v[k].ms < WORTH_SHARE * total || !(cliff || strstr(text_at(v[k].row, "impl"), "ref")))

@@ -67,6 +67,7 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
     char hex[65];
     const char *only = NULL;
     size_t digits = strspn(*word, "0123456789abcdef");
+
     if (digits >= 6 && digits < 64 && !(*word)[digits]) return full_digest(h, word);
     int rc = model_is_file(*word, &file);
     if (!rc && file) {
@@ -78,6 +79,7 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
         json_decref(found);
     }
     if (rc || done) return rc;
+
     if (!*shapes) rc = only_executable(h, *word, &only);
     if (!rc && !only) {
         json_t *j;
@@ -98,6 +100,7 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
 int cmd_inspect(struct hlo *h) {
     const char *digest = NULL, *stage = NULL, *a = NULL, *b = NULL, *v;
     struct strbuf shapes = {0};
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--stage")))
             stage = v;
@@ -112,6 +115,7 @@ int cmd_inspect(struct hlo *h) {
         else
             digest = h->argv[k];
     }
+
     if (!digest) return usage_error("inspect needs a digest, name or file");
     if (a && !b) return usage_error("--diff needs two: --diff hlo-before hlo-after");
     if (!stage) stage = "hlo-after";
@@ -119,6 +123,7 @@ int cmd_inspect(struct hlo *h) {
     strbuf_done(&shapes);
     if (rc) return rc;
     if (b) return diff(h, digest, a, b);
+
     char *text;
     rc = stage_text(h, digest, stage, &text);
     if (rc) return rc;

@@ -71,6 +71,7 @@ int cmd_models(struct hlo *h) {
     int64_t version = 0, batch = 0, delay_us = 0;
     bool unchecked = false;
     struct strbuf shapes = {0};
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--version"))) {
             if (!str_to_i64(str_of(v), &version) || version < 1)
@@ -90,6 +91,7 @@ int cmd_models(struct hlo *h) {
         else
             words[n++] = h->argv[k];
     }
+
     int rc;
     if (strcmp(words[0], "ls") == 0 && n <= 1)
         rc = list(h);

@@ -61,6 +61,7 @@ int cmd_plan(struct hlo *h) {
     struct npy in[MAX_INPUTS] = {0};
     int n = 0;
     int64_t lease_ms = 0;
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "-i"))) {
             if (n == MAX_INPUTS) return usage_error("more than %d inputs", MAX_INPUTS);
@@ -75,6 +76,7 @@ int cmd_plan(struct hlo *h) {
             file = h->argv[k];
     }
     if (!file) return usage_error("plan needs a file");
+
     json_error_t e;
     json_t *plan = json_load_file(file, JSON_REJECT_DUPLICATES, &e);
     if (!json_is_object(plan)) {
@@ -83,6 +85,7 @@ int cmd_plan(struct hlo *h) {
             e.line < 1 ? st_new(ST_INVALID_ARGUMENT, "%s", e.text)
                        : st_new(ST_INVALID_ARGUMENT, "%s, line %d: %s", file, e.line, e.text));
     }
+
     int rc = upload_models(h, plan);
     status_t st = rc ? ST_OK : tensors_can_write(out);
     if (!rc && !st) st = read_inputs(h, words, n, in);
@@ -91,6 +94,7 @@ int cmd_plan(struct hlo *h) {
         json_decref(plan);
         return rc ? rc : fail_status(st);
     }
+
     struct tensors_reply r;
     rc = tensors_call(h, "RunPlanUnary", plan, in, n, NULL, out, &r);
     if (!rc) answer(h, &r, out);

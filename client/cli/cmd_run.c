@@ -45,6 +45,7 @@ static int resolve_model(struct hlo *h, struct run *r) {
     bool file;
     int rc = model_is_file(r->model, &file);
     if (rc || !file) return rc;
+
     struct strbuf q = {0};
     for (int k = 0; k < r->n_in; k++) {
         if (!r->in[k].descr[0]) continue; // of a .hlox, which knows its shapes
@@ -56,12 +57,14 @@ static int resolve_model(struct hlo *h, struct run *r) {
         query_add(&q, "shape", strbuf_cstr(&one));
         strbuf_done(&one);
     }
+
     if (r->device) strbuf_printf(&q, "%sdevice=%s", q.n ? "&" : "", r->device);
     if (r->replicas > 1) strbuf_printf(&q, "%sreplicas=%d", q.n ? "&" : "", r->replicas);
     json_t *c = NULL;
     rc = compile_model(h, r->model, strbuf_cstr(&q), makes_inputs(r) ? THEN_TRY : THEN_RUN, &c);
     strbuf_done(&q);
     if (rc) return rc;
+
     bool whole = text_at(c, "digest")[0];
     if (!h->quiet && whole)
         fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
@@ -195,6 +198,7 @@ int cmd_run(struct hlo *h) {
     struct image_options o = {.std = {1, 1, 1}};
     const char *v, *inputs[MAX_INPUTS];
     int n_inputs = 0, counted;
+
     for (int k = 0; k < h->argc; k++) {
         bool taken;
         status_t st = image_option(h, &k, &o, &taken);
@@ -224,6 +228,7 @@ int cmd_run(struct hlo *h) {
         else
             r.model = h->argv[k];
     }
+
     if (!r.model) return usage_error("run needs a model: a file, name or digest");
     bool scaled = false;
     status_t st = tensors_can_write(r.out);
@@ -232,6 +237,7 @@ int cmd_run(struct hlo *h) {
         fputs("pictures: --mean and --std are taken of values from 0 to 1\n", stderr);
     if (!st) st = read_inputs(h, &r, inputs, n_inputs, &o);
     if (st) return fail_status(st);
+
     bool later = hlox_sniff(r.model); // its executable says the shapes
     int rc = later ? 0 : model_inputs_fit(h, r.model, inputs, r.in, r.n_in);
     if (!rc) rc = resolve_model(h, &r);

@@ -48,11 +48,13 @@ void print_profile(struct hlo *h, const json_t *profile) {
     enum { ROWS = 20 };
     const json_t *rows = json_object_get(profile, "rows");
     double total = number_at(profile, "totalMs"), steps = number_at(profile, "stepsMs");
+
     size_t n = json_array_size(rows), top = 0;
     json_t **v = arena_zarray(&h->arena, json_t *, n + 1);
     for (size_t k = 0; k < n; k++)
         if (number_at(json_array_get(rows, k), "depth") == 0) v[top++] = json_array_get(rows, k);
     qsort(v, top, sizeof *v, longest_first);
+
     printf("%8s %6s %9s %9s %9s %7s  %-28s %-26s %s\n", "ms", "share", "estimate", "GFLOP/s",
            "GB/s", "of peak", "step", "by", "nodes");
     for (size_t k = 0; k < top && k < ROWS; k++) {
@@ -67,6 +69,7 @@ void print_profile(struct hlo *h, const json_t *profile) {
         printf("%-28.28s %-26.26s ", text_at(v[k], "name"), text_at(v[k], "impl"));
         print_nodes(v[k]);
     }
+
     if (top > ROWS) printf("%zu more steps: --json or --trace FILE has them all\n", top - ROWS);
     printf("%zu steps, %.3f of %.3f ms", top, steps, total);
     if (number_at(profile, "runs") > 1)

@@ -35,8 +35,8 @@ struct submit {
     const char *id;
     int64_t n_jobs, n_ended, n_bad, n_told, told_ns;
     int64_t reached_ns; // when the server last told something
-    bool over; // the stream said that all jobs ended
-    int rc;    // of an error already reported
+    bool over;          // the stream said that all jobs ended
+    int rc;             // of an error already reported
 };
 
 static volatile sig_atomic_t interrupted;
@@ -244,6 +244,7 @@ static int read_jobs(struct submit *s, job_list *all) {
 
 static void print_report(struct hlo *h, const struct report *r) {
     struct report_counts n = report_count(r);
+
     if (h->json) {
         json_t *all = json_array();
         for (size_t i = 0; i < r->n_jobs; i++) {
@@ -260,6 +261,7 @@ static void print_report(struct hlo *h, const struct report *r) {
         json_decref(o);
         return;
     }
+
     for (size_t i = 0; i < r->n_jobs; i++) {
         const json_t *j = r->jobs[i].job;
         if (!strcmp(text_at(j, "state"), "passed")) {

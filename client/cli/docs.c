@@ -161,6 +161,7 @@ void docs_man(struct strbuf *b) {
                 "\\fBHLOD_TOKEN_FILE\\fR, \\fBHLOD_CACERT\\fR, \\fBHLOD_CERT\\fR, "
                 "\\fBHLOD_KEY\\fR. Data goes to standard output, progress and errors to standard "
                 "error.\n.SH COMMANDS\n");
+
     for (int k = 0; k < N_COMMANDS; k++) {
         strbuf_printf(b, ".TP\n\\fB%s\\fR ", commands[k].name);
         strbuf_roff(b, str_of(commands[k].usage));
@@ -178,6 +179,7 @@ void docs_man(struct strbuf *b) {
             strbuf_puts(b, ".\n");
         }
     }
+
     strbuf_puts(
         b, ".SH VALUES OF INPUTS\nBehind \\fB\\-i\\fR \\fINAME\\fR=: \\fI@file.npy\\fR, "
            "\\fI@file.npz\\fR (the member NAME), \\fI@file.png\\fR, \\fI@file.jpg\\fR, or numbers: "

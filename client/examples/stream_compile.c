@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
     struct hlod_shape shapes[MAX_SHAPES];
     int64_t dims[MAX_SHAPES][MAX_RANK];
     size_t n = 0;
+
     for (int i = 1; i < argc; i++) {
         char *eq = strchr(argv[i], '=');
         if (!strcmp(argv[i], "--addr") && i + 1 < argc) {
@@ -48,11 +49,13 @@ int main(int argc, char **argv) {
         } else
             model = argv[i];
     }
+
     struct hlod *h;
     if (!model || hlod_open(addr, &h)) {
         fprintf(stderr, "usage: stream_compile MODEL INPUT=1x3x224x224... [--addr ADDRESS]\n");
         return 2;
     }
+
     int passes = 0;
     struct hlod_compile_options o = HLOD_COMPILE_OPTIONS;
     o.shapes = shapes;
@@ -65,6 +68,7 @@ int main(int argc, char **argv) {
         hlod_close(h);
         return 1;
     }
+
     printf("%s: %lld instructions before, %lld after, %d passes\n", e->digest,
            (long long)e->entry_before, (long long)e->entry_after, passes);
     hlod_executable_free(e);

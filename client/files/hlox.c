@@ -97,6 +97,7 @@ int hlox_write(struct hlo *h, const char *path, const char *digest, const char *
         &r);
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+
     if (!rc) {
         struct span bundle = {(const uint8_t *)strbuf_cstr(&r.body), r.body.n};
         char hex[65];
@@ -107,6 +108,7 @@ int hlox_write(struct hlo *h, const char *path, const char *digest, const char *
         json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I}", "query", query, "target", target,
                               "executable", digest, "bundleBytes", (json_int_t)bundle.n,
                               "bundleSha256", hex, "modelBytes", bytes);
+
         char *head = j ? json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
         json_decref(j);
         struct span *parts = arena_array(&h->arena, struct span, n_model + 4);

@@ -90,6 +90,7 @@ static status_t converted(struct arena *a, struct npy *from, const struct dtype_
         n *= from->dims[d]; // was checked when it was read
     x->rank = from->rank;
     memcpy(x->dims, from->dims, sizeof x->dims);
+
     bool nameless = !f && npy_item_size(from->descr) == t->bytes;
     if (f == t || nameless) {
         uint8_t *p = x->data = from->data;
@@ -100,10 +101,12 @@ static status_t converted(struct arena *a, struct npy *from, const struct dtype_
             p[k] &= 15;
         return ST_OK;
     }
+
     if (!f || f->cls == NUM_STRING || f->cls == NUM_RAW || t->cls == NUM_STRING ||
         t->cls == NUM_RAW)
         return st_new(ST_INVALID_ARGUMENT, "an array of dtype %s does not become %s", from->descr,
                       t->name);
+
     struct strbuf b = {0};
     numbers_print(&b, f, n, from->data);
     x->size_bytes = (size_t)(n * t->bytes);
@@ -169,10 +172,12 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
         return st_new(ST_INVALID_ARGUMENT, "the shape is too large");
     if (t->cls == NUM_STRING && *text != '@') return comma_texts(a, text, n, x);
     x->size_bytes = (size_t)bytes;
+
     if (strcmp(text, "random") == 0) {
         input_random(a, x);
         return ST_OK;
     }
+
     if (*text == '@') {
         struct span b;
         RETURN_IF_ERR(input_file(a, text + 1, &b));
@@ -191,6 +196,7 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
         x->data = (void *)b.p;
         return ST_OK;
     }
+
     x->data = arena_alloc(a, x->size_bytes + 1);
     const char *list = arena_printf(a, "[%s]", text);
     return numbers_scan(str_of(list), t, n, x->data);

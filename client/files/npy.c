@@ -82,6 +82,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
         len |= (size_t)b.p[10] << 16 | (size_t)b.p[11] << 24;
     }
     if (len > NPY_MAX_HEADER || b.n - head < len) return bad(what, "truncated header");
+
     struct str h = {(const char *)b.p + head, len};
     struct npy x = {.rank = 0};
     struct str d = dict_value(h, "descr"), f = dict_value(h, "fortran_order");
@@ -92,6 +93,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
         dn++;
     if (dn >= sizeof x.descr) return bad(what, "unknown dtype");
     memcpy(x.descr, d.p + 1, dn);
+
     bool wide;
     int64_t text = npy_text_item(x.descr, &wide), item = text >= 0 ? text : npy_item_size(x.descr);
     if (item == 0 && text < 0)
@@ -99,6 +101,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
                       "%s: dtype '%s' is not taken (little-endian numbers, bool, U and S are)",
                       what, x.descr);
     RETURN_IF_ERR(parse_shape(dict_value(h, "shape"), what, &x));
+
     int64_t bytes = item;
     for (int k = 0; k < x.rank; k++)
         if (!sz_mul(bytes, x.dims[k], &bytes) || bytes > npy_max_bytes)
@@ -106,6 +109,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
     if ((int64_t)(b.n - head - len) < bytes)
         return bad(what, "data is shorter than the shape says");
     x.size_bytes = (size_t)bytes;
+
     const uint8_t *data = b.p + head + len;
     x.data = str_starts(f, "True") && x.rank > 1 ? to_row_major(a, &x, data, item)
                                                  : arena_dup(a, data, x.size_bytes);
@@ -131,13 +135,16 @@ static status_t zip_member(struct arena *a, struct span z, const uint8_t *c, con
                       "%s: ZIP64 archives are not taken; save the arrays as single .npy files",
                       path);
     if (at > z.n || z.n - at < 30) return st_new(ST_INVALID_ARGUMENT, "%s: damaged archive", path);
+
     size_t data = (size_t)at + 30 + le16(z.p + at + 26) + le16(z.p + at + 28);
     if (data > z.n || z.n - data < packed)
         return st_new(ST_INVALID_ARGUMENT, "%s: damaged archive", path);
+
     if (method == 0) {
         *out = (struct span){z.p + data, packed};
         return ST_OK;
     }
+
     // Deflate expands at most 1032 times: a larger claim is false.
     if (method != 8 || size / 1032 > packed)
         return st_new(ST_INVALID_ARGUMENT, "%s: compression method %u is not taken", path, method);
@@ -147,6 +154,7 @@ static status_t zip_member(struct arena *a, struct span z, const uint8_t *c, con
                   .next_out = p,
                   .avail_out = size};
     if (inflateInit2(&s, -MAX_WBITS) != Z_OK) return st_oom();
+
     int rc = inflate(&s, Z_FINISH);
     inflateEnd(&s);
     if (rc != Z_STREAM_END || s.total_out != size)
@@ -248,11 +256,13 @@ status_t npz_write_file(const char *path, const struct npy *x, int n) {
         total += (int64_t)x[k].size_bytes + 1024;
     if (total >= UINT32_MAX)
         return st_new(ST_OUT_OF_RANGE, "%s: more than 4 GiB; write single .npy files", path);
+
     FILE *f = fopen(path, "wbe");
     if (!f) return st_errno(errno, path);
     struct strbuf dir = {0}, h = {0};
     uint32_t at = 0;
     bool ok = true;
+
     for (int k = 0; ok && k < n; k++) {
         struct strbuf head = {0}, name = {0};
         strbuf_printf(&name, "%s.npy", x[k].name);
@@ -260,12 +270,14 @@ status_t npz_write_file(const char *path, const struct npy *x, int n) {
         uint32_t size = (uint32_t)(head.n + x[k].size_bytes);
         uLong crc = crc32(0, (const Bytef *)head.p, (uInt)head.n);
         crc = crc32_z(crc, x[k].data, x[k].size_bytes);
+
         strbuf_clear(&h);
         put32(&h, 0x04034b50);
         zip_common(&h, (uint32_t)crc, size, name.n);
         strbuf_add(&h, name.p, name.n);
         ok = fwrite(h.p, 1, h.n, f) == h.n && fwrite(head.p, 1, head.n, f) == head.n &&
              fwrite(x[k].data, 1, x[k].size_bytes, f) == x[k].size_bytes;
+
         put32(&dir, 0x02014b50);
         put16(&dir, 20);
         zip_common(&dir, (uint32_t)crc, size, name.n);
@@ -274,6 +286,7 @@ status_t npz_write_file(const char *path, const struct npy *x, int n) {
         at += (uint32_t)h.n + size;
         strbuf_done(&head), strbuf_done(&name);
     }
+
     uint32_t dir_n = (uint32_t)dir.n;
     put32(&dir, 0x06054b50);
     put16(&dir, 0), put16(&dir, 0), put16(&dir, (unsigned)n), put16(&dir, (unsigned)n),

@@ -46,6 +46,7 @@ static status_t convert(struct arena *a, const Onnx__TensorProto *t, const char 
     if (k == n_types)
         return st_new(ST_INVALID_ARGUMENT, "%s: type %d of ONNX is not supported", what,
                       t->data_type);
+
     struct npy x = {.name = arena_strdup(a, t->name), .rank = (int)t->n_dims};
     memcpy(x.descr, types[k].descr, 4);
     int64_t n = 1, size = npy_item_size(x.descr), bytes;
@@ -56,6 +57,7 @@ static status_t convert(struct arena *a, const Onnx__TensorProto *t, const char 
     }
     if (n < 0 || !sz_mul(n, size, &bytes))
         return st_new(ST_INVALID_ARGUMENT, "%s: absurd dims", what);
+
     const size_t lists[] = {t->n_float_data, t->n_int32_data, t->n_int64_data, t->n_double_data,
                             t->n_uint64_data};
     bool raw = t->raw_data.len || !lists[types[k].list];
@@ -63,6 +65,7 @@ static status_t convert(struct arena *a, const Onnx__TensorProto *t, const char 
         return st_new(ST_INVALID_ARGUMENT, "%s: %zu %s, its dims say %lld", what,
                       raw ? t->raw_data.len : lists[types[k].list], raw ? "bytes" : "elements",
                       (long long)(raw ? bytes : n));
+
     uint8_t *p = arena_alloc(a, (size_t)bytes + 1);
     x.data = p;
     x.size_bytes = (size_t)bytes;

@@ -180,6 +180,7 @@ static status_t shapes_at(const struct reader *r, const json_t *o, Hlod__V1__Job
 static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__JobModel **out) {
     Hlod__V1__JobModel *m = message_new(r->a, &hlod__v1__job_model__descriptor);
     char *model = NULL, *precision = NULL;
+
     if (json_is_string(o))
         model = arena_strdup(r->a, json_string_value(o));
     else {
@@ -200,8 +201,10 @@ static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__Jo
             m->options->n_disable_passes = n;
         }
     }
+
     if (!model || !*model)
         return bad(r, json_is_object(o) ? o : NULL, "a model without @", "model");
+
     struct stat sb;
     const char *file = beside(r, model);
     if (stat(file, &sb) == 0) {
@@ -373,22 +376,27 @@ static status_t read_tree(const struct reader *r, const json_t *tree, struct sui
     const json_t *list, *keep = json_object_get(tree, "keep_outputs");
     size_t n;
     const int *lines = NULL;
+
     q->name = (char *)(uintptr_t)stem(r->a, r->path);
     RETURN_IF_ERR(text_at(r, tree, "suite", &q->name));
     RETURN_IF_ERR(list_at(r, tree, "models", &list, &n, &s->model_lines));
+
     if (!n) return bad(r, tree, "a suite without @", "models");
     q->models = arena_array(r->a, Hlod__V1__JobModel *, n);
     for (; q->n_models < n; q->n_models++)
         RETURN_IF_ERR(read_model(r, json_array_get(list, q->n_models), &q->models[q->n_models]));
+
     RETURN_IF_ERR(list_at(r, tree, "targets", &list, &n, &lines));
     q->targets = arena_array(r->a, Hlod__V1__JobTarget *, n + 1);
     for (; q->n_targets < n; q->n_targets++)
         RETURN_IF_ERR(
             read_target(r, json_array_get(list, q->n_targets), &q->targets[q->n_targets]));
+
     RETURN_IF_ERR(list_at(r, tree, "inputs", &list, &n, &s->input_lines));
     q->inputs = arena_array(r->a, Hlod__V1__JobInput *, n + 1);
     for (; q->n_inputs < n; q->n_inputs++)
         RETURN_IF_ERR(read_input(r, json_array_get(list, q->n_inputs), &q->inputs[q->n_inputs]));
+
     RETURN_IF_ERR(budget_at(r, tree, &q->budget));
     RETURN_IF_ERR(retry_at(r, tree, &q->retry));
     RETURN_IF_ERR(number_at(r, tree, "rtol", &q->rtol));

@@ -94,6 +94,7 @@ static status_t value(struct reader *r, yaml_event_t *e, int depth, json_t **out
         return bad(r, &e->start_mark, "nested too deeply, or too long");
     json_t *v = NULL;
     status_t st = ST_OK;
+
     switch (e->type) {
     case YAML_SCALAR_EVENT:
         if (e->data.scalar.anchor) return bad(r, &e->start_mark, "anchors are not supported");
@@ -116,6 +117,7 @@ static status_t value(struct reader *r, yaml_event_t *e, int depth, json_t **out
     default:
         return bad(r, &e->start_mark, "there is nothing here");
     }
+
     if (st)
         json_decref(v);
     else

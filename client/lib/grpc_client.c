@@ -166,30 +166,35 @@ struct grpc_flight *grpc_flight_start(struct grpc_client *c, const struct grpc_r
     f->text = grpc_empty_slice();
     grpc_metadata_array_init(&f->head);
     grpc_metadata_array_init(&f->trailer);
+
     char path[128] = "/hlod.v1.Hlod/";
     strncat(path, q->method, sizeof path - strlen(path) - 1);
     grpc_slice where = grpc_slice_from_copied_string(path);
     f->call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, where,
                                        NULL, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
     grpc_slice_unref(where);
+
     grpc_byte_buffer *b = pack(q->message);
     grpc_metadata bearer;
     grpc_op op[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
                      {.op = GRPC_OP_SEND_MESSAGE},
                      {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
                      {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+
     if (c->authorization) {
         bearer = (grpc_metadata){.key = grpc_slice_from_static_string("authorization"),
                                  .value = grpc_slice_from_static_string(c->authorization)};
         op[0].data.send_initial_metadata.metadata = &bearer;
         op[0].data.send_initial_metadata.count = 1;
     }
+
     op[1].data.send_message.send_message = b;
     op[3].data.recv_initial_metadata.recv_initial_metadata = &f->head;
     grpc_op status = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
     status.data.recv_status_on_client.trailing_metadata = &f->trailer;
     status.data.recv_status_on_client.status = &f->code;
     status.data.recv_status_on_client.status_details = &f->text;
+
     f->under_way = 3;
     start(f, &status, 1, &f->ended, on_status);
     receive(f);

@@ -85,10 +85,12 @@ static bool remove_from(struct hlod_call **list, struct hlod_call ***end, struct
 static void call_ended(struct hlod_call *c, status_t st, const struct http_reply *reply) {
     struct hlod_async *q = c->q;
     hlod_done_fn done = c->done;
+
     st = wire_reader_end(&c->reader, st, reply);
     if (!st) st = c->finish(&c->reader, &c->result);
     c->outcome.answered = c->reader.refused;
     wire_end(&c->outcome, st);
+
     pthread_mutex_lock(&q->mutex);
     if (c->queued) remove_from(&q->inbox, &q->inbox_end, c); // its cancellation came too late
     c->queued = false;
@@ -104,6 +106,7 @@ static void call_ended(struct hlod_call *c, status_t st, const struct http_reply
     pthread_cond_broadcast(&q->ended_one);
     pthread_mutex_unlock(&q->mutex);
     if (!done) return;
+
     done(c->ctx, c);
     pthread_mutex_lock(&q->mutex);
     q->open--;
@@ -195,6 +198,7 @@ enum hlod_code hlod_async_open(const char *addr, const struct hlod_security *s,
     if (!q) return HLOD_RESOURCE_EXHAUSTED;
     if (s && s->size >= sizeof *s)
         with = (struct http_security){s->token, s->cacert, s->cert, s->key};
+
     q->inbox_end = &q->inbox;
     q->ended_end = &q->ended;
     pthread_mutex_init(&q->mutex, NULL);
@@ -203,16 +207,19 @@ enum hlod_code hlod_async_open(const char *addr, const struct hlod_security *s,
     pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
     pthread_cond_init(&q->ended_one, &mono);
     q->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+
     status_t st = q->fd < 0 ? st_errno(errno, "eventfd") : http_security_env(&a, &with);
     if (!st) st = wire_open(addr, &with, &q->http, &q->grpc);
     if (!st && q->http) st = http_flights_new(q->http, &q->flights);
     if (!st && pthread_create(&q->thread, NULL, q->grpc ? turn_grpc : turn_http, q))
         st = st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     arena_done(&a);
+
     if (!st) {
         *out = q;
         return HLOD_OK;
     }
+
     enum hlod_code code = (enum hlod_code)st_code(st);
     st_drop(st);
     http_flights_free(q->flights);
@@ -266,6 +273,7 @@ enum hlod_code async_start(struct hlod_call *c, status_t st, struct hlod_call **
         free_call(c);
         return code;
     }
+
     c->reader.q = &c->request;
     pthread_mutex_lock(&q->mutex);
     if (q->closing) {
@@ -273,12 +281,14 @@ enum hlod_code async_start(struct hlod_call *c, status_t st, struct hlod_call **
         free_call(c);
         return HLOD_FAILED_PRECONDITION;
     }
+
     c->next = q->calls;
     if (c->next) c->next->prev = c;
     q->calls = c;
     q->open++;
     c->state = C_UNDER_WAY;
     if (out) *out = c;
+
     if (q->grpc) { // its end waits for the mutex
         struct grpc_request r = {c->request.method, c->request.message, on_grpc_message,
                                  on_grpc_end, c};

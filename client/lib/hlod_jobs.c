@@ -95,14 +95,17 @@ static void suite_request(struct arena *a, bool grpc, const struct hlod_suite *g
                           struct wire_request *out) {
     struct hlod_suite s = HLOD_SUITE;
     memcpy(&s, given, given->size < sizeof s ? given->size : sizeof s);
+
     Hlod__V1__SubmitJobsRequest *q = arena_new_of(a, Hlod__V1__SubmitJobsRequest);
     Hlod__V1__JobBudget *budget = arena_new_of(a, Hlod__V1__JobBudget);
     Hlod__V1__RetryPolicy *retry = arena_new_of(a, Hlod__V1__RetryPolicy);
     hlod__v1__submit_jobs_request__init(q);
     hlod__v1__job_budget__init(budget);
     hlod__v1__retry_policy__init(retry);
+
     q->name = text(s.name);
     q->idempotency_key = text(s.idempotency_key);
+
     q->models = arena_array(a, Hlod__V1__JobModel *, s.n_models + 1);
     for (; q->n_models < s.n_models; q->n_models++)
         q->models[q->n_models] = model(a, &s.models[q->n_models]);
@@ -112,6 +115,7 @@ static void suite_request(struct arena *a, bool grpc, const struct hlod_suite *g
     q->inputs = arena_array(a, Hlod__V1__JobInput *, s.n_inputs + 1);
     for (; q->n_inputs < s.n_inputs; q->n_inputs++)
         q->inputs[q->n_inputs] = input(a, &s.inputs[q->n_inputs]);
+
     q->budget = budget;
     budget->run_ms = s.budget.run_ms;
     budget->compile_ms = s.budget.compile_ms;
@@ -119,6 +123,7 @@ static void suite_request(struct arena *a, bool grpc, const struct hlod_suite *g
     budget->peak_bytes = s.budget.peak_bytes;
     q->retry = retry;
     retry->max_attempts = s.max_attempts;
+
     q->rtol = s.rtol;
     q->atol = s.atol;
     q->timeout_ms = s.timeout_ms;
@@ -190,6 +195,7 @@ static status_t outcome(struct wire_reader *r, void **out) {
     const Hlod__V1__JobOutcome *m = (const Hlod__V1__JobOutcome *)r->reply;
     const Hlod__V1__Error *e = m->error ? m->error : &none;
     wire_keep(a, r->reply);
+
     struct hlod_comparison *c = arena_array(a, struct hlod_comparison, m->n_comparisons + 1);
     for (size_t i = 0; i < m->n_comparisons; i++) {
         const Hlod__V1__Comparison *v = m->comparisons[i];
@@ -203,6 +209,7 @@ static status_t outcome(struct wire_reader *r, void **out) {
             .name = v->name, .dtype = v->dtype, .rank = (int32_t)v->n_shape, .dims = v->shape};
         t[i].blob = v->blob;
     }
+
     *x = (struct hlod_outcome){.job = m->job,
                                .state = m->state,
                                .attempts = m->attempts,

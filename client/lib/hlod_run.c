@@ -16,6 +16,7 @@ static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *
     Hlod__V1__RunOptions *ro = arena_new_of(a, Hlod__V1__RunOptions);
     hlod__v1__run_request__init(q);
     hlod__v1__run_options__init(ro);
+
     q->model = arena_strdup(a, digest);
     if (o->weights) q->weights = arena_strdup(a, o->weights);
     q->options = ro;
@@ -24,9 +25,11 @@ static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *
     ro->repeat = o->repeat;
     ro->profile = o->profile;
     ro->no_compile = o->no_compile;
+
     q->outputs = arena_array(a, char *, o->n_outputs + 1);
     for (; q->n_outputs < o->n_outputs; q->n_outputs++)
         q->outputs[q->n_outputs] = arena_strdup(a, o->outputs[q->n_outputs]);
+
     q->inputs = arena_array(a, Hlod__V1__Tensor *, n_in + 1);
     for (; q->n_inputs < n_in; q->n_inputs++) {
         const struct hlod_tensor *x = &in[q->n_inputs];

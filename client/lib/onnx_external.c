@@ -86,6 +86,7 @@ static bool next_field(struct span *s, struct field *f, bool *bad) {
     *bad = true;
     if (!varint(s, &tag)) return false;
     *f = (struct field){.number = (uint32_t)(tag >> 3)};
+
     switch (tag & 7) {
     case 0:
         if (!varint(s, &f->value)) return false;
@@ -104,6 +105,7 @@ static bool next_field(struct span *s, struct field *f, bool *bad) {
     default:
         return false;
     }
+
     if (n > s->n) return false;
     s->p += n;
     s->n -= (size_t)n;
@@ -187,6 +189,7 @@ static status_t tensor(struct walk *w, struct span s, struct rope *out) {
     int64_t offset = 0, length = -1, elements = 1, size;
     bool bad = false, external = false, sized = true;
     uint64_t data_type = 0;
+
     while (next_field(&s, &f, &bad))
         if (f.number == 14)
             external = f.value == 1;
@@ -200,6 +203,7 @@ static status_t tensor(struct walk *w, struct span s, struct rope *out) {
         add(w, out, whole.p, whole.n);
         return ST_OK;
     }
+
     w->found = true;
     w->tensor = arena_printf(w->a, "tensor '" STR_FMT "'", STR_ARG(name));
     for (s = whole; next_field(&s, &f, &bad);)
@@ -207,11 +211,13 @@ static status_t tensor(struct walk *w, struct span s, struct rope *out) {
             RETURN_IF_ERR(entry(f.body, &location, &offset, &length));
         else if (f.number != 14)
             add(w, out, f.whole.p, f.whole.n);
+
     RETURN_IF_ERR(data_file(w, location, &data));
     if (length < 0) length = (int64_t)data.n - offset;
     if (length < 0 || offset > (int64_t)data.n || length > (int64_t)data.n - offset)
         return st_new(ST_INVALID_ARGUMENT, "external data beyond the end of '" STR_FMT "'",
                       STR_ARG(location));
+
     // Found here, not after gigabytes were sent.
     int bits = element_bits(data_type);
     sized &= bits && !__builtin_mul_overflow(elements, bits, &size);
@@ -220,6 +226,7 @@ static status_t tensor(struct walk *w, struct span s, struct rope *out) {
                       "external data of %lld bytes at '" STR_FMT "', its %lld elements have %lld",
                       (long long)length, STR_ARG(location), (long long)elements,
                       (long long)(size / 8 + (size % 8 != 0)));
+
     add_varint(w, out, 9 << 3 | 2); // raw_data
     add_varint(w, out, (uint64_t)length);
     add(w, out, data.p + offset, (size_t)length);

@@ -136,6 +136,7 @@ status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *
 
 static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
     struct hlod_event p = {.t_ms = e->t_ms, .name = ""};
+
     switch (e->kind_case) {
     case HLOD__V1__EVENT__KIND_INGEST:
         p.kind = HLOD_EVENT_INGESTED;
@@ -172,6 +173,7 @@ static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
     default:
         return true; // of a later version
     }
+
     return !w->on_event || w->on_event(w->ctx, &p);
 }
 
