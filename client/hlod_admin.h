@@ -25,6 +25,13 @@ typedef bool (*hlod_json_fn)(void *ctx, const char *event);
 //          set
 HLOD_API enum hlod_code hlod_call_json(struct hlod *h, const char *method, const char *request,
                                        hlod_json_fn on_event, void *ctx, char **out);
+// The same of a unary method with its messages as protobuf bytes, for what is large: an executable
+// to keep or to give to another server (ExportExecutable, ImportExecutable).
+// out     the reply's bytes, caller frees with hlod_blob_free (hlod_jobs.h); may be NULL
+// errors  as above; INVALID_ARGUMENT the bytes are no such request, or the reply is a stream
+struct hlod_blob;
+HLOD_API enum hlod_code hlod_call_message(struct hlod *h, const char *method, const void *request,
+                                          size_t bytes, struct hlod_blob **out);
 
 // The text of one stage: hlo-before, hlo-after, prepare, kir, llvm, plan, explain, pass/NAME.
 // out     caller frees with hlod_text_free

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "client/cli/hlo.h"
+#include "client/files/hlox.h"
+#include "client/hlod_jobs.h"
 #include "proto/hlod.pb-c.h"
+#include "proto/json.h"
 
 struct words {
     const char *w[3]; // behind the verb
@@ -111,98 +114,82 @@ static int collect(struct hlo *h, const struct words *w) {
 // ---- exchange
 
 // The executable's bundle from one server, as it is, to the other.
-static int move(struct hlo *h, struct http_client *from, struct http_client *to,
-                const char *digest) {
-    struct http_reply r;
-    json_t *j;
-    status_t st = http_send(
-        from,
-        &(struct http_request){.method = "GET",
-                               .path = arena_printf(&h->arena, "/v1/executables/%s/bundle", digest),
-                               .accept = "application/x-protobuf"},
-        &r);
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+static int move(struct hlo *from, struct hlo *to, const char *digest) {
+    struct hlod_blob *bundle, *answer = NULL;
+    int rc = hlox_export(from, digest, &bundle);
+    if (rc) return rc;
+    Hlod__V1__ExecutableBundle *b =
+        hlod__v1__executable_bundle__unpack(NULL, bundle->bytes, bundle->data);
+    status_t st = hlo_open(to);
+    if (!st && (!b || !b->info || strcmp(b->info->digest, digest)))
+        st = st_new(ST_DATA_LOSS, "the server sent another executable than was asked for");
+    if (st)
+        rc = fail_status(st);
+    else if (hlod_call_message(to->hlod, "ImportExecutable", bundle->data, bundle->bytes, &answer))
+        rc = hlo_fail(to, EXIT_REFUSED);
 
-    Hlod__V1__ExecutableBundle *b = rc ? NULL
-                                       : hlod__v1__executable_bundle__unpack(
-                                             NULL, r.body.n, (const uint8_t *)strbuf_cstr(&r.body));
-    if (!rc && (!b || !b->info || strcmp(b->info->digest, digest))) {
-        fputs("hlo: the server sent another executable than was asked for\n", stderr);
-        rc = EXIT_RUN;
-    }
-
-    struct span part = {(const uint8_t *)strbuf_cstr(&r.body), r.body.n};
-    if (!rc)
-        rc = send_json(h, to,
-                       &(struct http_request){.method = "POST",
-                                              .path = "/v1/cache/import",
-                                              .content_type = "application/x-protobuf",
-                                              .parts = &part,
-                                              .n_parts = 1},
-                       &j);
-    if (!rc) {
-        if (h->json)
-            print_json(j);
-        else
-            printf("%s  %s%s\n", digest, size_text((double)b->artifact.len).s,
-                   json_is_true(json_object_get(j, "existed")) ? "  was there" : "");
+    Hlod__V1__ImportExecutableReply *r =
+        answer ? hlod__v1__import_executable_reply__unpack(NULL, answer->bytes, answer->data)
+               : NULL;
+    if (r && from->json) {
+        struct strbuf text = {0};
+        json_error_t e;
+        json_print(&text, &r->base);
+        json_t *j = json_loads(strbuf_cstr(&text), 0, &e);
+        print_json(j);
         json_decref(j);
-    }
-
+        strbuf_done(&text);
+    } else if (r)
+        printf("%s  %s%s\n", digest, size_text((double)b->artifact.len).s,
+               r->existed ? "  was there" : "");
+    if (r) hlod__v1__import_executable_reply__free_unpacked(r, NULL);
     if (b) hlod__v1__executable_bundle__free_unpacked(b, NULL);
-    http_reply_done(&r);
+    hlod_blob_free(answer);
+    hlod_blob_free(bundle);
     return rc;
 }
 
-static void put_query(struct strbuf *b, const char *key, const char *value, size_t n) {
-    strbuf_printf(b, "&%s=", key);
-    for (size_t i = 0; i < n; i++)
-        if (strchr("&=%+# ", value[i]))
-            strbuf_printf(b, "%%%02X", (unsigned char)value[i]);
-        else
-            strbuf_putc(b, value[i]);
-}
-// How it was made, as the query of a compile: the model, the inputs' dims, the canonical options.
-static void compile_query(struct strbuf *b, const json_t *info) {
+// How it was made, as the request of a compile: the model, the inputs' dims, the options, of which
+// the canonical text is "disable_passes=a,b;precision=strict;replicas=2".
+static json_t *compile_request(const json_t *info) {
     const json_t *in, *d;
     size_t k, i;
-    strbuf_printf(b, "/v1/executables?model=%s", text_at(info, "sourceDigest"));
+    json_t *shapes = json_array(), *options = json_object();
     json_array_foreach(json_object_get(json_object_get(info, "signature"), "inputs"), k, in) {
-        struct strbuf shape = {0};
-        strbuf_printf(&shape, "%s=", text_at(in, "name"));
+        json_t *dims = json_array();
         json_array_foreach(json_object_get(in, "dims"), i, d)
-            strbuf_printf(&shape, "%s%.0f", i ? "x" : "", number_at(d, "size"));
-        if (json_array_size(json_object_get(in, "dims"))) put_query(b, "shape", shape.p, shape.n);
-        strbuf_done(&shape);
+            json_array_append_new(dims, json_integer((json_int_t)number_at(d, "size")));
+        if (json_array_size(dims))
+            json_array_append_new(
+                shapes, json_pack("{s:s, s:O}", "input", text_at(in, "name"), "dims", dims));
+        json_decref(dims);
     }
-    struct str options = str_of(text_at(info, "options")), one, key, value;
-    while (options.n && str_cut(&options, ';', &one)) {
-        char name[64];
+
+    struct str text = str_of(text_at(info, "options")), one, key, value;
+    while (text.n && str_cut(&text, ';', &one)) {
+        int64_t number;
         if (!str_cut(&one, '=', &key)) continue;
-        snprintf(name, sizeof name, STR_FMT, STR_ARG(key));
-        while (one.n && str_cut(&one, ',', &value))
-            put_query(b, name, value.p, value.n);
+        json_t *v = str_is(one, "1") && str_is(key, "verify_each") ? json_true() : NULL;
+        if (!v && str_to_i64(one, &number)) v = json_integer((json_int_t)number);
+        if (!v && str_starts(key, "disable_"))
+            for (v = json_array(); one.n && str_cut(&one, ',', &value);)
+                json_array_append_new(v, json_stringn(value.p, value.n));
+        json_object_setn_new(options, key.p, key.n, v ? v : json_stringn(one.p, one.n));
     }
+    return json_pack("{s:s, s:o, s:o}", "model", text_at(info, "sourceDigest"), "shapes", shapes,
+                     "options", options);
 }
 // Trusts nobody: the other server says how, this one compiles.
-static int recompile(struct hlo *h, struct http_client *from, struct http_client *to,
-                     const char *digest) {
+static int recompile(struct hlo *from, struct hlo *to, const char *digest) {
     json_t *info, *made;
-    int rc = send_json(
-        h, from,
-        &(struct http_request){.method = "GET",
-                               .path = arena_printf(&h->arena, "/v1/executables/%s", digest)},
-        &info);
+    int rc = hlo_call(from, "GetExecutable", json_pack("{s:s}", "digest", digest), &info);
     if (rc) return rc;
-    struct strbuf path = {0};
-    compile_query(&path, info);
+    rc = hlo_call(to, "Compile", compile_request(info), &made);
     json_decref(info);
-    rc = send_json(h, to, &(struct http_request){.method = "POST", .path = path.p}, &made);
-    strbuf_done(&path);
     if (rc) return rc;
+
     bool same = !strcmp(text_at(made, "digest"), digest);
-    if (h->json)
+    if (from->json)
         print_json(made);
     else if (same)
         printf("%s  %s\n", digest,
@@ -215,20 +202,19 @@ static int recompile(struct hlo *h, struct http_client *from, struct http_client
 }
 
 static int exchange(struct hlo *h, const struct words *w, bool push) {
-    struct http_security with = h->security;
-    struct http_client *peer;
+    struct hlo peer = {
+        .addr = w->peer, .security = h->security, .json = h->json, .quiet = h->quiet};
     if (!w->peer)
         return usage_error("cache %s", push ? "push needs --to ADDR" : "pull needs --from ADDR");
     const char *token = w->peer_token ? w->peer_token : getenv("HLOD_PEER_TOKEN");
-    if (token) with.token = token;
-    status_t st = hlo_http_open(h);
-    if (!st) st = http_client_new(w->peer, &with, &peer);
-    if (st) return fail_status(st);
-    struct http_client *from = push ? h->http : peer, *to = push ? peer : h->http;
+    if (token) peer.security.token = token;
+    struct hlo *from = push ? h : &peer, *to = push ? &peer : h;
     int rc = 0;
     for (int k = 0; k < w->n && !rc; k++)
-        rc = w->recompile ? recompile(h, from, to, w->w[k]) : move(h, from, to, w->w[k]);
-    http_client_free(peer);
+        rc = w->recompile ? recompile(from, to, w->w[k]) : move(from, to, w->w[k]);
+    hlod_close(peer.hlod);
+    http_client_free(peer.http);
+    arena_done(&peer.arena);
     return rc;
 }
 

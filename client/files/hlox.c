@@ -9,6 +9,8 @@
 
 #include "base/hash.h"
 #include "base/store/file.h"
+#include "client/hlod_jobs.h"
+#include "proto/hlod.pb-c.h"
 
 static const char magic[] = "hlox 1\n";
 enum { MAGIC = sizeof magic - 1, MAX_HEAD = 1 << 20 };
@@ -87,19 +89,23 @@ static struct span text_span(const char *z) {
     return (struct span){(const uint8_t *)z, strlen(z)};
 }
 
+int hlox_export(struct hlo *h, const char *digest, struct hlod_blob **out) {
+    Hlod__V1__ExportExecutableRequest q = HLOD__V1__EXPORT_EXECUTABLE_REQUEST__INIT;
+    q.digest = (char *)(uintptr_t)digest;
+    uint8_t *bytes = arena_alloc(&h->arena, protobuf_c_message_get_packed_size(&q.base) + 1);
+    size_t n = protobuf_c_message_pack(&q.base, bytes);
+    status_t st = hlo_open(h);
+    if (st) return fail_status(st);
+    return hlod_call_message(h->hlod, "ExportExecutable", bytes, n, out) ? hlo_fail(h, EXIT_REFUSED)
+                                                                         : 0;
+}
+
 int hlox_write(struct hlo *h, const char *path, const char *digest, const char *query,
                const char *target, const struct span *model, size_t n_model) {
-    struct http_reply r;
-    const char *from = arena_printf(&h->arena, "/v1/executables/%s/bundle", digest);
-    status_t st = hlo_http(
-        h,
-        &(struct http_request){.method = "GET", .path = from, .accept = "application/x-protobuf"},
-        &r);
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-
+    struct hlod_blob *b;
+    int rc = hlox_export(h, digest, &b);
     if (!rc) {
-        struct span bundle = {(const uint8_t *)strbuf_cstr(&r.body), r.body.n};
+        struct span bundle = {b->data, b->bytes};
         char hex[65];
         json_int_t bytes = 0;
         digest_hex(sha256_of(bundle.p, bundle.n), hex);
@@ -117,35 +123,26 @@ int hlox_write(struct hlo *h, const char *path, const char *digest, const char *
         parts[2] = text_span("\n");
         parts[3] = bundle;
         memcpy(parts + 4, model, n_model * sizeof *model);
-        st = head ? write_parts(path, parts, n_model + 4) : st_oom();
+        status_t st = head ? write_parts(path, parts, n_model + 4) : st_oom();
         free(head);
         if (st) rc = fail_status(st);
+        hlod_blob_free(b);
     }
-    http_reply_done(&r);
     return rc;
 }
 
 int hlox_import(struct hlo *h, const struct hlox *x) {
-    struct http_reply r;
     json_t *there = hlo_try(h, "GetExecutable", json_pack("{s:s}", "digest", x->executable));
     json_decref(there);
     if (there) return 0;
 
-    status_t st = hlo_http(h,
-                           &(struct http_request){.method = "POST",
-                                                  .path = "/v1/cache/import",
-                                                  .content_type = "application/x-protobuf",
-                                                  .parts = &x->bundle,
-                                                  .n_parts = 1},
-                           &r);
+    status_t st = hlo_open(h);
     if (st) return fail_status(st);
-    if (r.code >= 300 && !h->quiet) {
-        json_error_t e;
-        json_t *j = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
+    if (!hlod_call_message(h->hlod, "ImportExecutable", x->bundle.p, x->bundle.n, NULL)) return 0;
+    const struct hlod_error *e = hlod_error(h->hlod);
+    if (!e->answered) return hlo_fail(h, EXIT_REFUSED);
+    if (!h->quiet)
         fprintf(stderr, "the executable is not taken (%s): the model in the file is compiled\n",
-                j ? text_at(j, "message") : "no reason given");
-        json_decref(j);
-    }
-    http_reply_done(&r);
+                e->message);
     return 0;
 }

@@ -19,6 +19,9 @@ struct hlox {
 bool hlox_sniff(const char *path);
 // Maps the file; spans point into it, texts lie in `a`. INVALID_ARGUMENT, DATA_LOSS.
 status_t hlox_open(struct arena *a, const char *path, struct hlox *out) MUST_CHECK;
+// The executable's bundle, freed with hlod_blob_free. An exit code.
+struct hlod_blob;
+int hlox_export(struct hlo *h, const char *digest, struct hlod_blob **out);
 // Fetches the executable's bundle and writes the file; `model`: the source's parts. An exit code.
 int hlox_write(struct hlo *h, const char *path, const char *digest, const char *query,
                const char *target, const struct span *model, size_t n_model);

@@ -207,6 +207,21 @@ static bool on_line(void *ctx, const char *event) {
     x->done = strstr(event, "\"done\"") != NULL;
     return ++x->n != x->stop_at && *event == '{';
 }
+// And with its messages as protobuf bytes: field 1, a text.
+static void by_bytes(const char *digest) {
+    struct hlod_blob *b = NULL;
+    char request[80] = {1 << 3 | 2, 64};
+    strcpy(request + 2, digest);
+    CHECK(!hlod_call_message(h, "GetExecutable", request, 66, &b));
+    CHECK(b && b->bytes > 66 && !memcmp(b->data, request, 66)); // it begins with its digest
+    hlod_blob_free(b);
+    CHECK(!hlod_call_message(h, "Version", NULL, 0, NULL));
+    CHECK(hlod_call_message(h, "GetExecutable", request, 40, &b) == HLOD_INVALID_ARGUMENT);
+    CHECK(hlod_call_message(h, "WatchJob", NULL, 0, &b) == HLOD_INVALID_ARGUMENT);
+    CHECK(hlod_call_message(h, "Nonsense", NULL, 0, &b) == HLOD_UNIMPLEMENTED);
+    request[2] = request[2] == '0' ? '1' : '0';
+    CHECK(hlod_call_message(h, "GetExecutable", request, 66, &b) == HLOD_NOT_FOUND);
+}
 // Any method, by its name and with JSON.
 static void by_name(const char *digest) {
     char *text = NULL, request[300];
@@ -219,6 +234,7 @@ static void by_name(const char *digest) {
     CHECK(text && strstr(text, digest));
     hlod_text_free(text);
     CHECK(hlod_call_json(h, "GetExecutable", request, NULL, NULL, NULL) == HLOD_OK);
+    by_bytes(digest);
 
     text = NULL;
     CHECK(hlod_call_json(h, "Nonsense", NULL, NULL, NULL, &text) == HLOD_UNIMPLEMENTED && !text);
