@@ -37,6 +37,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hlod_events.h"
+
 #if defined(__cplusplus)
 extern "C" {
 #endif
@@ -103,28 +105,6 @@ struct hlod_server {
 };
 HLOD_API enum hlod_code hlod_server(struct hlod *h, struct hlod_server *out);
 
-// ---- events
-
-enum hlod_event_kind {
-    HLOD_EVENT_INGESTED,  // hit, ms
-    HLOD_EVENT_QUEUED,    // for a device
-    HLOD_EVENT_COMPILING, // hit: another request compiles the same, this one waits for it
-    HLOD_EVENT_PASS,      // name, ms
-    HLOD_EVENT_COMPILED,  // hit: no compile was needed; ms
-    HLOD_EVENT_PREPARED,  // weights are on the device; hit: they were; ms
-    HLOD_EVENT_RUNNING    // name: of the device
-};
-struct hlod_event { // borrowed during the callback
-    enum hlod_event_kind kind;
-    double t_ms; // since the server accepted the request
-    const char *name;
-    double ms;
-    bool hit;
-};
-// Called on the caller's thread as events arrive. False cancels: the call returns CANCELLED, the
-// server stops the work. Must not use the same connection.
-typedef bool (*hlod_event_fn)(void *ctx, const struct hlod_event *e);
-
 // ---- compile
 
 struct hlod_shape {
@@ -141,7 +121,14 @@ struct hlod_compile_options {        // begin with HLOD_COMPILE_OPTIONS
     size_t n_shapes;
     uint32_t timeout_ms; // 0 = the server's default
     hlod_event_fn on_event;
-    void *ctx;
+    void *ctx;                // of the functions here
+    const char *target;       // instead of a device: "tpu:v5e:2x2", "gpu:h100" (docs/tpu.md)
+    int32_t replicas;         // devices that run it together; 0 = 1
+    int64_t max_instructions; // the most that the executable may need, 0 = any: of the entry
+    int64_t max_bytes;        // computation; of the executable;
+    int64_t max_hbm;          // of the device's memory
+    hlod_json_fn on_json;     // each event whole, result, error and done too; besides on_event
+    void (*on_progress)(void *ctx, int64_t sent, int64_t total); // bytes of the model, or NULL
 };
 #define HLOD_COMPILE_OPTIONS {.size = sizeof(struct hlod_compile_options)}
 struct hlod_spec { // an input or output

@@ -8,9 +8,6 @@
 extern "C" {
 #endif
 
-// An event of a stream as JSON on one line, borrowed during the call. False cancels: CANCELLED.
-// Must not use the same connection.
-typedef bool (*hlod_json_fn)(void *ctx, const char *event);
 // Calls any method of hlod.v1 by its name, "ListModels", over either transport.
 //
 // request  JSON of its request message (proto/hlod.proto), names in lowerCamel or as there,
@@ -39,6 +36,10 @@ HLOD_API enum hlod_code hlod_call_message(struct hlod *h, const char *method, co
 HLOD_API enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stage,
                                      char **out);
 HLOD_API void hlod_text_free(char *text);
+// Counters and histograms since the server's start, in the text form of Prometheus (/metrics).
+// out     caller frees with hlod_text_free
+// errors  UNIMPLEMENTED the connection is gRPC's
+HLOD_API enum hlod_code hlod_metrics(struct hlod *h, char **out);
 
 struct hlod_device {
     const char *name, *kind, *state; // "cpu:0", "cpu"; starting, ready, busy, down

@@ -190,7 +190,6 @@ int main(int argc, char **argv) {
     else
         help(stderr);
 
-    http_client_free(h.http);
     hlod_close(h.hlod);
     arena_done(&h.arena);
     if (!fflush(stdout) && !ferror(stdout)) return rc;

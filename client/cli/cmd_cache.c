@@ -213,7 +213,6 @@ static int exchange(struct hlo *h, const struct words *w, bool push) {
     for (int k = 0; k < w->n && !rc; k++)
         rc = w->recompile ? recompile(from, to, w->w[k]) : move(from, to, w->w[k]);
     hlod_close(peer.hlod);
-    http_client_free(peer.http);
     arena_done(&peer.arena);
     return rc;
 }

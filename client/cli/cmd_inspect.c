@@ -82,15 +82,10 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
 
     if (!*shapes) rc = only_executable(h, *word, &only);
     if (!rc && !only) {
-        json_t *j;
-        struct strbuf q = {0};
-        query_add(&q, "model", *word);
-        const char *path = arena_printf(&h->arena, "/v1/executables?%s%s%s", strbuf_cstr(&q),
-                                        *shapes ? "&" : "", shapes);
-        strbuf_done(&q);
-        rc = send_json(h, NULL, &(struct http_request){.method = "POST", .path = path}, &j);
-        if (!rc) only = arena_strdup(&h->arena, text_at(j, "digest"));
-        if (!rc) json_decref(j);
+        struct hlod_executable *x;
+        rc = compile_known(h, *word, shapes, &x);
+        if (!rc) only = arena_strdup(&h->arena, x->digest);
+        if (!rc) hlod_executable_free(x);
     }
     if (!rc && !h->quiet) fprintf(stderr, "executable %s\n", only);
     if (!rc) *word = only;

@@ -38,11 +38,10 @@ static double metric(const char *text, const char *name) {
     return 0;
 }
 static int read_metrics(struct hlo *h, struct reading *r) {
-    struct http_reply reply;
-    status_t st = hlo_http(h, &(struct http_request){.method = "GET", .path = "/metrics"}, &reply);
+    char *t;
+    status_t st = hlo_open(h);
     if (st) return fail_status(st);
-    int rc = reply.code < 300 ? 0 : fail_reply(&reply, EXIT_REFUSED);
-    const char *t = strbuf_cstr(&reply.body);
+    if (hlod_metrics(h->hlod, &t)) return hlo_fail(h, EXIT_REFUSED);
     *r = (struct reading){.ns = clock_ns(),
                           .requests = metric(t, "hlod_requests_total"),
                           .errors = metric(t, "hlod_request_errors_total"),
@@ -56,8 +55,8 @@ static int read_metrics(struct hlo *h, struct reading *r) {
                           .queue_n = metric(t, "hlod_queue_seconds_count"),
                           .compile_s = metric(t, "hlod_compile_seconds_sum"),
                           .compile_n = metric(t, "hlod_compile_seconds_count")};
-    http_reply_done(&reply);
-    return rc;
+    hlod_text_free(t);
+    return 0;
 }
 static void forget(struct top *t) {
     json_t **all[] = {&t->health, &t->devices, &t->cache, &t->runs};

@@ -138,24 +138,14 @@ json_t *shown_json(const struct hlo *h, json_t *j) {
     if (j && !h->json) show_json(j, "");
     return j;
 }
-int fail_reply(const struct http_reply *r, int code) {
-    json_error_t e;
-    json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
-    if (j) show_json(j, "");
-    print_error(j, strbuf_cstr(&r->body));
-    if (r->code == 503 || r->code == 429 || r->code == 507) code = EXIT_BUSY;
-    if (r->code == 504) code = EXIT_DEADLINE;
-    if (r->code == 401 || r->code == 403) code = EXIT_PERMISSION;
-    json_decref(j);
-    return code;
-}
-
 // ---- calls
 
 status_t hlo_open(struct hlo *h) {
     struct hlod_security s = HLOD_SECURITY;
     if (h->hlod) return ST_OK;
-    RETURN_IF_ERR(hlo_http_open(h)); // all of hlo takes the HTTP address
+    struct http_client *http; // says what is wrong with an address; gRPC's are refused
+    RETURN_IF_ERR(http_client_new(h->addr, &h->security, &http));
+    http_client_free(http);
     s.token = h->security.token;
     s.cacert = h->security.cacert;
     s.cert = h->security.cert;
@@ -247,27 +237,6 @@ int hlo_print(struct hlo *h, const char *method, json_t *request, json_t **out) 
     return 0;
 }
 
-status_t hlo_http_open(struct hlo *h) {
-    return h->http ? ST_OK : http_client_new(h->addr, &h->security, &h->http);
-}
-status_t hlo_http(struct hlo *h, const struct http_request *q, struct http_reply *out) {
-    RETURN_IF_ERR(hlo_http_open(h));
-    return http_send(h->http, q, out);
-}
-int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
-    struct http_reply r;
-    json_error_t e;
-    status_t st = c ? http_send(c, q, &r) : hlo_http(h, q, &r);
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
-        fprintf(stderr, "hlo: the server's reply is not JSON: %s\n", e.text);
-        rc = EXIT_RUN;
-    }
-    http_reply_done(&r);
-    if (!rc) shown_json(h, *out);
-    return rc;
-}
 int full_digest(struct hlo *h, const char **digest) {
     const char *begin = *digest, *found = NULL;
     size_t n = strlen(begin), k;
@@ -391,15 +360,4 @@ status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
     if (f) fclose(f);
     digest_hex(sha256_end(&s), out_hex);
     return ok ? ST_OK : st_new(ST_UNAVAILABLE, "%s cannot be read", path);
-}
-void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
-                 void *ctx) {
-    for (size_t k = 0; k < piece.n; k++) {
-        if (piece.p[k] != '\n') {
-            strbuf_putc(rest, (char)piece.p[k]);
-            continue;
-        }
-        fn(ctx, (struct str){strbuf_cstr(rest), rest->n});
-        strbuf_clear(rest);
-    }
 }

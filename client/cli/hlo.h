@@ -17,8 +17,7 @@ enum {
 struct hlo {
     const char *addr;
     struct http_security security;
-    struct hlod *hlod; // hlo_call and hlo_http open these when they are first needed
-    struct http_client *http;
+    struct hlod *hlod; // hlo_open makes it when it is first needed
     bool json, quiet, tty;
     const struct command *command; // that runs
     const char *lacks;             // an option at the end of the line whose value is missing
@@ -49,8 +48,6 @@ void usage_of(const char *command);
 int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int unknown_word(struct hlo *h, const char *command, int k); // a usage error about argv[k]
 int fail_status(status_t st);                                // prints, frees, gives the exit code
-int fail_reply(const struct http_reply *r,
-               int code); // prints the error body; `code` unless the reply says otherwise
 // After a call of h->hlod: prints its error; `code` for those that have no exit code of their own.
 int hlo_fail(struct hlo *h, int code);
 // An error's code, reason, message and details; `otherwise` when there is none.
@@ -66,12 +63,6 @@ int hlo_stream(struct hlo *h, const char *method, json_t *request, hlod_json_fn 
 json_t *hlo_try(struct hlo *h, const char *method, json_t *request);
 // Calls it and prints the reply if --json is given: then *out is NULL.
 int hlo_print(struct hlo *h, const char *method, json_t *request, json_t **out);
-// What still goes by HTTP alone; INVALID_ARGUMENT where --addr names a gRPC port.
-status_t hlo_http(struct hlo *h, const struct http_request *q, struct http_reply *out) MUST_CHECK;
-status_t hlo_http_open(struct hlo *h) MUST_CHECK; // h->http is there after it
-// A request to c (NULL: the server that was named) whose reply is JSON: 0 and *out, or an exit code
-// already reported.
-int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
 // Before j is printed for people: what is not seen in its texts is by number (base/text.h).
 // Gives j.
 json_t *shown_json(const struct hlo *h, json_t *j);
@@ -88,6 +79,10 @@ enum compile_then { THEN_NOTHING, THEN_RUN, THEN_TRY };
 // alone where the run will tell the rest.
 int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
                   json_t **out);
+// Compiles a model that the server knows, with what a query says besides (query_add). 0 and *out,
+// or an exit code already reported.
+int compile_known(struct hlo *h, const char *model, const char *query,
+                  struct hlod_executable **out);
 // Uploads a model unless the server holds it, and nothing more: hex gets its digest.
 int upload_model(struct hlo *h, const char *path, char hex[65]);
 void print_assumed(const json_t *compiled, FILE *f); // of a CompileReply: the shapes it took
@@ -105,9 +100,6 @@ int stage_text(struct hlo *h, const char *digest, const char *stage, char **out)
 // The SHA-256 of a file, or of the parts that stand for it.
 status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
                      char out_hex[65]) MUST_CHECK;
-// A stream's pieces as lines; `rest` keeps what has no end yet.
-void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
-                 void *ctx);
 void print_job(const json_t *job); // cmd_jobs.c: a line
 // Appends [&]key=value, escaped.
 void query_add(struct strbuf *b, const char *key, const char *value);

@@ -1,42 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's file to the server, and its compile: in pieces ahead of the request where it is large,
 // by its digest where the server has it, else as the request's body.
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/store/file.h"
-#include "client/files/model.h"
 #include "client/cli/progress.h"
 #include "client/files/digest_memo.h"
+#include "client/files/model.h"
 #include "client/lib/onnx_external.h"
 #include "client/lib/upload.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/message.h"
+#include "proto/query.h"
 
 struct watch {
     struct hlo *h;
     struct progress progress;
-    struct strbuf line;
-    json_t *result, *error;
+    json_t *result;
 };
 
-static void on_event(void *ctx, struct str line) {
+static bool on_event(void *ctx, const char *event) {
     struct watch *w = ctx;
     json_error_t e;
-    json_t *j = shown_json(w->h, json_loadb(line.p, line.n, 0, &e));
-    if (!j) return;
-    json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult"),
-           *err = json_object_get(j, "error");
+    json_t *j = shown_json(w->h, json_loads(event, 0, &e));
+    json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult");
     if (json_is_true(json_object_get(pass, "begins")))
         progress_begins(&w->progress, text_at(pass, "name"));
     else if (pass)
         progress_pass(&w->progress, text_at(pass, "name"), number_at(pass, "ms"));
-    if (r) w->result = json_incref(r);
-    if (err) w->error = json_incref(err);
+    else
+        progress_tick(&w->progress);
+    if (r) {
+        json_decref(w->result);
+        w->result = json_incref(r);
+    }
     json_decref(j);
-}
-static bool on_bytes(void *ctx, struct span piece) {
-    split_lines(&((struct watch *)ctx)->line, piece, on_event, ctx);
     return true;
 }
+
 static void on_upload(void *ctx, int64_t sent, int64_t total) {
     struct watch *w = ctx;
     if (sent >= total)
@@ -90,33 +94,22 @@ static int send_pieces(struct hlo *h, const struct span *parts, size_t n, char h
     return code ? hlo_fail(h, EXIT_REFUSED) : 0;
 }
 
-// A model of more bytes than `above` goes ahead of its request, in pieces, unless the server is
-// known to hold it; hex stays as it is for the others.
-static int send_ahead(struct hlo *h, const struct source *s, int64_t above, char hex[65]) {
+// The model goes to the server, unless it holds it; hex gets its digest. A large one is not read
+// for its digest alone: it is known by its files' names and times, or by the upload.
+static int send_source(struct hlo *h, const struct source *s, char hex[65]) {
     struct span whole, *parts = s->n_parts ? s->parts : &whole;
-    if (s->bytes <= above) return 0;
+    bool hash = s->bytes <= UPLOAD_IN_PIECES || s->ahead;
     char key[65];
-    bool known = s->n_paths && digest_memo_key(s->paths, s->n_paths, key);
-    if (known && digest_memo_get(key, hex) && server_holds(h, hex)) return 0;
-    status_t st = s->n_parts ? ST_OK : file_map(&h->arena, s->path, &whole);
+    status_t st = hash ? file_digest(s->path, s->parts, s->n_parts, hex) : ST_OK;
+    if (st) return fail_status(st);
+    bool memo = !hash && s->n_paths && digest_memo_key(s->paths, s->n_paths, key);
+    if ((hash || (memo && digest_memo_get(key, hex))) && server_holds(h, hex)) return 0;
+
+    st = s->n_parts ? ST_OK : file_map(&h->arena, s->path, &whole);
     if (st) return fail_status(st);
     int rc = send_pieces(h, parts, s->n_parts ? s->n_parts : 1, hex);
-    if (!rc && known) digest_memo_put(key, hex);
+    if (!rc && memo) digest_memo_put(key, hex);
     return rc;
-}
-
-// Shapes or values that decide shapes are missing: a run brings them.
-static bool run_will_tell(const json_t *error, enum compile_then then) {
-    const char *reason = text_at(error, "reason");
-    return (then != THEN_NOTHING && strcmp(reason, "UNBOUND_VALUE") == 0) ||
-           (then == THEN_RUN && strcmp(reason, "UNBOUND_DIM") == 0);
-}
-
-static int send_source(struct hlo *h, const struct source *src, char hex[65]) {
-    bool hash = src->bytes <= UPLOAD_IN_PIECES || src->ahead;
-    status_t st = hash ? file_digest(src->path, src->parts, src->n_parts, hex) : ST_OK;
-    if (st) return fail_status(st);
-    return hash && server_holds(h, hex) ? 0 : send_ahead(h, src, 0, hex);
 }
 int upload_model(struct hlo *h, const char *path, char hex[65]) {
     struct source src;
@@ -124,85 +117,109 @@ int upload_model(struct hlo *h, const char *path, char hex[65]) {
     return st ? fail_status(st) : send_source(h, &src, hex);
 }
 
-// What is to be compiled: what came with the request, or by the name that the server has for it.
-static int send_compile(struct hlo *h, const struct source *src, const char *name,
-                        const char *query, struct watch *w, struct http_reply *r) {
-    const char *dot = strrchr(src->path, '.'),
-               *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
-                       : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
-                                                         : "application/octet-stream";
-    struct strbuf known = {0};
-    if (*name) query_add(&known, "model", name);
-    const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s", strbuf_cstr(&known),
-                                   known.n && query[0] ? "&" : "", query);
-    strbuf_done(&known);
+// ---- compile
 
-    progress_begin(&w->progress, h);
-    status_t st =
-        hlo_http(h,
-                 &(struct http_request){.method = "POST",
-                                        .path = url,
-                                        .content_type = type,
-                                        .accept = "application/x-ndjson",
-                                        .parts = src->parts,
-                                        .n_parts = *name ? 0 : src->n_parts,
-                                        .body_file = *name || src->n_parts ? NULL : src->path,
-                                        .on_bytes = on_bytes,
-                                        .on_progress = on_upload,
-                                        .ctx = w},
-                 r);
-    progress_end(&w->progress);
-    strbuf_done(&w->line);
+static const char *unescaped(struct arena *a, struct str s) {
+    char *out = arena_strndup(a, s.p, s.n), *end = out, hex[3] = "";
+    for (const char *p = out; *p; p++) {
+        bool escape = *p == '%' && isxdigit((unsigned char)p[1]) && isxdigit((unsigned char)p[2]);
+        if (escape) memcpy(hex, p + 1, 2);
+        *end++ = escape ? (char)strtoul(hex, NULL, 16) : *p;
+        p += escape ? 2 : 0;
+    }
+    *end = 0;
+    return out;
+}
+// A query's parameters (query_add) as options, which point into h->arena.
+static status_t options_of(struct hlo *h, const char *query, struct hlod_compile_options *o) {
+    struct arena *a = &h->arena;
+    Hlod__V1__CompileRequest *q = message_new(a, &hlod__v1__compile_request__descriptor);
+    struct str rest = str_of(query), value, key;
+    while (rest.n && str_cut(&rest, '&', &value)) {
+        str_cut(&value, '=', &key);
+        RETURN_IF_ERR(query_set(a, &q->base, unescaped(a, key), unescaped(a, value)));
+    }
+
+    struct hlod_shape *shapes = arena_array(a, struct hlod_shape, q->n_shapes);
+    for (size_t k = 0; k < q->n_shapes; k++)
+        shapes[k] = (struct hlod_shape){q->shapes[k]->input, (int32_t)q->shapes[k]->n_dims,
+                                        q->shapes[k]->dims};
+    *o = (struct hlod_compile_options)HLOD_COMPILE_OPTIONS;
+    o->shapes = shapes;
+    o->n_shapes = q->n_shapes;
+    o->device = q->device;
+    o->target = q->target;
+    if (q->options) {
+        o->precision = q->options->precision;
+        o->replicas = q->options->replicas;
+    }
+    if (q->budget) {
+        o->max_instructions = q->budget->instructions;
+        o->max_bytes = q->budget->bytes;
+        o->max_hbm = q->budget->hbm;
+    }
+    return ST_OK;
+}
+int compile_known(struct hlo *h, const char *model, const char *query,
+                  struct hlod_executable **out) {
+    struct hlod_compile_options o;
+    status_t st = options_of(h, query, &o);
+    if (!st) st = hlo_open(h);
     if (st) return fail_status(st);
-
-    json_error_t e;
-    if (r->code >= 300) // refused before the stream began
-        w->error = shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e));
-    http_reply_done(r);
-    return 0;
+    return hlod_compile_digest(h->hlod, model, &o, out) ? hlo_fail(h, EXIT_REFUSED) : 0;
 }
 
-static int compile_failed(const struct watch *w) {
-    print_error(w->error, "the server ended the stream without a result");
-    const char *code = text_at(w->error, "code");
-    if (strcmp(code, "INVALID_ARGUMENT") == 0) return EXIT_REFUSED;
-    if (strcmp(code, "DEADLINE_EXCEEDED") == 0) return EXIT_DEADLINE;
-    bool busy = strcmp(code, "UNAVAILABLE") == 0 || strcmp(code, "RESOURCE_EXHAUSTED") == 0;
-    return busy ? EXIT_BUSY : EXIT_COMPILE;
+// Shapes or values that decide shapes are missing: a run brings them.
+static bool run_will_tell(const char *reason, enum compile_then then) {
+    return (then != THEN_NOTHING && strcmp(reason, "UNBOUND_VALUE") == 0) ||
+           (then == THEN_RUN && strcmp(reason, "UNBOUND_DIM") == 0);
+}
+
+// What is to be compiled: what comes with the request, or by the name that the server has for it.
+static int send_compile(struct hlo *h, const char *path, const char *name,
+                        struct hlod_compile_options *o, struct watch *w) {
+    const char *dot = *name ? NULL : strrchr(path, '.');
+    struct hlod_executable *x;
+    if (dot && strcmp(dot, ".onnx") == 0) o->format = "onnx";
+    if (dot && strcmp(dot, ".hlo") == 0) o->format = "hlo-text";
+    o->on_json = on_event;
+    o->on_progress = on_upload;
+    o->ctx = w;
+
+    progress_begin(&w->progress, h);
+    enum hlod_code code =
+        *name ? hlod_compile_digest(h->hlod, name, o, &x) : hlod_compile_file(h->hlod, path, o, &x);
+    progress_end(&w->progress);
+    if (!code) hlod_executable_free(x);
+    return code ? code == HLOD_INVALID_ARGUMENT ? EXIT_REFUSED : EXIT_COMPILE : 0;
 }
 
 int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
                   json_t **out) {
     struct watch w = {.h = h};
-    struct http_reply r;
+    struct hlod_compile_options o;
     struct source src = {.path = path};
     bool file;
     char hex[65] = ""; // by which the server knows what was sent
     int rc = model_is_file(path, &file);
     status_t st = !rc && file ? source_open(h, path, &src) : ST_OK;
+    if (!st && !rc) st = options_of(h, src.ahead ? src.hlox.query : query, &o);
+    if (!st && !rc) st = hlo_open(h);
     if (st) return fail_status(st);
 
-    if (!rc && file)
-        rc = src.ahead ? send_source(h, &src, hex) : send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
-    if (!rc && src.ahead) {
-        rc = hlox_import(h, &src.hlox);
-        query = src.hlox.query;
-    }
-    if (!rc) rc = send_compile(h, &src, file ? hex : path, query, &w, &r);
+    if (!rc && file && (src.ahead || src.bytes > UPLOAD_IN_PIECES)) rc = send_source(h, &src, hex);
+    if (!rc && src.ahead) rc = hlox_import(h, &src.hlox);
     if (rc) return rc;
-
-    if (run_will_tell(w.error, then)) {
-        if (!hex[0]) st = file_digest(path, src.parts, src.n_parts, hex);
-        if (st)
-            rc = fail_status(st);
-        else
-            *out = json_pack("{s:s}", "sourceDigest", hex);
-    } else if (w.error || !w.result) {
-        rc = compile_failed(&w);
-        json_decref(w.result);
-    } else {
-        *out = w.result;
-    }
-    json_decref(w.error);
+    rc = send_compile(h, path, file ? hex : path, &o, &w);
+    if (rc && run_will_tell(hlod_error(h->hlod)->reason, then)) {
+        rc = 0;
+        if (file && !hex[0]) st = file_digest(path, src.parts, src.n_parts, hex);
+        if (st) return fail_status(st);
+        *out = json_pack("{s:s}", "sourceDigest", file ? hex : path);
+    } else if (rc)
+        rc = hlo_fail(h, rc);
+    else
+        *out = json_incref(w.result);
+    json_decref(w.result);
     return rc;
 }

@@ -4,6 +4,8 @@
 #include "client/hlod.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -116,7 +118,9 @@ void hlod_executable_free(struct hlod_executable *e) {
 
 // ---- compile
 
+// NULL and "" are left out.
 static void query(struct strbuf *b, const char *key, const char *value) {
+    if (!value || !*value) return;
     strbuf_printf(b, "%c%s=", strchr(b->p, '?') ? '&' : '?', key);
     for (const char *p = value; *p; p++)
         if (isalnum((unsigned char)*p) || strchr("-_.~", *p))
@@ -125,17 +129,30 @@ static void query(struct strbuf *b, const char *key, const char *value) {
             strbuf_printf(b, "%%%02X", (unsigned char)*p);
 }
 
+static void query_count(struct strbuf *b, const char *key, int64_t n) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, n);
+    if (n) query(b, key, text);
+}
+static bool bounded(const struct hlod_compile_options *o) {
+    return o->max_instructions || o->max_bytes || o->max_hbm;
+}
+
 static const char *compile_path(struct arena *a, const char *model,
                                 const struct hlod_compile_options *o) {
     struct strbuf b = {0}, text = {0};
     strbuf_puts(&b, "/v1/executables");
-    if (model) query(&b, "model", model);
-    if (o->format) query(&b, "format", o->format);
-    if (o->device) query(&b, "device", o->device);
-    if (o->precision) query(&b, "precision", o->precision);
-    if (o->timeout_ms) {
-        strbuf_printf(&text, "%u", o->timeout_ms);
-        query(&b, "timeout_ms", text.p);
+    query(&b, "model", model);
+    query(&b, "format", o->format);
+    query(&b, "device", o->device);
+    query(&b, "target", o->target);
+    query(&b, "precision", o->precision);
+    query_count(&b, "timeout_ms", o->timeout_ms);
+    query_count(&b, "replicas", o->replicas);
+    if (bounded(o)) {
+        strbuf_printf(&text, "instructions=%" PRId64 ",bytes=%" PRId64 ",hbm=%" PRId64,
+                      o->max_instructions, o->max_bytes, o->max_hbm);
+        query(&b, "budget", text.p);
     }
     for (size_t i = 0; i < o->n_shapes; i++) {
         strbuf_clear(&text);
@@ -193,9 +210,15 @@ static status_t compile_message(struct arena *a, const struct wire_model *m,
     q->format = copy(a, o->format);
     q->device = copy(a, o->device);
     q->timeout_ms = o->timeout_ms;
-    if (o->precision) {
-        q->options = message_new(a, &hlod__v1__compile_options__descriptor);
-        q->options->precision = copy(a, o->precision);
+    q->target = copy(a, o->target);
+    q->options = message_new(a, &hlod__v1__compile_options__descriptor);
+    q->options->precision = copy(a, o->precision);
+    q->options->replicas = o->replicas;
+    if (bounded(o)) {
+        q->budget = message_new(a, &hlod__v1__budget__descriptor);
+        q->budget->instructions = o->max_instructions;
+        q->budget->bytes = o->max_bytes;
+        q->budget->hbm = o->max_hbm;
     }
     q->shapes = wire_shapes(a, o->shapes, o->n_shapes);
     q->n_shapes = o->n_shapes;
@@ -204,12 +227,20 @@ static status_t compile_message(struct arena *a, const struct wire_model *m,
     return ST_OK;
 }
 
-status_t wire_compile(struct arena *a, bool grpc, const struct wire_model *m,
-                      const struct hlod_compile_options *given, struct wire_request *out) {
-    // The caller may have been built with a shorter struct: what it does not know is zero.
+// The caller may have been built with a shorter struct: what it does not know is zero.
+static struct hlod_compile_options options_of(const struct hlod_compile_options *given) {
     struct hlod_compile_options o = HLOD_COMPILE_OPTIONS;
     if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-    *out = (struct wire_request){.on_event = o.on_event, .ctx = o.ctx, .method = "CompileStream"};
+    return o;
+}
+status_t wire_compile(struct arena *a, bool grpc, const struct wire_model *m,
+                      const struct hlod_compile_options *given, struct wire_request *out) {
+    struct hlod_compile_options o = options_of(given);
+    *out = (struct wire_request){.on_event = o.on_event,
+                                 .on_json = o.on_json,
+                                 .on_progress = o.on_progress,
+                                 .ctx = o.ctx,
+                                 .method = "CompileStream"};
     if (grpc) return compile_message(a, m, &o, &out->message);
     out->path = compile_path(a, m->digest, &o);
     out->content_type = "application/octet-stream";
@@ -249,7 +280,8 @@ status_t wire_compiled(struct wire_reader *r, void **out) {
 }
 
 // A large model goes ahead of its request, which then names its digest, kept in hex.
-static status_t send_ahead(struct hlod *h, struct arena *a, struct wire_model *m, char hex[65]) {
+static status_t send_ahead(struct hlod *h, struct arena *a, struct wire_model *m,
+                           const struct hlod_compile_options *o, char hex[65]) {
     struct stat sb;
     struct span file;
     int64_t bytes = m->file && stat(m->file, &sb) == 0 ? (int64_t)sb.st_size : 0;
@@ -258,8 +290,8 @@ static status_t send_ahead(struct hlod *h, struct arena *a, struct wire_model *m
     if (bytes <= UPLOAD_IN_PIECES) return ST_OK;
 
     if (m->file) RETURN_IF_ERR(file_map(a, m->file, &file));
-    RETURN_IF_ERR(
-        upload_parts(h, m->file ? &file : m->parts, m->file ? 1 : m->n_parts, NULL, NULL, hex));
+    RETURN_IF_ERR(upload_parts(h, m->file ? &file : m->parts, m->file ? 1 : m->n_parts,
+                               o->on_progress, o->ctx, hex));
     *m = (struct wire_model){.digest = hex};
     return ST_OK;
 }
@@ -268,8 +300,9 @@ static enum hlod_code compile(struct hlod *h, struct arena *a, struct wire_model
     struct wire_request q;
     struct wire_reader r;
     char hex[65];
-    status_t st = send_ahead(h, a, m, hex);
-    if (!st) st = wire_compile(a, h->grpc != NULL, m, o, &q);
+    struct hlod_compile_options all = options_of(o);
+    status_t st = send_ahead(h, a, m, &all, hex);
+    if (!st) st = wire_compile(a, h->grpc != NULL, m, &all, &q);
     if (!st) st = wire_stream(h, &q, &r);
     void *got;
     if (!st) st = wire_compiled(&r, &got);

@@ -55,6 +55,22 @@ enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stag
     }
     return wire_end(h, st);
 }
+static status_t metrics(struct hlod *h, char **out) {
+    struct http_request q = {.method = "GET", .path = "/metrics"};
+    struct http_reply r;
+    h->answered = false;
+    if (h->grpc) return st_new(ST_UNIMPLEMENTED, "the metrics are read over http://");
+    RETURN_IF_ERR(http_send(h->http, &q, &r));
+    h->answered = r.code != 200;
+    char *text = h->answered ? NULL : strdup(strbuf_cstr(&r.body));
+    status_t st = h->answered ? wire_refusal(&r) : text ? ST_OK : st_oom();
+    if (text) *out = text;
+    http_reply_done(&r);
+    return st;
+}
+enum hlod_code hlod_metrics(struct hlod *h, char **out) {
+    return wire_end(h, metrics(h, out));
+}
 void hlod_text_free(char *text) {
     free(text);
 }

@@ -9,21 +9,6 @@
 #include "client/lib/wire.h"
 #include "proto/json.h"
 
-struct json_events {
-    hlod_json_fn on_event;
-    void *ctx;
-};
-static bool on_message(void *ctx, const Hlod__V1__Event *e) {
-    const struct json_events *x = ctx;
-    struct strbuf b = {0};
-    if (!x->on_event) return true;
-
-    json_print(&b, &e->base);
-    bool go_on = x->on_event(x->ctx, strbuf_cstr(&b));
-    strbuf_done(&b);
-    return go_on;
-}
-
 static status_t json_of(const ProtobufCMessage *reply, char **out) {
     struct strbuf b = {0};
     if (reply) json_print(&b, reply);
@@ -33,15 +18,16 @@ static status_t json_of(const ProtobufCMessage *reply, char **out) {
 }
 
 static status_t call(struct hlod *h, struct arena *a, const ProtobufCMethodDescriptor *m,
-                     const char *request, struct json_events *events, char **out) {
+                     const char *request, hlod_json_fn on_event, void *ctx, char **out) {
     bool stream = m->output == &hlod__v1__event__descriptor;
     struct wire_request q;
     struct wire_reader r;
     ProtobufCMessage *message;
     RETURN_IF_ERR(json_parse(a, m->input, str_of(request), &message));
     wire_call(a, h->grpc != NULL, m->name, message, stream ? NULL : m->output, &q);
-    if (stream) q.on_message = on_message;
-    q.ctx = events;
+    q.any_end = stream;
+    q.on_json = on_event;
+    q.ctx = ctx;
     RETURN_IF_ERR(wire_stream(h, &q, &r));
 
     status_t st = out ? json_of(r.reply, out) : ST_OK;
@@ -62,8 +48,7 @@ enum hlod_code hlod_call_json(struct hlod *h, const char *method, const char *re
     if (found) return wire_end(h, found);
 
     struct arena a = {0};
-    struct json_events events = {on_event, ctx};
-    status_t st = call(h, &a, m, request ? request : "", &events, out);
+    status_t st = call(h, &a, m, request ? request : "", on_event, ctx, out);
     arena_done(&a);
     return wire_end(h, st);
 }

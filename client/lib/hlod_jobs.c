@@ -168,6 +168,7 @@ static void watch_request(struct arena *a, bool grpc, const char *job, hlod_job_
     hlod__v1__watch_job_request__init(q);
     q->job = arena_strdup(a, job);
     wire_call(a, grpc, "WatchJob", &q->base, NULL, out);
+    out->any_end = true;
     out->on_message = on_message;
     out->ctx = w;
 }

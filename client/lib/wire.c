@@ -90,7 +90,7 @@ static status_t status_of(const Hlod__V1__Error *e, int64_t retry_ms) {
                           e->retry_after_ms ? e->retry_after_ms : retry_ms);
 }
 
-static status_t refusal(const struct http_reply *r) {
+status_t wire_refusal(const struct http_reply *r) {
     struct arena a = {0};
     ProtobufCMessage *m;
     status_t st =
@@ -177,10 +177,19 @@ static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
     return !w->on_event || w->on_event(w->ctx, &p);
 }
 
+static bool tell_json(const struct wire_request *w, const Hlod__V1__Event *e) {
+    struct strbuf b = {0};
+    if (!w->on_json) return true;
+    json_print(&b, &e->base);
+    bool go_on = w->on_json(w->ctx, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return go_on;
+}
+
 // Takes e.
 static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
     Hlod__V1__Event **keep = NULL;
-    bool go_on = !r->q->on_message || r->q->on_message(r->q->ctx, e);
+    bool go_on = (!r->q->on_message || r->q->on_message(r->q->ctx, e)) && tell_json(r->q, e);
     switch (e->kind_case) {
     case HLOD__V1__EVENT__KIND_RESULT:
     case HLOD__V1__EVENT__KIND_COMPILE_RESULT:
@@ -239,12 +248,12 @@ static status_t missing(const struct wire_reader *r) {
     const struct wire_request *q = r->q;
     if (q->reply)
         return r->reply ? ST_OK : st_new(ST_DATA_LOSS, "the reply to %s cannot be read", q->method);
-    if (r->done && (r->result || q->on_message)) return ST_OK;
+    if (r->done && (r->result || q->any_end)) return ST_OK;
     return st_new(ST_UNAVAILABLE, "the server ended the stream without a result");
 }
 status_t wire_reader_end(struct wire_reader *r, status_t st, const struct http_reply *reply) {
     if (!st && reply && reply->code != 200) {
-        st = refusal(reply);
+        st = wire_refusal(reply);
         r->refused = true;
     }
     if (!st && reply && r->q->reply)

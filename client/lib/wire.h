@@ -44,10 +44,11 @@ status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *
 struct wire_request {
     const ProtobufCMessageDescriptor *reply; // one message of this type; NULL: a stream
     hlod_event_fn on_event;                  // or NULL
-    // Each event as it came, of a stream that need not end with a result; or NULL. False cancels.
-    bool (*on_message)(void *ctx, const Hlod__V1__Event *e);
+    bool any_end;                            // of a stream that need not end with a result
+    bool (*on_message)(void *ctx, const Hlod__V1__Event *e);     // each event as it came; or NULL
+    bool (*on_json)(void *ctx, const char *event);               // the same as JSON; or NULL
     void (*on_progress)(void *ctx, int64_t sent, int64_t total); // of the body over HTTP; or NULL
-    void *ctx;                                                   // of all three
+    void *ctx;                                                   // of all four
     // HTTP: POST path
     const char *verb;                         // NULL = POST
     const char *path, *content_type, *header; // header: one further, or NULL
@@ -109,6 +110,8 @@ status_t wire_compiled(struct wire_reader *r, void **out_executable) MUST_CHECK;
 status_t wire_ran(struct wire_reader *r, void **out_result) MUST_CHECK;
 struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
                               const char *headers[2]); // q as HTTP sends it
+
+status_t wire_refusal(const struct http_reply *r) MUST_CHECK; // of a reply that is an error
 
 // Sends it and waits.
 status_t wire_stream(struct hlod *h, const struct wire_request *q,

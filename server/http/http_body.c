@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "proto/json.h"
+#include "proto/query.h"
 #include "scheduler/loop.h"
 #include "server/http/coding.h"
 #include "server/http/http_req.h"
@@ -303,8 +304,7 @@ struct query {
 static enum MHD_Result on_query(void *cls, UNUSED enum MHD_ValueKind kind, const char *key,
                                 const char *value) {
     struct query *q = cls;
-    if (!q->st)
-        q->st = http_query(&q->r->call->arena, q->r->call->request, key, value ? value : "");
+    if (!q->st) q->st = query_set(&q->r->call->arena, q->r->call->request, key, value ? value : "");
     return q->st ? MHD_NO : MHD_YES;
 }
 static status_t query_parameters(struct http_req *r) {

@@ -35,10 +35,6 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
                     int stream, struct route *out, const char **out_allow) MUST_CHECK;
 // Path parameters into the message.
 status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMessage *m) MUST_CHECK;
-// One query parameter into the request: a field of it, or of its options. "shape=x=1x3x224x224" and
-// "stream" are known here.
-status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key,
-                    const char *value) MUST_CHECK;
 // Did a person or program at this address send it, and no web page of elsewhere? By the headers
 // Host and Origin (NULL: absent). local: only loopback names and numeric addresses count as ours.
 bool http_same_site(const char *host, const char *origin, bool local);

@@ -67,6 +67,47 @@ static void compile(void) {
     hlod_executable_free(e);
 }
 
+struct told {
+    int passes, results, done, sent;
+};
+static bool told_event(void *ctx, const char *event) {
+    struct told *t = ctx;
+    t->passes += strstr(event, "\"pass\"") != NULL;
+    t->results += strstr(event, "\"compileResult\"") && strstr(event, "\"overBudget\"");
+    t->done += strstr(event, "\"done\"") != NULL;
+    return true;
+}
+static void told_sent(void *ctx, int64_t sent, int64_t total) {
+    struct told *t = ctx;
+    t->sent += sent == total && total > 0;
+}
+// Whole events, a bound that is passed, a target that does not exist.
+static void compile_options(void) {
+    struct told told = {0};
+    struct hlod_shape s;
+    int64_t dims[2];
+    struct hlod_compile_options o = shape_n(9, &s, dims);
+    struct hlod_executable *e = NULL;
+    o.on_json = told_event;
+    o.on_progress = told_sent;
+    o.ctx = &told;
+    o.max_instructions = 1;
+    CHECK(hlod_compile_file(h, model_path, &o, &e) == HLOD_OK);
+    CHECK(told.passes >= 4 && told.results == 1 && told.done == 1);
+    CHECK(told.sent >= 1 || !strncmp(addr, "grpc", 4));
+    hlod_executable_free(e);
+    o.max_instructions = 0;
+    CHECK(hlod_compile_file(h, model_path, &o, &e) == HLOD_OK);
+    CHECK(told.results == 1 && told.done == 2);
+    hlod_executable_free(e);
+    o.target = "nonsense:1";
+    CHECK(hlod_compile_file(h, model_path, &o, &e) == HLOD_INVALID_ARGUMENT);
+    CHECK(strstr(hlod_error(h)->message, "nonsense"));
+    o.target = NULL;
+    o.replicas = -1;
+    CHECK(hlod_compile_file(h, model_path, &o, &e) == HLOD_INVALID_ARGUMENT);
+}
+
 static void run(void) {
     struct hlod_executable *e = compiled(2);
     CHECK(e != NULL);
@@ -271,6 +312,10 @@ static void admin(void) {
     CHECK(hlod_inspect(h, a->digest, "hlo-after", &text) == HLOD_OK);
     CHECK(text && !strncmp(text, "stage hlo-after", 15));
     hlod_text_free(text);
+    bool grpc = !strncmp(addr, "grpc", 4);
+    CHECK(hlod_metrics(h, &text) == (grpc ? HLOD_UNIMPLEMENTED : HLOD_OK));
+    CHECK(grpc || strstr(text, "\nhlod_compiles_total "));
+    if (!grpc) hlod_text_free(text);
     CHECK(hlod_inspect(h, a->digest, "nonsense", &text) == HLOD_NOT_FOUND);
     struct hlod_devices *d = NULL;
     CHECK(hlod_devices(h, &d) == HLOD_OK && d->n_devices == 1);
@@ -300,8 +345,10 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*fn)(void);
-    } tests[] = {{"compile", compile}, {"run", run},       {"large", large},
-                 {"errors", errors},   {"cancel", cancel}, {"admin", admin}};
+    } tests[] = {{"compile", compile}, {"compile_options", compile_options},
+                 {"run", run},         {"large", large},
+                 {"errors", errors},   {"cancel", cancel},
+                 {"admin", admin}};
     int bad = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         failures = 0;

@@ -73,8 +73,8 @@ def main():
         rc, text = sh(f"./example {model}", env={**env, "HLOD_ADDR": address}, cwd=work)
         result("the header's example", rc == 0 and text == "y: 2\n", text)
         grpc = "grpc://" + d.grpc
-        for program, at, n in (("test_shared", address, 6), ("test_static", "http://" + address, 6),
-                               ("test_shared", grpc, 6), ("async_test", address, 6),
+        for program, at, n in (("test_shared", address, 7), ("test_static", "http://" + address, 7),
+                               ("test_shared", grpc, 7), ("async_test", address, 6),
                                ("async_test", grpc, 6), ("jobs_test", address, 6),
                                ("jobs_test", grpc, 6)):
             with open(model, "a") as f:

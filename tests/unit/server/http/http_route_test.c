@@ -90,25 +90,6 @@ static void parameters(void **state) {
     assert_null(http_route_params(&a, &r, &q.base));
     assert_string_equal(q.digest, "abc");
     assert_string_equal(q.stage, "pass/dce");
-    Hlod__V1__CompileRequest c = HLOD__V1__COMPILE_REQUEST__INIT;
-    assert_null(http_query(&a, &c.base, "shape", "in=put=1x3"));
-    assert_null(http_query(&a, &c.base, "shape", "s="));
-    assert_null(http_query(&a, &c.base, "precision", "strict"));
-    assert_null(http_query(&a, &c.base, "timeout_ms", "5"));
-    assert_int_equal(c.n_shapes, 2);
-    assert_string_equal(c.shapes[0]->input, "in=put");
-    assert_int_equal(c.shapes[0]->dims[1], 3);
-    assert_int_equal(c.shapes[1]->n_dims, 0);
-    assert_string_equal(c.options->precision, "strict");
-    assert_int_equal(c.timeout_ms, 5);
-    const char *bad[][2] = {{"shape", "x"},    {"shape", "=1"},   {"shape", "x=1xx2"},
-                            {"shape", "x=1x"}, {"shape", "x=-1"}, {"timeout_ms", "x"},
-                            {"nope", "1"},     {"options", "1"},  {"source", "aaaa"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        status_t st = http_query(&a, &c.base, bad[i][0], bad[i][1]);
-        if (!st) fail_msg("%s=%s was taken", bad[i][0], bad[i][1]);
-        st_drop(st);
-    }
 }
 
 static void splits(const char *in, const char *reduced, size_t n, const char *first) {
