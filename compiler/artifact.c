@@ -51,6 +51,7 @@ static Hlod__Artifact__KernelSet *kernels_out(struct arena *a, const struct kern
         x->instr = (char *)(uintptr_t)k->k[i].instr;
         x->extent = k->k[i].extent;
         x->scratch_bytes = k->k[i].scratch_bytes;
+        x->tiles = k->k[i].tiles;
         x->flops = k->k[i].flops;
         x->bytes = k->k[i].bytes;
         x->buffers = k->k[i].n_bufs;
@@ -76,6 +77,7 @@ static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
                                          .n_sizes = (int32_t)x->n_sizes,
                                          .extent = x->extent,
                                          .scratch_bytes = x->scratch_bytes,
+                                         .tiles = x->tiles,
                                          .flops = x->flops,
                                          .bytes = x->bytes};
         if (x->n_sizes) out->k[i].sizes = arena_dup(a, x->sizes, x->n_sizes * sizeof *x->sizes);

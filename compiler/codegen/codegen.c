@@ -17,6 +17,7 @@
 #include "compiler/codegen/container.h"
 #include "compiler/codegen/llvm_emit.h"
 #include "compiler/codegen/x86_direct.h"
+#include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/merge.h"
 
@@ -89,7 +90,7 @@ bool codegen_supports(const struct hlo_instr *i, const char **why) {
     struct arena a = {0};
     struct kir_fn *fn;
     const char *reason;
-    status_t st = lower_kernel(&a, i, PRECISION_DEFAULT, &fn, &reason);
+    status_t st = lower_kernel(&a, i, NULL, PRECISION_DEFAULT, &fn, &reason);
     if (!st) reason = NULL;
     st_drop(st);
     arena_done(&a);
@@ -104,6 +105,7 @@ static int64_t body_ops(const struct hlo_computation *c) {
             n += shape_elements(shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape);
         if (i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW)
             n += shape_elements(i->operands[0]->shape);
+        if (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) n += hlo_flops(i);
     }
     return n;
 }
@@ -165,7 +167,7 @@ static void lower_one(struct gather *g, size_t n, struct arena *a) {
     struct wanted *w = &g->wanted.v[n];
     struct strbuf text = {0};
     const char *why;
-    w->st = lower_kernel(a, w->instr, g->prec, &w->fn, &why);
+    w->st = lower_kernel(a, w->instr, g->t, g->prec, &w->fn, &why);
     if (!w->st) {
         kir_print(&text, w->fn);
         w->text = kept(a, &text);
@@ -212,13 +214,15 @@ static void add_info(struct gather *g, const struct wanted *w) {
     struct kernel_info info = {.instr = arena_strdup(g->a, i->name),
                                .n_bufs = w->fn->n_bufs,
                                .extent = w->fn->extent,
-                               .scratch_bytes = w->fn->scratch_bytes};
+                               .scratch_bytes = w->fn->scratch_bytes,
+                               .tiles = w->fn->tiles};
     info.bytes = shape_bytes(i->shape);
     for (int n = 0; n < i->n_operands; n++)
         info.bytes += shape_bytes(i->operands[n]->shape);
-    info.flops = i->op == HLO_FUSION        ? body_ops(i->called[0])
-                 : shape_is_tuple(i->shape) ? 0
-                                            : shape_elements(i->shape);
+    info.flops = i->op == HLO_FUSION                            ? body_ops(i->called[0])
+                 : shape_is_tuple(i->shape)                     ? 0
+                 : i->op == HLO_DOT || i->op == HLO_CONVOLUTION ? hlo_flops(i)
+                                                                : shape_elements(i->shape);
     avec_push(g->a, &g->made, add_kernel(g, w));
     avec_push(g->a, &g->kernels, info);
 }

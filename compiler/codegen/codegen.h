@@ -14,6 +14,7 @@ struct kernel_info {
     const int64_t *sizes;  // [n_sizes]
     int64_t extent;        // parallel units
     int64_t scratch_bytes; // per thread
+    bool tiles;            // a contraction in tiles, no loops over elements
     int64_t flops, bytes;  // estimate of the whole kernel, for grain size and profiles
     // Of the compile that made it, for hlo-run --compile; not kept in the artefact.
     const char *why_llvm; // static text: why the direct generator left it; NULL: it did not

@@ -42,6 +42,9 @@ static LLVMTypeRef memory_type(struct emit *e, enum dtype t) {
 static LLVMTypeRef i_n(struct emit *e, int bits) {
     return LLVMIntTypeInContext(e->c, (unsigned)bits);
 }
+static LLVMTypeRef lanes_of(LLVMTypeRef t, int lanes) {
+    return lanes ? LLVMVectorType(t, (unsigned)lanes) : t;
+}
 static LLVMValueRef val(const struct kir_val *v) {
     return v->emit;
 }
@@ -120,6 +123,22 @@ static void store(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueR
     LLVMValueRef r = LLVMBuildStore(e->b, v, p);
     LLVMSetAlignment(r, (unsigned)dtype_size(elem));
     apart(e, r, buf);
+}
+// Elements side by side, of a type that memory has as values have it.
+static LLVMValueRef lanes_at(struct emit *e, LLVMValueRef base, const struct kir_val *v) {
+    LLVMTypeRef mt = memory_type(e, v->elem);
+    LLVMValueRef at = val(v->args[0]), p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    LLVMValueRef r = v->op == K_STORE ? LLVMBuildStore(e->b, val(v->args[1]), p)
+                                      : LLVMBuildLoad2(e->b, lanes_of(mt, v->lanes), p, "");
+    LLVMSetAlignment(r, (unsigned)dtype_size(v->elem));
+    apart(e, r, v->imm_i);
+    return r;
+}
+static LLVMValueRef splat(struct emit *e, LLVMValueRef x, int lanes) {
+    LLVMTypeRef t = LLVMTypeOf(x), i32 = i_n(e, 32);
+    LLVMValueRef none = LLVMGetPoison(lanes_of(t, lanes)),
+                 one = LLVMBuildInsertElement(e->b, none, x, ci(i32, 0), "");
+    return LLVMBuildShuffleVector(e->b, one, none, LLVMConstNull(lanes_of(i32, lanes)), "");
 }
 static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
@@ -281,10 +300,14 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
     case K_CONST:
         if (e->n_sizes && v->type == DT_S64 && v->imm_j) return e->sizes[v->imm_j - 1];
         return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
+    case K_SPLAT:
+        return splat(e, x, v->lanes);
     case K_LOAD:
+        if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v);
         return load(e, base_of(e, v->imm_i), v->elem, x, v->imm_i);
     case K_STORE:
         keep_value(e, val(v->args[1]));
+        if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v), NULL;
         store(e, base_of(e, v->imm_i), v->elem, x, val(v->args[1]), v->imm_i);
         return NULL;
     case K_TABLE:
@@ -368,6 +391,9 @@ static bool one_turn(struct emit *e, struct kir_loop *l) {
         l->result[c]->emit = l->yield[c]->emit;
     return true;
 }
+static LLVMTypeRef carried(struct emit *e, const struct kir_val *v) {
+    return lanes_of(type_of(e, v->type), v->lanes);
+}
 static void loop(struct emit *e, struct kir_loop *l) {
     if (one_turn(e, l)) return;
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
@@ -387,8 +413,7 @@ static void loop(struct emit *e, struct kir_loop *l) {
     LLVMAddIncoming(i, &begin, &pre, 1);
     l->var->emit = i;
     for (int c = 0; c < l->n_carry; c++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, type_of(e, l->carry[c]->type), ""),
-                     init = val(l->init[c]);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""), init = val(l->init[c]);
         LLVMAddIncoming(phi, &init, &pre, 1);
         l->carry[c]->emit = phi;
     }
@@ -409,8 +434,8 @@ static void loop(struct emit *e, struct kir_loop *l) {
 
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int c = 0; c < l->n_carry; c++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, type_of(e, l->carry[c]->type), ""),
-                     y = val(l->yield[c]), init = val(l->init[c]);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""), y = val(l->yield[c]),
+                     init = val(l->init[c]);
         LLVMAddIncoming(phi, &y, &latch, 1);
         if (!known) LLVMAddIncoming(phi, &init, &pre, 1);
         l->result[c]->emit = phi;

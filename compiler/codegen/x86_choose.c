@@ -50,6 +50,7 @@ static bool small_float(enum dtype t) {
 static const char *refused(const struct kir_val *v) {
     if (v->op == K_CALL) return "a function of libm";
     if (v->op == K_COMPLEX) return "a complex value";
+    if (v->lanes) return "a contraction in tiles";
     if ((v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE) && small_float(v->elem))
         return "8-bit floats";
     if (v->op == K_CONST && v->type == DT_S64 && v->imm_j) return NULL;

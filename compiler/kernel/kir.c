@@ -102,9 +102,10 @@ static struct kir_val *make(struct kir *k, enum kop op, enum dtype type, int lev
 
 static bool same(const struct kir_val *a, const struct kir_val *b) {
     return a->op == b->op && a->type == b->type && a->elem == b->elem && a->flags == b->flags &&
-           a->n_args == b->n_args && a->args[0] == b->args[0] && a->args[1] == b->args[1] &&
-           a->args[2] == b->args[2] && a->args[3] == b->args[3] && a->imm_i == b->imm_i &&
-           a->imm_j == b->imm_j && memcmp(&a->imm_f, &b->imm_f, sizeof a->imm_f) == 0;
+           a->lanes == b->lanes && a->n_args == b->n_args && a->args[0] == b->args[0] &&
+           a->args[1] == b->args[1] && a->args[2] == b->args[2] && a->args[3] == b->args[3] &&
+           a->imm_i == b->imm_i && a->imm_j == b->imm_j &&
+           memcmp(&a->imm_f, &b->imm_f, sizeof a->imm_f) == 0;
 }
 
 static uint64_t mix(uint64_t h, uint64_t x) {
@@ -115,13 +116,15 @@ static uint64_t mix(uint64_t h, uint64_t x) {
 // Finds or places the pure value `t` (a template).
 struct kir_val *kir_intern(struct kir *k, const struct kir_val *t) {
     int level = 0;
-    uint64_t bits, h = mix((uint64_t)t->op * 64 + t->type, (uint64_t)t->elem * 256 + t->flags);
+    uint64_t bits, h = mix((uint64_t)t->op * 64 + t->type,
+                           ((uint64_t)t->lanes * 256 + t->elem) * 256 + t->flags);
     memcpy(&bits, &t->imm_f, sizeof bits);
     h = mix(mix(mix(h, (uint64_t)t->imm_i), (uint64_t)t->imm_j), bits);
     for (int i = 0; i < t->n_args; i++) {
         h = mix(h, t->args[i]->id + 1);
         if (t->args[i]->level > level) level = t->args[i]->level;
     }
+
     if (t->flags & KF_PINNED) {
         level = k->depth;
     } else {
@@ -132,6 +135,7 @@ struct kir_val *kir_intern(struct kir *k, const struct kir_val *t) {
     struct kir_val *v = make(k, t->op, t->type, level);
     v->elem = t->elem;
     v->flags = t->flags;
+    v->lanes = t->lanes;
     v->n_args = t->n_args;
     memcpy(v->args, t->args, sizeof v->args);
     v->imm_i = t->imm_i;
@@ -214,6 +218,7 @@ static struct kir_val *op_flags(struct kir *k, enum kop op, struct kir_val *x, s
     struct kir_val t = {.op = op,
                         .type = x->type,
                         .flags = flags,
+                        .lanes = x->lanes,
                         .n_args = kops[op].args,
                         .args = {x, y, z},
                         .lo = INT64_MIN,
@@ -376,6 +381,28 @@ struct kir_val *kir_load(struct kir *k, int buf, enum dtype elem, struct kir_val
                         .hi = INT64_MAX};
     return kir_intern(k, &t);
 }
+struct kir_val *kir_splat(struct kir *k, struct kir_val *x, int lanes) {
+    return kir_intern(k, &(struct kir_val){.op = K_SPLAT,
+                                           .type = x->type,
+                                           .flags = KF_PINNED,
+                                           .lanes = (uint16_t)lanes,
+                                           .n_args = 1,
+                                           .args = {x}});
+}
+struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
+                               int lanes) {
+    struct kir_val t = {.op = K_LOAD,
+                        .type = kir_type(elem),
+                        .elem = elem,
+                        .flags = KF_PINNED,
+                        .lanes = (uint16_t)lanes,
+                        .imm_i = buf,
+                        .n_args = 1,
+                        .args = {at},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
+    return kir_intern(k, &t);
+}
 void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, struct kir_val *v) {
     if (dtype_is_complex(elem)) {
         enum dtype part = kir_type(elem);
@@ -391,6 +418,7 @@ void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, stru
     struct kir_val *s = make(k, K_STORE, DT_INVALID, k->depth);
     s->elem = elem;
     s->imm_i = buf;
+    s->lanes = v->lanes;
     s->n_args = 2;
     s->args[0] = at;
     s->args[1] = v;
@@ -452,6 +480,7 @@ struct kir_loop *kir_for(struct kir *k, struct kir_val *begin, struct kir_val *e
         l->init[i] = init[i];
         l->carry[i] = make(k, K_CARRY, init[i]->type, level);
         l->carry[i]->loop = l;
+        l->carry[i]->lanes = init[i]->lanes;
         l->carry[i]->imm_i = i;
     }
     return l;
@@ -465,6 +494,7 @@ void kir_end(struct kir *k, struct kir_loop *l, struct kir_val *const *yield) {
         l->yield[i] = yield[i];
         l->result[i] = make(k, K_RESULT, yield[i]->type, k->depth);
         l->result[i]->loop = l;
+        l->result[i]->lanes = yield[i]->lanes;
         l->result[i]->imm_i = i;
     }
 }

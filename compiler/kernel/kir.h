@@ -30,6 +30,7 @@ struct kir_val {
     enum dtype type; // value type; STORE: DT_INVALID
     enum dtype elem; // LOAD, STORE, TABLE: element type in memory
     uint8_t n_args, flags, level;
+    uint16_t lanes; // so many elements side by side; 0: one
     uint32_t id;
     struct kir_val *args[4];
     int64_t imm_i, imm_j;
@@ -64,6 +65,7 @@ struct kir_table {
 struct kir_fn {
     int n_bufs, n_in; // buffers; the first n_in are read only, the others written only
     int64_t extent, scratch_bytes;
+    bool tiles; // a contraction by lower_tile.c
     VEC(struct kir_table) tables;
     struct kir_block top;        // level 0
     struct kir_val *begin, *end; // VARs: the unit range
@@ -113,6 +115,12 @@ struct kir_val *kir_im(struct kir *k, struct kir_val *x);
 struct kir_val *kir_load(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
                          uint8_t flags);
 void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, struct kir_val *v);
+// Vectors, of registers' numbers and sizes that the schedule knows (lower_tile.c): x in each lane;
+// lanes from memory that the kernel wrote. Sums and products of vectors are as those of scalars; a
+// store writes all lanes.
+struct kir_val *kir_splat(struct kir *k, struct kir_val *x, int lanes);
+struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
+                               int lanes);
 int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data); // data copied
 struct kir_val *kir_table(struct kir *k, int table, struct kir_val *at);
 bool kir_is_const(const struct kir_val *v, int64_t *out); // integer constant

@@ -88,6 +88,11 @@ static void put_indent(struct strbuf *b, int indent) {
     strbuf_add(b, blank, (size_t)n);
 }
 
+static void put_type(struct strbuf *b, enum dtype t, int lanes) {
+    strbuf_puts(b, dtype_name(t));
+    if (lanes) strbuf_putc(b, 'x'), strbuf_i64(b, lanes);
+}
+
 struct printer {
     struct strbuf *b;
     struct pmap number;
@@ -128,7 +133,7 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
         strbuf_puts(b, i ? ", " : " carry ");
         ref(p, l->carry[i]);
         strbuf_putc(b, ':');
-        strbuf_puts(b, dtype_name(l->carry[i]->type));
+        put_type(b, l->carry[i]->type, l->carry[i]->lanes);
         strbuf_puts(b, " = ");
         ref(p, l->init[i]);
     }
@@ -222,7 +227,7 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
         strbuf_puts(b, "store ");
         buffer(b, v->imm_i);
         strbuf_putc(b, ' ');
-        strbuf_puts(b, dtype_name(v->elem));
+        put_type(b, v->elem, v->lanes);
         strbuf_puts(b, " [");
         ref(p, v->args[0]);
         strbuf_puts(b, "] ");
@@ -233,7 +238,7 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
 
     ref(p, v);
     strbuf_puts(b, " = ");
-    strbuf_puts(b, dtype_name(v->type));
+    put_type(b, v->type, v->lanes);
     strbuf_putc(b, ' ');
     strbuf_puts(b, kop_name(v->op));
     print_imm(p, v);
@@ -279,6 +284,7 @@ void kir_print(struct strbuf *b, const struct kir_fn *f) {
 }
 void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out) {
     struct printer p = {.b = b, .arena = a, .sizes = out};
+    if (f->tiles) p.sizes = NULL; // of its own: addresses in its loops are constants
     kir_each(&f->top, find_literals, NULL);
     print_fn(&p, f);
     kir_each(&f->top, clear_literals, NULL);
@@ -291,7 +297,7 @@ static int64_t times(int64_t x, int64_t y) {
 static int64_t block_work(const struct kir_block *b) {
     int64_t sum = 0;
     for (const struct kir_val *v = b->first; v; v = v->next) {
-        int64_t n = 1;
+        int64_t n = v->lanes ? v->lanes : 1;
         if (v->op == K_FOR) {
             const struct kir_loop *l = v->loop;
             n = times(l->trip, block_work(&l->body));

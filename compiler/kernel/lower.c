@@ -48,7 +48,9 @@ struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
     struct kir_val *v = kir_i64(&lw->k, 0);
     int64_t stride = 1;
     for (int d = p.rank - 1; d >= 0; d--) {
-        struct kir_val *at = kir_idx_divmod(&lw->k, index[p.of[d]], p.step[d], p.dims[d]);
+        struct kir_val *at = index[p.of[d]];
+        if (!lw->in_range || p.dims[d] != s->dims[p.of[d]])
+            at = kir_idx_divmod(&lw->k, at, p.step[d], p.dims[d]);
         v = kir_idx_add(&lw->k, v, kir_idx_mul(&lw->k, at, stride));
         stride *= p.dims[d];
     }
@@ -360,12 +362,6 @@ static void find_cached(struct lower *lw, const struct hlo_computation *c) {
     pmap_done(&count);
 }
 
-struct outputs {
-    int n;
-    const struct hlo_instr *root[LOWER_MAX_RESULTS]; // one value each, or root[0] gives all
-    bool together;
-};
-
 // The reductions of a row come first, whatever the order of operands: they fill the caches that the
 // rest of the row reads. A row fusion may end in such a reduction.
 static status_t reductions_first(struct lower *lw, const struct shape *out,
@@ -383,15 +379,15 @@ static status_t reductions_first(struct lower *lw, const struct shape *out,
     return ST_OK;
 }
 
-static status_t store_all(struct lower *lw, const struct outputs *o, const struct shape *first,
-                          struct kir_val *v) {
+// Position of the physical view -> logical index; *valid: it is no padding.
+static void physical_index(struct lower *lw, const struct shape *s, struct kir_val *v,
+                           struct kir_val **index, struct kir_val **valid) {
     struct kir *k = &lw->k;
     struct shape_phys p;
-    struct kir_val *index[HLO_MAX_RANK + 1], *out[LOWER_MAX_RESULTS],
-        *valid = kir_int(k, DT_PRED, 1);
+    *valid = kir_int(k, DT_PRED, 1);
     int64_t stride = 1;
-    shape_physical(first, &p);
-    for (int d = 0; d < first->rank; d++)
+    shape_physical(s, &p);
+    for (int d = 0; d < s->rank; d++)
         index[d] = kir_i64(k, 0);
     for (int d = p.rank - 1; d >= 0; d--) {
         struct kir_val *at = kir_idx_divmod(k, v, stride, p.dims[d]);
@@ -400,12 +396,23 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
     }
 
     if (p.padded)
-        for (int d = 0; d < first->rank; d++) {
-            valid = kir_op(k, K_AND, valid,
-                           kir_cmp(k, CMP_LT, index[d], kir_i64(k, first->dims[d])), NULL);
-            index[d] = kir_idx_clamp(k, index[d], 0, first->dims[d] - 1);
+        for (int d = 0; d < s->rank; d++) {
+            *valid = kir_op(k, K_AND, *valid, kir_cmp(k, CMP_LT, index[d], kir_i64(k, s->dims[d])),
+                            NULL);
+            index[d] = kir_idx_clamp(k, index[d], 0, s->dims[d] - 1);
         }
-
+}
+status_t lower_physical(struct lower *lw, const struct hlo_instr *i, struct kir_val *v,
+                        struct kir_val **out) {
+    struct kir_val *index[HLO_MAX_RANK + 1], *valid;
+    physical_index(lw, i->shape, v, index, &valid);
+    return lower_value(lw, i, index, out);
+}
+// Stores at offset v of results that lie as the first does; where not valid, zero.
+static status_t store_at(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                         struct kir_val *const *index, struct kir_val *v, struct kir_val *valid) {
+    struct kir *k = &lw->k;
+    struct kir_val *out[LOWER_MAX_RESULTS];
     RETURN_IF_ERR(reductions_first(lw, first, index));
     if (o->together) RETURN_IF_ERR(lower_value(lw, o->root[0], index, out));
 
@@ -419,10 +426,21 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
     }
     return ST_OK;
 }
+status_t lower_store(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                     struct kir_val *const *index) {
+    return store_at(lw, o, first, index, lower_offset(lw, first, index),
+                    kir_int(&lw->k, DT_PRED, 1));
+}
+static status_t store_all(struct lower *lw, const struct lower_outputs *o,
+                          const struct shape *first, struct kir_val *v) {
+    struct kir_val *index[HLO_MAX_RANK + 1], *valid;
+    physical_index(lw, first, v, index, &valid);
+    return store_at(lw, o, first, index, v, valid);
+}
 
 // The loops of a result: `n` of them, the first `p` of which are units.
 struct nest {
-    const struct outputs *o;
+    const struct lower_outputs *o;
     const struct shape *s;
     struct lower_space *sp;
     int n, p;
@@ -491,7 +509,7 @@ static int64_t take_units(struct lower *lw, struct nest *t) {
     return units;
 }
 // Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
-static status_t build(struct lower *lw, const struct outputs *o, const struct shape *s,
+static status_t build(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
                       struct lower_space *sp) {
     struct kir *k = &lw->k;
     struct nest t = {.o = o, .s = s, .sp = sp, .n = sp->n + 1, .chunks = 1};
@@ -566,8 +584,8 @@ static void forget(struct lower *lw) {
     kir_done(&lw->k);
 }
 
-static status_t build_until_stable(struct lower *lw, const struct outputs *o, const struct shape *s,
-                                   int n_in) {
+static status_t build_until_stable(struct lower *lw, const struct lower_outputs *o,
+                                   const struct shape *s, int n_in) {
     struct shape_phys p;
     int64_t total = 1;
     shape_physical(s, &p);
@@ -621,9 +639,9 @@ static status_t check_types(struct lower *lw, const struct shape *s) {
     return ST_OK;
 }
 
-static status_t outputs_of(struct lower *lw, const struct hlo_instr *root, struct outputs *o,
+static status_t outputs_of(struct lower *lw, const struct hlo_instr *root, struct lower_outputs *o,
                            const struct shape **first) {
-    *o = (struct outputs){.n = 1, .root = {root}};
+    *o = (struct lower_outputs){.n = 1, .root = {root}};
     *first = root->shape;
     if (!shape_is_tuple(root->shape)) return ST_OK;
     o->n = shape_leaves(root->shape);
@@ -689,7 +707,7 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
 
 static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     const struct hlo_instr *root = i;
-    struct outputs o;
+    struct lower_outputs o;
     const struct shape *first;
     RETURN_IF_ERR(check_types(lw, i->shape));
     for (int n = 0; n < i->n_operands; n++) {
@@ -709,6 +727,8 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     }
     if (whole_rule(lw, i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
+    status_t st;
+    if (lower_in_tiles(lw, &o, first, i->n_operands, &st)) return st;
     return build_until_stable(lw, &o, first, i->n_operands);
 }
 
@@ -718,11 +738,13 @@ static const bool no_kernel[HLO_OP_COUNT] = {
     [HLO_WHILE] = true,       [HLO_CONDITIONAL] = true,       [HLO_CUSTOM_CALL] = true,
     [HLO_OPT_BARRIER] = true, [HLO_ADD_DEPENDENCY] = true,    [HLO_AFTER_ALL] = true};
 
-static status_t lower_with(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                           bool in_place, struct kir_fn **out, const char **why) {
+static status_t lower_with(struct arena *a, const struct hlo_instr *i, const struct target *t,
+                           enum precision prec, bool in_place, struct kir_fn **out,
+                           const char **why) {
     struct lower *lw = arena_new_of(a, struct lower);
     lw->arena = a;
     lw->in_place = in_place;
+    lw->target = t;
     lw->instr = i;
     lw->prec = prec;
     status_t st = no_kernel[i->op] ? lower_no(lw, "an operation that is not computed by kernels")
@@ -735,11 +757,11 @@ static status_t lower_with(struct arena *a, const struct hlo_instr *i, enum prec
     pmap_done(&lw->cached);
     return st;
 }
-status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                      struct kir_fn **out, const char **why) {
-    return lower_with(a, i, prec, false, out, why);
+status_t lower_kernel(struct arena *a, const struct hlo_instr *i, const struct target *t,
+                      enum precision prec, struct kir_fn **out, const char **why) {
+    return lower_with(a, i, t, prec, false, out, why);
 }
 status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
                         struct kir_fn **out, const char **why) {
-    return lower_with(a, i, prec, true, out, why);
+    return lower_with(a, i, NULL, prec, true, out, why);
 }

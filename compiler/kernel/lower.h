@@ -41,6 +41,8 @@ struct lower {
     struct arena *arena;
     const struct hlo_instr *instr;
     enum precision prec;
+    const struct target *target; // may be NULL
+    struct lower_tile *tile;     // being built, or NULL
     const char *why;    // static text, when the status is an error
     struct pmap leaf;   // instruction -> buffer + 1
     struct pmap memo;   // hash of (instruction, index) -> struct lower_memo
@@ -68,12 +70,14 @@ struct lower {
     bool twice;                        // one of them at several places: the next time
     bool ordered;                      // sums keep their order
     bool in_place;                     // lower_in_place
+    bool in_range;                     // indices are known to lie within their dimensions
     int depth;
 };
 
 // Lowers `i` into *out (arena a). ST_UNIMPLEMENTED with lw->why when it cannot be.
-status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                      struct kir_fn **out, const char **why) MUST_CHECK;
+// t: whose schedules contractions take; NULL: those of vectors of 256 bits.
+status_t lower_kernel(struct arena *a, const struct hlo_instr *i, const struct target *t,
+                      enum precision prec, struct kir_fn **out, const char **why) MUST_CHECK;
 // The same where the result of a dynamic-update-slice holds its operand already: the kernel writes
 // the update alone, and does not read operand 0.
 status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
@@ -86,6 +90,9 @@ static inline status_t lower_operand(struct lower *lw, const struct hlo_instr *i
                                      struct kir_val *const *index, struct kir_val **out) {
     return lower_value(lw, i->operands[n], index, out);
 }
+// The value at position `v` of the physical view of i's array, row-major; padding: any value.
+status_t lower_physical(struct lower *lw, const struct hlo_instr *i, struct kir_val *v,
+                        struct kir_val **out) MUST_CHECK;
 status_t lower_no(struct lower *lw, const char *why) MUST_CHECK; // why: static text
 // Calls a scalar computation on values.
 status_t lower_call(struct lower *lw, const struct hlo_computation *c, struct kir_val *const *args,

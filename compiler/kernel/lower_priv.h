@@ -33,3 +33,16 @@ int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, boo
                 int64_t *begin);
 struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
                                 struct kir_val **out_at);
+
+struct lower_outputs {
+    int n;
+    const struct hlo_instr *root[LOWER_MAX_RESULTS]; // one value each, or root[0] gives all
+    bool together;
+};
+// Stores all results at a logical index; `first` is the shape of the first.
+status_t lower_store(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                     struct kir_val *const *index) MUST_CHECK;
+// lower_tile.c. False: the kernel is no contraction that is worth tiles; else *st says whether it
+// was built.
+bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                    int n_in, status_t *st);

@@ -155,11 +155,12 @@ static void put_refused(const struct cpu_exe *x, const struct cpu_step *s, int i
 static void put_last_resort(const struct cpu_step *s, int indent, struct strbuf *out) {
     struct step_work w;
     estimate_work(s->plan, &w);
-    const char *why = s->impl == &cpu_impl_reference ? "the reference evaluator, one by one"
-                      : s->detail && strstr(s->detail, ":ref") ? "the library's plain loops"
-                      : s->impl == &cpu_impl_kernel && w.products > 0
-                          ? "a contraction as loops over its elements"
-                          : NULL;
+    const char *why =
+        s->impl == &cpu_impl_reference           ? "the reference evaluator, one by one"
+        : s->detail && strstr(s->detail, ":ref") ? "the library's plain loops"
+        : s->impl == &cpu_impl_kernel && !strstr(s->detail, ":tiles") && w.products > 0
+            ? "a contraction as loops over its elements"
+            : NULL;
     if (why) strbuf_printf(out, "%*sa fallback: %s\n", indent, "", why);
 }
 

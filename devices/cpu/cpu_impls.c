@@ -69,7 +69,7 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     s->bytes = k->info->bytes;
     s->alone = k->info->extent < 2 * kernel_grain(k->info);
     s->apart = true;
-    s->detail = "kernel";
+    s->detail = k->info->tiles ? "kernel:tiles" : "kernel";
     s->state = k;
     return ST_OK;
 }

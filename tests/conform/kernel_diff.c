@@ -169,7 +169,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
         if (!two[s].k || two[s].k->n_bufs > MAX_BUFS) return;
         two[s].code = code_symbol(codes[s], two[s].k->symbol);
     }
-    status_t st = lower_kernel(&a, i, prec, &fn, &why);
+    status_t st = lower_kernel(&a, i, cpu_target(), prec, &fn, &why);
     struct strbuf text = {0};
     if (!st) kir_print(&text, fn);
     st_drop(st);

@@ -639,8 +639,8 @@ def f_convolution(b):
     kind = (r.choice(["plain", "feature", "feature", "batch", "depthwise"]) if groups > 1
             else "plain")
     wide = b.m.cap > 1000 and r.random() < 0.6
-    ci, co, batch = r.choice([8, 16, 32] if wide else [1, 2, 3, 4, 8, 16]), r.choice(
-        [16, 32] if wide else [1, 2, 3, 5, 8, 16]), r.choice([1, 1, 2, 3])
+    ci, co, batch = r.choice([8, 16, 17, 32] if wide else [1, 2, 3, 4, 8, 16]), r.choice(
+        [16, 23, 32] if wide else [1, 2, 3, 5, 8, 16]), r.choice([1, 1, 2, 3])
     if kind == "feature":
         ci, co = ci * groups, co * groups
     elif kind == "depthwise":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering of dot and convolution, for shapes and types that no library takes.
-#include "compiler/kernel/lower.h"
+#include "compiler/kernel/lower_tile.h"
 #include "compiler/ops/dot_blocks.h"
 #include "compiler/ops/lower/lower_rules.h"
 
@@ -146,6 +146,7 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
     return ST_OK;
 }
 LOWER(DOT) {
+    if (lw->tile && lw->tile->i == i) return lower_tile_get(lw, index, out);
     struct contraction c = {.d = dot_ragged_none(HLO_ATTR(i, dot)), .mode = RAGGED_NONE};
     return lower_dot(lw, i, &c, index, out);
 }
@@ -241,7 +242,8 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
     *out = kir_select(k, ok, sum, acc[0]);
     return ST_OK;
 }
-LOWER(CONVOLUTION) {
+status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
+                            struct kir_val *const *index, struct kir_val **out) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
     const struct labels *l = &a->dim_labels;
     const struct shape *in = i->operands[0]->shape, *ker = i->operands[1]->shape;
@@ -265,4 +267,8 @@ LOWER(CONVOLUTION) {
     RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
+}
+LOWER(CONVOLUTION) {
+    if (lw->tile && lw->tile->i == i) return lower_tile_get(lw, index, out);
+    return hlo_convolution_at(lw, i, index, out);
 }

@@ -7,7 +7,9 @@
 // fusion with more than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an
 // operation used outside stays outside, and one that a
 // broadcast or a window would repeat stays in memory, as does a reduction whose elements two
-// movements would ask for. A fusion with a reduction is kInput, others are kLoop.
+// movements would ask for. A contraction that the library does not take comes in, one a fusion,
+// where only elementwise operations follow it. A fusion with a reduction is kInput, others are
+// kLoop.
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/library.h"
@@ -34,6 +36,11 @@ static bool folds(const struct target *t, const struct hlo_instr *i) {
     bool sum = i->called[0]->root->op == HLO_ADD;
     if (rule_running_window(i, NULL)) return false; // a kernel of its own
     return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
+}
+// A contraction of ours: its tiles go through what follows them element by element.
+static bool contracts(const struct target *t, const struct hlo_instr *i) {
+    return (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) && plain(i) && !lib_direct(i) &&
+           !(t->library_accepts && t->library_accepts(t, i));
 }
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
@@ -80,9 +87,30 @@ static bool turned_alone(const struct fusion_group *g, const struct hlo_instr *p
     return !reduced && t->library_accepts && t->library_accepts(t, p);
 }
 
+static bool has_contraction(const struct fusion_group *g) {
+    for (int k = 0; k < g->n; k++)
+        if (contracts(g->ctx, g->v[k])) return true;
+    return false;
+}
+static bool used_by_contraction(const struct hlo_instr *p) {
+    for (size_t k = 0; k < p->users.n; k++)
+        if (p->users.v[k]->op == HLO_DOT || p->users.v[k]->op == HLO_CONVOLUTION) return true;
+    return false;
+}
+// It is read where the root is written, and nowhere else.
+static const char *keeps_contraction_out(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}};
+    if (p->parent->root == p) return "it is a result of the computation";
+    if (!elementwise(g->v[0]) || way_of(g, p, &w))
+        return "it is a contraction, used elsewhere than it is made";
+    return has_contraction(g) ? "the fusion has a contraction" : NULL;
+}
+
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
+    if (contracts(g->ctx, p)) return keeps_contraction_out(g, p);
+    if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
@@ -93,8 +121,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
-        if (u->op == HLO_REDUCE_WINDOW || u->op == HLO_CONVOLUTION)
-            return "each window would compute it again";
+        if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
@@ -109,7 +136,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
 static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
         if (folds(g->ctx, g->v[k])) return true;
-    return false;
+    return has_contraction(g);
 }
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;

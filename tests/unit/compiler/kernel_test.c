@@ -230,7 +230,7 @@ static void work(void **s) {
     must(hlo_parse(STR("HloModule m\nENTRY e {\n x = f32[512,4096] parameter(0)\n ROOT y = "
                        "f32[512,4096] negate(x)\n}\n"),
                    NULL, &m));
-    must(lower_kernel(&a, m->entry->root, PRECISION_DEFAULT, &fn, &why));
+    must(lower_kernel(&a, m->entry->root, NULL, PRECISION_DEFAULT, &fn, &why));
     int64_t n = 512 * 4096;
     assert_in_range(kir_work(fn), 3 * n, 10 * n); // load, negate, store, some index arithmetic
     arena_done(&a);

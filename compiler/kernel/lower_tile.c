@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contractions as tiles. A unit of work is a block of positions by a chunk of rows of one group of
+// one batch: it gathers its slab, and then, for each tile of rows, all sums of the block in
+// registers a tile at a time, into scratch, from where the rest of the fusion reads them. The loop
+// over terms is the inner one; the sums stay in vectors over it. Which tile and which block: by the
+// shape and a row of the table (BLIS's register blocking; slabs as in Anderson et al. 2017, "Low-
+// memory GEMM-based convolution algorithms").
+#include "compiler/kernel/lower_tile.h"
+
+#include "compiler/kernel/lower_priv.h"
+
+enum { MAX_SUMS = 28, MAX_UNROLLED = 12, MAX_SHAPES = 4, FILL_COST = 1 };
+
+// Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
+// registers. `cache`: bytes of a slab that stay near.
+static const struct tile_class {
+    int bits, threads;
+    int64_t cache;
+    struct {
+        int vectors, rows;
+    } shape[MAX_SHAPES];
+} classes[] = {{512, 2, 512 << 10, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
+               {256, 2, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}},
+               {128, 2, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}}};
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+static int64_t width(const struct lower_tile *t) {
+    return (int64_t)t->vectors * t->lanes;
+}
+static int64_t positions(const struct lower_tile *t) {
+    int64_t last = 0;
+    for (int d = 0; d < t->n_pos; d++)
+        last += ((d ? t->pos[d] : t->block) - 1) * t->pitch[d];
+    return last + 1;
+}
+static int64_t terms(const struct lower_tile *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->n_k; d++)
+        n *= t->k[d];
+    return n;
+}
+
+// ---- the schedule
+
+// Cycles of all, about.
+static double cost_of(struct lower_tile *t, const struct tile_class *c) {
+    t->rule->lay_out(t);
+    int64_t q = ceil_div(positions(t), width(t)), tiles = ceil_div(t->rows, t->height),
+            blocks = ceil_div(t->pos[0], t->block);
+    int sums = t->vectors * t->height, loads = t->vectors + t->height;
+    double step = sums > 8 ? sums : 8;
+    if (step < loads) step = loads;
+    double each = (double)terms(t) * step + 3 * sums + 20;
+    double all = (double)blocks * ((double)(q * tiles) * each + FILL_COST * (double)t->slab);
+    int64_t bytes = (t->slab + q * width(t) * t->height) * dtype_size(kir_type(t->type));
+    return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
+}
+// The next larger block; more than all: there is none.
+static int64_t next_block(const struct lower_tile *t, int64_t block) {
+    int64_t all = t->pos[0];
+    if (t->n_pos == 1) return block < all && block * 2 >= all ? all : block * 2;
+    for (int64_t parts = ceil_div(all, block) - 1; parts > 0; parts--)
+        if (ceil_div(all, parts) > block) return ceil_div(all, parts);
+    return all + 1;
+}
+static void schedule(const struct target *target, struct lower_tile *t) {
+    const struct tile_class *c = &classes[0];
+    int bits = dtype_bits(kir_type(t->type)), wide = target && target->vector_bits;
+    while (c->bits > (wide ? target->vector_bits : 256) && c->bits > 128)
+        c++;
+    struct lower_tile best = *t;
+    double least = 0;
+    for (int n = 0; n < MAX_SHAPES && c->shape[n].rows; n++) {
+        int most = t->rows < c->shape[n].rows ? (int)t->rows : c->shape[n].rows;
+        t->vectors = c->shape[n].vectors;
+        t->lanes = c->bits / bits;
+        for (t->height = most; t->height > 0 && t->height >= most - 4; t->height--)
+            for (t->block = t->n_pos == 1 ? width(t) : 1; t->block <= t->pos[0];
+                 t->block = next_block(t, t->block)) {
+                double cost = cost_of(t, c);
+                if (least == 0 || cost < least) best = *t, least = cost;
+            }
+        if (t->n_pos == 1 && t->pos[0] < width(t)) {
+            t->block = t->pos[0];
+            t->height = most;
+            double cost = cost_of(t, c);
+            if (least == 0 || cost < least) best = *t, least = cost;
+        }
+    }
+    *t = best;
+    t->rule->lay_out(t);
+
+    int64_t tiles = ceil_div(t->rows, t->height),
+            units = t->batch * t->groups * ceil_div(t->pos[0], t->block), want = 4 * c->threads;
+    t->chunk = tiles;
+    if (units < want) t->chunk = ceil_div(tiles, ceil_div(want, units));
+    if (t->chunk < 4) t->chunk = tiles < 4 ? tiles : 4;
+    int64_t written = 1;
+    t->unrolled = 0;
+    while (t->unrolled < t->n_k - 1 && written * t->k[t->n_k - 1 - t->unrolled] <= MAX_UNROLLED)
+        written *= t->k[t->n_k - 1 - t->unrolled++];
+}
+
+// ---- the tile
+
+static struct kir_val *in_scratch(struct lower *lw, int64_t at, struct kir_val *i) {
+    return kir_idx_add(&lw->k, i, kir_i64(&lw->k, at));
+}
+void lower_tile_put(struct lower *lw, const struct lower_tile *t, struct kir_val *at,
+                    enum dtype from, struct kir_val *v) {
+    v = kmath_convert(lw, t->type, from, v);
+    kir_store(&lw->k, KIR_SCRATCH, kir_type(t->type), in_scratch(lw, t->slab_at, at), v);
+}
+status_t lower_tile_get(struct lower *lw, struct kir_val *const *index, struct kir_val **out) {
+    const struct lower_tile *t = lw->tile;
+    for (int d = 0; d < t->i->shape->rank; d++)
+        if (index[d] != t->index[d]) return lower_no(lw, "a contraction read elsewhere");
+    *out = kir_load(&lw->k, KIR_SCRATCH, kir_type(t->type), t->at, KF_PINNED);
+    return ST_OK;
+}
+
+struct registers {
+    struct kir_val *row, *q, *k[TILE_DIMS];
+    struct kir_val *sum[MAX_SUMS];
+};
+static status_t one_term(struct lower *lw, const struct lower_tile *t, struct registers *r) {
+    struct kir *k = &lw->k;
+    enum dtype e = kir_type(t->type);
+    uint8_t flags = dtype_is_float(e) ? KF_CONTRACT : 0;
+    struct kir_val *at = kir_idx_add(k, t->rule->place(lw, t, r->k), r->q), *v[MAX_SUMS];
+    at = in_scratch(lw, t->slab_at, at);
+    for (int n = 0; n < t->vectors; n++)
+        v[n] = kir_load_lanes(k, KIR_SCRATCH, e, kir_idx_add(k, at, kir_i64(k, n * t->lanes)),
+                              t->lanes);
+    for (int h = 0; h < t->height; h++) {
+        struct kir_val *s, *row = kir_idx_add(k, r->row, kir_i64(k, h));
+        RETURN_IF_ERR(t->rule->scalar(lw, t, row, r->k, &s));
+        s = kir_splat(k, s, t->lanes);
+        for (int n = 0; n < t->vectors; n++) {
+            struct kir_val **sum = &r->sum[h * t->vectors + n];
+            *sum = kir_flag(k, K_ADD, *sum, kir_flag(k, K_MUL, v[n], s, flags), flags);
+        }
+    }
+    return ST_OK;
+}
+static status_t all_terms(struct lower *lw, const struct lower_tile *t, struct registers *r,
+                          int d) {
+    struct kir *k = &lw->k;
+    if (d == t->n_k) return one_term(lw, t, r);
+    if (t->k[d] == 1 || d >= t->n_k - t->unrolled) {
+        for (int64_t n = 0; n < t->k[d]; n++) {
+            r->k[d] = kir_i64(k, n);
+            RETURN_IF_ERR(all_terms(lw, t, r, d + 1));
+        }
+        return ST_OK;
+    }
+    int n = t->height * t->vectors;
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[d]), t->k[d], r->sum, n);
+    memcpy(r->sum, l->carry, sizeof *r->sum * (size_t)n);
+    r->k[d] = l->var;
+    RETURN_IF_ERR(all_terms(lw, t, r, d + 1));
+    kir_end(k, l, r->sum);
+    memcpy(r->sum, l->result, sizeof *r->sum * (size_t)n);
+    return ST_OK;
+}
+// The sums of rows row.. at all positions of the block.
+static status_t sums(struct lower *lw, const struct lower_tile *t, struct kir_val *row) {
+    struct kir *k = &lw->k;
+    enum dtype e = kir_type(t->type);
+    int64_t turns = ceil_div(positions(t), width(t));
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+    struct registers r = {.row = row, .q = kir_idx_mul(k, l->var, width(t))};
+    int n = t->height * t->vectors;
+    for (int v = 0; v < n; v++)
+        r.sum[v] = kir_splat(k, kir_zero(k, e), t->lanes);
+    RETURN_IF_ERR(all_terms(lw, t, &r, 0));
+    for (int v = 0; v < n; v++) {
+        int64_t to = v / t->vectors * turns * width(t) + v % t->vectors * t->lanes;
+        struct kir_val *at = kir_idx_add(k, r.q, kir_i64(k, to));
+        kir_store(k, KIR_SCRATCH, e, in_scratch(lw, t->sums_at, at), r.sum[v]);
+    }
+    kir_end(k, l, NULL);
+    return ST_OK;
+}
+// Loops over rows skip.. of the tile that begins at `row` and over the positions of the block:
+// t->index and t->at are set, the first of the loops comes back.
+static void each_result(struct lower *lw, struct lower_tile *t, struct kir_val *row,
+                        struct kir_val *skip, struct kir_loop **loops) {
+    struct kir *k = &lw->k;
+    struct kir_val *pos[TILE_DIMS], *q = kir_i64(k, 0);
+    int64_t line = ceil_div(positions(t), width(t)) * width(t);
+    loops[0] = kir_for(k, skip, kir_i64(k, t->height), t->height, NULL, 0);
+    for (int d = 0; d < t->n_pos; d++) {
+        int64_t most = d ? t->pos[d] : t->block;
+        struct kir_val *end = kir_i64(k, most);
+        if (d == 0 && t->pos[0] % t->block)
+            end = kir_op(k, K_MIN, end,
+                         kir_idx_add(k, kir_i64(k, t->pos[0]), kir_idx_mul(k, t->first, -1)), NULL);
+        struct kir_loop *l = loops[1 + d] = kir_for(k, kir_i64(k, 0), end, most, NULL, 0);
+        l->var->hi = most - 1;
+        pos[d] = d ? l->var : kir_idx_add(k, t->first, l->var);
+        q = kir_idx_add(k, q, kir_idx_mul(k, l->var, t->pitch[d]));
+    }
+    t->rule->index(lw, t, kir_idx_add(k, row, loops[0]->var), pos, t->index);
+    t->at = in_scratch(lw, t->sums_at, kir_idx_add(k, q, kir_idx_mul(k, loops[0]->var, line)));
+}
+static void end_each(struct lower *lw, const struct lower_tile *t, struct kir_loop *const *loops) {
+    for (int d = t->n_pos; d >= 0; d--)
+        kir_end(&lw->k, loops[d], NULL);
+}
+// Single sums in place of those that zeros of the slab may have spoilt.
+static status_t exact_sums(struct lower *lw, struct lower_tile *t, struct kir_val *row) {
+    struct kir *k = &lw->k;
+    struct kir_loop *loops[TILE_DIMS + 1], *l;
+    struct kir_val *v;
+    if (!t->suspect) return ST_OK;
+    l = kir_for(k, kir_i64(k, 0), t->suspect, 1, NULL, 0);
+    l->trip = 0; // as good as never
+    each_result(lw, t, row, kir_i64(k, 0), loops);
+    RETURN_IF_ERR(t->rule->exact(lw, t->i, t->index, &v));
+    kir_store(k, KIR_SCRATCH, kir_type(t->type), t->at, v);
+    end_each(lw, t, loops);
+    kir_end(k, l, NULL);
+    return ST_OK;
+}
+// Rows skip.. of a tile, through the rest of the fusion.
+static status_t write_out(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
+                          const struct shape *first, struct kir_val *row, struct kir_val *skip) {
+    struct kir_loop *loops[TILE_DIMS + 1];
+    each_result(lw, t, row, skip, loops);
+    loops[t->n_pos]->vectorize = true;
+    RETURN_IF_ERR(lower_store(lw, o, first, t->index));
+    end_each(lw, t, loops);
+    return ST_OK;
+}
+static status_t tiles(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
+                      const struct shape *first, struct kir_val *chunk) {
+    struct kir *k = &lw->k;
+    int64_t all = ceil_div(t->rows, t->height);
+    struct kir_val *begin = kir_idx_mul(k, chunk, t->chunk),
+                   *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, t->chunk)),
+                                 kir_i64(k, all), NULL);
+    t->suspect = NULL;
+    if (t->rule->suspect) {
+        struct kir_val *from = kir_idx_mul(k, begin, t->height),
+                       *to = kir_op(k, K_MIN, kir_idx_mul(k, end, t->height), kir_i64(k, t->rows),
+                                    NULL);
+        RETURN_IF_ERR(t->rule->suspect(lw, t, from, to, &t->suspect));
+    }
+    struct kir_loop *l = kir_for(k, begin, end, t->chunk, NULL, 0);
+    l->var->hi = all - 1;
+    struct kir_val *from = kir_idx_mul(k, l->var, t->height),
+                   *row = kir_op(k, K_MIN, from, kir_i64(k, t->rows - t->height), NULL);
+    RETURN_IF_ERR(sums(lw, t, row));
+    RETURN_IF_ERR(exact_sums(lw, t, row));
+    RETURN_IF_ERR(write_out(lw, t, o, first, row, kir_idx_add(k, from, kir_idx_mul(k, row, -1))));
+    kir_end(k, l, NULL);
+    return ST_OK;
+}
+
+// ---- the kernel
+
+static status_t build(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
+                      const struct shape *first) {
+    struct kir *k = &lw->k;
+    enum dtype e = kir_type(t->type);
+    int64_t turns = ceil_div(positions(t), width(t)), size = dtype_size(e),
+            blocks = ceil_div(t->pos[0], t->block),
+            chunks = ceil_div(ceil_div(t->rows, t->height), t->chunk);
+    // The last vectors of a slab may read behind it, into lanes that are not written out.
+    t->slab_at = lower_scratch(lw, e, t->slab + width(t)) / size;
+    t->sums_at = lower_scratch(lw, e, turns * width(t) * t->height) / size;
+
+    int64_t extent[4] = {t->batch, t->groups, blocks, chunks}, units = 1;
+    for (int d = 0; d < 4; d++)
+        units *= extent[d];
+    k->fn->extent = units;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    struct kir_val *unit[4];
+    lower_unflatten(lw, u->var, extent, 4, unit);
+    t->b = unit[0];
+    t->g = unit[1];
+    t->first = kir_idx_mul(k, unit[2], t->block);
+    RETURN_IF_ERR(t->rule->fill(lw, t));
+    RETURN_IF_ERR(tiles(lw, t, o, first, unit[3]));
+    kir_end(k, u, NULL);
+    return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
+}
+
+// The one contraction of a fusion; NULL: none, or several.
+static const struct hlo_instr *contraction(const struct hlo_instr *i) {
+    const struct hlo_instr *found = NULL;
+    if (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return i;
+    if (i->op != HLO_FUSION) return NULL;
+    HLO_EACH_INSTR(b, i->called[0]) {
+        if (b->op != HLO_DOT && b->op != HLO_CONVOLUTION) continue;
+        if (found) return NULL;
+        found = b;
+    }
+    return found;
+}
+// Few rows do not repay a slab: columns of a dot are summed as they lie, a depthwise filter of few
+// places is written out.
+static bool worth(const struct lower_tile *t) {
+    enum { ROWS = 16, PLACES = 12, PRODUCTS = 4096 };
+    int64_t n = t->batch * t->groups * t->rows, p = 1;
+    for (int d = 0; d < t->n_pos; d++)
+        p *= t->pos[d];
+    bool repaid = t->i->op == HLO_DOT ? t->rows >= ROWS : t->rows > 1 || terms(t) > PLACES;
+    return repaid && p >= 8 && terms(t) > 1 && n * p * terms(t) >= PRODUCTS;
+}
+bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                    int n_in, status_t *st) {
+    const struct hlo_instr *i = contraction(lw->instr);
+    struct lower_tile t = {.i = i};
+    struct shape_phys p;
+    shape_physical(first, &p);
+    if (!i || p.padded || !shape_same_dims(first, i->shape) || p.rank == 0) return false;
+    enum dtype type = i->shape->dtype;
+    if (dtype_is_complex(type) || type == DT_PRED) return false;
+    t.type = type;
+    *st = i->op == HLO_DOT ? hlo_tile_dot(lw, i, p.of[p.rank - 1], &t)
+                           : hlo_tile_convolution(lw, i, &t);
+    if (*st || !worth(&t)) {
+        st_drop(*st);
+        return false;
+    }
+
+    schedule(lw->target, &t);
+    lw->tile = &t;
+    lw->in_range = true;
+    kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
+    *st = build(lw, &t, o, first);
+    lw->tile = NULL;
+    lw->in_range = false;
+    if (st_code(*st) == ST_UNIMPLEMENTED) {
+        st_drop(*st);
+        lw->why = NULL;
+        return false;
+    }
+    if (*st) return true;
+    kir_sweep(&lw->k);
+    lw->k.fn->scratch_bytes = lw->scratch;
+    lw->k.fn->tiles = true;
+    return true;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// lower_tile: dots and convolutions as tiles (lower_tile.c). A contraction is seen as
+//   result(batch, group, row, position) = sum over terms k of scalar(row, k) * slab(k, position)
+// Positions lie side by side in the lanes of vectors. The values of one operand that a unit of work
+// needs are gathered first into the slab, in scratch, so that the term k of neighbouring positions
+// are neighbours there; the other operand's values are read one by one.
+#pragma once
+#include "compiler/kernel/lower.h"
+
+enum { TILE_DIMS = HLO_MAX_RANK + 1 };
+struct lower_tile;
+// What a kind of contraction says of itself.
+struct tile_rule {
+    // Sets pitch[] and slab for units of `block` positions of pos[0].
+    void (*lay_out)(struct lower_tile *t);
+    // Gathers the slab of group t->g of batch t->b, from position t->first of pos[0] on.
+    status_t (*fill)(struct lower *lw, struct lower_tile *t);
+    // Element of the slab that holds term k of position 0.
+    struct kir_val *(*place)(struct lower *lw, const struct lower_tile *t,
+                             struct kir_val *const *k);
+    status_t (*scalar)(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                       struct kir_val *const *k, struct kir_val **out);
+    // Index of the result.
+    void (*index)(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                  struct kir_val *const *pos, struct kir_val **index);
+    // 1 where products with the slab's own zeros may be NaN, in rows from..to; then `exact`
+    // computes single results without them. Both NULL: never.
+    status_t (*suspect)(struct lower *lw, const struct lower_tile *t, struct kir_val *from,
+                        struct kir_val *to, struct kir_val **out);
+    status_t (*exact)(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                      struct kir_val **out);
+};
+struct lower_tile {
+    const struct hlo_instr *i;
+    const struct tile_rule *rule;
+    enum dtype type;             // of the sums
+    int64_t batch, groups, rows; // rows of a group
+    int n_pos, n_k;              // positions of a row; terms
+    int64_t pos[TILE_DIMS], k[TILE_DIMS];
+    int operand;     // whose values are in the slab
+    const void *ctx; // of the rule
+
+    // The schedule: `block` positions of pos[0] and `chunk` tiles of rows a unit; a tile is
+    // `height` rows by `vectors` of `lanes` positions; the last `unrolled` dimensions of terms are
+    // written out.
+    int64_t block, chunk;
+    int height, vectors, lanes, unrolled;
+    int64_t pitch[TILE_DIMS], slab; // between neighbours in the slab; its elements
+
+    // While the kernel is built: where the unit lies; elements of scratch.
+    struct kir_val *b, *g, *first, *suspect;
+    int64_t slab_at, sums_at;
+    struct kir_val *index[TILE_DIMS], *at; // the sum that may be read, and where it is
+};
+status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
+                      struct lower_tile *t) MUST_CHECK;
+status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i,
+                              struct lower_tile *t) MUST_CHECK;
+// One result of a convolution as a loop over its terms.
+status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
+                            struct kir_val *const *index, struct kir_val **out) MUST_CHECK;
+// A value of the slab: element `at`, converted.
+void lower_tile_put(struct lower *lw, const struct lower_tile *t, struct kir_val *at,
+                    enum dtype from, struct kir_val *v);
+// The contraction's sum at an index; UNIMPLEMENTED where the tile that is built is another.
+status_t lower_tile_get(struct lower *lw, struct kir_val *const *index,
+                        struct kir_val **out) MUST_CHECK;

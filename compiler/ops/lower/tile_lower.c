@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// What dots and convolutions say of themselves as tiles (compiler/kernel/lower_tile.h). A dot's
+// slab holds the operand whose dimension is the innermost of the result: a row of columns for each
+// term. A convolution's holds the image with its padding, an image for each remainder of an input
+// position by the stride (phase), so that one term of neighbouring outputs lies side by side
+// whatever the stride; lines of outputs follow one another at the pitch of the slab's lines.
+#include <stdlib.h>
+
+#include "compiler/kernel/lower_tile.h"
+
+static struct kir_val *times(struct kir *k, struct kir_val *x, int64_t c) {
+    return kir_idx_mul(k, x, c);
+}
+static struct kir_val *plus(struct kir *k, struct kir_val *x, int64_t c) {
+    return kir_idx_add(k, x, kir_i64(k, c));
+}
+
+// lower_unflatten for v that is less than the product of dims.
+static void unflatten(struct lower *lw, struct kir_val *v, const int64_t *dims, int rank,
+                      struct kir_val **index) {
+    int64_t stride = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        index[d] = kir_idx_divmod(&lw->k, v, stride, d ? dims[d] : 0);
+        stride *= dims[d];
+    }
+}
+
+// ---- dots
+
+struct dot_dims { // of one operand
+    int64_t free[HLO_MAX_RANK], extent[HLO_MAX_RANK], all;
+    int n;
+};
+struct dot_tile {
+    struct dot_dims side[2];
+    int64_t batch[HLO_MAX_RANK];
+};
+static const struct i64s *dot_batch(const struct hlo_attr_dot *a, int s) {
+    return s ? &a->rhs_batch_dims : &a->lhs_batch_dims;
+}
+static const struct i64s *dot_terms(const struct hlo_attr_dot *a, int s) {
+    return s ? &a->rhs_contracting_dims : &a->lhs_contracting_dims;
+}
+// An operand's value at (batch, row or position, term).
+static status_t dot_value(struct lower *lw, const struct lower_tile *t, int s, struct kir_val *at,
+                          struct kir_val *const *term, struct kir_val **out) {
+    const struct dot_tile *d = t->ctx;
+    const struct hlo_attr_dot *a = HLO_ATTR(t->i, dot);
+    struct kir_val *index[HLO_MAX_RANK + 1], *part[HLO_MAX_RANK + 1];
+    unflatten(lw, t->b, d->batch, dot_batch(a, s)->n, part);
+    for (int n = 0; n < dot_batch(a, s)->n; n++)
+        index[dot_batch(a, s)->v[n]] = part[n];
+    for (int n = 0; n < dot_terms(a, s)->n; n++)
+        index[dot_terms(a, s)->v[n]] = term[n];
+    unflatten(lw, at, d->side[s].extent, d->side[s].n, part);
+    for (int n = 0; n < d->side[s].n; n++)
+        index[d->side[s].free[n]] = part[n];
+    return lower_operand(lw, t->i, s, index, out);
+}
+static void dot_lay_out(struct lower_tile *t) {
+    t->pitch[0] = 1;
+    t->slab = t->block;
+    for (int d = 0; d < t->n_k; d++)
+        t->slab *= t->k[d];
+}
+static struct kir_val *dot_place(struct lower *lw, const struct lower_tile *t,
+                                 struct kir_val *const *k) {
+    return times(&lw->k, lower_flatten(lw, k, t->k, t->n_k), t->block);
+}
+static status_t dot_fill(struct lower *lw, struct lower_tile *t) {
+    struct kir *k = &lw->k;
+    struct kir_loop *loops[TILE_DIMS];
+    struct kir_val *term[TILE_DIMS], *v;
+    int n = t->n_k;
+    for (int d = 0; d < n; d++) {
+        loops[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[d]), t->k[d], NULL, 0);
+        term[d] = loops[d]->var;
+    }
+
+    struct kir_val *end = kir_i64(k, t->block);
+    if (t->pos[0] % t->block)
+        end = kir_op(k, K_MIN, end, plus(k, times(k, t->first, -1), t->pos[0]), NULL);
+    loops[n] = kir_for(k, kir_i64(k, 0), end, t->block, NULL, 0);
+    loops[n]->vectorize = true;
+    RETURN_IF_ERR(dot_value(lw, t, t->operand, kir_idx_add(k, t->first, loops[n]->var), term, &v));
+    lower_tile_put(lw, t, kir_idx_add(k, dot_place(lw, t, term), loops[n]->var),
+                   t->i->operands[t->operand]->shape->dtype, v);
+    for (int d = n; d >= 0; d--)
+        kir_end(k, loops[d], NULL);
+    return ST_OK;
+}
+static status_t dot_scalar(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                           struct kir_val *const *k, struct kir_val **out) {
+    int s = 1 - t->operand;
+    RETURN_IF_ERR(dot_value(lw, t, s, row, k, out));
+    *out = kmath_convert(lw, t->type, t->i->operands[s]->shape->dtype, *out);
+    return ST_OK;
+}
+static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                      struct kir_val *const *pos, struct kir_val **index) {
+    const struct dot_tile *d = t->ctx;
+    int batch = HLO_ATTR(t->i, dot)->lhs_batch_dims.n;
+    unflatten(lw, t->b, d->batch, batch, index);
+    unflatten(lw, t->operand ? row : pos[0], d->side[0].extent, d->side[0].n, index + batch);
+    unflatten(lw, t->operand ? pos[0] : row, d->side[1].extent, d->side[1].n,
+              index + batch + d->side[0].n);
+}
+static const struct tile_rule dot_rule = {dot_lay_out, dot_fill, dot_place, dot_scalar,
+                                          dot_index,   NULL,     NULL};
+
+status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
+                      struct lower_tile *t) {
+    const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
+    struct dot_tile *d = arena_new_of(lw->arena, struct dot_tile);
+    t->ctx = d;
+    t->rule = &dot_rule;
+    t->batch = t->groups = 1;
+    for (int s = 0; s < 2; s++) {
+        const struct shape *x = i->operands[s]->shape;
+        struct dot_dims *f = &d->side[s];
+        f->all = 1;
+        for (int n = 0; n < x->rank; n++) {
+            if (i64s_has(*dot_batch(a, s), n) || i64s_has(*dot_terms(a, s), n)) continue;
+            f->free[f->n] = n;
+            f->extent[f->n++] = x->dims[n];
+            f->all *= x->dims[n];
+        }
+    }
+
+    const struct shape *x = i->operands[0]->shape;
+    for (int n = 0; n < a->lhs_batch_dims.n; n++)
+        t->batch *= d->batch[n] = x->dims[a->lhs_batch_dims.v[n]];
+    t->n_k = a->lhs_contracting_dims.n;
+    for (int n = 0; n < t->n_k; n++)
+        t->k[n] = x->dims[a->lhs_contracting_dims.v[n]];
+
+    t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
+    if (d->side[t->operand].all < 8) t->operand = 1 - t->operand;
+    t->n_pos = 1;
+    t->pos[0] = d->side[t->operand].all;
+    t->rows = d->side[1 - t->operand].all;
+    return ST_OK;
+}
+
+// ---- convolutions: terms are the input features of a group and the window's places
+
+static const struct window_dim *window_of(const struct lower_tile *t, int d) {
+    return &HLO_ATTR(t->i, conv)->window.v[d];
+}
+static int64_t phases(const struct lower_tile *t, int d) {
+    const struct window_dim *w = window_of(t, d);
+    return w->size > 1 ? w->stride : 1;
+}
+static int64_t all_phases(const struct lower_tile *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->n_pos; d++)
+        n *= phases(t, d);
+    return n;
+}
+// Lines of the slab in dimension d.
+static int64_t extent(const struct lower_tile *t, int d) {
+    const struct window_dim *w = window_of(t, d);
+    return (d ? t->pos[d] : t->block) + (w->size - 1) * w->window_dilation / w->stride;
+}
+static int64_t image(const struct lower_tile *t) {
+    return t->pitch[0] * extent(t, 0);
+}
+static void conv_lay_out(struct lower_tile *t) {
+    t->pitch[t->n_pos - 1] = 1;
+    for (int d = t->n_pos - 2; d >= 0; d--)
+        t->pitch[d] = t->pitch[d + 1] * extent(t, d + 1);
+    t->slab = t->k[0] * all_phases(t) * image(t);
+}
+static struct kir_val *conv_place(struct lower *lw, const struct lower_tile *t,
+                                  struct kir_val *const *term) {
+    struct kir *k = &lw->k;
+    struct kir_val *phase = kir_i64(k, 0), *at = phase;
+    for (int d = 0; d < t->n_pos; d++) {
+        const struct window_dim *w = window_of(t, d);
+        struct kir_val *p = times(k, term[1 + d], w->window_dilation);
+        phase = kir_idx_add(k, times(k, phase, phases(t, d)), kir_idx_divmod(k, p, 1, w->stride));
+        at = kir_idx_add(k, at, times(k, kir_idx_divmod(k, p, w->stride, 0), t->pitch[d]));
+    }
+    phase = kir_idx_add(k, phase, times(k, term[0], all_phases(t)));
+    return kir_idx_add(k, at, times(k, phase, image(t)));
+}
+static status_t conv_scalar(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                            struct kir_val *const *term, struct kir_val **out) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    struct kir *k = &lw->k;
+    struct kir_val *index[HLO_MAX_RANK + 1];
+    index[l->k_in] = term[0];
+    index[l->k_out] = kir_idx_add(k, times(k, t->g, t->rows), row);
+    for (int d = 0; d < t->n_pos; d++) {
+        const struct window_dim *w = window_of(t, d);
+        index[l->k_spatial[d]] =
+            w->reversal ? plus(k, times(k, term[1 + d], -1), w->size - 1) : term[1 + d];
+    }
+    RETURN_IF_ERR(lower_operand(lw, t->i, 1, index, out));
+    *out = kmath_convert(lw, t->type, t->i->operands[1]->shape->dtype, *out);
+    return ST_OK;
+}
+static void conv_index(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                       struct kir_val *const *pos, struct kir_val **index) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    index[l->out_batch] = t->b;
+    index[l->out_feature] = kir_idx_add(&lw->k, times(&lw->k, t->g, t->rows), row);
+    for (int d = 0; d < t->n_pos; d++)
+        index[l->out_spatial[d]] = pos[d];
+}
+
+// A line of the slab: the image's part of it, between zeros.
+struct line {
+    struct kir_val *index[HLO_MAX_RANK + 1], *at; // of the image; of the slab
+    struct kir_val *valid;                        // the line lies in the image
+    struct kir_val *phase;                        // of the last dimension
+};
+static status_t conv_part(struct lower *lw, struct lower_tile *t, struct line *n,
+                          struct kir_val *lo, struct kir_val *hi, bool zero) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    struct kir *k = &lw->k;
+    int last = t->n_pos - 1;
+    const struct window_dim *w = window_of(t, last);
+    const struct shape *x = t->i->operands[0]->shape;
+    struct kir_loop *loop = kir_for(k, lo, hi, extent(t, last), NULL, 0);
+    loop->vectorize = true;
+    loop->var->hi = extent(t, last) - 1;
+    struct kir_val *v = kir_zero(k, x->dtype), *at = kir_idx_add(k, n->at, loop->var);
+
+    if (!zero) {
+        struct kir_val *o = last ? loop->var : kir_idx_add(k, t->first, loop->var),
+                       *p = plus(k, kir_idx_add(k, times(k, o, w->stride), n->phase), -w->pad_low),
+                       *ok = n->valid;
+        if (w->base_dilation > 1) {
+            int64_t end = (x->dims[l->in_spatial[last]] - 1) * w->base_dilation;
+            struct kir_val *in = kir_op(k, K_AND, kir_cmp(k, CMP_GE, p, kir_i64(k, 0)),
+                                        kir_cmp(k, CMP_LE, p, kir_i64(k, end)), NULL);
+            p = kir_idx_clamp(k, p, 0, end);
+            ok = kir_op(
+                k, K_AND, kir_op(k, K_AND, ok, in, NULL),
+                kir_cmp(k, CMP_EQ, kir_idx_divmod(k, p, 1, w->base_dilation), kir_i64(k, 0)), NULL);
+            p = kir_idx_divmod(k, p, w->base_dilation, 0);
+        }
+        n->index[l->in_spatial[last]] = p;
+        struct kir_val *value;
+        RETURN_IF_ERR(lower_operand(lw, t->i, 0, n->index, &value));
+        v = w->base_dilation > 1 ? kir_select(k, ok, value, v) : value;
+    }
+    lower_tile_put(lw, t, at, x->dtype, v);
+    kir_end(k, loop, NULL);
+    return ST_OK;
+}
+// Turns of the last dimension in which the image is read: from the first input position at or
+// behind `least`.
+static struct kir_val *turn_of(struct lower *lw, const struct lower_tile *t, const struct line *n,
+                               int64_t least) {
+    struct kir *k = &lw->k;
+    int last = t->n_pos - 1;
+    const struct window_dim *w = window_of(t, last);
+    int64_t far = llabs(least + w->pad_low) / w->stride + 2; // keeps the dividend positive
+    struct kir_val *x =
+        plus(k, times(k, n->phase, -1), least + w->pad_low + w->stride - 1 + far * w->stride);
+    x = plus(k, kir_idx_divmod(k, x, w->stride, 0), -far);
+    if (!last) x = kir_idx_add(k, x, times(k, t->first, -1));
+    return kir_idx_clamp(k, x, 0, extent(t, last));
+}
+static status_t conv_line(struct lower *lw, struct lower_tile *t, struct line *n) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    struct kir *k = &lw->k;
+    int last = t->n_pos - 1;
+    struct kir_val *none = kir_i64(k, 0), *all = kir_i64(k, extent(t, last));
+    if (window_of(t, last)->base_dilation > 1) return conv_part(lw, t, n, none, all, false);
+    struct kir_val *lo = turn_of(lw, t, n, 0),
+                   *hi = turn_of(lw, t, n, t->i->operands[0]->shape->dims[l->in_spatial[last]]);
+    lo = kir_select(k, n->valid, lo, all);
+    hi = kir_select(k, n->valid, hi, all);
+    hi = kir_op(k, K_MAX, lo, hi, NULL);
+    RETURN_IF_ERR(conv_part(lw, t, n, none, lo, true));
+    RETURN_IF_ERR(conv_part(lw, t, n, lo, hi, false));
+    return conv_part(lw, t, n, hi, all, true);
+}
+// Lines of dimension d and those inside.
+static status_t conv_lines(struct lower *lw, struct lower_tile *t, struct line *n, int d,
+                           struct kir_val *const *phase) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    struct kir *k = &lw->k;
+    const struct window_dim *w = window_of(t, d);
+    if (d == t->n_pos - 1) {
+        n->phase = phase[d];
+        return conv_line(lw, t, n);
+    }
+    int64_t turns = extent(t, d),
+            end = (t->i->operands[0]->shape->dims[l->in_spatial[d]] - 1) * w->base_dilation;
+    struct kir_loop *loop = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+    struct kir_val *o = d ? loop->var : kir_idx_add(k, t->first, loop->var),
+                   *p = plus(k, kir_idx_add(k, times(k, o, w->stride), phase[d]), -w->pad_low);
+    struct line in = *n;
+    struct kir_val *inside = kir_op(k, K_AND, kir_cmp(k, CMP_GE, p, kir_i64(k, 0)),
+                                    kir_cmp(k, CMP_LE, p, kir_i64(k, end)), NULL);
+    p = kir_idx_clamp(k, p, 0, end);
+    if (w->base_dilation > 1) {
+        inside = kir_op(
+            k, K_AND, inside,
+            kir_cmp(k, CMP_EQ, kir_idx_divmod(k, p, 1, w->base_dilation), kir_i64(k, 0)), NULL);
+        p = kir_idx_divmod(k, p, w->base_dilation, 0);
+    }
+
+    in.valid = kir_op(k, K_AND, n->valid, inside, NULL);
+    in.index[l->in_spatial[d]] = p;
+    in.at = kir_idx_add(k, n->at, times(k, loop->var, t->pitch[d]));
+    RETURN_IF_ERR(conv_lines(lw, t, &in, d + 1, phase));
+    kir_end(k, loop, NULL);
+    return ST_OK;
+}
+static status_t conv_fill(struct lower *lw, struct lower_tile *t) {
+    const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
+    const struct labels *l = &a->dim_labels;
+    struct kir *k = &lw->k;
+    struct line n = {.valid = kir_int(k, DT_PRED, 1)};
+    struct kir_loop *loops[TILE_DIMS + 1];
+    struct kir_val *phase[TILE_DIMS], *at = kir_i64(k, 0);
+
+    loops[0] = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[0]), t->k[0], NULL, 0);
+    at = loops[0]->var;
+    for (int d = 0; d < t->n_pos; d++) {
+        int64_t turns = phases(t, d);
+        phase[d] = kir_i64(k, 0);
+        loops[1 + d] = NULL;
+        if (turns == 1) continue;
+        loops[1 + d] = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+        phase[d] = loops[1 + d]->var;
+        at = kir_idx_add(k, times(k, at, turns), phase[d]);
+    }
+
+    n.at = times(k, at, image(t));
+    n.index[l->in_batch] = t->b;
+    n.index[l->in_feature] = loops[0]->var;
+    if (a->feature_group_count > 1)
+        n.index[l->in_feature] = kir_idx_add(k, loops[0]->var, times(k, t->g, t->k[0]));
+    if (a->batch_group_count > 1)
+        n.index[l->in_batch] = kir_idx_add(k, t->b, times(k, t->g, t->batch));
+    RETURN_IF_ERR(conv_lines(lw, t, &n, 0, phase));
+    for (int d = t->n_pos; d >= 0; d--)
+        if (loops[d]) kir_end(k, loops[d], NULL);
+    return ST_OK;
+}
+// Products of the slab's zeros with infinite or NaN weights. Looked at are the rows where they lie
+// together, else all weights.
+static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struct kir_val *from,
+                             struct kir_val *to, struct kir_val **out) {
+    const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
+    const struct hlo_instr *w = t->i->operands[1];
+    struct kir *k = &lw->k;
+    bool zeros = false;
+    for (int d = 0; d < t->n_pos; d++) {
+        const struct window_dim *x = &a->window.v[d];
+        zeros |= x->pad_low > 0 || x->pad_high > 0 || x->base_dilation > 1;
+    }
+    *out = NULL;
+    if (!zeros || !dtype_is_float(t->type) || !dtype_is_float(w->shape->dtype)) return ST_OK;
+
+    struct shape_phys p;
+    shape_physical(w->shape, &p);
+    int64_t each = 1, all = 1;
+    for (int d = 0; d < p.rank; d++)
+        all *= p.dims[d], each *= d ? p.dims[d] : 1;
+    struct kir_val *lo = kir_i64(k, 0), *hi = kir_i64(k, all), *row = times(k, t->g, t->rows);
+    if (p.of[0] == a->dim_labels.k_out && p.step[0] == 1) {
+        lo = times(k, kir_idx_add(k, row, from), each);
+        hi = times(k, kir_idx_add(k, row, to), each);
+    }
+
+    struct kir_val *zero = kir_zero(k, t->type), *sum = zero, *v;
+    struct kir_loop *l = kir_for(k, lo, hi, all, &sum, 1);
+    l->vectorize = true;
+    l->var->hi = all - 1;
+    RETURN_IF_ERR(lower_physical(lw, w, l->var, &v));
+    v = kir_op(k, K_MUL, kmath_convert(lw, t->type, w->shape->dtype, v), zero, NULL);
+    sum = kir_flag(k, K_ADD, l->carry[0], v, KF_REASSOC);
+    kir_end(k, l, &sum);
+    *out =
+        kir_select(k, kir_cmp(k, CMP_NE, l->result[0], l->result[0]), kir_i64(k, 1), kir_i64(k, 0));
+    return ST_OK;
+}
+static const struct tile_rule conv_rule = {
+    conv_lay_out, conv_fill, conv_place, conv_scalar, conv_index, conv_suspect, hlo_convolution_at};
+
+status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struct lower_tile *t) {
+    const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
+    const struct labels *l = &a->dim_labels;
+    const struct shape *x = i->operands[0]->shape, *w = i->operands[1]->shape;
+    if (!l->n_spatial || a->window.n != l->n_spatial || shape_elements(x) == 0)
+        return lower_no(lw, "a convolution without a window");
+    t->rule = &conv_rule;
+    t->groups = a->feature_group_count > 1 ? a->feature_group_count : 1;
+    if (a->batch_group_count > 1) t->groups = a->batch_group_count;
+    t->batch = i->shape->dims[l->out_batch];
+    t->rows = w->dims[l->k_out] / t->groups;
+    t->n_pos = l->n_spatial;
+    t->n_k = 1 + l->n_spatial;
+    t->k[0] = w->dims[l->k_in];
+    for (int d = 0; d < t->n_pos; d++) {
+        t->pos[d] = i->shape->dims[l->out_spatial[d]];
+        t->k[1 + d] = a->window.v[d].size;
+    }
+    return ST_OK;
+}
