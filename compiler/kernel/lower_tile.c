@@ -7,6 +7,8 @@
 // memory GEMM-based convolution algorithms").
 #include "compiler/kernel/lower_tile.h"
 
+#include <math.h>
+
 #include "compiler/kernel/lower_priv.h"
 
 enum { MAX_SUMS = 28, MAX_UNROLLED = 12, MAX_SHAPES = 4, FILL_COST = 1 };
@@ -42,19 +44,25 @@ static int64_t terms(const struct lower_tile *t) {
     return n;
 }
 
+static int64_t all_tiles(const struct lower_tile *t) {
+    return t->rows / t->per * ceil_div(t->per, t->height);
+}
+
 // ---- the schedule
 
 // Cycles of all, about.
 static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     t->rule->lay_out(t);
-    int64_t q = ceil_div(positions(t), width(t)), tiles = ceil_div(t->rows, t->height),
+    int64_t q = ceil_div(positions(t), width(t)), tiles = all_tiles(t),
             blocks = ceil_div(t->pos[0], t->block);
     int sums = t->vectors * t->height, loads = t->vectors + t->height;
     double step = sums > 8 ? sums : 8;
     if (step < loads) step = loads;
     double each = (double)terms(t) * step + 3 * sums + 20;
-    double all = (double)blocks * ((double)(q * tiles) * each + FILL_COST * (double)t->slab);
-    int64_t bytes = (t->slab + q * width(t) * t->height) * dtype_size(kir_type(t->type));
+    double all = (double)blocks * ((double)(q * tiles) * each + FILL_COST * (double)t->slab +
+                                   (double)tiles * FILL_COST * (double)t->beside);
+    int64_t bytes =
+        (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
     return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
 }
 // The next larger block; more than all: there is none.
@@ -65,7 +73,7 @@ static int64_t next_block(const struct lower_tile *t, int64_t block) {
         if (ceil_div(all, parts) > block) return ceil_div(all, parts);
     return all + 1;
 }
-static void schedule(const struct target *target, struct lower_tile *t) {
+static double schedule(const struct target *target, struct lower_tile *t) {
     const struct tile_class *c = &classes[0];
     int bits = dtype_bits(kir_type(t->type)), wide = target && target->vector_bits;
     while (c->bits > (wide ? target->vector_bits : 256) && c->bits > 128)
@@ -73,7 +81,7 @@ static void schedule(const struct target *target, struct lower_tile *t) {
     struct lower_tile best = *t;
     double least = 0;
     for (int n = 0; n < MAX_SHAPES && c->shape[n].rows; n++) {
-        int most = t->rows < c->shape[n].rows ? (int)t->rows : c->shape[n].rows;
+        int most = t->per < c->shape[n].rows ? (int)t->per : c->shape[n].rows;
         t->vectors = c->shape[n].vectors;
         t->lanes = c->bits / bits;
         for (t->height = most; t->height > 0 && t->height >= most - 4; t->height--)
@@ -92,8 +100,8 @@ static void schedule(const struct target *target, struct lower_tile *t) {
     *t = best;
     t->rule->lay_out(t);
 
-    int64_t tiles = ceil_div(t->rows, t->height),
-            units = t->batch * t->groups * ceil_div(t->pos[0], t->block), want = 4 * c->threads;
+    int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
+            want = 4 * c->threads;
     t->chunk = tiles;
     if (units < want) t->chunk = ceil_div(tiles, ceil_div(want, units));
     if (t->chunk < 4) t->chunk = tiles < 4 ? tiles : 4;
@@ -101,6 +109,7 @@ static void schedule(const struct target *target, struct lower_tile *t) {
     t->unrolled = 0;
     while (t->unrolled < t->n_k - 1 && written * t->k[t->n_k - 1 - t->unrolled] <= MAX_UNROLLED)
         written *= t->k[t->n_k - 1 - t->unrolled++];
+    return least * (double)(t->batch * t->groups);
 }
 
 // ---- the tile
@@ -238,24 +247,29 @@ static status_t write_out(struct lower *lw, struct lower_tile *t, const struct l
 static status_t tiles(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
                       const struct shape *first, struct kir_val *chunk) {
     struct kir *k = &lw->k;
-    int64_t all = ceil_div(t->rows, t->height);
+    int64_t all = all_tiles(t), each = ceil_div(t->per, t->height);
     struct kir_val *begin = kir_idx_mul(k, chunk, t->chunk),
                    *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, t->chunk)),
                                  kir_i64(k, all), NULL);
     t->suspect = NULL;
     if (t->rule->suspect) {
-        struct kir_val *from = kir_idx_mul(k, begin, t->height),
-                       *to = kir_op(k, K_MIN, kir_idx_mul(k, end, t->height), kir_i64(k, t->rows),
-                                    NULL);
+        bool whole = t->per == t->rows;
+        struct kir_val *last = kir_i64(k, t->rows),
+                       *from = whole ? kir_idx_mul(k, begin, t->height) : kir_i64(k, 0),
+                       *to = whole ? kir_op(k, K_MIN, kir_idx_mul(k, end, t->height), last, NULL)
+                                   : last;
         RETURN_IF_ERR(t->rule->suspect(lw, t, from, to, &t->suspect));
     }
     struct kir_loop *l = kir_for(k, begin, end, t->chunk, NULL, 0);
     l->var->hi = all - 1;
-    struct kir_val *from = kir_idx_mul(k, l->var, t->height),
-                   *row = kir_op(k, K_MIN, from, kir_i64(k, t->rows - t->height), NULL);
+    struct kir_val *from = kir_idx_mul(k, kir_idx_divmod(k, l->var, 1, each), t->height),
+                   *part = kir_op(k, K_MIN, from, kir_i64(k, t->per - t->height), NULL),
+                   *row = kir_idx_mul(k, kir_idx_divmod(k, l->var, each, 0), t->per);
+    row = kir_idx_add(k, row, part);
+    if (t->rule->begin) RETURN_IF_ERR(t->rule->begin(lw, t, row));
     RETURN_IF_ERR(sums(lw, t, row));
     RETURN_IF_ERR(exact_sums(lw, t, row));
-    RETURN_IF_ERR(write_out(lw, t, o, first, row, kir_idx_add(k, from, kir_idx_mul(k, row, -1))));
+    RETURN_IF_ERR(write_out(lw, t, o, first, row, kir_idx_add(k, from, kir_idx_mul(k, part, -1))));
     kir_end(k, l, NULL);
     return ST_OK;
 }
@@ -267,10 +281,10 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
     struct kir *k = &lw->k;
     enum dtype e = kir_type(t->type);
     int64_t turns = ceil_div(positions(t), width(t)), size = dtype_size(e),
-            blocks = ceil_div(t->pos[0], t->block),
-            chunks = ceil_div(ceil_div(t->rows, t->height), t->chunk);
+            blocks = ceil_div(t->pos[0], t->block), chunks = ceil_div(all_tiles(t), t->chunk);
     // The last vectors of a slab may read behind it, into lanes that are not written out.
     t->slab_at = lower_scratch(lw, e, t->slab + width(t)) / size;
+    t->beside_at = t->beside ? lower_scratch(lw, e, t->beside) / size : 0;
     t->sums_at = lower_scratch(lw, e, turns * width(t) * t->height) / size;
 
     int64_t extent[4] = {t->batch, t->groups, blocks, chunks}, units = 1;
@@ -323,12 +337,17 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     t.type = type;
     *st = i->op == HLO_DOT ? hlo_tile_dot(lw, i, p.of[p.rank - 1], &t)
                            : hlo_tile_convolution(lw, i, &t);
-    if (*st || !worth(&t)) {
+    if (!t.per) t.per = t.rows;
+    struct lower_tile turned = {.i = i, .type = type};
+    bool two =
+        !*st && i->op == HLO_CONVOLUTION && hlo_tile_turned(lw, &t, &turned) && worth(&turned);
+    if (*st || !(two || worth(&t))) {
         st_drop(*st);
         return false;
     }
 
-    schedule(lw->target, &t);
+    double cost = worth(&t) ? schedule(lw->target, &t) : INFINITY;
+    if (two && schedule(lw->target, &turned) < cost) t = turned;
     lw->tile = &t;
     lw->in_range = true;
     kir_init(&lw->k, lw->arena, n_in, n_in + o->n);

@@ -15,6 +15,8 @@ struct tile_rule {
     void (*lay_out)(struct lower_tile *t);
     // Gathers the slab of group t->g of batch t->b, from position t->first of pos[0] on.
     status_t (*fill)(struct lower *lw, struct lower_tile *t);
+    // Behind the slab, what the rows from `row` on need; NULL: nothing.
+    status_t (*begin)(struct lower *lw, struct lower_tile *t, struct kir_val *row);
     // Element of the slab that holds term k of position 0.
     struct kir_val *(*place)(struct lower *lw, const struct lower_tile *t,
                              struct kir_val *const *k);
@@ -35,6 +37,7 @@ struct lower_tile {
     const struct tile_rule *rule;
     enum dtype type;             // of the sums
     int64_t batch, groups, rows; // rows of a group
+    int64_t per;                 // rows that a tile has no others beside, dividing them
     int n_pos, n_k;              // positions of a row; terms
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
     int operand;     // whose values are in the slab
@@ -46,16 +49,19 @@ struct lower_tile {
     int64_t block, chunk;
     int height, vectors, lanes, unrolled;
     int64_t pitch[TILE_DIMS], slab; // between neighbours in the slab; its elements
+    int64_t beside;                 // elements that `begin` gathers
 
     // While the kernel is built: where the unit lies; elements of scratch.
     struct kir_val *b, *g, *first, *suspect;
-    int64_t slab_at, sums_at;
+    int64_t slab_at, beside_at, sums_at;
     struct kir_val *index[TILE_DIMS], *at; // the sum that may be read, and where it is
 };
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) MUST_CHECK;
 status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i,
                               struct lower_tile *t) MUST_CHECK;
+// The convolution `t` with features as positions, where outputs are few (gradients of filters).
+bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_tile *out);
 // One result of a convolution as a loop over its terms.
 status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
                             struct kir_val *const *index, struct kir_val **out) MUST_CHECK;

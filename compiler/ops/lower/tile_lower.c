@@ -105,8 +105,8 @@ static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_v
     unflatten(lw, t->operand ? pos[0] : row, d->side[1].extent, d->side[1].n,
               index + batch + d->side[0].n);
 }
-static const struct tile_rule dot_rule = {dot_lay_out, dot_fill, dot_place, dot_scalar,
-                                          dot_index,   NULL,     NULL};
+static const struct tile_rule dot_rule = {dot_lay_out, dot_fill,  NULL, dot_place,
+                                          dot_scalar,  dot_index, NULL, NULL};
 
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
@@ -382,8 +382,9 @@ static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struc
         kir_select(k, kir_cmp(k, CMP_NE, l->result[0], l->result[0]), kir_i64(k, 1), kir_i64(k, 0));
     return ST_OK;
 }
-static const struct tile_rule conv_rule = {
-    conv_lay_out, conv_fill, conv_place, conv_scalar, conv_index, conv_suspect, hlo_convolution_at};
+static const struct tile_rule conv_rule = {conv_lay_out, conv_fill,         NULL,
+                                           conv_place,   conv_scalar,       conv_index,
+                                           conv_suspect, hlo_convolution_at};
 
 status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struct lower_tile *t) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
@@ -404,4 +405,106 @@ status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struc
         t->k[1 + d] = a->window.v[d].size;
     }
     return ST_OK;
+}
+
+// ---- convolutions of few outputs: a slab of filters, rows are the outputs of each image, which
+// lies behind the slab as other convolutions have it
+
+struct turned {
+    struct lower_tile image;
+    int64_t places; // outputs of an image
+};
+static void turned_lay_out(struct lower_tile *t) {
+    const struct turned *u = t->ctx;
+    dot_lay_out(t);
+    t->beside = u->image.slab;
+}
+static status_t turned_fill(struct lower *lw, struct lower_tile *t) {
+    struct turned *u = (struct turned *)(uintptr_t)t->ctx;
+    struct kir *k = &lw->k;
+    struct kir_loop *loops[TILE_DIMS + 1];
+    struct kir_val *term[TILE_DIMS], *v, *end = kir_i64(k, t->block);
+    int n = t->n_k;
+    u->image.g = t->g;
+    u->image.first = kir_i64(k, 0);
+    u->image.slab_at = t->beside_at;
+    for (int d = 0; d < n; d++) {
+        loops[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[d]), t->k[d], NULL, 0);
+        term[d] = loops[d]->var;
+    }
+
+    if (t->pos[0] % t->block)
+        end = kir_op(k, K_MIN, end, plus(k, times(k, t->first, -1), t->pos[0]), NULL);
+    loops[n] = kir_for(k, kir_i64(k, 0), end, t->block, NULL, 0);
+    loops[n]->vectorize = true;
+    RETURN_IF_ERR(conv_scalar(lw, &u->image, kir_idx_add(k, t->first, loops[n]->var), term, &v));
+    lower_tile_put(lw, t, kir_idx_add(k, dot_place(lw, t, term), loops[n]->var), t->type, v);
+    for (int d = n; d >= 0; d--)
+        kir_end(k, loops[d], NULL);
+    return ST_OK;
+}
+static status_t turned_begin(struct lower *lw, struct lower_tile *t, struct kir_val *row) {
+    struct turned *u = (struct turned *)(uintptr_t)t->ctx;
+    u->image.b = kir_idx_divmod(&lw->k, row, u->places, 0);
+    return conv_fill(lw, &u->image);
+}
+// Output positions of a row.
+static void outputs_of(struct lower *lw, const struct turned *u, struct kir_val *row,
+                       struct kir_val **pos) {
+    unflatten(lw, kir_idx_divmod(&lw->k, row, 1, u->places), u->image.pos, u->image.n_pos, pos);
+}
+static status_t turned_scalar(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                              struct kir_val *const *term, struct kir_val **out) {
+    const struct turned *u = t->ctx;
+    struct kir *k = &lw->k;
+    struct kir_val *pos[TILE_DIMS], *at = conv_place(lw, &u->image, term);
+    outputs_of(lw, u, row, pos);
+    for (int d = 0; d < u->image.n_pos; d++)
+        at = kir_idx_add(k, at, times(k, pos[d], u->image.pitch[d]));
+    *out = kir_load(k, KIR_SCRATCH, kir_type(t->type), plus(k, at, t->beside_at), KF_PINNED);
+    return ST_OK;
+}
+static void turned_index(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
+                         struct kir_val *const *pos, struct kir_val **index) {
+    const struct turned *u = t->ctx;
+    struct lower_tile image = u->image;
+    struct kir_val *place[TILE_DIMS];
+    outputs_of(lw, u, row, place);
+    image.b = kir_idx_divmod(&lw->k, row, u->places, 0);
+    conv_index(lw, &image, pos[0], place, index);
+}
+static status_t turned_suspect(struct lower *lw, const struct lower_tile *t,
+                               UNUSED struct kir_val *from, UNUSED struct kir_val *to,
+                               struct kir_val **out) {
+    const struct turned *u = t->ctx;
+    struct kir *k = &lw->k;
+    struct kir_val *end =
+        kir_op(k, K_MIN, plus(k, t->first, t->block), kir_i64(k, t->pos[0]), NULL);
+    return conv_suspect(lw, &u->image, t->first, end, out);
+}
+static const struct tile_rule turned_rule = {turned_lay_out, turned_fill,       turned_begin,
+                                             dot_place,      turned_scalar,     turned_index,
+                                             turned_suspect, hlo_convolution_at};
+
+bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_tile *out) {
+    enum { PLACES = 128, FEATURES = 8 };
+    struct turned *u = arena_new_of(lw->arena, struct turned);
+    u->image = *t;
+    u->image.block = t->pos[0];
+    conv_lay_out(&u->image);
+    u->places = 1;
+    for (int d = 0; d < t->n_pos; d++)
+        u->places *= t->pos[d];
+    if (u->places > PLACES || t->rows < FEATURES) return false;
+    out->rule = &turned_rule;
+    out->ctx = u;
+    out->batch = 1;
+    out->groups = t->groups;
+    out->per = u->places;
+    out->rows = t->batch * u->places;
+    out->n_pos = 1;
+    out->pos[0] = t->rows;
+    out->n_k = t->n_k;
+    memcpy(out->k, t->k, sizeof t->k);
+    return true;
 }
