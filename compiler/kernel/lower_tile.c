@@ -11,19 +11,19 @@
 
 #include "compiler/kernel/lower_priv.h"
 
-enum { MAX_SUMS = 28, MAX_UNROLLED = 12, MAX_SHAPES = 4, FILL_COST = 1 };
+enum { MAX_SUMS = 28, MAX_UNROLLED = 12, MAX_SHAPES = 4, UNITS = 8 };
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near.
 static const struct tile_class {
-    int bits, threads;
+    int bits;
     int64_t cache;
     struct {
         int vectors, rows;
     } shape[MAX_SHAPES];
-} classes[] = {{512, 2, 512 << 10, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
-               {256, 2, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}},
-               {128, 2, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}}};
+} classes[] = {{512, 512 << 10, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
+               {256, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}},
+               {128, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}}};
 
 static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -59,8 +59,8 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     double step = sums > 8 ? sums : 8;
     if (step < loads) step = loads;
     double each = (double)terms(t) * step + 3 * sums + 20;
-    double all = (double)blocks * ((double)(q * tiles) * each + FILL_COST * (double)t->slab +
-                                   (double)tiles * FILL_COST * (double)t->beside);
+    double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
+                                   (double)tiles * t->gather * (double)t->beside);
     int64_t bytes =
         (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
     return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
@@ -72,6 +72,17 @@ static int64_t next_block(const struct lower_tile *t, int64_t block) {
     for (int64_t parts = ceil_div(all, block) - 1; parts > 0; parts--)
         if (ceil_div(all, parts) > block) return ceil_div(all, parts);
     return all + 1;
+}
+// Tiles a unit: enough units for the threads of any machine that counts, but slabs are gathered
+// again for each, which may take an eighth of their time; two units in any case.
+static int64_t chunk_of(const struct lower_tile *t) {
+    int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
+            few = ceil_div(tiles, ceil_div(UNITS, units)), half = ceil_div(tiles, 2);
+    double tile =
+               (double)terms(t) * t->vectors * t->height * (double)ceil_div(positions(t), width(t)),
+           least = 8 * t->gather * (double)t->slab / tile;
+    if (units >= 2) half = tiles;
+    return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
 }
 static double schedule(const struct target *target, struct lower_tile *t) {
     const struct tile_class *c = &classes[0];
@@ -100,11 +111,7 @@ static double schedule(const struct target *target, struct lower_tile *t) {
     *t = best;
     t->rule->lay_out(t);
 
-    int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
-            want = 4 * c->threads;
-    t->chunk = tiles;
-    if (units < want) t->chunk = ceil_div(tiles, ceil_div(want, units));
-    if (t->chunk < 4) t->chunk = tiles < 4 ? tiles : 4;
+    t->chunk = chunk_of(t);
     int64_t written = 1;
     t->unrolled = 0;
     while (t->unrolled < t->n_k - 1 && written * t->k[t->n_k - 1 - t->unrolled] <= MAX_UNROLLED)

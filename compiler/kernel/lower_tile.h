@@ -40,6 +40,7 @@ struct lower_tile {
     int64_t per;                 // rows that a tile has no others beside, dividing them
     int n_pos, n_k;              // positions of a row; terms
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
+    double gather;   // cycles an element of the slab takes, about
     int operand;     // whose values are in the slab
     const void *ctx; // of the rule
 

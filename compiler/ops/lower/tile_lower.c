@@ -8,6 +8,10 @@
 
 #include "compiler/kernel/lower_tile.h"
 
+// Cycles for an element of a slab: neighbours as neighbours, and not so.
+#define COPY_COST   0.3
+#define TURNED_COST 1.5
+
 static struct kir_val *times(struct kir *k, struct kir_val *x, int64_t c) {
     return kir_idx_mul(k, x, c);
 }
@@ -139,6 +143,10 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->n_pos = 1;
     t->pos[0] = d->side[t->operand].all;
     t->rows = d->side[1 - t->operand].all;
+    struct shape_phys p;
+    shape_physical(i->operands[t->operand]->shape, &p);
+    bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), p.of[p.rank - 1]);
+    t->gather = turns ? TURNED_COST : COPY_COST;
     return ST_OK;
 }
 
@@ -400,6 +408,7 @@ status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struc
     t->n_pos = l->n_spatial;
     t->n_k = 1 + l->n_spatial;
     t->k[0] = w->dims[l->k_in];
+    t->gather = a->window.v[t->n_pos - 1].stride == 1 ? COPY_COST : TURNED_COST;
     for (int d = 0; d < t->n_pos; d++) {
         t->pos[d] = i->shape->dims[l->out_spatial[d]];
         t->k[1 + d] = a->window.v[d].size;
@@ -499,6 +508,7 @@ bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_
     out->rule = &turned_rule;
     out->ctx = u;
     out->batch = 1;
+    out->gather = TURNED_COST;
     out->groups = t->groups;
     out->per = u->places;
     out->rows = t->batch * u->places;
