@@ -61,7 +61,7 @@ const struct target *cpu_target(void) {
                    strcmp(impl, "gemm") == 0 || strcmp(impl, "sort") == 0 ||
                    strcmp(impl, "fft") == 0;
     t.library_accepts = library ? cpu_library_accepts : takes_nothing;
-    t.library_runs = cpu_library_runs;
+    t.library_runs = library ? cpu_library_runs : NULL;
     t.wants_form = library ? cpu_wants_form : NULL; // kernels of ours read rows
     t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;

@@ -5,11 +5,10 @@
 // are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
 // own). Chains of operations on bits (random numbers) are long and keep few values at a time: a
 // fusion with more than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an
-// operation used outside stays outside, and one that a
-// broadcast or a window would repeat stays in memory, as does a reduction whose elements two
-// movements would ask for. A contraction that the library does not take comes in, one a fusion,
-// where only elementwise operations follow it. A fusion with a reduction is kInput, others are
-// kLoop.
+// operation used outside stays outside, and one that a broadcast or a window would repeat stays in
+// memory, as does a reduction whose elements two movements would ask for. A contraction that the
+// library does not take comes in, one a fusion, where only simple elementwise operations follow it.
+// A fusion with a contraction is kOutput, one with a reduction kInput, others are kLoop.
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/library.h"
@@ -87,6 +86,16 @@ static bool turned_alone(const struct fusion_group *g, const struct hlo_instr *p
     return !reduced && t->library_accepts && t->library_accepts(t, p);
 }
 
+// What may follow a contraction in its kernel. Functions that are polynomials have constants that
+// the generator keeps in registers, which the contraction's loop wants for its sums.
+static bool light(const struct hlo_instr *i) {
+    static const bool few[HLO_OP_COUNT] = {
+        [HLO_ADD] = true,     [HLO_SUBTRACT] = true, [HLO_MULTIPLY] = true, [HLO_DIVIDE] = true,
+        [HLO_MAXIMUM] = true, [HLO_MINIMUM] = true,  [HLO_NEGATE] = true,   [HLO_ABS] = true,
+        [HLO_CLAMP] = true,   [HLO_COMPARE] = true,  [HLO_SELECT] = true,   [HLO_CONVERT] = true,
+        [HLO_AND] = true,     [HLO_OR] = true,       [HLO_NOT] = true,      [HLO_SIGN] = true};
+    return few[i->op] || free_to_copy(i);
+}
 static bool has_contraction(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
         if (contracts(g->ctx, g->v[k])) return true;
@@ -103,6 +112,8 @@ static const char *keeps_contraction_out(const struct fusion_group *g, const str
     if (p->parent->root == p) return "it is a result of the computation";
     if (!elementwise(g->v[0]) || way_of(g, p, &w))
         return "it is a contraction, used elsewhere than it is made";
+    for (int k = 0; k < g->n; k++)
+        if (!light(g->v[k])) return "what follows it would take its registers";
     return has_contraction(g) ? "the fusion has a contraction" : NULL;
 }
 
@@ -111,6 +122,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (free_to_copy(p)) return NULL;
     if (contracts(g->ctx, p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
+    if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
     if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
@@ -136,7 +148,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
 static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
         if (folds(g->ctx, g->v[k])) return true;
-    return has_contraction(g);
+    return false;
 }
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;
@@ -150,7 +162,10 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         fusion_grow(&g);
         fusion_tell(p, &g);
         if (g.n < 2) continue;
-        RETURN_IF_ERR(fusion_take(&g, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, &prev));
+        enum fusion_kind kind = has_contraction(&g) ? FUSION_OUTPUT
+                                : has_fold(&g)      ? FUSION_INPUT
+                                                    : FUSION_LOOP;
+        RETURN_IF_ERR(fusion_take(&g, kind, &prev));
         p->changed = true;
     }
     return ST_OK;
