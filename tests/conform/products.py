@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of
-32 and 64 bits; f32 filters of many taps) against XLA:CPU.
+32 and 64 bits; f32 filters of many taps and convolutions of groups of images) against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
 Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign,
-groups; sizes around those of tiles and blocks. Each module runs as hlod chooses, on `--impl gemm`
-and there without AVX-512.
+groups of features or of images; sizes around those of tiles and blocks. Each module runs as hlod
+chooses, on `--impl gemm` and there without AVX-512.
 """
 import os
 import sys
@@ -52,6 +52,7 @@ def dot(rng, t):
 
 def conv(rng, t):
     n, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    parts = int(rng.choice([1, 1, 2, 3])) if groups == 1 else 1
     most = {1: 60, 2: 14, 3: 7}[n]
     spatial = [int(rng.integers(4, most)) for _ in range(n)]
     kernel = [int(rng.integers(1, 4)) for _ in range(n)]
@@ -63,11 +64,12 @@ def conv(rng, t):
     letters = "DHW"[:n]
     labels = [["N", "C", *letters], ["O", "I", *letters], ["N", "C", *letters]]
     labels = ["".join(np.array(q)[rng.permutation(n + 2)]) for q in labels]
-    size = {"N": int(rng.integers(1, 4)), "C": i * groups, "O": o * groups, "I": i}
+    size = {"N": parts * int(rng.integers(1, 4)), "C": i * groups, "O": o * groups * parts,
+            "I": i}
     x = values(rng, t, [size[c] if c in size else spatial[letters.index(c)] for c in labels[0]])
     w = values(rng, t, [size[c] if c in size else kernel[letters.index(c)] for c in labels[1]])
     return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels),
-                                                 groups), x, w
+                                                 groups, parts), x, w
 
 
 def taps(rng, t):
@@ -84,7 +86,8 @@ def taps(rng, t):
 
 def check(build, number, rng):
     t = list(TYPES)[number % len(TYPES)]
-    f, x, y = (taps if t == np.float32 else dot if rng.integers(2) else conv)(rng, t)
+    kinds = (taps, conv) if t == np.float32 else (dot, conv)
+    f, x, y = kinds[rng.integers(2)](rng, t)
     want = np.asarray(jax.jit(f)(x, y))
     text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
     with tempfile.TemporaryDirectory() as folder:

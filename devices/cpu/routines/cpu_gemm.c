@@ -6,128 +6,16 @@
 // where in memory. Element (m, k) of the left matrix of group g lies at g_a[g] + m_a[m] + k_a[k] of
 // its operand, and so on: tables made at load say so for any labels, batch and contracting dims,
 // strides and dilations; a convolution's padding is made real in a copy of its input. Sums run
-// along k in order, in blocks. Does not: epilogues, layouts other than row-major, few rows or
-// columns, batch groups.
+// along k in order, in blocks. Does not: epilogues, layouts other than row-major, one row or
+// column, convolutions of each channel alone (kernels take a tenth of the time).
 #include "devices/cpu/routines/cpu_gemm.h"
 
 #include "devices/cpu/cpu.h"
 
-#define AVX2       __attribute__((target("avx2,fma")))
-#define AVX512     __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
-#define GEMM(name) name##_f32_plain
-#define GEMM_ELEM  float
-#define GEMM_BYTES 16
-#define GEMM_TARGET
-#define GEMM_ROWS 4
-#define GEMM_VECS 2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name) name##_f64_plain
-#define GEMM_ELEM  double
-#define GEMM_BYTES 16
-#define GEMM_TARGET
-#define GEMM_ROWS 4
-#define GEMM_VECS 2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name) name##_u32_plain
-#define GEMM_ELEM  uint32_t
-#define GEMM_BYTES 16
-#define GEMM_TARGET
-#define GEMM_ROWS 4
-#define GEMM_VECS 2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name) name##_u64_plain
-#define GEMM_ELEM  uint64_t
-#define GEMM_BYTES 16
-#define GEMM_TARGET
-#define GEMM_ROWS 4
-#define GEMM_VECS 2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_f32_avx2
-#define GEMM_ELEM   float
-#define GEMM_BYTES  32
-#define GEMM_TARGET AVX2
-#define GEMM_ROWS   4
-#define GEMM_VECS   2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_f64_avx2
-#define GEMM_ELEM   double
-#define GEMM_BYTES  32
-#define GEMM_TARGET AVX2
-#define GEMM_ROWS   4
-#define GEMM_VECS   2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_u32_avx2
-#define GEMM_ELEM   uint32_t
-#define GEMM_BYTES  32
-#define GEMM_TARGET AVX2
-#define GEMM_ROWS   4
-#define GEMM_VECS   2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_u64_avx2
-#define GEMM_ELEM   uint64_t
-#define GEMM_BYTES  32
-#define GEMM_TARGET AVX2
-#define GEMM_ROWS   4
-#define GEMM_VECS   2
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_f32_avx512
-#define GEMM_ELEM   float
-#define GEMM_BYTES  64
-#define GEMM_TARGET AVX512
-#define GEMM_ROWS   8
-#define GEMM_VECS   3
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_f64_avx512
-#define GEMM_ELEM   double
-#define GEMM_BYTES  64
-#define GEMM_TARGET AVX512
-#define GEMM_ROWS   8
-#define GEMM_VECS   3
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_u32_avx512
-#define GEMM_ELEM   uint32_t
-#define GEMM_BYTES  64
-#define GEMM_TARGET AVX512
-#define GEMM_ROWS   8
-#define GEMM_VECS   3
-#include "devices/cpu/routines/cpu_gemm_body.h"
-#define GEMM(name)  name##_u64_avx512
-#define GEMM_ELEM   uint64_t
-#define GEMM_BYTES  64
-#define GEMM_TARGET AVX512
-#define GEMM_ROWS   8
-#define GEMM_VECS   3
-#include "devices/cpu/routines/cpu_gemm_body.h"
-
 enum {
-    DEPTH = 256,        // of a block
-    WIDTH_BYTES = 4096, // of a row of a block of the right matrix
-    HEIGHT = 96,        // of a block of the left matrix
-    LEAST = 8192,       // products that a call is worth
-    MOST = 1 << 22,     // rows, columns, depth: what tables hold
-    ALONE = 200000      // products of a thread's share: about 20 us
-};
-struct gemm_side {
-    int64_t *group, *line, *depth; // offsets in elements
-};
-struct gemm_state {
-    struct gemm_side a, b; // of rows and of columns
-    int64_t *g_out, *m_out, *n_out;
-    int64_t groups, m, n, k;
-    int64_t width, blocks, parts,
-        tall; // columns of a block, blocks of columns, of rows; rows of one
-    const struct gemm_kernel *kernel;
-    int size; // bytes of a number: half of a complex element
-    bool complex, swapped;
-    enum dtype type;
-    int64_t packed_a, packed_b, total; // bytes of a thread's scratch
-    // A convolution whose window passes the border: the padded input.
-    bool pads;
-    int rank;
-    int64_t dims[HLO_MAX_RANK], stride[HLO_MAX_RANK]; // of the input; strides in the padded one
-    int64_t low[HLO_MAX_RANK], high[HLO_MAX_RANK], base[HLO_MAX_RANK];
-    int64_t padded; // elements
-    int threads;
+    LEAST = 8192,   // products that a call is worth
+    MOST = 1 << 22, // rows, columns, depth: what tables hold
+    ALONE = 200000  // products of a thread's share: about 20 us
 };
 
 // ---- which instructions
@@ -162,7 +50,7 @@ static struct sizes conv_sizes(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     const struct labels *l = &c->dim_labels;
     const struct shape *w = i->operands[1]->shape;
-    int64_t groups = c->feature_group_count;
+    int64_t groups = c->feature_group_count * c->batch_group_count;
     struct sizes s = {groups, w->dims[l->k_out] / groups, i->shape->dims[l->out_batch],
                       w->dims[l->k_in]};
     for (int d = 0; d < l->n_spatial; d++) {
@@ -174,7 +62,7 @@ static struct sizes conv_sizes(const struct hlo_instr *i) {
 static bool conv_ok(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     int64_t padded = 1, plain_size = 1;
-    if (c->batch_group_count > 1 || c->feature_group_count < 1 ||
+    if (c->batch_group_count < 1 || c->feature_group_count < 1 ||
         c->window.n != c->dim_labels.n_spatial)
         return false;
     for (int d = 0; d < c->window.n; d++) {
@@ -201,9 +89,15 @@ bool cpu_gemm_filter(const struct hlo_instr *i) {
     return c->feature_group_count == 1 && w->dims[l->k_in] <= CHANNELS &&
            w->dims[l->k_out] <= CHANNELS && taps >= TAPS;
 }
+// Weight gradients of convolutions of groups, which the library does not know.
+static bool batch_groups(const struct hlo_instr *i) {
+    return i->op == HLO_CONVOLUTION && i->shape->dtype == DT_F32 &&
+           HLO_ATTR(i, conv)->batch_group_count > 1;
+}
 static bool gemm_takes(const struct hlo_instr *i) {
     if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !plain(i->shape) ||
-        (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i)) || shape_elements(i->shape) == 0)
+        (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i) && !batch_groups(i)) ||
+        shape_elements(i->shape) == 0)
         return false;
     for (int k = 0; k < 2; k++)
         if (!plain(i->operands[k]->shape) || i->operands[k]->shape->dtype != i->shape->dtype ||
@@ -214,8 +108,8 @@ static bool gemm_takes(const struct hlo_instr *i) {
     if (s.m > MOST || s.n > MOST || s.k > MOST || s.groups > MOST) return false;
     const char *forced = cpu_forced_impl(); // for tests: small ones too
     if (forced && strcmp(forced, "gemm") == 0) return true;
-    return (s.m >= 2 || i->op == HLO_CONVOLUTION) && s.n >= 2 && s.k >= 2 &&
-           (double)s.m * (double)s.n * (double)s.k >= LEAST;
+    bool rows = s.m >= 2 || (i->op == HLO_CONVOLUTION && s.groups == 1); // or each channel alone
+    return rows && s.n >= 2 && s.k >= 2 && (double)s.m * (double)s.n * (double)s.k >= LEAST;
 }
 bool cpu_gemm_accepts(const struct hlo_instr *i) {
     return gemm_takes(i);
@@ -289,6 +183,11 @@ static void dot_tables(struct gemm_state *g, const struct hlo_instr *i) {
     dims_table(g->m_out, i->shape, which + nb, nx);
     dims_table(g->n_out, i->shape, which + nb + nx, ny);
 }
+static void to_end(int n, int64_t *v) {
+    int64_t first = v[0];
+    memmove(v, v + 1, (size_t)(n - 1) * sizeof *v);
+    v[n - 1] = first;
+}
 // Rows are output features, columns output positions of all images, depth input features and taps.
 static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
@@ -315,7 +214,9 @@ static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
     }
     for (int64_t e = 0; e < g->groups; e++) {
         g->a.group[e] = e * g->m * sw[l->k_out];
-        g->b.group[e] = e * w->dims[l->k_in] * g->stride[l->in_feature];
+        g->b.group[e] =
+            e * (c->batch_group_count > 1 ? o->dims[l->out_batch] * g->stride[l->in_batch]
+                                          : w->dims[l->k_in] * g->stride[l->in_feature]);
         g->g_out[e] = e * g->m * so[l->out_feature];
     }
     for (int64_t e = 0; e < g->m; e++) {
@@ -331,6 +232,8 @@ static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
         taps[d + 1] = v->reversal ? -step : step;
         if (v->reversal) start += step * (dims[d + 1] - 1);
     }
+    if (taps[0] == 1 && n) // channels last: along memory
+        to_end(n + 1, dims), to_end(n + 1, by), to_end(n + 1, taps);
     add_offsets(g->a.depth, n + 1, dims, by);
     add_offsets(g->b.depth, n + 1, dims, taps);
     for (int64_t e = 0; e < g->k; e++)
@@ -347,222 +250,111 @@ static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
 
 // ---- opening
 
-static const struct gemm_kernel *kernel_of(enum dtype t, int bits) {
-    static const struct gemm_kernel *const all[4][3] = {
-        {kernels_f32_plain, kernels_f32_avx2, kernels_f32_avx512},
-        {kernels_f64_plain, kernels_f64_avx2, kernels_f64_avx512},
-        {kernels_u32_plain, kernels_u32_avx2, kernels_u32_avx512},
-        {kernels_u64_plain, kernels_u64_avx2, kernels_u64_avx512}};
-    int type = t == DT_C64 || t == DT_F32    ? 0
-               : t == DT_F64 || t == DT_C128 ? 1
-               : t == DT_S32 || t == DT_U32  ? 2
-                                             : 3;
-    return &all[type][bits == 512 ? 2 : bits == 256 ? 1 : 0][dtype_is_complex(t)];
+static bool together(const int64_t *line, int64_t n) {
+    return n < 2 || line[1] - line[0] == 1;
 }
 static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
+// Vector operations that a product takes: products, packing, sums to memory.
+static double cost(const struct gemm_state *g, bool swapped) {
+    const struct gemm_side *a = swapped ? &g->b : &g->a, *b = swapped ? &g->a : &g->b;
+    const int64_t *out = swapped ? g->m_out : g->n_out;
+    int64_t m = swapped ? g->n : g->m, n = swapped ? g->m : g->n;
+    const int *heights = g->kernel->rows;
+    int64_t tall = m >= heights[1] ? round_up(m, heights[1]) : round_up(m, heights[2]);
+    double wide = (double)round_up(n, g->kernel->lanes) / g->kernel->lanes, k = (double)g->k;
+    double products = (double)tall * wide * k;
+    double packing = together(b->line, n) ? wide * k : (double)n * k / 2;
+    packing += together(a->line, m) ? (double)m / g->kernel->lanes * k : (double)m * k / 2;
+    double sums = together(out, n) ? (double)m * wide : (double)m * (double)n;
+    return products + packing + 2 * sums;
+}
+static void swap(struct gemm_state *g) {
+    struct gemm_side side = g->a;
+    int64_t *out = g->m_out, m = g->m;
+    g->a = g->b, g->b = side;
+    g->m_out = g->n_out, g->n_out = out;
+    g->m = g->n, g->n = m;
+    g->swapped = true;
+}
 static void divide(struct gemm_state *g) {
-    int64_t each = g->size * (g->complex ? 2 : 1), want = 2 * g->threads;
-    g->width = round_up(WIDTH_BYTES / each, g->kernel->cols);
-    if (g->width > g->n) g->width = round_up(g->n, g->kernel->cols);
+    int64_t columns = (int64_t)g->kernel->lanes * GEMM_VECS, want = 2 * g->threads;
+    g->width = round_up(GEMM_WIDTH_BYTES / g->each, columns);
+    g->blocks = (g->n + g->width - 1) / g->width;
+    g->width = round_up((g->n + g->blocks - 1) / g->blocks, columns);
     g->blocks = (g->n + g->width - 1) / g->width;
     g->parts = 1;
+    int rows = g->kernel->rows[0];
     if (g->threads > 1 && g->groups * g->blocks < want) {
         g->parts = (want + g->groups * g->blocks - 1) / (g->groups * g->blocks);
-        int64_t most = g->m / (4 * g->kernel->rows);
+        int64_t most = g->m / (4 * rows);
         if (g->parts > most) g->parts = most < 1 ? 1 : most;
     }
-    g->tall = round_up((g->m + g->parts - 1) / g->parts, g->kernel->rows);
+    g->tall = round_up((g->m + g->parts - 1) / g->parts, rows);
     g->parts = (g->m + g->tall - 1) / g->tall;
-    int64_t depth = g->k < DEPTH ? g->k : DEPTH;
-    g->packed_a =
-        round_up(round_up(g->tall < HEIGHT ? g->tall : HEIGHT, g->kernel->rows) * depth * each, 64);
-    g->packed_b = round_up(g->width * depth * each, 64);
-    g->total = g->packed_a + g->packed_b;
+    int64_t depth = g->k < GEMM_DEPTH ? g->k : GEMM_DEPTH, vector = g->isa->vector;
+    int64_t panels = g->width / g->kernel->lanes;
+    g->packed_a = round_up(rows * depth * g->each + vector, 64);
+    g->total = round_up(g->packed_a + g->width * depth * g->each + panels * vector, 64);
+}
+static void kernel_of(struct gemm_state *g) {
+    enum dtype t = g->type;
+    g->isa = cpu_gemm_isa(cpu_target()->vector_bits);
+    g->each = dtype_size(t);
+    g->kernel = g->isa->kernel[t == DT_F32    ? 0
+                               : t == DT_F64  ? 1
+                               : t == DT_C64  ? 4
+                               : t == DT_C128 ? 5
+                               : g->each == 4 ? 2
+                                              : 3];
+    g->pack = g->isa->pack[g->each == 4 ? 0 : g->each == 8 ? 1 : 2];
+}
+// Depths of packed panels: of each height of a tile and of each width.
+static void steps_of(struct cpu_exe *x, struct gemm_state *g) {
+    int64_t depth = g->k < GEMM_DEPTH ? g->k : GEMM_DEPTH;
+    for (int e = 0; e < 2 * GEMM_VECS; e++) {
+        int64_t *to = g->steps[e] = table(x, depth + GEMM_AHEAD);
+        int64_t step =
+            e < GEMM_VECS ? g->kernel->rows[e] : (int64_t)(e - GEMM_VECS + 1) * g->kernel->lanes;
+        for (int64_t d = 0; d < depth + GEMM_AHEAD; d++)
+            to[d] = d * step;
+    }
 }
 static status_t gemm_open(struct cpu_exe *x, struct cpu_step *s) {
     struct gemm_state *g = arena_new_of(&x->arena, struct gemm_state);
     const struct hlo_instr *i = s->plan->instr;
-    struct sizes z = i->op == HLO_DOT ? dot_sizes(i) : conv_sizes(i);
-    *g = (struct gemm_state){.threads = cpu_threads()};
-    int bits = cpu_target()->vector_bits;
+    bool dot = i->op == HLO_DOT;
+    struct sizes z = dot ? dot_sizes(i) : conv_sizes(i);
+    *g = (struct gemm_state){.threads = cpu_threads(), .type = i->shape->dtype};
     g->groups = z.groups, g->m = z.m, g->n = z.n, g->k = z.k;
-    g->type = i->shape->dtype;
-    g->complex = dtype_is_complex(g->type);
-    g->size = (int)dtype_size(g->type) / (g->complex ? 2 : 1);
-    g->kernel = kernel_of(g->type, bits);
-    g->a = (struct gemm_side){table(x, z.groups), table(x, z.m), table(x, z.k)};
-    g->b = (struct gemm_side){table(x, z.groups), table(x, z.n), table(x, z.k)};
+    kernel_of(g);
+    g->a = (struct gemm_side){table(x, z.groups), table(x, z.m), table(x, z.k + GEMM_AHEAD), 0};
+    g->b = (struct gemm_side){table(x, z.groups), table(x, z.n), table(x, z.k + GEMM_AHEAD), 0};
     g->g_out = table(x, z.groups), g->m_out = table(x, z.m), g->n_out = table(x, z.n);
-    if (i->op == HLO_DOT)
+    g->a.elements = shape_elements(i->operands[dot ? 0 : 1]->shape);
+    g->b.elements = shape_elements(i->operands[dot ? 1 : 0]->shape);
+    if (dot)
         dot_tables(g, i);
     else
         conv_tables(g, i);
-    if (g->n < g->kernel->cols && g->m > g->n) { // the longer side along vectors
-        struct gemm_side side = g->a;
-        int64_t *out = g->m_out, m = g->m;
-        g->a = g->b, g->b = side;
-        g->m_out = g->n_out, g->n_out = out;
-        g->m = g->n, g->n = m;
-        g->swapped = true;
-    }
+    if (g->pads) g->b.elements = g->padded;
+    if (cost(g, true) < cost(g, false)) swap(g);
     divide(g);
-    int64_t need =
-        g->total * g->threads + (g->pads ? round_up(g->padded * dtype_size(g->type), 64) : 0);
+    steps_of(x, g);
+
+    int64_t need = g->total * g->threads + (g->pads ? round_up(g->padded * g->each, 64) : 0);
     if (need > x->scratch_bytes) x->scratch_bytes = need;
-    s->flops = 2 * z.groups * z.m * z.n * z.k * (g->complex ? 4 : 1);
+    s->flops = 2 * z.groups * z.m * z.n * z.k * (dtype_is_complex(g->type) ? 4 : 1);
     s->alone = s->flops < 4 * ALONE;
-    s->detail = bits == 512 ? "gemm:avx512" : bits == 256 ? "gemm:avx2" : "gemm:plain";
+    s->detail = g->isa->vector == 64   ? "gemm:avx512"
+                : g->isa->vector == 32 ? "gemm:avx2"
+                                       : "gemm:plain";
     s->state = g;
     return ST_OK;
 }
 
-// ---- packing
-
-// One panel: `lines` of them side by side, `wide` with zeros, depth by depth. CONTIGUOUS lines are
-// copied whole.
-#define PACK(NAME, TYPE)                                                                           \
-    static void pack_##NAME(const TYPE *from, const int64_t *line, const int64_t *depth,           \
-                            int lines, int wide, int64_t k, TYPE *to) {                            \
-        bool together = true;                                                                      \
-        for (int e = 1; e < lines && together; e++)                                                \
-            together = line[e] - line[e - 1] == 1;                                                 \
-        for (int64_t d = 0; d < k; d++, to += wide) {                                              \
-            const TYPE *at = from + depth[d];                                                      \
-            if (together)                                                                          \
-                memcpy(to, at + line[0], (size_t)lines * sizeof *to);                              \
-            else                                                                                   \
-                for (int e = 0; e < lines; e++)                                                    \
-                    to[e] = at[line[e]];                                                           \
-            for (int e = lines; e < wide; e++)                                                     \
-                to[e] = 0;                                                                         \
-        }                                                                                          \
-    }
-#define PACK_PAIRS(NAME, TYPE)                                                                     \
-    static void pack_pairs_##NAME(const TYPE *from, const int64_t *line, const int64_t *depth,     \
-                                  int lines, int wide, int64_t k, TYPE *to) {                      \
-        for (int64_t d = 0; d < k; d++, to += 2 * wide) {                                          \
-            const TYPE *at = from + 2 * depth[d];                                                  \
-            for (int e = 0; e < lines; e++) {                                                      \
-                to[e] = at[2 * line[e]];                                                           \
-                to[wide + e] = at[2 * line[e] + 1];                                                \
-            }                                                                                      \
-            for (int e = lines; e < wide; e++)                                                     \
-                to[e] = to[wide + e] = 0;                                                          \
-        }                                                                                          \
-    }
-#define ADD(NAME, TYPE)                                                                            \
-    static void add_##NAME(TYPE *to, const int64_t *row, int rows, const int64_t *col, int cols,   \
-                           const TYPE *tile, int wide, int step, bool first) {                     \
-        bool together = step == 1;                                                                 \
-        for (int e = 1; e < cols && together; e++)                                                 \
-            together = col[e] - col[e - 1] == 1;                                                   \
-        for (int r = 0; r < rows; r++, tile += wide) {                                             \
-            TYPE *at = to + step * row[r];                                                         \
-            if (together && first)                                                                 \
-                memcpy(at + col[0], tile, (size_t)cols * sizeof *at);                              \
-            else if (together)                                                                     \
-                for (int c = 0; c < cols; c++)                                                     \
-                    at[col[0] + c] += tile[c];                                                     \
-            else                                                                                   \
-                for (int c = 0; c < cols; c++)                                                     \
-                    at[step * col[c]] = first ? tile[c] : at[step * col[c]] + tile[c];             \
-        }                                                                                          \
-    }
-PACK(u32, uint32_t)
-PACK(u64, uint64_t)
-PACK_PAIRS(f32, float)
-PACK_PAIRS(f64, double)
-ADD(f32, float)
-ADD(f64, double)
-ADD(u32, uint32_t)
-ADD(u64, uint64_t)
-
-static void pack(const struct gemm_state *g, const void *from, const struct gemm_side *s,
-                 int64_t group, int64_t line, int lines, int wide, int64_t depth, int64_t k,
-                 void *to) {
-    int64_t step = g->complex ? 2 : 1;
-    const char *base = (const char *)from + s->group[group] * step * g->size;
-    const int64_t *l = s->line + line, *d = s->depth + depth;
-    if (g->type == DT_C64)
-        pack_pairs_f32((const float *)base, l, d, lines, wide, k, to);
-    else if (g->type == DT_C128)
-        pack_pairs_f64((const double *)base, l, d, lines, wide, k, to);
-    else if (g->size == 4) // bits, whatever they mean
-        pack_u32((const uint32_t *)base, l, d, lines, wide, k, to);
-    else
-        pack_u64((const uint64_t *)base, l, d, lines, wide, k, to);
-}
-static void add_tile(const struct gemm_state *g, void *out, int64_t group, int64_t row, int rows,
-                     int64_t col, int cols, const void *tile, bool first) {
-    int wide = g->kernel->cols, step = g->complex ? 2 : 1;
-    char *to = (char *)out + g->g_out[group] * step * g->size;
-    const int64_t *m = g->m_out + row, *n = g->n_out + col;
-    for (int part = 0; part < step; part++, to += g->size) {
-        const char *t = (const char *)tile +
-                        (size_t)part * (size_t)g->kernel->rows * (size_t)wide * (size_t)g->size;
-        if (g->type == DT_C64 || g->type == DT_F32)
-            add_f32((float *)to, m, rows, n, cols, (const float *)t, wide, step, first);
-        else if (g->type == DT_F64 || g->type == DT_C128)
-            add_f64((double *)to, m, rows, n, cols, (const double *)t, wide, step, first);
-        else if (g->size == 4)
-            add_u32((uint32_t *)to, m, rows, n, cols, (const uint32_t *)t, wide, step, first);
-        else
-            add_u64((uint64_t *)to, m, rows, n, cols, (const uint64_t *)t, wide, step, first);
-    }
-}
-
 // ---- running
-
-struct gemm_call {
-    const struct gemm_state *g;
-    const void *a, *b;
-    void *out;
-    char *scratch;
-};
-static int least(int64_t a, int b) {
-    return a < b ? (int)a : b;
-}
-// Rows [row, row + rows) against a packed block of columns.
-static void rows_of(const struct gemm_call *c, int64_t group, int64_t row, int64_t rows,
-                    int64_t col, int64_t cols, int64_t at, int64_t k, char *pa, const char *pb) {
-    const struct gemm_state *g = c->g;
-    const struct gemm_kernel *t = g->kernel;
-    char tile[GEMM_MAX_TILE * 8] __attribute__((aligned(64)));
-    int64_t each = g->size * (g->complex ? 2 : 1);
-    for (int64_t r = 0; r < rows; r += t->rows)
-        pack(g, c->a, &g->a, group, row + r, least(rows - r, t->rows), t->rows, at, k,
-             pa + r * k * each);
-    for (int64_t n = 0; n < cols; n += t->cols)
-        for (int64_t r = 0; r < rows; r += t->rows) {
-            t->tile(pa + r * k * each, pb + n * k * each, k, tile);
-            add_tile(g, c->out, group, row + r, least(rows - r, t->rows), col + n,
-                     least(cols - n, t->cols), tile, at == 0);
-        }
-}
-static void unit(const struct gemm_call *c, int64_t u, char *scratch) {
-    const struct gemm_state *g = c->g;
-    const struct gemm_kernel *t = g->kernel;
-    int64_t part = u % g->parts, block = u / g->parts % g->blocks, group = u / g->parts / g->blocks;
-    int64_t from = part * g->tall, to = from + g->tall < g->m ? from + g->tall : g->m;
-    int64_t col = block * g->width, cols = g->n - col < g->width ? g->n - col : g->width;
-    int64_t each = g->size * (g->complex ? 2 : 1);
-    char *pa = scratch, *pb = scratch + g->packed_a;
-    for (int64_t at = 0; at < g->k; at += DEPTH) {
-        int64_t k = g->k - at < DEPTH ? g->k - at : DEPTH;
-        for (int64_t n = 0; n < cols; n += t->cols)
-            pack(g, c->b, &g->b, group, col + n, least(cols - n, t->cols), t->cols, at, k,
-                 pb + n * k * each);
-        for (int64_t row = from; row < to; row += HEIGHT)
-            rows_of(c, group, row, least(to - row, HEIGHT), col, cols, at, k, pa, pb);
-    }
-}
-static void some(void *ctx, int64_t begin, int64_t end, int thread) {
-    const struct gemm_call *c = ctx;
-    for (int64_t u = begin; u < end; u++)
-        unit(c, u, c->scratch + thread * c->g->total);
-}
 
 // The input with its padding and the zeros of its dilation.
 static void pad_line(const struct gemm_state *g, const char *from, char *to, int d) {
@@ -601,8 +393,8 @@ static status_t gemm_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         c.a = c.b, c.b = t;
     }
     int64_t units = g->groups * g->blocks * g->parts, each = s->flops / 2 / units;
-    cpu_parallel(some, &c, units, ALONE / (each > 0 ? each : 1) + 1);
+    cpu_parallel(cpu_gemm_units, &c, units, ALONE / (each > 0 ? each : 1) + 1);
     return ST_OK;
 }
-const struct cpu_impl cpu_impl_gemm = {"gemm", gemm_accepts, gemm_open, NULL, gemm_run, NULL, NULL,
-                                       NULL};
+const struct cpu_impl cpu_impl_gemm = {"gemm",   gemm_accepts, gemm_open, NULL,
+                                       gemm_run, NULL,         NULL,      NULL};

@@ -1,91 +1,153 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_gemm_body: the innermost loops of cpu_gemm.c for one element type and instruction set.
-// Included once for each, with GEMM (name), GEMM_ELEM, GEMM_BYTES (of a vector), GEMM_TARGET
-// (attribute), GEMM_ROWS and GEMM_VECS (the tile, of which a complex one holds half the rows) set;
-// takes them away.
+// cpu_gemm_body: the tiles of cpu_gemm.c for one element type and instruction set. Included once
+// for each, with GEMM (name), GEMM_ELEM, GEMM_LANES (of a vector), GEMM_TARGET (attribute),
+// GEMM_ROWS (of the largest tile, of which a complex one holds half) and, for types that have
+// complex numbers, GEMM_SWAP (lanes in pairs turned round) set; takes all but GEMM_TARGET and
+// GEMM_ROWS away.
 #ifndef GEMM
 #define GEMM(name) name##_f64_plain
 #define GEMM_ELEM  double
-#define GEMM_BYTES 16
+#define GEMM_LANES 2
 #define GEMM_TARGET
 #define GEMM_ROWS 4
-#define GEMM_VECS 2
+#define GEMM_SWAP 1, 0
 #endif
 #include "devices/cpu/routines/cpu_gemm.h"
 
-typedef GEMM_ELEM GEMM(vec) __attribute__((vector_size(GEMM_BYTES), may_alias));
+#define GEMM_BYTES (GEMM_LANES * sizeof(GEMM_ELEM))
+typedef GEMM_ELEM GEMM(vec)
+    __attribute__((vector_size(GEMM_BYTES), aligned(sizeof(GEMM_ELEM)), may_alias));
 #define LINE   GEMM(vec)
-#define UNROLL _Pragma("GCC unroll 16") // all bounds are constants
-enum {
-    GEMM(LANES) = GEMM_BYTES / (int)sizeof(GEMM_ELEM),
-    GEMM(COLS) = GEMM(LANES) * GEMM_VECS,
-    GEMM(HALF) = GEMM_ROWS / 2
-};
+#define INLINE GEMM_TARGET static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16") // all bounds are constants once it is inlined
 
-GEMM_TARGET static void GEMM(tile)(const void *pa, const void *pb, int64_t k, void *out) {
-    const GEMM_ELEM *a = pa;
-    const LINE *b = pb;
-    LINE sum[GEMM_ROWS][GEMM_VECS] = {0}, *to = out;
-    for (; k > 0; k--) {
-        LINE line[GEMM_VECS];
-        UNROLL
-        for (int v = 0; v < GEMM_VECS; v++)
-            line[v] = b[v];
-        UNROLL
-        for (int r = 0; r < GEMM_ROWS; r++) {
-            GEMM_ELEM one = a[r];
-            UNROLL
-            for (int v = 0; v < GEMM_VECS; v++)
-                sum[r][v] += one * line[v];
-        }
-        a += GEMM_ROWS;
-        b += GEMM_VECS;
-    }
+INLINE void GEMM(put)(const struct gemm_tile *t, int64_t wide, LINE sum[][GEMM_VECS], int rows,
+                      int vecs) {
     UNROLL
-    for (int r = 0; r < GEMM_ROWS; r++)
+    for (int r = 0; r < rows; r++) {
+        LINE *to = (LINE *)((GEMM_ELEM *)t->out + r * wide);
         UNROLL
-    for (int v = 0; v < GEMM_VECS; v++)
-        to[r * GEMM_VECS + v] = sum[r][v];
+        for (int c = 0; c < vecs; c++) {
+            if (t->add) sum[r][c] += to[c];
+            to[c] = sum[r][c];
+        }
+    }
 }
-GEMM_TARGET static void GEMM(pairs)(const void *pa, const void *pb, int64_t k, void *out) {
-    enum { ROWS = GEMM(HALF), N = GEMM_VECS };
-    const GEMM_ELEM *a = pa;
-    const LINE *b = pb;
-    LINE re[ROWS][N] = {0}, im[ROWS][N] = {0}, *to = out;
-    for (; k > 0; k--) {
-        LINE line[2 * N];
+// The lines of the result come meanwhile.
+INLINE void GEMM(fetch)(const struct gemm_tile *t, int64_t wide, int rows, int vecs) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const char *to = (const char *)((GEMM_ELEM *)t->out + r * wide);
         UNROLL
-        for (int v = 0; v < 2 * N; v++)
-            line[v] = b[v];
+        for (int c = 0; c < vecs; c++)
+            __builtin_prefetch(to + c * 64 + 63, 1);
+    }
+}
+INLINE void GEMM(tile)(const struct gemm_tile *t, int rows, int vecs) {
+    const GEMM_ELEM *a = t->a, *b = t->b;
+    int64_t row = t->a_row;
+    LINE sum[GEMM_ROWS][GEMM_VECS] = {0};
+    GEMM(fetch)(t, t->out_row, rows, vecs);
+    for (int64_t k = 0; k < t->k; k++) {
+        const GEMM_ELEM *one = a + t->a_depth[k];
+        const LINE *line = (const LINE *)(b + t->b_depth[k]);
+        const char *next = (const char *)((const GEMM_ELEM *)t->next + t->next_depth[k]);
+        LINE v[GEMM_VECS];
         UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            GEMM_ELEM ar = a[r], ai = a[ROWS + r];
+        for (int c = 0; c < vecs; c++) {
+            v[c] = line[c];
+            __builtin_prefetch(next + c * 64);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            GEMM_ELEM x = one[r * row];
             UNROLL
-            for (int v = 0; v < N; v++) {
-                re[r][v] += ar * line[v];
-                im[r][v] += ar * line[N + v];
-                re[r][v] -= ai * line[N + v];
-                im[r][v] += ai * line[v];
+            for (int c = 0; c < vecs; c++)
+                sum[r][c] += x * v[c];
+        }
+    }
+    GEMM(put)(t, t->out_row, sum, rows, vecs);
+}
+#define TILE(NAME, SUMS, ROWS, VECS)                                                               \
+    GEMM_TARGET static void GEMM(NAME)(const struct gemm_tile *t) {                                \
+        GEMM(SUMS)(t, ROWS, VECS);                                                                 \
+    }
+TILE(tile_1_1, tile, GEMM_ROWS, 1)
+TILE(tile_1_2, tile, GEMM_ROWS, 2)
+TILE(tile_1_3, tile, GEMM_ROWS, 3)
+TILE(tile_2_1, tile, GEMM_ROWS / 2, 1)
+TILE(tile_2_2, tile, GEMM_ROWS / 2, 2)
+TILE(tile_2_3, tile, GEMM_ROWS / 2, 3)
+TILE(tile_4_1, tile, GEMM_ROWS / 4, 1)
+TILE(tile_4_2, tile, GEMM_ROWS / 4, 2)
+TILE(tile_4_3, tile, GEMM_ROWS / 4, 3)
+static const struct gemm_kernel GEMM(kernel) = {{{GEMM(tile_1_1), GEMM(tile_1_2), GEMM(tile_1_3)},
+                                                 {GEMM(tile_2_1), GEMM(tile_2_2), GEMM(tile_2_3)},
+                                                 {GEMM(tile_4_1), GEMM(tile_4_2), GEMM(tile_4_3)}},
+                                                {GEMM_ROWS, GEMM_ROWS / 2, GEMM_ROWS / 4},
+                                                GEMM_LANES};
+
+#ifdef GEMM_SWAP
+// Complex numbers lie as pairs in both operands and in the result: products with the real and with
+// the imaginary part of the left one are summed apart and put together at the end.
+INLINE void GEMM(pairs)(const struct gemm_tile *t, int rows, int vecs) {
+    enum { MOST = GEMM_ROWS / 2 };
+    const GEMM_ELEM *a = t->a, *b = t->b;
+    int64_t row = 2 * t->a_row;
+    LINE re[MOST][GEMM_VECS] = {0}, im[MOST][GEMM_VECS] = {0}, sign;
+    GEMM(fetch)(t, 2 * t->out_row, rows, vecs);
+    for (int64_t k = 0; k < t->k; k++) {
+        const GEMM_ELEM *one = a + 2 * t->a_depth[k];
+        const LINE *line = (const LINE *)(b + 2 * t->b_depth[k]);
+        const char *next = (const char *)((const GEMM_ELEM *)t->next + 2 * t->next_depth[k]);
+        LINE v[GEMM_VECS];
+        UNROLL
+        for (int c = 0; c < vecs; c++) {
+            v[c] = line[c];
+            __builtin_prefetch(next + c * 64);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            GEMM_ELEM x = one[r * row], y = one[r * row + 1];
+            UNROLL
+            for (int c = 0; c < vecs; c++) {
+                re[r][c] += x * v[c];
+                im[r][c] += y * v[c];
             }
         }
-        a += 2 * ROWS;
-        b += 2 * N;
     }
     UNROLL
-    for (int r = 0; r < ROWS; r++)
+    for (int k = 0; k < GEMM_LANES; k++)
+        sign[k] = k % 2 ? 1 : -1;
+    UNROLL
+    for (int r = 0; r < rows; r++)
         UNROLL
-    for (int v = 0; v < N; v++) {
-        to[r * N + v] = re[r][v];
-        to[(ROWS + r) * N + v] = im[r][v];
-    }
+    for (int c = 0; c < vecs; c++)
+        re[r][c] += sign * __builtin_shufflevector(im[r][c], im[r][c], GEMM_SWAP);
+    GEMM(put)(t, 2 * t->out_row, re, rows, vecs);
 }
-static const struct gemm_kernel GEMM(kernels)[2] = {{GEMM(tile), GEMM_ROWS, GEMM(COLS)},
-                                                    {GEMM(pairs), GEMM(HALF), GEMM(COLS)}};
+TILE(pairs_1_1, pairs, GEMM_ROWS / 2, 1)
+TILE(pairs_1_2, pairs, GEMM_ROWS / 2, 2)
+TILE(pairs_1_3, pairs, GEMM_ROWS / 2, 3)
+TILE(pairs_2_1, pairs, GEMM_ROWS / 4, 1)
+TILE(pairs_2_2, pairs, GEMM_ROWS / 4, 2)
+TILE(pairs_2_3, pairs, GEMM_ROWS / 4, 3)
+TILE(pairs_4_1, pairs, 1, 1)
+TILE(pairs_4_2, pairs, 1, 2)
+TILE(pairs_4_3, pairs, 1, 3)
+static const struct gemm_kernel GEMM(kernel_pairs) = {
+    {{GEMM(pairs_1_1), GEMM(pairs_1_2), GEMM(pairs_1_3)},
+     {GEMM(pairs_2_1), GEMM(pairs_2_2), GEMM(pairs_2_3)},
+     {GEMM(pairs_4_1), GEMM(pairs_4_2), GEMM(pairs_4_3)}},
+    {GEMM_ROWS / 2, GEMM_ROWS / 4, 1},
+    GEMM_LANES / 2};
+#endif
 #undef GEMM
 #undef GEMM_ELEM
+#undef GEMM_LANES
 #undef GEMM_BYTES
-#undef GEMM_TARGET
-#undef GEMM_ROWS
-#undef GEMM_VECS
+#undef GEMM_SWAP
 #undef LINE
+#undef INLINE
 #undef UNROLL
+#undef TILE
