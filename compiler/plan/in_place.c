@@ -4,7 +4,8 @@
 // that a library adds into its destination, which is its first step behind the bias (behind others
 // it reads the operand after it wrote partial sums). A parameter that also feeds a reduction, a
 // movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
-// update; a while keeps its state in its results anyway.
+// update; a scatter reads its operand whole, at the places it writes, before it updates the first;
+// a while keeps its state in its results anyway.
 #include "compiler/plan/in_place.h"
 
 #include "compiler/ir/op.h"
@@ -52,7 +53,7 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     for (int k = 0; k < i->n_operands; k++)
         if (shape_is_tuple(i->operands[k]->shape)) return false; // leaves are operands then
     if (!same_place(i->operands[in]->shape, i->shape)) return false;
-    if (i->op == HLO_DYNAMIC_UPDATE_SLICE) return in == 0;
+    if (i->op == HLO_DYNAMIC_UPDATE_SLICE || i->op == HLO_SCATTER) return in == 0;
     if (i->op == HLO_FUSION) {
         const struct hlo_instr *param = i->called[0]->params.v[in];
         if (HLO_ATTR(i, fusion)->kind == FUSION_OUTPUT && !added_first(param)) return false;
