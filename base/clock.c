@@ -21,6 +21,10 @@ int64_t clock_of_ms(double ms) {
     double ns = ms * 1e6;
     return ns > 0 ? ns < 1e16 ? (int64_t)ns : INT64_C(10000000000000000) : 0;
 }
+int64_t clock_ms_left(int64_t until_ns) {
+    int64_t ns = until_ns - clock_ns();
+    return ns > 0 ? (ns - 1) / 1000000 + 1 : 0;
+}
 int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);
 }

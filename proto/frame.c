@@ -54,9 +54,9 @@ status_t frame_pair(int out_fds[2]) {
 // Waits until the socket is ready for `events`; false when the time is over, -1: no limit.
 static bool wait_for(int sock, short events, int timeout_ms) {
     if (timeout_ms == 0) return false;
-    int64_t end_ns = clock_ns() + timeout_ms * 1000000ll;
+    int64_t end_ns = clock_ns() + clock_of_ms(timeout_ms);
     for (;;) {
-        int left_ms = timeout_ms < 0 ? -1 : (int)((end_ns - clock_ns() + 999999) / 1000000);
+        int left_ms = timeout_ms < 0 ? -1 : (int)clock_ms_left(end_ns);
         if (timeout_ms > 0 && left_ms <= 0) return false;
         struct pollfd p = {.fd = sock, .events = events};
         int n = poll(&p, 1, left_ms);

@@ -287,6 +287,9 @@ void loop_timer_start(struct loop_timer *t, int64_t ms) {
     uv_update_time(t->uv.loop);
     uv_timer_start(&t->uv, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
 }
+void loop_timer_at(struct loop_timer *t, int64_t at_ns) {
+    loop_timer_start(t, clock_ms_left(at_ns) + 1);
+}
 // Times mostly come in their order: the place is looked for from the end.
 void loop_timer_start_ns(struct loop_timer *t, int64_t ns) {
     struct loop *l = t->l;

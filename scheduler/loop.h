@@ -29,6 +29,7 @@ bool loop_works(const struct loop *l); // some of that is under way
 struct loop_timer;
 struct loop_timer *loop_timer_new(struct loop *l, void (*fn)(void *arg), void *arg);
 void loop_timer_start(struct loop_timer *t, int64_t ms);
+void loop_timer_at(struct loop_timer *t, int64_t at_ns); // when clock_ns() is past it
 // To some 50 us, for waits shorter than loop_timer_start's milliseconds can tell: two system calls.
 void loop_timer_start_ns(struct loop_timer *t, int64_t ns);
 void loop_timer_stop(struct loop_timer *t);

@@ -359,7 +359,7 @@ int hlod_async_fd(const struct hlod_async *q) {
     return q->fd;
 }
 struct hlod_call *hlod_async_next(struct hlod_async *q, int timeout_ms) {
-    int64_t until = clock_ns() + (int64_t)timeout_ms * 1000000;
+    int64_t until = clock_ns() + clock_of_ms(timeout_ms);
     for (;;) {
         pthread_mutex_lock(&q->mutex);
         struct hlod_call *c = q->ended;
@@ -370,7 +370,7 @@ struct hlod_call *hlod_async_next(struct hlod_async *q, int timeout_ms) {
         }
         pthread_mutex_unlock(&q->mutex);
         if (c) return c;
-        int64_t left = timeout_ms < 0 ? -1 : (until - clock_ns() + 999999) / 1000000;
+        int64_t left = timeout_ms < 0 ? -1 : clock_ms_left(until);
         if (timeout_ms >= 0 && left <= 0) return NULL;
         struct pollfd p = {.fd = q->fd, .events = POLLIN};
         if (poll(&p, 1, (int)left) < 0 && errno != EINTR) return NULL;
@@ -391,11 +391,7 @@ void hlod_call_cancel(struct hlod_call *c) {
 
 bool hlod_call_wait(struct hlod_call *c, int timeout_ms) {
     struct hlod_async *q = c->q;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    struct timespec until = clock_after(clock_of_ms(timeout_ms));
     pthread_mutex_lock(&q->mutex);
     int rc = 0;
     while (!(c->state == C_ENDED && !c->in_callback) && rc != ETIMEDOUT)

@@ -29,9 +29,7 @@ bool buffer_alive(const struct sched *s, const struct buffer *b) {
 
 void sched_watch_leases(struct sched *s) {
     int64_t due = buffers_due(s->buffers);
-    if (!due || s->stopping) return;
-    int64_t ms = (due - clock_ns()) / 1000000 + 1;
-    loop_timer_start(s->lease_timer, ms < 1 ? 1 : ms);
+    if (due && !s->stopping) loop_timer_at(s->lease_timer, due);
 }
 void sched_lease_over(void *arg) {
     struct sched *s = arg;

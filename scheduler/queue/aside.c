@@ -28,7 +28,7 @@ status_t sched_aside(const struct sched *s, const struct tenant *t, const char *
     int64_t now = clock_ns();
     const struct blame *x = blames_find(&s->blames, &c, now);
     if (!x) return ST_OK;
-    int64_t left_ms = (x->until_ns - now) / 1000000 + 1;
+    int64_t left_ms = clock_ms_left(x->until_ns);
     status_t st = st_new(ST_FAILED_PRECONDITION,
                          "to %s %.12s ended its worker %d times, the last time: %s; it is put "
                          "aside for %lld s more, or until an admin lifts that (hlo aside lift)",

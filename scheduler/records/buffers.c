@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/metrics.h"
 #include "base/vec.h"
@@ -196,7 +197,7 @@ static void free_handle(struct handle *h) {
 }
 
 static int64_t ends_ns(const struct handle *h) {
-    return h->lease_ms < 0 ? INT64_MAX : h->used_ns + h->lease_ms * 1000000;
+    return h->lease_ms < 0 ? INT64_MAX : h->used_ns + clock_of_ms((double)h->lease_ms);
 }
 static void use(struct buffers *b, struct handle *h, int64_t now_ns) {
     h->used_ns = now_ns;

@@ -204,10 +204,7 @@ static void pump(void *arg) {
         suite_run_start(j);
         tell(j);
     }
-    if (next && s->n_running < s->cfg.parallel && !s->stopping) {
-        int64_t ms = (next - clock_ns()) / 1000000 + 1;
-        loop_timer_start(s->timer, ms > 0 ? ms : 1);
-    }
+    if (next && s->n_running < s->cfg.parallel && !s->stopping) loop_timer_at(s->timer, next);
 }
 void suites_pump(struct suites *s) {
     if (s->pump_posted || s->stopping) return;

@@ -222,7 +222,7 @@ static void on_timer(void *arg) {
 
 static void watch_cancelled(struct worker *w) {
     w->kill_ns = worker_first_kill_ns(w);
-    if (w->kill_ns) loop_timer_start(w->kill, (w->kill_ns - clock_ns()) / 1000000 + 1);
+    if (w->kill_ns) loop_timer_at(w->kill, w->kill_ns);
 }
 static void on_kill(void *arg) {
     struct worker *w = arg;

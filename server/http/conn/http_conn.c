@@ -97,8 +97,8 @@ static void close_late(struct http_conn *c) {
 
 static void sweep_at(struct http_conns *all, int64_t ns, int64_t now) {
     all->sweep_ns = ns;
-    int64_t ms = (ns - now) / 1000000 + 1;
-    loop_timer_start(all->timer, ms > SWEEP_MS ? ms : SWEEP_MS);
+    int64_t soonest = now + clock_of_ms(SWEEP_MS);
+    loop_timer_at(all->timer, ns > soonest ? ns : soonest);
 }
 // Who has ended its side in the middle of a request's headers sends no more of them. False: nobody
 // is in the middle.
