@@ -23,7 +23,13 @@ int64_t clock_of_ms(double ms) {
 }
 int64_t clock_ms_left(int64_t until_ns) {
     int64_t ns = until_ns - clock_ns();
-    return ns > 0 ? (ns - 1) / 1000000 + 1 : 0;
+    return ns > 0 ? (ns - 1) / CLOCK_MS + 1 : 0;
+}
+double clock_ms(int64_t ns) {
+    return (double)ns / 1e6;
+}
+double clock_ms_since(int64_t start_ns) {
+    return clock_ms(clock_ns() - start_ns);
 }
 int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);

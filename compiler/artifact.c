@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/ir/text/text.h"
 #include "proto/artifact.pb-c.h"
@@ -23,7 +24,7 @@ Hlod__V1__Counts *executable_counts(struct arena *a, struct hlo_counts n) {
 void pass_stat_message(Hlod__V1__PassStat *m, const struct pass_stat *s) {
     hlod__v1__pass_stat__init(m);
     m->name = (char *)(uintptr_t)s->name;
-    m->ms = (double)s->ns / 1e6;
+    m->ms = clock_ms(s->ns);
     m->before = s->instrs_before;
     m->after = s->instrs_after;
     m->changed = s->changed;

@@ -87,7 +87,7 @@ static void fill_random(struct literal *l, uint64_t seed) {
 static void print_llvm(const struct kernel_set *s, const char *module) {
     for (int k = 0; k < s->n; k++)
         if (s->k[k].why_llvm)
-            printf("%9.3f ms  llvm: %s %s (%s)\n", (double)s->k[k].codegen_ns / 1e6, module,
+            printf("%9.3f ms  llvm: %s %s (%s)\n", clock_ms(s->k[k].codegen_ns), module,
                    s->k[k].instr, s->k[k].why_llvm);
 }
 static status_t open_program(const struct args *a, struct loaded *l) {
@@ -109,9 +109,9 @@ static status_t compile_often(const struct args *a, struct loaded *l,
     for (int n = 0; n < a->compile; n++) {
         struct executable *e;
         RETURN_IF_ERR(hlo_compile(l->src.format, &l->req, opt, dev_target(l->dev), NULL, &e));
-        printf("%.1f%c", (double)e->compile_ns / 1e6, n + 1 < a->compile ? ' ' : '\n');
+        printf("%.1f%c", clock_ms(e->compile_ns), n + 1 < a->compile ? ' ' : '\n');
         for (int k = 0; a->profile && n + 1 == a->compile && k < e->n_passes; k++)
-            printf("%9.3f ms  %s\n", (double)e->passes[k].ns / 1e6, e->passes[k].name);
+            printf("%9.3f ms  %s\n", clock_ms(e->passes[k].ns), e->passes[k].name);
         if (a->profile && n == 0) print_llvm(&e->kernels, "main");
         if (a->profile && n == 0) print_llvm(&e->prepare_kernels, "prepare");
         fflush(stdout);
@@ -131,7 +131,7 @@ static status_t load(const struct args *a, struct loaded *l) {
     fprintf(stderr,
             "compiled in %.1f ms: before entry=%lld total=%lld, after entry=%lld total=%lld "
             "fusions=%lld, prepare entry=%lld, peak %.1f MB of %.1f MB, %d in place\n",
-            (double)e->compile_ns / 1e6, (long long)e->before.entry, (long long)e->before.total,
+            clock_ms(e->compile_ns), (long long)e->before.entry, (long long)e->before.total,
             (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
@@ -139,7 +139,7 @@ static status_t load(const struct args *a, struct loaded *l) {
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);
     int64_t start = clock_ns();
     RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, NULL, &l->weights));
-    fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", (double)(clock_ns() - start) / 1e6,
+    fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", clock_ms_since(start),
             (double)l->weights->bytes / 1e6);
     return ST_OK;
 }
@@ -238,7 +238,7 @@ static status_t run_parts(const struct args *a, struct loaded *l) {
         if (a->compile) return ST_OK;
         RETURN_IF_ERR(buffers(a, l));
         RETURN_IF_ERR(run_once(l, NULL, &ns));
-        fprintf(stderr, "first run %.3f ms, %lld reference steps\n", (double)ns / 1e6,
+        fprintf(stderr, "first run %.3f ms, %lld reference steps\n", clock_ms(ns),
                 (long long)dev_stats(l->exe).reference_steps);
         if (!parts_of(l->exe->exe->main, &is) || !is.sizes) return ST_OK;
         RETURN_IF_ERR(next_part(l, &is));
@@ -342,7 +342,7 @@ static status_t print_profile(struct loaded *l) {
     profile_median(&runs, &p, &n);
     for (int k = 0; k < p.n; k++) {
         const struct profile_row *r = &p.rows[k];
-        printf("%10.5f ms  %8.1f GF/s  estimate %10.5f ms  %-28s %-36s %s%s\n", (double)r->ns / 1e6,
+        printf("%10.5f ms  %8.1f GF/s  estimate %10.5f ms  %-28s %-36s %s%s\n", clock_ms(r->ns),
                r->ns ? (double)r->flops / (double)r->ns : 0, r->estimate_ns / 1e6, r->name, r->impl,
                r->op,
                r->estimate_ns > 0 && (double)r->ns > ESTIMATE_CLIFF * r->estimate_ns ? "  CLIFF"
@@ -373,8 +373,8 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         for (int k = 0; k < a->time; k++)
             RETURN_IF_ERR(run_once(l, NULL, &t[k]));
         qsort(t, (size_t)a->time, sizeof *t, by_value);
-        printf("run ms: median %.3f min %.3f max %.3f of %d\n", (double)t[a->time / 2] / 1e6,
-               (double)t[0] / 1e6, (double)t[a->time - 1] / 1e6, a->time);
+        printf("run ms: median %.3f min %.3f max %.3f of %d\n", clock_ms(t[a->time / 2]),
+               clock_ms(t[0]), clock_ms(t[a->time - 1]), a->time);
     }
     if (a->profile) RETURN_IF_ERR(print_profile(l));
 
@@ -384,7 +384,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         str_to_i64(str_trim(str_of(line)), &n);
         for (int64_t k = 0; k < n; k++) {
             RETURN_IF_ERR(run_once(l, NULL, &ns));
-            printf("%.4f%c", (double)ns / 1e6, k + 1 < n ? ' ' : '\n');
+            printf("%.4f%c", clock_ms(ns), k + 1 < n ? ' ' : '\n');
         }
         fflush(stdout);
     }

@@ -294,7 +294,7 @@ void loop_timer_at(struct loop_timer *t, int64_t at_ns) {
 void loop_timer_start_ns(struct loop_timer *t, int64_t ns) {
     struct loop *l = t->l;
     if (ns <= 0 || !have_fine(l)) {
-        loop_timer_start(t, (ns + 999999) / 1000000);
+        loop_timer_start(t, (ns + CLOCK_MS - 1) / CLOCK_MS);
         return;
     }
     loop_timer_stop(t);

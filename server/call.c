@@ -107,7 +107,7 @@ void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
     done->timings = c->timings;
     done->n_timings = c->n_timings;
     hlod__v1__event__init(out);
-    out->t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+    out->t_ms = clock_ms_since(c->start_ns);
     out->kind_case = HLOD__V1__EVENT__KIND_DONE;
     out->done = done;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "client/bench/bench_request.h"
 #include "client/cli/hlo.h"
 #include "client/files/model_inputs.h"
@@ -97,7 +98,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 static double part_ms(const struct bench_result *r, double part) {
-    return r->ns.n ? (double)r->ns.v[(size_t)((double)(r->ns.n - 1) * part)] / 1e6 : 0;
+    return r->ns.n ? clock_ms(r->ns.v[(size_t)((double)(r->ns.n - 1) * part)]) : 0;
 }
 static double each(double sum, int64_t n) {
     return n ? sum / (double)n : 0;
@@ -106,7 +107,7 @@ static double each(double sum, int64_t n) {
 static json_t *as_json(const struct bench *b, const struct bench_result *r, int64_t concurrency) {
     double s = (double)r->elapsed_ns / 1e9, sum = 0, in_bytes = 0;
     for (size_t k = 0; k < r->ns.n; k++)
-        sum += (double)r->ns.v[k] / 1e6;
+        sum += clock_ms(r->ns.v[k]);
     for (int k = 0; k < b->in.n; k++)
         in_bytes += (double)b->in.v[k].size_bytes;
     double n = (double)r->ns.n, bytes = in_bytes * n + (double)r->reply_bytes;

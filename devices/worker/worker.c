@@ -284,7 +284,7 @@ static void say_hello(struct worker *w, const char *error) {
 static int watch_ahead(struct worker *w) {
     enum { AHEAD_MS = 1000, LOOK_MS = 200 };
     pthread_mutex_lock(&w->mutex);
-    if (w->ahead && !w->first && clock_ns() - w->ahead_ns > AHEAD_MS * INT64_C(1000000))
+    if (w->ahead && !w->first && clock_ns() - w->ahead_ns > AHEAD_MS * CLOCK_MS)
         w->ahead->cancel = true;
     bool busy = !w->device_role && (w->running || w->ahead);
     pthread_mutex_unlock(&w->mutex);

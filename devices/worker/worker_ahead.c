@@ -145,6 +145,6 @@ static status_t serve(struct worker_call *c, struct device *d) {
 WORKER_ANSWER(expect) {
     int64_t start = clock_ns();
     status_t st = serve(c, d);
-    ((Hlod__Wire__ExpectReply *)reply)->ms = (double)(clock_ns() - start) / 1e6;
+    ((Hlod__Wire__ExpectReply *)reply)->ms = clock_ms_since(start);
     return st;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
+#include "base/clock.h"
 #include "compiler/artifact.h"
 #include <stdio.h>
 #include <unistd.h>
@@ -280,7 +281,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     i->n_passes = (size_t)e->n_passes;
     i->passes = pass_stat_messages(a, e);
     i->kernels = e->kernels.n;
-    i->compile_ms = (double)e->compile_ns / 1e6;
+    i->compile_ms = clock_ms(e->compile_ns);
     i->compile_peak_rss = worker_peak_bytes();
 
     i->peak_bytes = e->peak_bytes;

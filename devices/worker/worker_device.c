@@ -135,7 +135,7 @@ WORKER_ANSWER(load) {
     Hlod__Wire__LoadReply *r = reply;
     int64_t start = clock_ns(), begun = 0;
     status_t st = load(c, d, &r->resident_bytes, &begun);
-    r->ms = (double)(clock_ns() - start + begun) / 1e6;
+    r->ms = clock_ms_since(start - begun);
     return st;
 }
 
@@ -188,7 +188,7 @@ WORKER_ANSWER(prepare) {
     Hlod__Wire__PrepareReply *r = reply;
     int64_t start = clock_ns();
     status_t st = prepare(c, &r->prepared_bytes);
-    r->ms = (double)(clock_ns() - start) / 1e6;
+    r->ms = clock_ms_since(start);
     return st;
 }
 
@@ -436,7 +436,7 @@ static status_t run_all(struct worker_call *c, struct resident *res, struct dev_
         r->profile = q->profile && k + 1 == repeat ? profile_next(profiles, again, 0) : NULL;
         *out_last = first = clock_ns();
         RETURN_IF_ERR(run_once(res, w, r));
-        out->run_ms[out->n_run_ms++] = (double)res->last_run_ns / 1e6;
+        out->run_ms[out->n_run_ms++] = clock_ms(res->last_run_ns);
     }
     while (q->profile && (r->profile = profile_next(profiles, again, clock_ns() - first))) {
         *out_last = clock_ns();
@@ -454,7 +454,7 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     struct strings *texts = NULL;
 
     bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
-    out->peak_ms = q->profile ? (double)(clock_ns() - begun) / 1e6 : 0;
+    out->peak_ms = q->profile ? clock_ms_since(begun) : 0;
     begun = clock_ns();
 
     RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
@@ -476,9 +476,9 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
         // and it begins so much earlier, among the runs they are of.
         int64_t all = profile_end(&profile), ns = res->last_run_ns, early = all > ns ? all - ns : 0;
         if (early > last - begun) early = last - begun;
-        out->profile = worker_profile(&c->arena, d, &profile, runs, (double)(ns + early) / 1e6,
-                                      !q->foreign_names);
-        out->profile->start_ms = (double)(last - begun - early) / 1e6;
+        out->profile =
+            worker_profile(&c->arena, d, &profile, runs, clock_ms(ns + early), !q->foreign_names);
+        out->profile->start_ms = clock_ms(last - begun - early);
     }
 
     out->peak_bytes = dev_stats(res->exe).arena_bytes;

@@ -282,19 +282,19 @@ static status_t run_step(struct plan_run *p, size_t k) {
 
     int64_t start = clock_ns();
     if (rows) dev_peak(p->d); // measures it, the first time
-    double peak_ms = (double)(clock_ns() - start) / 1e6;
+    double peak_ms = clock_ms_since(start);
     start = clock_ns();
     status_t st = run_on_device(p, s, rows ? &profile : NULL, kept, out);
     if (st) drop_spent(p, s);
     RETURN_IF_ERR(st);
-    double ms = (double)(clock_ns() - start) / 1e6;
+    double ms = clock_ms_since(start);
 
     s->reply->run_ms[s->reply->n_run_ms++] = ms;
     s->reply->peak_bytes = dev_stats(s->x).arena_bytes;
     s->reply->prepared_bytes = s->w->bytes;
     if (rows) {
         s->reply->profile = worker_profile(a, p->d, &profile, 1, ms, !s->q->foreign_names);
-        s->reply->profile->start_ms = (double)(start - p->begun_ns) / 1e6 - peak_ms;
+        s->reply->profile->start_ms = clock_ms(start - p->begun_ns) - peak_ms;
         p->reply->peak_ms += peak_ms;
     }
 

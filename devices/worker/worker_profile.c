@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "compiler/ir/module.h"
 #include "compiler/ir/op.h"
 #include "proto/message.h"
@@ -66,8 +67,8 @@ Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struc
         bool opcode = !with_nodes && from->instr; // `op` may be a node's name
         r->op = (char *)(uintptr_t)(opcode ? hlo_op_name(from->instr->op) : from->op);
         r->impl = (char *)(uintptr_t)(from->impl ? from->impl : "");
-        r->start_ms = (double)from->start_ns / 1e6;
-        r->ms = (double)from->ns / 1e6;
+        r->start_ms = clock_ms(from->start_ns);
+        r->ms = clock_ms(from->ns);
         r->flops = from->flops;
         r->bytes = from->bytes;
         r->depth = from->depth;

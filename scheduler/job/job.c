@@ -31,7 +31,7 @@ int64_t job_start_ns(const struct job *j) {
 void job_event(struct job *j, Hlod__V1__Event *e) {
     if (!j->finished && job_kind(j)->tell) job_kind(j)->tell(j, e);
     if (j->finished || !j->spec->on_event) return;
-    e->t_ms = (double)(clock_ns() - j->start_ns) / 1e6;
+    e->t_ms = clock_ms_since(j->start_ns);
     j->spec->on_event(j->spec->ctx, e);
 }
 
@@ -44,8 +44,8 @@ void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns) 
     if (j->r.n_timings >= room + !strcmp(name, "total")) return;
     Hlod__V1__Timing *t = message_new(&j->arena, &hlod__v1__timing__descriptor);
     t->name = (char *)name; // always a literal
-    t->ms = (double)ns / 1e6;
-    t->start_ms = (double)(end_ns - ns - j->start_ns) / 1e6;
+    t->ms = clock_ms(ns);
+    t->start_ms = clock_ms(end_ns - ns - j->start_ns);
     if (t->start_ms < 0) t->start_ms = 0;
     j->r.timings[j->r.n_timings++] = t;
 }
@@ -65,7 +65,7 @@ void job_event_ingest(struct job *j, const struct model *m, int64_t since_ns) {
     Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
     ingest.source_digest = source.z;
     ingest.hit = !since_ns;
-    if (since_ns) ingest.ms = (double)(clock_ns() - since_ns) / 1e6;
+    if (since_ns) ingest.ms = clock_ms_since(since_ns);
     ingest.signature = m->rec->signature;
     ingest.format = m->rec->format;
     for (size_t i = 0; since_ns && i < m->rec->n_weights; i++)
@@ -483,7 +483,7 @@ void job_cancel(struct job *j) {
     j->finished = true;
     metric_add(M_CANCELS, 1);
     log_event(LOG_INFO, "job.cancelled", "job=%llu after_ms=%.1f", (unsigned long long)j->r.id,
-              (double)(clock_ns() - j->start_ns) / 1e6);
+              clock_ms_since(j->start_ns));
     detach(j);
 }
 

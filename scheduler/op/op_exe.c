@@ -143,8 +143,8 @@ static void stored(struct op *op, status_t st) {
         metric_observe_ns(M_COMPILE_TIME, clock_ns() - op->start_ns);
         const Hlod__V1__Counts *n = key_counts(op->exe->info);
         log_event(LOG_INFO, "compile.done", "key=%s ms=%.1f entry=%" PRId64 " fusions=%" PRId64,
-                  digest_to_hex(op->digest).z, (double)(clock_ns() - op->start_ns) / 1e6,
-                  n ? n->entry : 0, n ? n->fusions : 0);
+                  digest_to_hex(op->digest).z, clock_ms_since(op->start_ns), n ? n->entry : 0,
+                  n ? n->fusions : 0);
         give_exe(op, false);
         shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     }

@@ -48,7 +48,7 @@ static void prepared(struct op *op, status_t st) {
         struct hex_digest hex = digest_to_hex(op->digest);
         Hlod__V1__PreparedEvent prepared = HLOD__V1__PREPARED_EVENT__INIT;
         prepared.executable = hex.z;
-        prepared.ms = (double)(clock_ns() - op->start_ns) / 1e6;
+        prepared.ms = clock_ms_since(op->start_ns);
         prepared.prepared_bytes = op->prepared_bytes;
         prepared.device = (char *)worker_hello(w)->device_name;
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;

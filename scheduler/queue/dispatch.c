@@ -10,7 +10,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched_inside.h"
 
-enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000, RELIEF_MS = 10 };
+enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = CLOCK_MS, RELIEF_MS = 10 };
 
 // ---- the queue
 
@@ -43,7 +43,7 @@ static int workers_of(struct sched *s, enum worker_role role) {
 // When about half of what waits will have been served.
 static int64_t retry_ms(struct sched *s, enum worker_role role) {
     int64_t each = s->usual_ns[role] ? s->usual_ns[role] : GUESS_NS;
-    int64_t n = workers_of(s, role), ms = s->queue[role].n * each / (n ? n : 1) / 2 / 1000000;
+    int64_t n = workers_of(s, role), ms = s->queue[role].n * each / (n ? n : 1) / 2 / CLOCK_MS;
     return ms < 100 ? 100 : ms > 60000 ? 60000 : ms;
 }
 

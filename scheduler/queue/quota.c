@@ -2,7 +2,9 @@
 // Credit is kept as time, so that nothing is rounded away between two events.
 #include "scheduler/queue/quota.h"
 
-static const int64_t minute_ns = 60000000000;
+#include "base/clock.h"
+
+static const int64_t minute_ns = 60000 * CLOCK_MS;
 
 void quota_init(struct quota *q, int64_t per_minute, int64_t now_ns) {
     *q = (struct quota){per_minute, minute_ns, now_ns};
@@ -23,7 +25,7 @@ bool quota_take(struct quota *q, int64_t now_ns, int64_t n, int64_t *out_wait_ms
     q->credit_ns = passed < minute_ns - q->credit_ns ? q->credit_ns + passed : minute_ns;
     int64_t cost = cost_ns(q, n), needed = cost < minute_ns ? cost : minute_ns;
     if (q->credit_ns < needed) {
-        *out_wait_ms = (needed - q->credit_ns + 999999) / 1000000;
+        *out_wait_ms = (needed - q->credit_ns + CLOCK_MS - 1) / CLOCK_MS;
         return false;
     }
     q->credit_ns -= cost;

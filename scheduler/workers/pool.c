@@ -128,7 +128,7 @@ static struct pool_call *find_call(const struct worker *w, uint64_t id) {
 static const struct pool_call *last_begun(const struct worker *w) {
     uint64_t at = *w->page;
     const struct pool_call *c = find_call(w, at);
-    bool soon = clock_ns() - w->last_ns < AFTER_CALL_MS * INT64_C(1000000);
+    bool soon = clock_ns() - w->last_ns < AFTER_CALL_MS * CLOCK_MS;
     return c ? c : at && w->last.id == at && soon ? &w->last : NULL;
 }
 // A fault of the process's own is charged to what it was at. What a relief does is done once more
@@ -157,7 +157,7 @@ static void lose_by(struct worker *w, const char *why, bool fault) {
     if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
-        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000))
+        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * CLOCK_MS)
             w->failures = w->bad_starts = 0;
         w->failures += !killed;
         w->bad_starts += !killed && !at_work;
@@ -204,7 +204,7 @@ static void on_timer(void *arg) {
         lose(w, "no handshake in time");
     else if (w->state == W_READY) {
         if ((worker_idle(w) || worker_relief_idle(w)) && w->extra &&
-            clock_ns() - w->used_ns > IDLE_TENANT_MS * INT64_C(1000000)) {
+            clock_ns() - w->used_ns > IDLE_TENANT_MS * CLOCK_MS) {
             end_life(w);
             w->spare = true;
             return;
@@ -342,7 +342,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
     log_event(LOG_INFO, "worker.ready",
               "worker=%d role=%s pid=%d device=%s target=\"%s\" start_ms=%.1f", w->index,
               role_name(w), w->pid, h->device_name, h->target_id,
-              (double)(w->ready_ns - w->started_ns) / 1e6);
+              clock_ms(w->ready_ns - w->started_ns));
     if (w->pool->cfg.filter && strcmp(h->filter, "on") != 0)
         log_event(LOG_WARN, "worker.filter", "worker=%d state=\"%s\"", w->index, h->filter);
     loop_timer_start(w->timer, HEALTH_EVERY_MS);
@@ -694,8 +694,7 @@ void pool_wake(struct pool *p, const char *kind) {
         struct worker *w = &p->w[i];
         bool gave_up = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO;
         if (w->role != ROLE_COMPILE || strcmp(w->kind, kind) != 0 || w->state != W_DOWN) continue;
-        if (!w->sleeps && !(gave_up && now - w->started_ns > AGAIN_AFTER_MS * INT64_C(1000000)))
-            continue;
+        if (!w->sleeps && !(gave_up && now - w->started_ns > AGAIN_AFTER_MS * CLOCK_MS)) continue;
         w->sleeps = false;
         w->starts_without_hello = w->failures = w->bad_starts = 0;
         loop_timer_stop(w->timer);
@@ -746,7 +745,7 @@ void worker_relieve(struct worker *w) {
         loop_timer_start(w->kill, 0);
     }
     if (!w->spare || w->state != W_DOWN || w->pool->stopping) return;
-    if (w->bad_starts && since < backoff_ms(w->bad_starts + 1) * INT64_C(1000000)) return;
+    if (w->bad_starts && since < backoff_ms(w->bad_starts + 1) * CLOCK_MS) return;
     log_event(LOG_INFO, "worker.relief", "worker=%d role=%s kind=%s", w->index, role_name(w),
               w->kind);
     metric_add(M_WORKER_RELIEFS, 1);

@@ -9,13 +9,13 @@
 // A device whose workers die one after another takes no work while others may; one that then stays
 // up is trusted again.
 bool worker_drained(const struct worker *w) {
-    bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000);
+    bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * CLOCK_MS;
     return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
 }
 
 // Belongs to a tenant who has nothing under way there. One that was just given waits for its work.
 bool worker_idle(const struct worker *w) {
-    int64_t patience = w->served ? 0 : GIVEN_MS * INT64_C(1000000);
+    int64_t patience = w->served ? 0 : GIVEN_MS * CLOCK_MS;
     return *w->tenant && !w->places_taken && !w->calls.n && clock_ns() - w->used_ns >= patience;
 }
 
@@ -42,7 +42,7 @@ bool worker_relief_idle(const struct worker *w) {
 // Behind what is under way there is no saying when it is one's turn.
 static bool held(const struct worker *w) {
     bool unknown = w->unknown && w->role == ROLE_DEVICE; // of compiles it always is
-    return w->places_taken && (unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
+    return w->places_taken && (unknown || clock_ns() - w->moved_ns > HELD_MS * CLOCK_MS);
 }
 bool worker_stuck(const struct worker *w) {
     const struct pool_config *cfg = &w->pool->cfg;

@@ -22,7 +22,7 @@ status_t api_list_aside(struct call *c) {
         a->step = arena_strdup(&c->arena, x->of.step);
         a->digest = api_hex(&c->arena, x->of.work);
         a->deaths = x->deaths;
-        a->seconds = (double)((x->until_ns - now) / 1000000) / 1e3;
+        a->seconds = (double)((x->until_ns - now) / CLOCK_MS) / 1e3;
         a->why = arena_strdup(&c->arena, x->why);
         m.aside[m.n_aside++] = a;
     }

@@ -50,7 +50,7 @@ static Hlod__V1__Buffer *message(struct call *c, const struct handle *h) {
         }
     }
     m->lease_ms = h->lease_ms;
-    m->idle_ms = (now - h->used_ns) / 1000000;
+    m->idle_ms = (now - h->used_ns) / CLOCK_MS;
     m->left_ms = h->lease_ms < 0 ? -1 : h->lease_ms - m->idle_ms;
     if (h->lease_ms >= 0 && m->left_ms < 0) m->left_ms = 0;
     return m;

@@ -41,7 +41,7 @@ MUST_CHECK static status_t note_form(const struct call *c, status_t st) {
 // A stream's answer is its last event but one.
 static void send_result(struct call *c, struct job *j, const ProtobufCMessage *reply) {
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
+    e.t_ms = clock_ms_since(job_start_ns(j));
     if (reply->descriptor == &hlod__v1__run_reply__descriptor) {
         e.kind_case = HLOD__V1__EVENT__KIND_RESULT;
         e.result = (Hlod__V1__RunReply *)reply;

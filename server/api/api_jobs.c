@@ -276,7 +276,7 @@ status_t api_list_jobs(struct call *c) {
 
 static void send_job(struct jobs_work *w, const Hlod__V1__Job *b) {
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.t_ms = (double)(clock_ns() - w->c->start_ns) / 1e6;
+    e.t_ms = clock_ms_since(w->c->start_ns);
     e.kind_case = HLOD__V1__EVENT__KIND_JOB;
     e.job = (Hlod__V1__Job *)(uintptr_t)b;
     call_event(w->c, &e);

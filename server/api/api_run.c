@@ -118,7 +118,7 @@ status_t api_ran(struct call *c, const struct job_result *r, const ProtobufCMess
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
         e.kind_case = HLOD__V1__EVENT__KIND_PROFILE;
         e.profile = r->reply->profile;
-        e.t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+        e.t_ms = clock_ms_since(c->start_ns);
         call_event(c, &e);
     }
 

@@ -2,6 +2,7 @@
 // Tenants: what each may use, has waiting and has used.
 #include <string.h>
 
+#include "base/clock.h"
 #include "proto/message.h"
 #include "scheduler/queue/tenant.h"
 #include "server/api/api.h"
@@ -18,8 +19,8 @@ static Hlod__V1__Tenant *shown(struct arena *a, const struct tenant *t) {
     m->places = t->places;
     m->total_jobs = t->total_jobs;
     m->refused = t->refused;
-    m->device_ms = (double)t->used_ns[ROLE_DEVICE] / 1e6;
-    m->compile_ms = (double)t->used_ns[ROLE_COMPILE] / 1e6;
+    m->device_ms = clock_ms(t->used_ns[ROLE_DEVICE]);
+    m->compile_ms = clock_ms(t->used_ns[ROLE_COMPILE]);
     m->total_bytes = t->total_bytes;
     return m;
 }

@@ -140,7 +140,7 @@ static void load_one(void *ctx, UNUSED struct digest key, struct span record) {
     const struct load *l = ctx;
     Hlod__Journal__Upload *m = weigh_unpack_or_null(&hlod__journal__upload__descriptor, record);
     if (m && strlen(m->id) == 32 && m->prefix.len == 32 && m->offset <= m->size) {
-        int64_t left = l->keep_ms - (clock_wall_ns() - m->touched_ns) / 1000000;
+        int64_t left = l->keep_ms - (clock_wall_ns() - m->touched_ns) / CLOCK_MS;
         struct session *u = session_new(l->all, l->sched, m->tenant,
                                         left < 1            ? 1
                                         : left > l->keep_ms ? l->keep_ms

@@ -106,7 +106,7 @@ static void shrink_slow(struct budget *b) {
     int64_t now = clock_ns();
     for (struct budget_hold *h = b->holders, *next; h; h = next) {
         next = h->held_next;
-        int64_t ms = (now - h->begun_ns) / 1000000;
+        int64_t ms = (now - h->begun_ns) / CLOCK_MS;
         if (!h->arrived || h->arrived >= h->held || ms < SLOW_AFTER_MS || h->waits ||
             h->arrived >= ms * SLOW_BYTES_A_S / 1000)
             continue;

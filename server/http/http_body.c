@@ -142,7 +142,7 @@ static void upload_ready(void *ctx) {
         status_t st = upload_result(r->upload, &c->source, &c->source_fresh);
         if (st) http_fail(r, st);
         c->has_source = true;
-        c->upload_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+        c->upload_ms = clock_ms_since(c->start_ns);
         upload_free(r->upload);
         r->upload = NULL;
         budget_set(r->h->api->budget, &r->hold, 0);

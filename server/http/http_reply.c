@@ -540,7 +540,7 @@ static void on_event(struct call *c, const Hlod__V1__Event *e) {
 // An error inside a stream, and the last line of every stream.
 static void end_stream(struct http_req *r, status_t st) {
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.t_ms = (double)(clock_ns() - r->call->start_ns) / 1e6;
+    e.t_ms = clock_ms_since(r->call->start_ns);
     if (st) {
         e.kind_case = HLOD__V1__EVENT__KIND_ERROR;
         e.error = error_of(&r->call->arena, st);

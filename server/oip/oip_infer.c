@@ -96,7 +96,7 @@ static void finished(struct call *c, bool ok) {
         x->inferences++;
         x->executions++;
     }
-    x->last_ms = (uint64_t)(clock_wall_ns() / 1000000);
+    x->last_ms = (uint64_t)(clock_wall_ns() / CLOCK_MS);
     if (f->r->reply) x->prepared_bytes = f->r->reply->prepared_bytes;
     snprintf(x->device, sizeof x->device, "%.*s", (int)strcspn(f->r->device, ":"), f->r->device);
     for (size_t i = 0; i < f->r->n_timings; i++) {
