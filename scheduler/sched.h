@@ -62,9 +62,9 @@ bool sched_loaded(struct sched *s, struct digest key); // in a worker
 // A call brought these bytes: they are the tenant's. Until it is over, sched_upload_used.
 void sched_upload(struct sched *s, const char *tenant, struct digest source);
 void sched_upload_used(struct sched *s, struct digest source);
-// No reader takes what a call brought first: unless somebody else has it too, or some reader took
-// it, its bytes go, which nothing will ever use.
-void sched_drop_upload(struct sched *s, const char *tenant, struct digest source);
+// No reader takes what a call brought first: unless somebody else has it too, brings it meanwhile,
+// or some reader took it, its bytes go, which nothing will ever use. file: of store_write_end.
+void sched_drop_upload(struct sched *s, const char *tenant, struct digest source, uint64_t file);
 // A model's record is in memory.
 bool sched_remembers(struct sched *s, struct digest source);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers

@@ -50,7 +50,8 @@ struct call {
     const struct traceparent *trace; // that came with the request, in the arena; NULL = none
     int32_t priority;                // of the headers
     // A model that came as the body, stored.
-    bool has_source, source_fresh; // fresh: nobody had brought it before
+    bool has_source;
+    uint64_t source_fresh; // its file, if nobody had brought it before; else 0
     struct digest source;
     const char *content_type; // "" if none
     bool as_form;             // what `curl -d` says, which leaves out line ends

@@ -38,6 +38,7 @@ struct store {
     int lock_fd;
     int64_t budget;
     pthread_mutex_t mutex; // pins, counter, upto, puts
+    pthread_mutex_t placing; // which file is a blob's
     int64_t upto;          // executables have no more bytes than these; -1: not known
     uint64_t puts;         // of executables
     uint64_t counter;
@@ -119,6 +120,7 @@ status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) {
     s->budget = budget_bytes;
     s->upto = -1;
     pthread_mutex_init(&s->mutex, NULL);
+    pthread_mutex_init(&s->placing, NULL);
     char path[PATH];
     status_t st = s->dir ? make_dirs(dir) : st_oom();
     if (!st) st = take_lock(s);
@@ -145,6 +147,7 @@ void store_close(struct store *s) {
     smap_done(&s->pins);
     forget_checked(s);
     pthread_mutex_destroy(&s->mutex);
+    pthread_mutex_destroy(&s->placing);
     free(s->dir);
     free(s);
 }
@@ -198,7 +201,9 @@ static status_t commit(struct store *s, enum store_kind kind, struct digest key,
     status_t st = ST_OK;
     if (sync && (FAULT("store.fsync") ? (errno = EIO, -1) : fsync(fd)))
         st = st_errno(errno, "fsync");
+    pthread_mutex_lock(&s->placing);
     if (!st) st = move_into_place(tmp, path, folder);
+    pthread_mutex_unlock(&s->placing);
     if (st) {
         unlink(tmp);
         return st;
@@ -314,9 +319,20 @@ void store_uploads_keep(struct store *s, bool (*known)(void *ctx, const char *na
     closedir(d);
 }
 
-status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool *out_fresh) {
+// Of a file and what was written to it last; never 0. A file's place is used again once it is gone,
+// the time of the write tells them apart.
+static uint64_t number_of(const struct stat *sb) {
+    uint64_t written = (uint64_t)sb->st_mtim.tv_sec * 1000000000 + (uint64_t)sb->st_mtim.tv_nsec;
+    uint64_t n = (uint64_t)sb->st_ino * UINT64_C(0x9E3779B97F4A7C15) ^ written;
+    return n ? n : 1;
+}
+static uint64_t file_number(int fd) {
+    struct stat sb;
+    return fstat(fd, &sb) ? 0 : number_of(&sb);
+}
+status_t store_write_end(struct store_writer *w, struct digest *out_digest, uint64_t *out_fresh) {
     struct digest d = sha256_end(&w->hash);
-    if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
+    if (out_fresh) *out_fresh = store_has(w->s, w->kind, d) ? 0 : file_number(w->fd);
     look_for_others(w);
     status_t st = commit(w->s, w->kind, d, w->path, w->fd, true);
     if (!st && !w->doubted) { // as it was written
@@ -648,6 +664,17 @@ status_t store_remove(struct store *s, enum store_kind kind, struct digest key) 
     char path[PATH];
     path_of(s, kind, key, path);
     return unlink(path) == 0 ? ST_OK : st_errno(errno, path);
+}
+bool store_remove_file(struct store *s, enum store_kind kind, struct digest key, uint64_t file,
+                       bool only_ask) {
+    char path[PATH];
+    struct stat sb;
+    path_of(s, kind, key, path);
+    pthread_mutex_lock(&s->placing);
+    bool same = stat(path, &sb) == 0 && number_of(&sb) == file;
+    if (same && !only_ask) same = unlink(path) == 0;
+    pthread_mutex_unlock(&s->placing);
+    return same;
 }
 
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned) {

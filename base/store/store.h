@@ -32,9 +32,9 @@ status_t store_write_begin(struct store *s, enum store_kind kind,
 status_t store_write(struct store_writer *w, const void *p,
                      size_t n) MUST_CHECK; // all or nothing; RESOURCE_EXHAUSTED on ENOSPC
 // Fsync and rename to its digest (already there = fine). Takes w, also on failure. *out_fresh, if
-// not NULL: it was not there before.
+// not NULL: 0 if it was there before, else the number of the file, for store_remove_file.
 status_t store_write_end(struct store_writer *w, struct digest *out_digest,
-                         bool *out_fresh) MUST_CHECK;
+                         uint64_t *out_fresh) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine
 // A writer whose file, uploads/NAME, outlives the store: begun anew, or continued after its first
 // `bytes` bytes, which must have the digest *prefix (else DATA_LOSS; NOT_FOUND: no such file).
@@ -71,6 +71,10 @@ status_t store_read_into(struct store *s, enum store_kind kind, struct digest ke
                          int64_t bytes) MUST_CHECK;
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
+// Is the blob still the file of that write, and did nobody write the same bytes since? If so it is
+// removed. `only_ask`: it stays.
+bool store_remove_file(struct store *s, enum store_kind kind, struct digest key, uint64_t file,
+                       bool only_ask);
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);
 bool store_pinned(struct store *s, enum store_kind kind, struct digest key);
 // Removes least recently used, unpinned executables until the budget holds. store_put does too.

@@ -29,7 +29,7 @@ status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) {
     return blob_own(j, tenant, d);
 }
 
-status_t blob_store(struct store *s, struct span bytes, struct digest *out, bool *out_fresh) {
+status_t blob_store(struct store *s, struct span bytes, struct digest *out, uint64_t *out_fresh) {
     struct store_writer *w;
     RETURN_IF_ERR(error_of_store(store_write_begin(s, STORE_BLOB, &w)));
     status_t st = store_write(w, bytes.p, bytes.n);
@@ -183,6 +183,7 @@ static void add_owner(void *ctx, struct digest key, UNUSED int64_t used_ns) {
     if (o->n < sizeof o->v / sizeof *o->v) o->v[o->n++] = key;
 }
 void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b) {
+    if (b->file && !store_remove_file(s, STORE_BLOB, b->digest, b->file, true)) return;
     st_drop(journal_remove(j, JOURNAL_SOURCE, b->digest));
     struct owners o; // before the bytes: whose is what is not there is damage
     do {
@@ -191,6 +192,9 @@ void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b
         for (size_t i = 0; i < o.n; i++)
             st_drop(journal_remove(j, JOURNAL_BLOB, o.v[i]));
     } while (o.n == sizeof o.v / sizeof *o.v);
-    st_drop(store_remove(s, STORE_BLOB, b->digest));
+    if (b->file)
+        store_remove_file(s, STORE_BLOB, b->digest, b->file, false);
+    else
+        st_drop(store_remove(s, STORE_BLOB, b->digest));
     if (!digest_is_zero(b->sidecar)) st_drop(store_remove(s, STORE_BLOB, b->sidecar));
 }

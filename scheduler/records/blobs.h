@@ -10,9 +10,9 @@ struct arena;
 struct journal;
 struct journal_jobs;
 struct store;
-// *out_fresh, if not NULL: they were not there before.
+// *out_fresh, if not NULL: as store_write_end gives it.
 status_t blob_store(struct store *s, struct span bytes, struct digest *out,
-                    bool *out_fresh) MUST_CHECK;
+                    uint64_t *out_fresh) MUST_CHECK;
 // The same, and makes them the tenant's.
 status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct span bytes,
                   struct digest *out) MUST_CHECK;
@@ -34,6 +34,7 @@ status_t blob_open(struct store *s, struct journal *j, const char *tenant, struc
 struct unused_blob {
     struct digest digest, sidecar; // sidecar: of a model, goes with it; zero = none
     int64_t bytes;
+    uint64_t file; // of this write alone (store_remove_file); 0 = whichever is there
 };
 struct unused_blobs {
     struct unused_blob *v;
@@ -43,5 +44,6 @@ struct unused_blobs {
 // `before_ns` (wall clock). In a.
 status_t blobs_unused(struct store *s, struct journal *j, struct journal_jobs *jobs,
                       int64_t before_ns, struct arena *a, struct unused_blobs *out) MUST_CHECK;
-// The blob, what ingest found in it, and its owners' rows. Gone already is fine.
+// The blob, what ingest found in it, and its owners' rows. Gone already is fine, and another write
+// than b->file stays, with all of it.
 void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b);

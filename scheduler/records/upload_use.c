@@ -29,6 +29,7 @@ void sched_upload_used(struct sched *s, struct digest source) {
 struct drop {
     struct sched *s;
     struct digest d, record;
+    uint64_t file;
 };
 static void drop_work(void *arg) {
     struct drop *w = arg;
@@ -38,7 +39,8 @@ static void drop_work(void *arg) {
     status_t read = journal_get(w->s->journal, JOURNAL_SOURCE, w->record, &a, &rec),
              st = owners_written(w->s->journal, w->d, &owners);
     if (st_code(read) == ST_NOT_FOUND && !st && owners <= 1)
-        blob_remove(w->s->store, w->s->journal, &(struct unused_blob){.digest = w->d});
+        blob_remove(w->s->store, w->s->journal,
+                    &(struct unused_blob){.digest = w->d, .file = w->file});
     st_drop(read);
     st_drop(st);
     arena_done(&a);
@@ -46,13 +48,13 @@ static void drop_work(void *arg) {
 static void dropped(void *arg) {
     free(arg);
 }
-void sched_drop_upload(struct sched *s, const char *tenant, struct digest source) {
+void sched_drop_upload(struct sched *s, const char *tenant, struct digest source, uint64_t file) {
     if ((intptr_t)smap_get(&s->uploads, digest_str(&source)) > 1 ||
         owners_count(s->owners, source) > 1 || sched_remembers(s, source))
         return;
     struct drop *w = calloc(1, sizeof *w);
     if (!w) return;
-    *w = (struct drop){.s = s, .d = source, .record = sched_record(s, tenant, source)};
+    *w = (struct drop){s, source, sched_record(s, tenant, source), file};
     owners_forget(s->owners, tenant, source);
     loop_work(s->loop, drop_work, dropped, w);
 }

@@ -91,7 +91,7 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     if (!st)
         st = jc->reply(c, r, &reply);
     else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
-        sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
+        sched_drop_upload(c->api->sched, c->principal.tenant, c->source, c->source_fresh);
     if (c->busy) return;
     if (!st && jc->uploaded)
         call_fail(c, answer_when_kept(c, j, reply));

@@ -21,7 +21,7 @@ struct upload {
     bool writing, ending, finished, orphan, ended_work;
     int64_t bytes;
     struct digest digest;
-    bool fresh;
+    uint64_t fresh;
     status_t st; // first error; what comes after is dropped
 };
 
@@ -105,7 +105,7 @@ bool upload_finished(const struct upload *u) {
     return u->finished;
 }
 
-status_t upload_result(struct upload *u, struct digest *out_digest, bool *out_fresh) {
+status_t upload_result(struct upload *u, struct digest *out_digest, uint64_t *out_fresh) {
     status_t st = u->st;
     u->st = ST_OK;
     if (st) return st;

@@ -20,6 +20,6 @@ size_t upload_add(struct upload *u, const void *p,
 void upload_end(struct upload *u);
 // After the ready that follows upload_end, and at any time for the error met so far (kept by u).
 bool upload_finished(const struct upload *u);
-status_t upload_result(struct upload *u, struct digest *out_digest, bool *out_fresh) MUST_CHECK;
+status_t upload_result(struct upload *u, struct digest *out_digest, uint64_t *out_fresh) MUST_CHECK;
 void upload_free(struct upload *u); // at any time; unfinished = abandoned, ready does not fire any
                                     // more. NULL is fine
