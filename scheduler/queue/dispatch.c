@@ -10,7 +10,13 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched_inside.h"
 
-enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = CLOCK_MS, RELIEF_MS = 10 };
+enum {
+    MEMORY_PATIENCE_MS = 1000,
+    MIXED_MS = 60000,
+    GUESS_NS = CLOCK_MS,
+    RELIEF_MS = 10,
+    AGAIN_MS = 100
+};
 
 // ---- the queue
 
@@ -262,12 +268,22 @@ static bool belongs(const struct task *t, struct worker *w) {
     return mine;
 }
 
+// Where nothing has a place: a device, where workers belong to tenants for one of them.
+struct full {
+    const char *device;
+    const struct tenant *tenant; // NULL: for all
+};
+static bool is_full(const struct full *f, const struct task *t) {
+    return f->device && (!f->tenant || f->tenant == t->tenant) &&
+           !strcmp(f->device, t->want.device);
+}
+
 // Serves or refuses one task of the role. A task that waits for memory lets others pass for a
 // while, then none, so that the memory can become free.
 static bool dispatch_one(struct sched *s, enum worker_role role) {
     struct queue *q = &s->queue[role];
     int64_t now = clock_ns();
-    const char *busy[2] = {0}; // devices without a place for work that may share: brief, other
+    struct full busy[2] = {{0}}; // for work that may share: brief, other
     for (struct queue_item *it = queue_first(q), *next; it; it = next) {
         struct task *t = it->owner;
         next = queue_next(it);
@@ -283,10 +299,11 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         }
 
         struct place_want want = wanted(s, t);
-        const char **full = &busy[!place_is_brief(&want)];
-        if (*full && !strcmp(*full, t->want.device)) continue;
+        struct full *full = &busy[!place_is_brief(&want)];
+        if (is_full(full, t)) continue;
         int i = place_task(s, t);
-        if (i == PLACE_WAIT && !t->want.alone) *full = t->want.device;
+        if (i == PLACE_WAIT && !t->want.alone)
+            *full = (struct full){t->want.device, want.tenant ? t->tenant : NULL};
         if (i == PLACE_WAIT) continue;
         if (i == PLACE_MEMORY && now - t->queued_ns > clock_of_ms(MEMORY_PATIENCE_MS)) return false;
         if (i == PLACE_MEMORY) continue;
@@ -317,8 +334,9 @@ void sched_dispatch(struct sched *s) {
     for (int role = ROLE_COMPILE; role <= ROLE_DEVICE; role++) {
         while (s->queue[role].n && worth_looking(s, role) && dispatch_one(s, role))
             ;
-        // Workers that are held may become stuck, and no event tells.
+        // Workers that are held may become stuck, those of a tenant idle, and no event tells.
         if (s->queue[role].n && relief_ns(s, role)) loop_timer_start(s->relief_timer, RELIEF_MS);
+        if (s->queue[role].n && s->cfg.pool.isolate) loop_timer_start(s->relief_timer, AGAIN_MS);
     }
     s->dispatching = false;
     show_queued(s);

@@ -400,6 +400,29 @@ static void workers_of_tenants(void **state) {
     assert_string_equal(d0->given, "two");
 }
 
+// A tenant that must wait for a process leaves those of others to them; and looks again by itself,
+// as nothing tells when a process that was given to somebody has waited long enough for work.
+static void others_workers_serve_them(void **state) {
+    (void)state;
+    d0->place.tenant = "mine";
+    d0->place.ready = false;
+    for (int i = 0; i < 2; i++)
+        piece(i, i ? "mine" : "nobody")->t.want.device = "cpu";
+    queue(&p[0]);
+    queue(&p[1]);
+    settle();
+    assert_true(!p[0].placed && !p[1].placed);
+    d0->place.ready = true;
+    d0->place.max_calls = 2;
+    fake_tell();
+    settle();
+    assert_true(!p[0].placed && p[1].placed);
+    leave(&p[1], MS);
+    assert_string_equal(d0->given, "");
+    d0->place.idle = true;
+    UNTIL(!strcmp(d0->given, "nobody"));
+}
+
 static void long_work_goes_alone(void **state) {
     (void)state;
     assert_null(sched_configure(rig.s, &(struct sched_config){.tenants = "", .alone_ns = 5 * MS}));
@@ -431,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(relief, open_relief, close_rig),
         cmocka_unit_test_setup_teardown(moved, open_relief, close_rig),
         cmocka_unit_test_setup_teardown(workers_of_tenants, open_isolated, close_rig),
+        cmocka_unit_test_setup_teardown(others_workers_serve_them, open_isolated, close_rig),
         TEST(long_work_goes_alone),
     };
     return rig_main(tests);
