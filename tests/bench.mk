@@ -62,3 +62,8 @@ bench-serve: all $(BARE)
 bench-batching: ## requests/s and latencies with and without dynamic batching
 bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
 	$(Q)$(PYTHON) tests/bench/batching.py $(BUILD)
+.PHONY: bench-throughput
+bench-throughput: ## requests/s over HTTP with 1 to 32 in flight beside ONNX Runtime and OpenVINO
+## (sh deploy/setup.sh bench first; ARGS="mlp --device 'cpu*2 OMP_NUM_THREADS=1'")
+bench-throughput: all
+	$(Q)$(PYTHON) tests/bench/throughput.py $(BUILD) $(ARGS)
