@@ -166,6 +166,16 @@ void cpu_transpose_matrix(int64_t size, const void *from, int64_t rows, int64_t 
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);
 bool cpu_attention_accepts(const struct hlo_instr *i); // cpu_onednn_attention.c
 bool cpu_fft_accepts(const struct hlo_instr *i);       // cpu_fft.c
+// Sizes of a dot or convolution: result[group, image, m, n], k terms each; images and taps (which
+// are in k): of a convolution.
+struct cpu_sizes {
+    int64_t groups, m, n, k, images, taps;
+};
+struct cpu_sizes cpu_sizes_of(const struct hlo_instr *i);
+// cpu_choice.c: do generated tiles take this contraction from what stands before them in the list?
+bool cpu_tiles_better(const struct hlo_instr *i);
+// Is lib_transposed(i) better by the library's primitive than as a convolution of phases?
+bool cpu_transposed_better(const struct hlo_instr *i);
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c

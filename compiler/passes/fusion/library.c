@@ -389,6 +389,23 @@ bool lib_pool(const struct hlo_instr *i) {
     return !sum || elements > 4;
 }
 
+bool lib_transposed(const struct hlo_instr *i) {
+    const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
+    if (!a || a->batch_group_count != 1 || a->feature_group_count != 1 ||
+        a->window.n != a->dim_labels.n_spatial)
+        return false;
+    const struct labels *l = &a->dim_labels;
+    bool ok = l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 && l->out_feature == 1 &&
+              l->k_in == 0 && l->k_out == 1,
+         dilated = false;
+    for (int d = 0; d < a->window.n; d++) {
+        const struct window_dim *w = &a->window.v[d];
+        ok &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 && l->k_spatial[d] == d + 2 &&
+              w->reversal && w->stride == 1 && w->window_dilation == 1;
+        dilated |= w->base_dilation != 1;
+    }
+    return ok && dilated;
+}
 bool lib_direct(const struct hlo_instr *i) {
     enum { TERMS = 512, GROUP = 4 };
     const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
@@ -424,5 +441,6 @@ bool lib_table(const struct hlo_instr *i) {
 }
 bool lib_of_ours(const struct hlo_instr *i) {
     return lib_direct(i) || (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&
+                             HLO_ATTR(i, conv)->feature_group_count > 1 &&
                              dtype_bits(i->operands[0]->shape->dtype) >= 32);
 }

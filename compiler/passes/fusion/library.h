@@ -70,6 +70,10 @@ bool lib_table(const struct hlo_instr *i);
 const struct layout *lib_layout(enum conv_form form, int rank, int block);
 // The form of a layout; FORM_OTHER for what is none of them. Blocked: its block.
 enum conv_form lib_form_of(const struct layout *l, int rank, int *block);
+// True when convolution `i` is the gradient of a strided one's input (a transposed convolution) as
+// libraries have primitives for it: the input dilated, and the strided one's kernel as that has it,
+// [O, I, taps], read as i's dim_labels io01 with all of the window reversed. No groups.
+bool lib_transposed(const struct hlo_instr *i);
 // True when convolution `i` has so few terms that a kernel of ours, which writes them out and takes
 // in what follows, beats the library: depthwise ones of one dimension, 1x1 of small groups. In the
 // form of conv-canon.

@@ -8,9 +8,11 @@
 // "Is the deconvolution layer the same as a convolutional layer?", 2016.) Any number of dimensions,
 // groups, pads of any sign. A kernel shorter than b leaves phases that are zero: they are padding.
 // A dilated kernel is spread out first, and a stride taken from the result; both are rare here.
-// Expects the labels of conv-canon. Targets with a compiler of their own do this themselves.
+// Expects the labels of conv-canon. Targets with a compiler of their own do this themselves. Where
+// a target's library has the gradient of a strided convolution's input, it is told as that.
 #include <stdlib.h>
 
+#include "compiler/passes/fusion/library.h"
 #include "compiler/passes/pass.h"
 
 struct plan1 { // one dimension
@@ -107,8 +109,44 @@ static struct hlo_instr *interleave(struct hb *b, struct hlo_instr *y, int64_t c
     return hb_slice(b, hb_reshape(b, y, dims, n + 2), cut);
 }
 
-static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i,
-                                 UNUSED const struct pass_ctx *p) {
+// The gradient of a strided convolution's input as the target's library has it (library.h); NULL:
+// it is none, or better by phases. k: [O, I, taps], which is what transpositions and reversals made
+// of the strided one's kernel, mostly.
+static struct hlo_instr *transposed(struct hb *b, const struct hlo_instr *i,
+                                    const struct target *t) {
+    struct hlo_attr_conv a = *HLO_ATTR(i, conv);
+    struct window_dim w[HLO_MAX_RANK];
+    struct hlo_instr *k = i->operands[1];
+    int64_t perm[HLO_MAX_RANK] = {1, 0}, reversed[HLO_MAX_RANK], next[HLO_MAX_RANK];
+    bool turned[HLO_MAX_RANK] = {false};
+    int n = a.window.n, n_reversed = 0;
+    if (!t->library_accepts || a.feature_group_count != 1) return NULL;
+
+    for (int d = 0; d < n; d++) {
+        w[d] = a.window.v[d];
+        w[d].reversal = turned[d + 2] = true;
+        perm[d + 2] = d + 2;
+    }
+    for (; k->op == HLO_TRANSPOSE || k->op == HLO_REVERSE; k = k->operands[0]) {
+        struct i64s dims = HLO_ATTR(k, dims)->dimensions;
+        for (int d = 0; d < n + 2; d++) {
+            turned[d] ^= k->op == HLO_REVERSE && i64s_has(dims, perm[d]);
+            next[d] = k->op == HLO_TRANSPOSE ? dims.v[perm[d]] : perm[d];
+        }
+        memcpy(perm, next, sizeof *perm * (size_t)(n + 2));
+    }
+    for (int d = 0; d < n + 2; d++)
+        if (turned[d]) reversed[n_reversed++] = d;
+
+    k = hb_transpose(b, k, perm);
+    if (n_reversed) k = hb_reverse(b, k, reversed, n_reversed);
+    a.window.v = w;
+    a.dim_labels.k_in = 0, a.dim_labels.k_out = 1;
+    struct hlo_instr *y = hb_op(b, HLO_CONVOLUTION, i->shape, (hv[]){i->operands[0], k}, 2, &a);
+    return hb_ok(b) && lib_transposed(y) && t->library_accepts(t, y) ? y : NULL;
+}
+
+static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
     const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
     struct window_dim w[HLO_MAX_RANK];
     struct plan1 plan[HLO_MAX_RANK];
@@ -143,6 +181,8 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i,
     }
 
     if (!dilated || !ordered) return NULL;
+    struct hlo_instr *back = transposed(b, i, p->target);
+    if (back) return back;
     struct hlo_attr_conv c = *a;
     int64_t dims[HLO_MAX_RANK] = {i->shape->dims[0], i->shape->dims[1]};
     c.window = (struct window){w, n};

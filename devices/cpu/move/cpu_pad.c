@@ -71,17 +71,19 @@ struct pad_call {
     const struct pad_state *p;
     void **bufs;
 };
-// The operand's row that row r of the result takes in; -1: none.
-static int64_t source_row(const struct pad_state *p, int64_t r) {
-    int64_t at = 0, stride = 1;
-    for (int k = p->rank - 1; k >= 0; k--) {
-        int64_t c = r % p->out[k] - p->low[k];
-        if (c < 0 || c >= p->in[k]) return -1;
-        at += c * stride;
-        stride *= p->in[k];
-        r /= p->out[k];
+// The operand's row that the result's row at place `c` takes in; -1: none.
+static int64_t source_row(const struct pad_state *p, const int64_t *c) {
+    int64_t at = 0;
+    for (int k = 0; k < p->rank; k++) {
+        int64_t from = c[k] - p->low[k];
+        if (from < 0 || from >= p->in[k]) return -1;
+        at = at * p->in[k] + from;
     }
     return at;
+}
+static void next_row(const struct pad_state *p, int64_t *c) {
+    for (int k = p->rank - 1; k >= 0 && ++c[k] == p->out[k]; k--)
+        c[k] = 0;
 }
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct pad_call *call = ctx;
@@ -89,8 +91,11 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const char *from = call->bufs[0], *value = call->bufs[1];
     int64_t row = (p->before + p->run + p->after) * p->size, run = p->run * p->size;
     char *to = (char *)call->bufs[2] + begin * row;
-    for (int64_t r = begin; r < end; r++, to += row) {
-        int64_t source = source_row(p, r);
+    int64_t c[HLO_MAX_RANK], rest = begin;
+    for (int k = p->rank - 1; k >= 0; rest /= p->out[k--])
+        c[k] = rest % p->out[k];
+    for (int64_t r = begin; r < end; r++, to += row, next_row(p, c)) {
+        int64_t source = source_row(p, c);
         if (source < 0) {
             cpu_fill(to, value, p->size, p->before + p->run + p->after);
             continue;

@@ -263,11 +263,13 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
 
     status = finish(x, s, st, p.pd, c, &p.dst);
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
-    if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &p.src);
+    bool back = lib_transposed(c->hero);
+    if (!status) status = add_arg(st, back ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, lhs, &p.src);
     if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, st->repack ? LEAF_REPACKED : rhs, wanted);
     if (!status && p.has_bias)
         status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &p.bias);
-    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &p.dst);
+    if (!status)
+        status = add_arg(st, back ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, s->plan->n_in, &p.dst);
     dnnl_primitive_desc_destroy(p.pd);
     return status;
 }

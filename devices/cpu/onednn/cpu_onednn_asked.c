@@ -50,6 +50,7 @@ static void put_conv(struct key *k, const struct lib_call *c) {
     int n = onednn_kernel_dims(h, kernel), spatial = HLO_ATTR(h, conv)->window.n;
     onednn_conv_dims(h, stride, dilate, low, high);
     put(k, onednn_fold(h));
+    put(k, lib_transposed(h));
     put_all(k, kernel, n);
     put_all(k, stride, spatial);
     put_all(k, dilate, spatial);

@@ -130,6 +130,27 @@ bool onednn_winograd_pays(const struct hlo_instr *h) {
     return k->dims[0] >= 64 && k->dims[1] >= 64 && h->shape->dims[2] >= 7;
 }
 
+// The gradient of a strided convolution's input: p->dst from p->src. The library has no steps
+// behind it.
+static dnnl_status_t transposed_desc(const struct onednn_prim *p, const dnnl_memory_desc_t *weights,
+                                     const dnnl_dims_t stride, const dnnl_dims_t low,
+                                     const dnnl_dims_t high, const_dnnl_primitive_attr_t attr,
+                                     dnnl_primitive_desc_t *out) {
+    dnnl_convolution_desc_t forward, backward;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_status_t rc =
+        dnnl_convolution_forward_desc_init(&forward, dnnl_forward_training, dnnl_convolution_direct,
+                                           &p->dst, weights, NULL, &p->src, stride, low, high);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(&hint, &forward, NULL, onednn_engine(), NULL);
+    if (rc == dnnl_success)
+        rc = dnnl_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, &p->dst,
+                                                      weights, &p->src, stride, low, high);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(out, &backward, attr, onednn_engine(), hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    return rc;
+}
 static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
                           struct onednn_prim *p) {
     const struct hlo_instr *h = c->hero;
@@ -144,9 +165,15 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
     if (q->weights) weights = *q->weights;
     if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
     onednn_conv_dims(h, stride, dilate, low, high);
+
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
     dnnl_status_t rc = dnnl_unimplemented;
+    if (lib_transposed(h)) {
+        if (!c->n_post) rc = transposed_desc(p, &weights, stride, low, high, attr, &p->pd);
+        dnnl_primitive_attr_destroy(attr);
+        return rc == dnnl_success ? ST_OK : onednn_failed("gradient of a convolution", rc);
+    }
     const dnnl_alg_kind_t algs[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
     for (int a = q->winograd ? 0 : 1; a < 2 && rc != dnnl_success; a++) {
         dnnl_convolution_desc_t d;
@@ -269,5 +296,6 @@ int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
     int64_t each = c->hero->op == HLO_CONVOLUTION
                        ? shape_elements(right) / right->dims[0]
                        : left->dims[HLO_ATTR(c->hero, dot)->lhs_contracting_dims.v[0]];
-    return 2 * shape_elements(i->shape) * each;
+    const struct shape *of = lib_transposed(c->hero) ? left : i->shape; // each meets all taps
+    return 2 * shape_elements(of) * each;
 }

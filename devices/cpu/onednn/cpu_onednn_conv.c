@@ -43,6 +43,16 @@ void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t
                       dnnl_dims_t low, dnnl_dims_t high) {
     const struct window *w = &HLO_ATTR(h, conv)->window;
     int64_t fold = onednn_fold(h);
+    for (int d = 0; d < w->n && lib_transposed(h); d++) { // the strided convolution's
+        const struct window_dim *v = &w->v[d];
+        int64_t in = h->shape->dims[d + 2], out = h->operands[0]->shape->dims[d + 2];
+        stride[d] = v->base_dilation;
+        dilate[d] = 0;
+        low[d] = v->size - 1 - v->pad_low;
+        high[d] = (out - 1) * stride[d] + v->size - in - low[d];
+        if (high[d] < 0) high[d] = 0; // positions that no window reaches
+    }
+    if (lib_transposed(h)) return;
     for (int d = 0; d < w->n; d++) {
         stride[d] = w->v[d].stride;
         dilate[d] = w->v[d].window_dilation / fold - 1;
@@ -123,8 +133,9 @@ bool onednn_conv_ok(const struct hlo_instr *h) {
     const struct labels *l = &c->dim_labels;
     int n = l->n_spatial;
     if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n ||
-        (cpu_gemm_filter(h) && cpu_gemm_accepts(h)))
+        (cpu_gemm_filter(h) && cpu_gemm_accepts(h)) || cpu_tiles_better(h))
         return false;
+    if (lib_transposed(h)) return cpu_transposed_better(h);
     if (l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
         l->k_out != 0 || l->k_in != 1)
         return false;

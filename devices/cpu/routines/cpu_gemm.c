@@ -27,38 +27,6 @@ static bool type_ok(enum dtype t) {
     return t == DT_F64 || t == DT_C64 || t == DT_C128 || t == DT_S32 || t == DT_U32 ||
            t == DT_S64 || t == DT_U64;
 }
-struct sizes {
-    int64_t groups, m, n, k;
-};
-static struct sizes dot_sizes(const struct hlo_instr *i) {
-    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
-    const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
-    struct sizes s = {1, 1, 1, 1};
-    for (int k = 0; k < d->lhs_batch_dims.n; k++)
-        s.groups *= x->dims[d->lhs_batch_dims.v[k]];
-    for (int k = 0; k < d->lhs_contracting_dims.n; k++)
-        s.k *= x->dims[d->lhs_contracting_dims.v[k]];
-    for (int k = 0; k < x->rank; k++)
-        if (!i64s_has(d->lhs_batch_dims, k) && !i64s_has(d->lhs_contracting_dims, k))
-            s.m *= x->dims[k];
-    for (int k = 0; k < y->rank; k++)
-        if (!i64s_has(d->rhs_batch_dims, k) && !i64s_has(d->rhs_contracting_dims, k))
-            s.n *= y->dims[k];
-    return s;
-}
-static struct sizes conv_sizes(const struct hlo_instr *i) {
-    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
-    const struct labels *l = &c->dim_labels;
-    const struct shape *w = i->operands[1]->shape;
-    int64_t groups = c->feature_group_count * c->batch_group_count;
-    struct sizes s = {groups, w->dims[l->k_out] / groups, i->shape->dims[l->out_batch],
-                      w->dims[l->k_in]};
-    for (int d = 0; d < l->n_spatial; d++) {
-        s.n *= i->shape->dims[l->out_spatial[d]];
-        s.k *= w->dims[l->k_spatial[d]];
-    }
-    return s;
-}
 static bool conv_ok(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     int64_t padded = 1, plain_size = 1;
@@ -97,14 +65,15 @@ static bool batch_groups(const struct hlo_instr *i) {
 static bool gemm_takes(const struct hlo_instr *i) {
     if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !plain(i->shape) ||
         (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i) && !batch_groups(i)) ||
-        shape_elements(i->shape) == 0)
+        shape_elements(i->shape) == 0 || cpu_tiles_better(i))
         return false;
     for (int k = 0; k < 2; k++)
         if (!plain(i->operands[k]->shape) || i->operands[k]->shape->dtype != i->shape->dtype ||
             shape_elements(i->operands[k]->shape) == 0)
             return false;
     if (i->op == HLO_CONVOLUTION && !conv_ok(i)) return false;
-    struct sizes s = i->op == HLO_DOT ? dot_sizes(i) : conv_sizes(i);
+    struct cpu_sizes s = cpu_sizes_of(i);
+    s.n *= s.images;
     if (s.m > MOST || s.n > MOST || s.k > MOST || s.groups > MOST) return false;
     const char *forced = cpu_forced_impl(); // for tests: small ones too
     if (forced && strcmp(forced, "gemm") == 0) return true;
@@ -325,7 +294,8 @@ static status_t gemm_open(struct cpu_exe *x, struct cpu_step *s) {
     struct gemm_state *g = arena_new_of(&x->arena, struct gemm_state);
     const struct hlo_instr *i = s->plan->instr;
     bool dot = i->op == HLO_DOT;
-    struct sizes z = dot ? dot_sizes(i) : conv_sizes(i);
+    struct cpu_sizes z = cpu_sizes_of(i);
+    z.n *= z.images;
     *g = (struct gemm_state){.threads = cpu_threads(), .type = i->shape->dtype};
     g->groups = z.groups, g->m = z.m, g->n = z.n, g->k = z.k;
     kernel_of(g);

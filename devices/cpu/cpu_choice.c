@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which contractions the tiles of generated code (compiler/kernel/lower_tile.c) take from the
+// implementations that stand before them in the list, by type and shape. The rows of `rules` are
+// measured (tests/bench/kernels.py and random contractions beside them, one thread, AVX-512): tiles
+// run f64 and integers 1.2 times as fast as gemm in the mean, but for few rows with many terms,
+// which gemm reads where they lie; of f32 they win where the library fills a vector of 16 channels
+// with the few that there are. A kernel takes 20 to 30 ms to generate: short steps are not worth
+// that.
+#include <math.h>
+
+#include "devices/cpu/cpu.h"
+
+enum kind {
+    DOT_WIDE,   // dots of 32- and 64-bit integers and of f64
+    CONV_WIDE,  // convolutions of these
+    CONV_SPLIT, // of f32 with batch groups: weight gradients of groups
+    CONV_F32    // others of f32
+};
+enum { ANY = INT64_MAX, SLAB = 512 << 10, WRITTEN_OUT = 12 };
+// All of a row must hold. Rows are the output features of a group, or the left operand's; columns
+// positions of one image, or the right operand's; fill: of a vector's lanes, percent; products:
+// multiplications of all.
+static const struct rule {
+    enum kind kind;
+    int64_t least_rows, most_rows, least_columns, most_terms, least_taps, least_fill;
+    int64_t least_products;
+} rules[] = {{DOT_WIDE, 128, ANY, 8, ANY, 1, 0, 1 << 17},
+             {DOT_WIDE, 32, ANY, 8, 1024, 1, 0, 1 << 17},
+             {DOT_WIDE, 16, ANY, 8, 256, 1, 0, 1 << 17},
+             {CONV_WIDE, 1, ANY, 1, ANY, 1, 65, 1 << 17},
+             {CONV_SPLIT, 2, ANY, 1, ANY, 1, 20, 1 << 17},
+             // Blocks of channels become rows for it: a copy as long as two to four taps.
+             {CONV_F32, 1, 3, 256, ANY, 4, 65, 1 << 18},
+             {CONV_F32, 1, 6, 256, ANY, 8, 65, 1 << 20}};
+
+static struct cpu_sizes dot_sizes(const struct hlo_instr *i) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
+    struct cpu_sizes s = {1, 1, 1, 1, 1, 1};
+    for (int k = 0; k < d->lhs_batch_dims.n; k++)
+        s.groups *= x->dims[d->lhs_batch_dims.v[k]];
+    for (int k = 0; k < d->lhs_contracting_dims.n; k++)
+        s.k *= x->dims[d->lhs_contracting_dims.v[k]];
+    for (int k = 0; k < x->rank; k++)
+        if (!i64s_has(d->lhs_batch_dims, k) && !i64s_has(d->lhs_contracting_dims, k))
+            s.m *= x->dims[k];
+    for (int k = 0; k < y->rank; k++)
+        if (!i64s_has(d->rhs_batch_dims, k) && !i64s_has(d->rhs_contracting_dims, k))
+            s.n *= y->dims[k];
+    return s;
+}
+static struct cpu_sizes conv_sizes(const struct hlo_instr *i) {
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct labels *l = &c->dim_labels;
+    const struct shape *w = i->operands[1]->shape;
+    int64_t groups = c->feature_group_count * c->batch_group_count;
+    struct cpu_sizes s = {groups,           w->dims[l->k_out] / groups,   1,
+                          w->dims[l->k_in], i->shape->dims[l->out_batch], 1};
+    for (int d = 0; d < l->n_spatial; d++) {
+        s.n *= i->shape->dims[l->out_spatial[d]];
+        s.taps *= w->dims[l->k_spatial[d]];
+    }
+    s.k *= s.taps;
+    return s;
+}
+struct cpu_sizes cpu_sizes_of(const struct hlo_instr *i) {
+    return i->op == HLO_DOT ? dot_sizes(i) : conv_sizes(i);
+}
+
+// The rule's kind of `i`; false: none of them.
+static bool kind_of(const struct hlo_instr *i, enum kind *out) {
+    enum dtype t = i->shape->dtype;
+    bool wide = t == DT_F64 || (dtype_is_int(t) && dtype_bits(t) >= 32);
+    for (int k = 0; k < 2; k++)
+        if (i->operands[k]->shape->dtype != t) return false;
+    if (i->op == HLO_DOT) {
+        *out = DOT_WIDE;
+        return wide;
+    }
+    *out = wide ? CONV_WIDE : HLO_ATTR(i, conv)->batch_group_count > 1 ? CONV_SPLIT : CONV_F32;
+    return wide || t == DT_F32;
+}
+// Channels as blocks of 16 hold them. Phases (compiler/passes/layout/conv_phases.c) are features of
+// a result that is interleaved, which a library's block is filled by where the results are few.
+bool cpu_transposed_better(const struct hlo_instr *i) {
+    enum { BLOCK = 16 };
+    const struct window *w = &HLO_ATTR(i, conv)->window;
+    const struct shape *k = i->operands[1]->shape;
+    double all = 1, in_phases = 1, phases = 1, out = (double)k->dims[1];
+    if (i->shape->dtype != DT_F32 || i->operands[0]->shape->dtype != DT_F32 || k->dtype != DT_F32 ||
+        k->dims[0] < BLOCK || cpu_target()->conv_block == 0)
+        return false;
+    for (int d = 0; d < w->n; d++) {
+        const struct window_dim *v = &w->v[d];
+        int64_t b = v->base_dilation, taps = (v->size + b - 1) / b;
+        if (v->pad_low < 0 || v->pad_high < 0 || v->pad_low >= v->size) return false;
+        all *= (double)v->size;
+        phases *= (double)(v->size < b ? v->size : b);
+        in_phases *= (double)taps;
+    }
+    return ceil(out / BLOCK) * all <= ceil(out * phases / BLOCK) * in_phases;
+}
+
+static bool strided(const struct hlo_attr_conv *c) {
+    for (int d = 0; d < c->window.n; d++)
+        if (c->window.v[d].stride > 1) return true;
+    return false;
+}
+// Percent of the lanes that hold results. Rows of an image lie behind each other in the slab, each
+// with what its last windows reach over; of few positions features are in the lanes.
+static int64_t fill_of(const struct hlo_instr *i, const struct cpu_sizes *s) {
+    enum { POSITIONS = 128, FEATURES = 8 };
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    int last = c->dim_labels.n_spatial - 1;
+    if (last < 0 || c->window.n != c->dim_labels.n_spatial) return 0;
+    const struct window_dim *w = &c->window.v[last];
+    double row = (double)i->shape->dims[c->dim_labels.out_spatial[last]],
+           over = (double)(w->size - 1) * (double)w->window_dilation / (double)w->stride;
+    int64_t lanes = 64 / dtype_size(i->shape->dtype),
+            turned = 100 * s->m / ((s->m + lanes - 1) / lanes * lanes),
+            fill = last ? (int64_t)(100 * row / (row + over)) : 100;
+    if (s->n < FEATURES) fill = 0;
+    bool turns =
+        s->n <= POSITIONS && s->m >= FEATURES && (!strided(c) || s->images * s->n >= 2 * POSITIONS);
+    return turns && turned > fill ? turned : fill;
+}
+// Strided windows over images larger than what stays near are gathered element by element.
+static bool far_apart(const struct hlo_instr *i) {
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct labels *l = &c->dim_labels;
+    const struct shape *x = i->operands[0]->shape;
+    int64_t bytes = i->operands[1]->shape->dims[l->k_in] * dtype_size(x->dtype);
+    for (int d = 0; d < l->n_spatial; d++)
+        bytes *= x->dims[l->in_spatial[d]];
+    return strided(c) && bytes > SLAB;
+}
+bool cpu_tiles_better(const struct hlo_instr *i) {
+    enum kind kind;
+    bool conv = i->op == HLO_CONVOLUTION;
+    if ((!conv && i->op != HLO_DOT) || cpu_forced_impl() || !kind_of(i, &kind) ||
+        cpu_gemm_filter(i))
+        return false;
+    struct cpu_sizes s = cpu_sizes_of(i);
+    int64_t fill = conv ? fill_of(i, &s) : 100;
+    double products = (double)s.groups * (double)s.m * (double)s.n * (double)s.k * (double)s.images;
+    if (s.k < 2 || (conv && far_apart(i)) || (s.m == 1 && (s.groups > 1 || s.k <= WRITTEN_OUT)))
+        return false;
+
+    for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+        const struct rule *r = &rules[k];
+        if (r->kind == kind && s.m >= r->least_rows && s.m <= r->most_rows &&
+            s.n >= r->least_columns && s.k <= r->most_terms && s.taps >= r->least_taps &&
+            fill >= r->least_fill && products >= (double)r->least_products)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which contractions generated tiles take from other implementations, and which transposed
+// convolutions the library's primitive takes (devices/cpu/cpu_choice.c): by type and shape.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/ir/text/text.h"
+#include "devices/cpu/cpu.h"
+
+enum wanted { NOT, BETTER };
+#define DOT      "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+#define CONV     "dim_labels=bf01_oi01->bf01"
+#define GRADIENT "dim_labels=fb01_io01->fb01"
+#define BACK     "lhs_dilate=2x2 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"
+
+struct contraction {
+    enum wanted want;
+    const char *left, *right, *result, *op;
+};
+static const struct contraction tiles[] = {
+    {BETTER, "f64[512,512]", "f64[512,512]", "f64[512,512]", "dot(x, y), " DOT},
+    {BETTER, "s32[512,512]", "s32[512,512]", "s32[512,512]", "dot(x, y), " DOT},
+    {NOT, "c64[512,512]", "c64[512,512]", "c64[512,512]", "dot(x, y), " DOT},
+    {NOT, "f32[512,512]", "f32[512,512]", "f32[512,512]", "dot(x, y), " DOT},
+    // Few rows: with few terms only, or not at all; few columns; short.
+    {BETTER, "f64[16,200]", "f64[200,512]", "f64[16,512]", "dot(x, y), " DOT},
+    {NOT, "f64[16,20000]", "f64[20000,32]", "f64[16,32]", "dot(x, y), " DOT},
+    {NOT, "f64[33,2750]", "f64[2750,786]", "f64[33,786]", "dot(x, y), " DOT},
+    {NOT, "f64[2944,40]", "f64[40,2]", "f64[2944,2]", "dot(x, y), " DOT},
+    {NOT, "f64[32,32]", "f64[32,32]", "f64[32,32]", "dot(x, y), " DOT},
+
+    {BETTER, "f64[1,64,56,56]", "f64[64,64,3,3]", "f64[1,64,56,56]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    {NOT, "c64[1,64,56,56]", "c64[64,64,3,3]", "c64[1,64,56,56]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    // One feature: of many terms. Rows of two positions that windows reach over by four. Strides
+    // over a large image.
+    {BETTER, "s32[8,46,12,12]", "s32[1,46,5,5]", "s32[8,1,8,8]",
+     "convolution(x, y), window={size=5x5}, " CONV},
+    {NOT, "f64[1,96,56,56]", "f64[96,1,3,3]", "f64[1,96,54,54]",
+     "convolution(x, y), window={size=3x3}, " CONV ", feature_group_count=96"},
+    {NOT, "f64[5,115,42,6]", "f64[111,115,3,5]", "f64[5,111,14,2]",
+     "convolution(x, y), window={size=3x5 stride=3x3 pad=0_1x1_2}, " CONV},
+    {NOT, "s32[3,115,51,30]", "s32[53,115,3,2]", "s32[3,53,17,10]",
+     "convolution(x, y), window={size=3x2 stride=3x3}, " CONV},
+    // Weight gradients: few positions, features in the lanes; of groups.
+    {BETTER, "f64[2,64,28,28]", "f64[2,64,14,14]", "f64[64,64,3,3]",
+     "convolution(x, y), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
+    {BETTER, "f32[1,64,28,28]", "f32[1,64,28,28]", "f32[64,8,3,3]",
+     "convolution(x, y), window={size=28x28 pad=1_1x1_1}, " GRADIENT ", batch_group_count=8"},
+
+    // f32: few outputs of many taps and positions.
+    {BETTER, "f32[1,32,64,64]", "f32[2,32,3,3]", "f32[1,2,64,64]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    {NOT, "f32[1,32,64,64]", "f32[2,32,1,1]", "f32[1,2,64,64]",
+     "convolution(x, y), window={size=1x1}, " CONV},
+    {NOT, "f32[1,32,64,64]", "f32[16,32,3,3]", "f32[1,16,64,64]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    {NOT, "f32[1,32,10,7]", "f32[2,32,3,3]", "f32[1,2,10,7]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    {NOT, "f32[1,96,56,56]", "f32[96,1,3,3]", "f32[1,96,54,54]",
+     "convolution(x, y), window={size=3x3}, " CONV ", feature_group_count=96"},
+};
+static const struct contraction backward[] = {
+    {BETTER, "f32[2,64,14,14]", "f32[64,64,3,3]", "f32[2,64,28,28]",
+     "convolution(x, y), window={size=3x3 pad=2_1x2_1 " BACK},
+    {BETTER, "f32[1,64,14,14]", "f32[64,32,4,4]", "f32[1,32,28,28]",
+     "convolution(x, y), window={size=4x4 pad=2_2x2_2 " BACK},
+    // Images: phases fill a block, three channels do not. Other types.
+    {NOT, "f32[1,64,56,56]", "f32[64,3,7,7]", "f32[1,3,112,112]",
+     "convolution(x, y), window={size=7x7 pad=4_3x4_3 " BACK},
+    {NOT, "f32[1,8,14,14]", "f32[8,64,3,3]", "f32[1,64,28,28]",
+     "convolution(x, y), window={size=3x3 pad=2_1x2_1 " BACK},
+    {NOT, "f64[2,64,14,14]", "f64[64,64,3,3]", "f64[2,64,28,28]",
+     "convolution(x, y), window={size=3x3 pad=2_1x2_1 " BACK},
+    {NOT, "f32[2,64,14,14]", "f32[64,64,3,3]", "f32[2,64,31,31]",
+     "convolution(x, y), window={size=3x3 pad=3_3x3_3 " BACK},
+};
+
+static void check(const struct contraction *c, bool (*better)(const struct hlo_instr *i)) {
+    char text[1024];
+    struct hlo_module *m;
+    int n = snprintf(text, sizeof text,
+                     "HloModule m\nENTRY e { x = %s parameter(0)\n y = %s parameter(1)\n"
+                     " ROOT r = %s %s\n}\n",
+                     c->left, c->right, c->result, c->op);
+    status_t st = hlo_parse((struct str){text, (size_t)n}, NULL, &m);
+    if (st) fail_msg("%s: %s", text, st_message(st));
+    if (better(m->entry->root) != (c->want == BETTER)) fail_msg("otherwise: %s", text);
+    hlo_module_free(m);
+}
+static void tiles_better(UNUSED void **state) {
+    for (size_t k = 0; k < sizeof tiles / sizeof *tiles; k++)
+        check(&tiles[k], cpu_tiles_better);
+}
+static void transposed_better(UNUSED void **state) {
+    for (size_t k = 0; k < sizeof backward / sizeof *backward; k++)
+        check(&backward[k], cpu_transposed_better);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better),
+                                       cmocka_unit_test(transposed_better)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
