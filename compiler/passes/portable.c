@@ -4,8 +4,9 @@
 // layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
 // layouts that are not there yet, becomes a reshape. Calls of ours become what they stand for:
 // decision trees gathers, products with weights of few bits unpacking and a dot, suppressions of
-// boxes loops. The entry gives one flat tuple.
+// boxes and LU decompositions loops. The entry gives one flat tuple.
 #include "compiler/calls/bits.h"
+#include "compiler/calls/lu.h"
 #include "compiler/calls/nms.h"
 #include "compiler/calls/trees.h"
 #include "compiler/passes/pass.h"
@@ -73,11 +74,15 @@ static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
 }
 
 static status_t to_while(struct hlo_instr *i) {
-    struct hlo_instr *last = i->parent->last;
+    struct hlo_instr *last = i->parent->last, *r;
     struct hb b = hb_begin(i->parent);
     struct nms n;
-    RETURN_IF_ERR(nms_read(i, &n));
-    struct hlo_instr *r = nms_as_while(&b, i->operands, n.most);
+    if (lu_is(i)) {
+        r = lu_as_while(&b, i->operands[0]);
+    } else {
+        RETURN_IF_ERR(nms_read(i, &n));
+        r = nms_as_while(&b, i->operands, n.most);
+    }
     return put_instead(&b, last, i, r);
 }
 
@@ -115,7 +120,7 @@ status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_INSTR(i, c) {
         if (bits_is(i))
             RETURN_IF_ERR(to_dot(i, p));
-        else if (nms_is(i))
+        else if (nms_is(i) || lu_is(i))
             RETURN_IF_ERR(to_while(i));
         else if (trees_is(i) && trees_are_constant(i))
             RETURN_IF_ERR(to_gathers(i, p));

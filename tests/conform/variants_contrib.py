@@ -283,10 +283,17 @@ def matrices(add):
     x[0] = np.eye(4)[[2, 0, 3, 1]]  # every pivot elsewhere
     x[1, 0, 0], x[2, :, 1] = 0, 0
     add("Inverse pivots", MS + "Inverse", [x[:2]])
-    for dims in ((65, 65), (2, 3, 70, 70), (130, 130)):  # by a loop
+    for dims in ((65, 65), (2, 3, 70, 70), (130, 130)):  # by LU
         x = (f32(*dims) / np.sqrt(dims[-1])).astype(np.float64)
         x[..., 0] *= 100
         add("Det %s" % (dims,), "Det", [x.astype(np.float32)], bound=1e-3)
+    for dims in ((40, 3, 3), (3, 70, 70)):
+        add("Inverse %s" % (dims,), MS + "Inverse", [np.linalg.qr(f32(*dims))[0]], bound=1e-4)
+    x = f32(2, 70, 70)
+    x[0, :, 5] = 0  # singular
+    add("Det singular", "Det", [x / 8], bound=1e-3)
+    x[1, 3, 4] = np.nan
+    add("Det NaN", "Det", [x / 8], bound=1e-3)
     singular = np.array([[[0, 0], [0, 0]], [[1, 2], [2, 4]], [[0, 1], [0, 2]], [[2, 1], [1, 1]]],
                         np.float32)
     add("Inverse singular", MS + "Inverse", [singular])

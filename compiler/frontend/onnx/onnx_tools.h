@@ -87,5 +87,5 @@ typedef void (*repeat_fn)(struct onnx_ctx *c, hv i, hv *v, void *user);
 void onnx_loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user);
 // The functions of RNN cells and of operators of the same name.
 hv onnx_activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);
-// onnx_inverse.c: determinants of m [batch, n, n], [batch], by a loop; batch and n above 0.
-hv onnx_det_by_loop(struct onnx_ctx *c, hv m);
+// onnx_inverse.c: determinants of m [batch, n, n], [batch]; batch and n above 0.
+hv onnx_det_by_lu(struct onnx_ctx *c, hv m);

@@ -194,7 +194,7 @@ ONNX(einsum) {
 }
 
 // ---- determinant: elimination with the largest pivot of each column, unrolled over a matrix that
-// shrinks by one; a loop over a large one
+// shrinks by one; LU for a large one
 
 enum { MAX_UNROLLED = 64 };
 ONNX_X(det) {
@@ -209,7 +209,7 @@ ONNX_X(det) {
 
     hv m = hb_reshape(b, x, (int64_t[]){batch, n, n}, 3);
     if (n > MAX_UNROLLED && batch > 0) {
-        det = onnx_det_by_loop(c, m);
+        det = onnx_det_by_lu(c, m);
         return onnx_out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
     }
 

@@ -80,7 +80,9 @@ bool cpu_lapack_accepts(const struct hlo_instr *i) {
 }
 static bool lapack_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
-    *why = "not a decomposition of matrices that OpenBLAS does";
+    bool missing = i->op == HLO_CHOLESKY || i->op == HLO_TRIANGULAR_SOLVE;
+    missing = missing && !cpu_lapack_open();
+    *why = missing ? CPU_LAPACK_PACKAGE : "not a decomposition of matrices that OpenBLAS does";
     return cpu_lapack_accepts(i);
 }
 
