@@ -3,8 +3,9 @@
 // dev_prepare -> dev_run ... -> dev_release -> dev_unload -> dev_close. Several executables may be
 // loaded, several weight sets prepared for each, and they are let go of in any order that keeps a
 // set's executable and an executable's device. Calls are synchronous; one thread calls at a time
-// (a worker's run thread); dev_target and dev_attributes may be called from any thread at any time,
-// and what `cancel` points at is set from any. A call that fails leaves nothing behind.
+// (a worker's run thread) but for runs of streams; dev_target and dev_attributes may be called from
+// any thread at any time, and what `cancel` points at is set from any. A call that fails leaves
+// nothing behind.
 //
 // UNAVAILABLE from any call means that the device itself is lost: every later load, prepare and
 // run fails the same way; the owner releases what it has and opens it anew (a worker ends itself).
@@ -53,6 +54,7 @@ struct dev_attributes {
     bool foreign;            // runs a plugin, which opens files whenever it likes: no filter
     bool starts_slowly;      // its first calls load and generate code: they may be made for nothing
     bool single_use;         // what a process compiles depends on what it compiled before
+    int streams;             // runs of one executable that may go on at once (`stream`); 0: one
 };
 
 // What the device could do at best; 0 = not known.
@@ -144,6 +146,12 @@ struct dev_vtable {
     // (dev_check_inputs). On failure the outputs hold anything.
     status_t (*run)(struct dev_exe *x, struct dev_weights *w, const struct dev_run *r);
     struct dev_stats (*stats)(const struct dev_exe *x);
+    // Optional. A second executable of x's program, for runs at the same time: it has working
+    // memory of its own, runs on the calling thread alone and takes the weight sets of x. Runs of
+    // several, but not of x meanwhile, may go on at once, each in its thread; all other calls come
+    // while there are none. Unloaded before x. UNIMPLEMENTED: this program has none,
+    // RESOURCE_EXHAUSTED.
+    status_t (*stream)(struct dev_exe *x, struct dev_exe **out);
     // Optional. Between calls: is the device still at work for a run that was cancelled? *busy: ask
     // again soon. Does not wait. UNAVAILABLE as from any call.
     status_t (*idle)(struct device *d, bool *busy);
@@ -191,6 +199,10 @@ static inline void dev_release(struct dev_weights *w) {
 static inline MUST_CHECK status_t dev_run(struct dev_exe *x, struct dev_weights *w,
                                           const struct dev_run *r) {
     return x->dev->vt->run(x, w, r);
+}
+static inline MUST_CHECK status_t dev_stream(struct dev_exe *x, struct dev_exe **out) {
+    return x->dev->vt->stream ? x->dev->vt->stream(x, out)
+                              : st_new(ST_UNIMPLEMENTED, "the device has no streams");
 }
 static inline MUST_CHECK status_t dev_put(struct device *d, const struct shape *s, const void *data,
                                           struct dev_buffer **out) {

@@ -71,7 +71,8 @@ struct cpu_pack {
 };
 struct cpu_exe {
     struct dev_exe base;
-    struct executable *exe; // owned
+    struct executable *exe;   // owned, where `of` is NULL
+    const struct cpu_exe *of; // of a stream: whose weight sets it runs; or NULL
     struct arena arena;
     struct cpu_plan *main, *prepare;
     struct code *code, *prepare_code;
@@ -194,4 +195,13 @@ struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a proce
 void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once
 void cpu_explain(const struct dev_exe *base, struct strbuf *out);
 void cpu_explain_costs(struct dev_exe *base, struct strbuf *out);
-int cpu_use_threads(int n); // from now on; gives how many it was
+int cpu_use_threads(int n);  // from now on, in this thread; gives how many it was
+void cpu_threads_are(int n); // in each thread that says nothing else; before any is asked
+
+// cpu_stream.c. What follows "cpu:": 0 = by what the machine has.
+struct cpu_options {
+    int threads, streams;
+};
+status_t cpu_options_read(const char *text, struct cpu_options *out) MUST_CHECK;
+// Does x, a stream, read x->of's weight sets as they are? UNIMPLEMENTED with the reason if not.
+status_t cpu_stream_fits(const struct cpu_exe *x) MUST_CHECK;

@@ -12,9 +12,15 @@
 #include "compiler/ir/op.h"
 #include "devices/host_buffer.h"
 
+enum {
+    STREAMS = 4,              // by default, at most
+    STREAM_BYTES = 128 << 20, // programs of larger runs gain little, and take as much for each
+};
+
 struct cpu_device {
     struct device base;
     int64_t memory_bytes;
+    struct cpu_options options;
 };
 
 // ---- addresses and running
@@ -390,7 +396,7 @@ static void cpu_unload(struct dev_exe *base) {
     code_free(x->prepare_code);
     free(x->memory);
     free(x->scratch);
-    executable_free(x->exe);
+    if (!x->of) executable_free(x->exe);
     arena_done(&x->arena);
     free(x);
 }
@@ -462,24 +468,25 @@ static status_t cpu_finish(struct dev_exe *base, const _Atomic bool *cancel) {
     if (x->finished) return ST_OK;
     x->cancel = cancel;
     status_t st = bind_main(x);
-    if (!st) st = bind_prepare(x);
+    if (!st && !x->of) st = bind_prepare(x);
     x->cancel = NULL;
     RETURN_IF_ERR(st);
     settle_plan(x, x->main);
-    settle_plan(x, x->prepare);
+    if (!x->of) settle_plan(x, x->prepare);
     x->finished = true;
     return take_memory(x);
 }
 
-static status_t cpu_begin(struct device *d, struct executable *exe, const _Atomic bool *stop,
-                          struct dev_exe **out) {
+static status_t begin(struct device *d, struct executable *exe, const struct cpu_exe *of,
+                      const _Atomic bool *stop, struct dev_exe **out) {
     struct cpu_exe *x = calloc(1, sizeof *x);
     if (!x) {
-        executable_free(exe);
+        if (!of) executable_free(exe);
         return st_oom();
     }
     x->base = (struct dev_exe){d, exe};
     x->exe = exe;
+    x->of = of;
     x->strict = strstr(exe->options_text, "precision=strict") != NULL;
     status_t st = ST_OK;
     if (strcmp(exe->target_id, cpu_target()->id) != 0)
@@ -492,6 +499,10 @@ static status_t cpu_begin(struct device *d, struct executable *exe, const _Atomi
         *out = &x->base;
     return st;
 }
+static status_t cpu_begin(struct device *d, struct executable *exe, const _Atomic bool *stop,
+                          struct dev_exe **out) {
+    return begin(d, exe, NULL, stop, out);
+}
 static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
                          struct dev_exe **out) {
     struct dev_exe *x;
@@ -501,6 +512,23 @@ static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic
         cpu_unload(x);
     else
         *out = x;
+    return st;
+}
+
+static status_t cpu_stream(struct dev_exe *base, struct dev_exe **out) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    struct dev_exe *made = NULL;
+    if (x->stats.arena_bytes > STREAM_BYTES)
+        return st_unimplemented("its runs take %lld bytes each", (long long)x->stats.arena_bytes);
+    int was = cpu_use_threads(1); // what the steps are made for
+    status_t st = begin(base->dev, x->exe, x, NULL, &made);
+    if (!st) st = cpu_finish(made, NULL);
+    cpu_use_threads(was);
+    if (!st) st = cpu_stream_fits((struct cpu_exe *)made);
+    if (!st)
+        *out = made;
+    else if (made)
+        cpu_unload(made);
     return st;
 }
 
@@ -579,9 +607,11 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     if (r->profile) cpu_estimate(x);
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
-    bool mine = cpu_pool_begin(!x->stats.one_thread);
+    int threads = x->of ? cpu_use_threads(1) : 0;
+    bool mine = !x->of && cpu_pool_begin(!x->stats.one_thread);
     status_t st = run_main(x, &f, p->n_params - n_bound);
     if (mine) cpu_pool_end();
+    if (x->of) cpu_use_threads(threads);
     RETURN_IF_ERR(st);
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;
@@ -593,11 +623,14 @@ static struct dev_stats cpu_stats(const struct dev_exe *base) {
 }
 
 static status_t cpu_open(const char *options, struct device **out) {
-    if (*options) return st_invalid("it has no options, found '%s'", options);
     extern const struct dev_vtable cpu_vtable;
+    struct cpu_options o;
+    RETURN_IF_ERR(cpu_options_read(options, &o));
+    if (o.threads) cpu_threads_are(o.threads);
     struct cpu_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
     d->base.vt = &cpu_vtable;
+    d->options = o;
     d->memory_bytes = limits_memory(); // now: a worker cannot open files later
     (void)cpu_lapack_open();           // too
     *out = &d->base;
@@ -610,8 +643,11 @@ static const struct target *target(UNUSED struct device *d) {
     return cpu_target();
 }
 static struct dev_attributes attributes(struct device *d) {
-    return (struct dev_attributes){.memory_bytes = ((struct cpu_device *)d)->memory_bytes,
+    const struct cpu_device *c = (const struct cpu_device *)d;
+    int threads = cpu_threads(), most = threads < STREAMS ? threads : STREAMS;
+    return (struct dev_attributes){.memory_bytes = c->memory_bytes,
                                    .description = cpu_target()->id,
+                                   .streams = c->options.streams ? c->options.streams : most,
                                    .starts_slowly = true};
 }
 extern const struct dev_vtable cpu_vtable;
@@ -630,6 +666,7 @@ const struct dev_vtable cpu_vtable = {.kind = "cpu",
                                       .get = host_buffer_get,
                                       .drop = host_buffer_free,
                                       .run = cpu_run,
+                                      .stream = cpu_stream,
                                       .stats = cpu_stats,
                                       .explain = cpu_explain,
                                       .explain_costs = cpu_explain_costs,

@@ -44,9 +44,13 @@ typedef void (*parallel_fn)(void (*)(void *), void *, unsigned, unsigned);
 typedef void (*barrier_fn)(void);
 typedef int (*count_fn)(void);
 
+static _Atomic int threads_everywhere; // 0: as OpenMP has it, which keeps the number by thread
+static _Thread_local bool told;
+
 // What was set for this thread, wherever it is.
 static int set_threads(void) {
     NEXT(count_fn, "omp_get_max_threads")
+    if (threads_everywhere && !told) cpu_use_threads(threads_everywhere);
     return found();
 }
 
@@ -131,7 +135,13 @@ int cpu_threads(void) {
 }
 
 int cpu_use_threads(int n) {
-    int was = set_threads();
+    bool first = !told;
+    told = true;
+    int was = first && threads_everywhere ? threads_everywhere : set_threads();
     omp_set_num_threads(n);
     return was;
+}
+void cpu_threads_are(int n) {
+    threads_everywhere = n;
+    told = false;
 }

@@ -14,6 +14,8 @@
 #include "compiler/codegen/abi.h"
 #include "devices/worker/sandbox.h"
 #include "devices/worker/worker_calls.h"
+#include "devices/worker/worker_maps.h"
+#include "devices/worker/worker_streams.h"
 
 struct worker {
     const struct worker_options *opt;
@@ -22,7 +24,9 @@ struct worker {
     pthread_mutex_t mutex;
     struct worker_socket socket;
     pthread_cond_t more;
-    struct worker_call *first, *last, *running;
+    struct worker_call *first, *last;
+    struct worker_call *running; // one, or a list of those that run at the same time
+    int streams;                 // so many of these; 1: never
     struct worker_call *ahead; // the INGEST whose COMPILE is made before it is asked for
     int64_t ahead_ns;          // since when
     bool closing;
@@ -52,13 +56,10 @@ static const struct handler {
     ON(RUN_PLAN, run_plan, true),
 #undef ON
 };
-// The reply, also on failure: its status, field 1 of each, says so.
-static ProtobufCMessage *answer(const struct handler *h, struct worker_call *c, struct device *d) {
-    ProtobufCMessage *reply = message_new(&c->arena, h->reply);
-    size_t at = protobuf_c_message_descriptor_get_field(h->reply, 1)->offset;
-    status_t st = h->answer(c, d, reply);
+// The status of a reply, also on failure: field 1 of each.
+static void set_status(struct worker_call *c, ProtobufCMessage *reply, status_t st) {
+    size_t at = protobuf_c_message_descriptor_get_field(reply->descriptor, 1)->offset;
     *(Hlod__Wire__Status **)(void *)((char *)reply + at) = worker_call_status(c, st);
-    return reply;
 }
 
 static void answer_stats(struct worker *w, uint64_t id, bool ending);
@@ -74,15 +75,23 @@ static void make_ahead(struct worker *w, struct worker_call *c) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-// `c` is w->running already: no other thread calls the device. Frees it.
-static void serve(struct worker *w, struct worker_call *c) {
+static ProtobufCMessage *begin(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);
     if (w->begun) *w->begun = c->id;
-    ProtobufCMessage *reply = answer(&handlers[c->type], c, w->dev); // descriptor_of found it
+    return message_new(&c->arena, handlers[c->type].reply); // descriptor_of found it
+}
+static void send_reply(struct worker *w, struct worker_call *c, ProtobufCMessage *reply,
+                       status_t st) {
+    set_status(c, reply, st);
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);
     worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+}
+// `c` is w->running already: no other thread calls the device. Frees it.
+static void serve(struct worker *w, struct worker_call *c) {
+    ProtobufCMessage *reply = begin(w, c);
+    send_reply(w, c, reply, handlers[c->type].answer(c, w->dev, reply));
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
@@ -93,6 +102,81 @@ static void serve(struct worker *w, struct worker_call *c) {
     if (ahead) make_ahead(w, c);
     worker_call_free(c);
     if (lost) give_up_device(w);
+}
+
+// ---- runs at the same time
+
+// Under the mutex.
+static struct worker_call *take_call(struct worker *w) {
+    struct worker_call *c = w->first;
+    if (!c) return NULL;
+    w->first = c->next;
+    if (!w->first) w->last = NULL;
+    c->next = w->running;
+    w->running = c;
+    return c;
+}
+static void end_beside(struct worker *w, struct worker_call *c, ProtobufCMessage *reply,
+                       status_t st) {
+    send_reply(w, c, reply, st);
+    bool lost = c->device_lost;
+    pthread_mutex_lock(&w->mutex);
+    struct worker_call **at = &w->running;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (w->begun && w->running) *w->begun = w->running->id;
+    pthread_mutex_unlock(&w->mutex);
+    worker_call_free(c);
+    if (lost) give_up_device(w);
+}
+// Was it begun? Else it is answered.
+static bool begin_beside(struct worker *w, struct worker_call *c) {
+    struct worker_run *run;
+    ProtobufCMessage *reply = begin(w, c);
+    if (!((const Hlod__Wire__Run *)c->request)->quiet)
+        worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
+    uint64_t oldest = c->id;
+    for (const struct worker_call *k = w->running; k; k = k->next)
+        if (k->id < oldest) oldest = k->id;
+    worker_maps_since(oldest);
+    status_t st = worker_run_begin(c, reply, &run);
+    if (st) {
+        end_beside(w, c, reply, st);
+        return false;
+    }
+    pthread_mutex_lock(&w->mutex);
+    worker_streams_put(run);
+    pthread_mutex_unlock(&w->mutex);
+    return true;
+}
+// c and what comes behind it, as long as it is more of the same and there is always some.
+static void serve_beside(struct worker *w, struct worker_call *c) {
+    for (int n = 0;;) {
+        struct worker_run *run = NULL;
+        if (c) n += begin_beside(w, c);
+        c = NULL;
+        pthread_mutex_lock(&w->mutex);
+        while (n && !(run = worker_streams_done()) && !c) {
+            if (n <= w->streams && w->first && worker_runs_alike(w->running, w->first))
+                c = take_call(w);
+            else
+                pthread_cond_wait(&w->more, &w->mutex);
+        }
+        pthread_mutex_unlock(&w->mutex);
+        if (run) {
+            n--;
+            status_t st = worker_run_end(run);
+            end_beside(w, worker_run_call(run), worker_run_reply(run), st);
+        }
+        if (!n && !c) break;
+    }
+    worker_maps_since(UINT64_MAX);
+    worker_unpin();
+}
+// Does more of the same wait behind c, which runs alone?
+static bool goes_beside(struct worker *w, const struct worker_call *c) {
+    return w->streams > 1 && w->first && worker_runs_alike(c, w->first);
 }
 
 // Until there is a call, or a tenth of a second has gone by while the device is at work for a run
@@ -126,16 +210,16 @@ static void *run_thread(void *arg) {
         pthread_mutex_lock(&w->mutex);
         while (!w->first && !w->closing)
             wait_for_call(w);
-        struct worker_call *c = w->first;
-        if (c) {
-            w->first = c->next;
-            if (!w->first) w->last = NULL;
-            w->running = c;
-            yield_to(w, w->first);
-        }
+        struct worker_call *c = take_call(w);
+        bool beside = c && goes_beside(w, c);
+        if (c) yield_to(w, w->first);
         pthread_mutex_unlock(&w->mutex);
         if (!c) return NULL;
-        serve(w, c);
+        if (beside && worker_run_has_streams(c, w->streams) &&
+            worker_streams_begin(w->streams, &w->mutex, &w->more))
+            serve_beside(w, c);
+        else
+            serve(w, c);
     }
 }
 
@@ -171,7 +255,8 @@ static void answer_stats(struct worker *w, uint64_t id, bool ending) {
     pthread_mutex_lock(&w->mutex);
     for (struct worker_call *c = w->first; c; c = c->next)
         r.calls_active++;
-    r.calls_active += w->running != NULL;
+    for (struct worker_call *c = w->running; c; c = c->next)
+        r.calls_active++;
     pthread_mutex_unlock(&w->mutex);
     worker_send(&w->socket, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
 }
@@ -202,7 +287,8 @@ static void cancel_call(struct worker *w, uint64_t id) {
         *(before ? &before->next : &w->first) = waits->next;
         if (w->last == waits) w->last = before;
     }
-    if (w->running && w->running->id == id) w->running->cancel = true;
+    for (struct worker_call *c = w->running; c; c = c->next)
+        if (c->id == id) c->cancel = true;
     pthread_mutex_unlock(&w->mutex);
     if (waits) answer_cancelled(w, waits);
 }
@@ -275,6 +361,7 @@ static void say_hello(struct worker *w, const char *error) {
         h.description = (char *)(uintptr_t)at.description;
         h.memory_bytes = at.memory_bytes;
         h.threads = t->threads;
+        h.streams = w->streams;
     }
     worker_send(&w->socket, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
 }
@@ -370,6 +457,8 @@ status_t worker_serve(const struct worker_options *o) {
         return opened;
     }
     if (!w.device_role) worker_compile_for(w.dev);
+    int most = w.device_role ? dev_attributes(w.dev).streams : 1;
+    w.streams = most < 1 ? 1 : most > WORKER_STREAMS ? WORKER_STREAMS : most;
     bool foreign = dev_attributes(w.dev).foreign;
     if (foreign) on_exit(end_at_once, NULL); // before what the plugin registered
     enter_filter(&w, foreign);

@@ -92,6 +92,19 @@ WORKER_ANSWER(run);
 // Will this RUN be over before another thread could be woken for it? By what is resident and how
 // long it took last. While nothing runs.
 bool worker_run_is_brief(const struct worker_call *c);
+// Runs at the same time (docs/decisions/0027): begun and ended by the run thread, computed by
+// others (worker_streams.h). Are both such runs, of one executable and without a profile?
+bool worker_runs_alike(const struct worker_call *a, const struct worker_call *b);
+// Has c's executable n streams? Opens them the first time; while nothing runs. False: it has none,
+// or its runs are too brief to gain.
+bool worker_run_has_streams(const struct worker_call *c, int n);
+struct worker_run;
+// reply: a RunReply. Borrows c and reply until worker_run_end. An error: there is nothing to end.
+status_t worker_run_begin(struct worker_call *c, void *reply, struct worker_run **out) MUST_CHECK;
+void worker_run_compute(struct worker_run *run, int stream); // thread: any; a stream's runs in turn
+struct worker_call *worker_run_call(const struct worker_run *run);
+void *worker_run_reply(const struct worker_run *run);
+status_t worker_run_end(struct worker_run *run) MUST_CHECK; // fills in the reply
 WORKER_ANSWER(unload);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // Most memory that the process held since worker_peak_begin (where the kernel allows that; else

@@ -12,8 +12,12 @@
 #include "devices/worker/worker_calls.h"
 #include "devices/worker/worker_maps.h"
 #include "devices/worker/worker_profile.h"
+#include "devices/worker/worker_streams.h"
 
-enum { MAX_RESIDENT = 64 };
+enum {
+    MAX_RESIDENT = 64,
+    STREAM_LEAST_NS = 200000 // of a run: less is over before another thread has taken it
+};
 static const uint64_t MAX_GATHERED = UINT64_C(16) << 30; // bytes of one input in parts
 struct prepared {
     struct digest digest;
@@ -27,6 +31,8 @@ struct resident {
     uint64_t used;       // tick of the last call
     int64_t last_run_ns; // 0 = none yet
     bool pinned;         // in use by the present call
+    bool no_streams;     // it has been tried
+    struct dev_exe *streams[WORKER_STREAMS];
 };
 static struct resident *residents[MAX_RESIDENT];
 static uint64_t tick;
@@ -58,6 +64,8 @@ static void drop(struct resident **slot) {
         dev_release(r->sets.v[k].w);
     }
     vec_done(&r->sets);
+    for (int k = 0; k < WORKER_STREAMS; k++)
+        dev_unload(r->streams[k]);
     dev_unload(r->exe);
     string_io_free(r->text);
     free(r);
@@ -444,30 +452,46 @@ static status_t run_all(struct worker_call *c, struct resident *res, struct dev_
     }
     return ST_OK;
 }
-static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunReply *out) {
-    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
-    struct worker_outputs o;
-    struct profile_runs profiles;
-    int64_t begun = clock_ns(), last = begun;
+// A run that is ready to be computed.
+struct worker_run {
+    struct worker_call *c;
+    Hlod__Wire__RunReply *reply;
     struct resident *res;
     struct dev_weights *w;
+    struct worker_outputs o;
+    struct dev_run r;
+    status_t st; // of worker_run_compute
+    int64_t ns;
+};
+static status_t bind_run(struct worker_call *c, struct worker_run *b) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct strings *texts = NULL;
+    RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &b->res, &b->w));
+    const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
+    RETURN_IF_ERR(bind_inputs(c, q, b->res, in, &texts));
+    RETURN_IF_ERR(make_outputs(c, b->res, texts, q->output_fd, &b->o));
+    b->r = (struct dev_run){.in = in, .out = b->o.p, .cancel = &c->cancel, .texts = b->o.texts};
+    return ST_OK;
+}
+static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunReply *out) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    struct worker_run b = {0};
+    struct worker_outputs *o = &b.o;
+    struct profile_runs profiles;
+    int64_t begun = clock_ns(), last = begun;
 
     bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
     out->peak_ms = q->profile ? clock_ms_since(begun) : 0;
     begun = clock_ns();
 
-    RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
-    const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
-    RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
-    RETURN_IF_ERR(make_outputs(c, res, texts, q->output_fd, &o));
+    RETURN_IF_ERR(bind_run(c, &b));
+    struct resident *res = b.res;
     profile_begin(&profiles, &c->arena, MAX_ROWS);
-    struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel, .texts = o.texts};
-    again = again && !o.texts; // each run would add its own
-    status_t st = run_all(c, res, w, &r, &profiles, again, out, &last);
+    again = again && !o->texts; // each run would add its own
+    status_t st = run_all(c, res, b.w, &b.r, &profiles, again, out, &last);
 
-    if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
-    if (!st && o.texts) st = send_in_one(c, out);
+    if (!st) st = send_outputs(c, q, res->exe->exe, o, out);
+    if (!st && o->texts) st = send_in_one(c, out);
     if (!st && q->profile) {
         struct profile profile;
         int runs;
@@ -482,8 +506,8 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     }
 
     out->peak_bytes = dev_stats(res->exe).arena_bytes;
-    out->prepared_bytes = w->bytes;
-    frame_unmap(o.base, o.base_bytes);
+    out->prepared_bytes = b.w->bytes;
+    frame_unmap(o->base, o->base_bytes);
     return st;
 }
 WORKER_ANSWER(run) {
@@ -501,6 +525,63 @@ bool worker_run_is_brief(const struct worker_call *c) {
     struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
     return slot && !q->profile && q->repeat <= 1 && (*slot)->last_run_ns > 0 &&
            (*slot)->last_run_ns <= BRIEF_NS && dev_stats((*slot)->exe).one_thread;
+}
+
+// ---- runs at the same time
+
+bool worker_runs_alike(const struct worker_call *a, const struct worker_call *b) {
+    if (a->type != HLOD__WIRE__TYPE__TYPE_RUN || b->type != a->type) return false;
+    const Hlod__Wire__Run *p = (const Hlod__Wire__Run *)a->request,
+                          *q = (const Hlod__Wire__Run *)b->request;
+    struct digest k, e;
+    return digest_of(p->key, &k) && digest_of(q->key, &e) && digest_eq(k, e) && !p->profile &&
+           !q->profile && p->repeat <= 1 && q->repeat <= 1;
+}
+
+bool worker_run_has_streams(const struct worker_call *c, int n) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    struct digest key;
+    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL, *r = slot ? *slot : NULL;
+    if (!r || r->no_streams || r->text || r->last_run_ns < STREAM_LEAST_NS) return false;
+    for (int k = 0; k < n && !r->no_streams; k++) {
+        status_t st = r->streams[k] ? ST_OK : dev_stream(r->exe, &r->streams[k]);
+        r->no_streams = st != NULL;
+        st_drop(st);
+    }
+    return !r->no_streams;
+}
+
+status_t worker_run_begin(struct worker_call *c, void *reply, struct worker_run **out) {
+    struct worker_run *b = arena_new_of(&c->arena, struct worker_run);
+    *b = (struct worker_run){.c = c, .reply = reply};
+    RETURN_IF_ERR(bind_run(c, b));
+    *out = b;
+    return ST_OK;
+}
+void worker_run_compute(struct worker_run *b, int stream) {
+    int64_t start = clock_ns();
+    b->st = dev_run(b->res->streams[stream], b->w, &b->r);
+    b->ns = clock_ns() - start;
+}
+struct worker_call *worker_run_call(const struct worker_run *b) {
+    return b->c;
+}
+void *worker_run_reply(const struct worker_run *b) {
+    return b->reply;
+}
+status_t worker_run_end(struct worker_run *b) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)b->c->request;
+    Hlod__Wire__RunReply *out = b->reply;
+    out->n_run_ms = 1;
+    out->run_ms = arena_array(&b->c->arena, double, 1);
+    out->run_ms[0] = clock_ms(b->ns);
+    if (!b->st) b->res->last_run_ns = b->ns;
+    status_t st = b->st;
+    if (!st) st = send_outputs(b->c, q, b->res->exe->exe, &b->o, out);
+    out->peak_bytes = dev_stats(b->res->exe).arena_bytes;
+    out->prepared_bytes = b->w->bytes;
+    frame_unmap(b->o.base, b->o.base_bytes);
+    return st;
 }
 
 WORKER_ANSWER(unload) {

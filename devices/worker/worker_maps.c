@@ -20,6 +20,10 @@ static struct kept {
     uint64_t call; // the last one
 } kept[KEPT];
 static size_t kept_bytes;
+static uint64_t since = UINT64_MAX; // calls that go on
+void worker_maps_since(uint64_t call) {
+    since = call;
+}
 
 static void drop(struct kept *k) {
     frame_unmap(k->base, k->n);
@@ -34,7 +38,7 @@ static struct kept *make_room(size_t n, uint64_t call) {
             struct kept *k = &kept[i];
             if (!k->p)
                 empty = k;
-            else if (k->call != call && (!oldest || k->call < oldest->call))
+            else if (k->call != call && k->call < since && (!oldest || k->call < oldest->call))
                 oldest = k;
         }
         if (empty && kept_bytes + n <= KEPT_BYTES) return empty;

@@ -50,6 +50,14 @@ bool worker_stuck(const struct worker *w) {
     return w->places_taken && clock_ns() - w->moved_ns >= after;
 }
 
+// What a device computes at the same time, and one more that waits for its turn.
+static int most_calls(const struct worker *w) {
+    const struct pool_config *cfg = &w->pool->cfg;
+    if (w->role != ROLE_DEVICE) return cfg->isolate ? cfg->n_compile : 1;
+    int more = w->hello && w->hello->streams > 1 ? w->hello->streams - 1 : 0;
+    return cfg->device_calls > 1 ? cfg->device_calls + more : cfg->device_calls;
+}
+
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){.role = w->role,
                                  .kind = w->kind,
@@ -64,9 +72,7 @@ struct place_worker pool_place(const struct worker *w) {
                                  .held = held(w),
                                  .stuck = worker_stuck(w),
                                  .relief = w->relief,
-                                 .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls
-                                              : w->pool->cfg.isolate ? w->pool->cfg.n_compile
-                                                                     : 1,
+                                 .max_calls = most_calls(w),
                                  .group = w->group,
                                  .tenant = w->tenant,
                                  .spare = w->spare,
