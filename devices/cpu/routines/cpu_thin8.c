@@ -234,10 +234,71 @@ static int64_t panels(const struct thin8_state *t) {
 static int64_t panel_bytes(const struct thin8_state *t) {
     return (t->k + GROUP - 1) / GROUP * GROUP * PANEL;
 }
+static int64_t pack_bytes(const struct thin8_state *t) {
+    return panels(t) * (panel_bytes(t) + PANEL * (int64_t)sizeof(int32_t));
+}
+// Rows k.. k + n of 16 columns from `col` on, those of `in`: a row's bytes beside each other.
+INLINE __m512i group_of(const struct thin8_state *t, const int8_t *from, int64_t k, int n,
+                        int64_t col, __mmask16 in, bool gathers) {
+    __m512i words = _mm512_setzero_si512();
+    if (!t->by_column) {
+        UNROLL
+        for (int q = 0; q < n; q++) {
+            __m128i row = _mm_maskz_loadu_epi8(in, from + (k + q) * t->cols + col);
+            words = _mm512_or_si512(
+                words, _mm512_sllv_epi32(_mm512_cvtepu8_epi32(row), _mm512_set1_epi32(8 * q)));
+        }
+        return words;
+    }
+    if (gathers) {
+        const __m512i lane =
+                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                      at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)t->k));
+        return _mm512_mask_i32gather_epi32(words, in, at, from + col * t->k + k, 1);
+    }
+    int32_t each[LANES] = {0};
+    for (int c = 0; c < LANES; c++)
+        if (in >> c & 1) each[c] = group_at((const uint8_t *)from + (col + c) * t->k + k, n);
+    return _mm512_loadu_si512(each);
+}
+// Panel u of `from`, and the starts of its sums.
+static TARGET void pack_panel(const struct thin8_state *t, const int8_t *from, int64_t u,
+                              char *packed) {
+    const __m512i ones = _mm512_set1_epi32(0x01010101);
+    char *to = packed + u * panel_bytes(t);
+    int32_t *start = (int32_t *)(void *)(packed + panels(t) * panel_bytes(t)) + u * PANEL;
+    bool near = t->k <= INT32_MAX / LANES;
+    __m512i sum[VECTORS];
+    __mmask16 in[VECTORS];
+    for (int v = 0; v < VECTORS; v++) {
+        int64_t left = t->cols - u * PANEL - v * LANES;
+        in[v] = left >= LANES ? 0xffff : left > 0 ? (__mmask16)((1 << left) - 1) : 0;
+        sum[v] = _mm512_setzero_si512();
+    }
+
+    for (int64_t k = 0; k < t->k; k += GROUP, to += PANEL * GROUP) {
+        int n = t->k - k < GROUP ? (int)(t->k - k) : GROUP;
+        for (int v = 0; v < VECTORS; v++) {
+            __m512i w = n == GROUP ? group_of(t, from, k, GROUP, u * PANEL + v * LANES, in[v], near)
+                                   : group_of(t, from, k, n, u * PANEL + v * LANES, in[v], false);
+            sum[v] = _mm512_dpbusd_epi32(sum[v], ones, w);
+            _mm512_storeu_si512(to + v * LANES * GROUP, w);
+        }
+    }
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_storeu_si512(start + v * LANES,
+                            _mm512_mullo_epi32(sum[v], _mm512_set1_epi32(t->flip ? -128 : 0)));
+}
+static void pack(const struct thin8_state *t, const int8_t *from, char *to) {
+    for (int64_t u = 0; u < panels(t); u++)
+        pack_panel(t, from, u, to);
+}
+
 struct thin8_call {
     const struct thin8_state *t;
     void **bufs;
-    const char *w; // packed
+    char *w;             // packed
+    const int8_t *plain; // to be packed first; NULL: it is
 };
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct thin8_call *c = ctx;
@@ -247,6 +308,7 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     int32_t sums[GROUP * PANEL] __attribute__((aligned(64)));
     for (int64_t u = begin; u < end; u++, start += PANEL) {
         int64_t col = u * PANEL, n = t->cols - col < PANEL ? t->cols - col : PANEL;
+        if (c->plain) pack_panel(t, c->plain, u, c->w);
         for (int64_t row = 0; row < t->rows; row += GROUP) {
             int rows = (int)(t->rows - row < GROUP ? t->rows - row : GROUP);
             product(t, (const uint8_t *)c->bufs[t->x] + row * t->k, c->w + u * panel_bytes(t),
@@ -256,31 +318,10 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
         }
     }
 }
-static int64_t pack_bytes(const struct thin8_state *t) {
-    return panels(t) * (panel_bytes(t) + PANEL * (int64_t)sizeof(int32_t));
-}
-static void pack(const struct thin8_state *t, const int8_t *from, char *to) {
-    int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
-    int32_t *start = (int32_t *)(void *)(to + panels(t) * panel_bytes(t));
-    memset(to, 0, (size_t)pack_bytes(t));
-    for (int64_t col = 0; col < t->cols; col++) {
-        char *at = to + col / PANEL * panel_bytes(t) + col % PANEL * GROUP;
-        const int8_t *w = from + col * by_col;
-        int32_t sum = 0;
-        for (int64_t k = 0; k < t->k; k++) {
-            at[k / GROUP * GROUP * PANEL + k % GROUP] = (char)w[k * by_k];
-            sum += w[k * by_k];
-        }
-        start[col] = t->flip ? -128 * sum : 0;
-    }
-}
 static status_t thin8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct thin8_state *t = s->state;
-    struct thin8_call c = {t, bufs, bufs[t->w]};
-    if (s->packed_in < 0) {
-        pack(t, bufs[t->w], x->scratch);
-        c.w = x->scratch;
-    }
+    struct thin8_call c = {t, bufs, bufs[t->w], NULL};
+    if (s->packed_in < 0) c.plain = bufs[t->w], c.w = x->scratch;
     cpu_parallel(part, &c, t->units, t->grain);
     return ST_OK;
 }
