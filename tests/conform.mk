@@ -15,6 +15,11 @@ conform-onnx-later: ## the node cases of a later onnx (1.22.0) over HTTP, beside
 conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
 	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) \
 	  --suites node $(ARGS)
+# StableHLO's own programs with the results they expect: FOLDERS of .mlir files.
+.PHONY: conform-stablehlo
+conform-stablehlo: all ## StableHLO programs with check.expect_* operations: FOLDERS=dir...
+	$(Q)[ -n "$(FOLDERS)" ] || { echo "say FOLDERS=dir of .mlir files"; exit 2; }
+	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) $(FOLDERS) $(ARGS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
 $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \

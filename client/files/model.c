@@ -182,6 +182,7 @@ static int send_compile(struct hlo *h, const char *path, const char *name,
     struct hlod_executable *x;
     if (dot && strcmp(dot, ".onnx") == 0) o->format = "onnx";
     if (dot && strcmp(dot, ".hlo") == 0) o->format = "hlo-text";
+    if (dot && strcmp(dot, ".mlir") == 0) o->format = "stablehlo";
     o->on_json = on_event;
     o->on_progress = on_upload;
     o->ctx = w;

@@ -2,6 +2,8 @@
 // Both threads take the next span that nobody has. A span is not divided: SHA-256 is serial.
 #include "compiler/frontend/weight_digests.h"
 
+#include "compiler/frontend/frontend.h"
+
 #include <stdatomic.h>
 
 enum { THREAD_BYTES = 256 << 10 }; // some 200 us of hashing; a thread costs a tenth
@@ -25,4 +27,15 @@ void weight_digests_end(struct weight_digests *d) {
     hash_spans(d);
     if (d->two) pthread_join(d->other, NULL);
     d->two = false;
+}
+struct digest weight_digests_of(const struct weight *v, int32_t n) {
+    struct sha256 h;
+    sha256_init(&h);
+    for (int32_t k = 0; k < n; k++) {
+        sha256_u64(&h, (uint64_t)v[k].dtype);
+        sha256_u64(&h, (uint64_t)v[k].rank);
+        sha256_add(&h, v[k].dims, sizeof(int64_t) * (size_t)v[k].rank);
+        sha256_add(&h, v[k].digest.b, 32);
+    }
+    return sha256_end(&h);
 }

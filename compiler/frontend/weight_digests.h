@@ -21,3 +21,6 @@ struct weight_digests {
 void weight_digests_begin(struct weight_digests *d, const struct span *spans, size_t n,
                           struct digest *out);
 void weight_digests_end(struct weight_digests *d);
+struct weight;
+// Over the manifest in order: dtype, shape, digest.
+struct digest weight_digests_of(const struct weight *v, int32_t n);

@@ -19,7 +19,7 @@ struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits) 
 }
 
 // What the evaluator does not run, no device of this build does: it stands last in every list.
-static status_t check_runs(const struct hlo_module *m) {
+status_t hlo_ingest_check_runs(const struct hlo_module *m) {
     struct strbuf b = {0};
     int n = 0;
     strbuf_limit(&b, 64 * 1024);
@@ -115,7 +115,7 @@ status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct s
     struct ingest_result r = {.format = format, .program = source};
     const struct hlo_computation *e = m->entry;
     int leaves = shape_leaves(e->root->shape);
-    RETURN_IF_ERR(check_runs(m));
+    RETURN_IF_ERR(hlo_ingest_check_runs(m));
     r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
     r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
     r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);

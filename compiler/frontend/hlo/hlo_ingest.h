@@ -7,7 +7,9 @@
 #include "compiler/ir/text/text.h"
 
 struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits); // NULL = defaults
-// INVALID_ARGUMENT when an entry parameter is a tuple or when no device can run an instruction: all
-// of those in one message (reason UNSUPPORTED_OP), custom calls by their target.
+// INVALID_ARGUMENT when no device can run an instruction: all of those in one message (reason
+// UNSUPPORTED_OP), custom calls by their target.
+status_t hlo_ingest_check_runs(const struct hlo_module *m) MUST_CHECK;
+// INVALID_ARGUMENT when an entry parameter is a tuple, or by hlo_ingest_check_runs.
 status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
                            const char *format, struct ingest_result *out) MUST_CHECK;

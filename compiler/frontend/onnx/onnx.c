@@ -482,20 +482,6 @@ static const struct span *weight_spans(struct arena *a, struct span source,
     }
     return v;
 }
-static struct digest digest_weights(struct ingest_result *r, const struct digest *of) {
-    struct sha256 h;
-    sha256_init(&h);
-    for (int k = 0; k < r->n_weights; k++)
-        r->weights[k].digest = of[k];
-    for (int k = 0; k < r->n_weights; k++) {
-        sha256_u64(&h, (uint64_t)r->weights[k].dtype);
-        sha256_u64(&h, (uint64_t)r->weights[k].rank);
-        sha256_add(&h, r->weights[k].dims, sizeof(int64_t) * (size_t)r->weights[k].rank);
-        sha256_add(&h, r->weights[k].digest.b, 32);
-    }
-    return sha256_end(&h);
-}
-
 static struct span to_arena(struct arena *a, struct strbuf *b) {
     struct span s = {b->n ? arena_dup(a, b->p, b->n) : NULL, b->n};
     strbuf_done(b);
@@ -538,7 +524,9 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     }
     weight_digests_end(&hashing);
 
-    r.weights_digest = digest_weights(&r, digests);
+    for (int k = 0; k < r.n_weights; k++)
+        r.weights[k].digest = digests[k];
+    r.weights_digest = weight_digests_of(r.weights, r.n_weights);
     if (!st) *out = r;
     return st;
 }

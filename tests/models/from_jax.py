@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that JAX lowers to StableHLO (jax.jit(f).lower(...).as_text()) through the running
+daemon over HTTP, against JAX on the same numbers: arithmetic, control flow, calls, gradients,
+linear algebra, random numbers, constants as weights, dimensions bound at the request.
+   from_jax.py BUILD [NAME]..."""
+import os
+import sys
+
+import numpy as np
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+from jax import export, lax  # noqa: E402
+from jax.scipy import linalg, special  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import daemon  # noqa: E402
+
+R = np.random.RandomState(7)
+
+
+def f32(*shape):
+    return R.randn(*shape).astype(np.float32)
+
+
+X, W, KEY = f32(8, 16), f32(16, 16), np.array([1, 2], np.uint32)
+I3 = np.array([1, 5, 7], np.int32)
+BIG = f32(64, 64) * 0.1
+
+
+def key(k):
+    return jax.random.wrap_key_data(k)
+
+
+def train(x, y, w):
+    """A training run: forward, backward, momentum, in one loop."""
+    def loss(w):
+        return ((jnp.tanh(x @ w) - y) ** 2).mean()
+
+    def step(_, s):
+        w, v = s
+        v = 0.9 * v + jax.grad(loss)(w)
+        return w - 0.1 * v, v
+    return lax.fori_loop(0, 20, step, (w, jnp.zeros_like(w)))
+
+
+def lstm(x, w):
+    def cell(s, x):
+        h, c = s
+        i, f, g, o = jnp.split(x @ w + h @ w[:, :], 4, -1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return (jax.nn.sigmoid(o) * jnp.tanh(c), c), o
+    z = jnp.zeros((x.shape[1], 4))
+    return lax.scan(lambda s, x: cell((s[0], s[1]), x), (z, z), x)
+
+
+def block(x, q, k, v, o):
+    """Attention with a mask, a norm and a residual."""
+    n = (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+    s = (n @ q) @ (n @ k).T / 4
+    s = jnp.where(jnp.tril(jnp.ones(s.shape, bool)), s, -jnp.inf)
+    return x + jax.nn.softmax(s) @ (n @ v) @ o
+
+
+def norm(x):
+    return lax.conv_general_dilated(x, CONV, (2, 2), "SAME")
+
+
+CONV = f32(8, 3, 3, 3)
+IMAGE = f32(2, 3, 17, 17)
+CASES = {
+    "mlp": (lambda x, w: jax.nn.relu(x @ w).sum(1), X, W),
+    "gradient": (jax.grad(lambda w, x: jnp.tanh(x @ w).sum()), W, X),
+    "checkpoint": (jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X),
+    "scan": (lambda c, xs: lax.scan(lambda c, x: (c * 0.9 + x, c.sum()), c, xs), X[0], X),
+    "while": (lambda n: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 1.5),
+                                       (0, 1.0)), np.int32(10)),
+    "cond": (lambda p, x: lax.cond(p > 0, lambda x: x * 2, lambda x: x - 1, x), np.int32(3), X),
+    "switch": (lambda p, x: lax.switch(p, [lambda x: x * 2, lambda x: x - 1, jnp.sin], x),
+               np.int32(1), X),
+    "vmap of cond": (jax.vmap(lambda x: lax.cond(x[0] > 0, lambda x: x * 2, jnp.sin, x)), X),
+    "associative scan": (lambda x: lax.associative_scan(jnp.add, x), X),
+    "training run": (train, X, f32(8, 16), W * 0.1),
+    "lstm": (lstm, f32(5, 3, 4), f32(4, 16)),
+    "transformer block": (block, X, W, W.T, W[::-1], W[:, ::-1]),
+    "sort": (lambda x: (jnp.sort(x, 1), jnp.argsort(x, 0)), X),
+    "top k": (lambda x: lax.top_k(x, 4), X),
+    "median": (lambda x: jnp.median(x, 1), X),
+    "unique": (lambda x: jnp.unique(jnp.round(x), size=5), X),
+    "interp": (lambda x: jnp.interp(x, jnp.linspace(-3, 3, 10), jnp.arange(10.)), X),
+    "cumsum": (lambda x: jnp.cumsum(x, 1), X),
+    "segment sum": (lambda x, i: jax.ops.segment_sum(x, i, 9), X[:3], I3),
+    "gather": (lambda x, i: x[i], X, I3),
+    "along": (lambda x, i: jnp.take_along_axis(x, i, 1), X, np.argsort(X, 1).astype(np.int32)),
+    "update": (lambda x, i: x.at[i].add(1.0).at[:, 2:4].set(0.0), X, I3),
+    "dynamic slice": (lambda x, i: lax.dynamic_slice(x, (i, i), (2, 5)), X, np.int32(3)),
+    "uniform": (lambda k: jax.random.uniform(key(k), (100,)), KEY),
+    "bits": (lambda k: jax.random.randint(key(k), (50,), 0, 1000), KEY),
+    "permutation": (lambda k: jax.random.permutation(key(k), 20), KEY),
+    "categorical": (lambda k: jax.random.categorical(key(k), jnp.arange(5.), shape=(9,)), KEY),
+    "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + jnp.eye(16)), W),
+    "solve": (lambda a, b: jnp.linalg.solve(a + 5 * jnp.eye(16), b), W, f32(16, 3)),
+    "triangular": (lambda a, b: linalg.solve_triangular(a + 9 * jnp.eye(16), b, lower=True), W,
+                   f32(16, 3)),
+    "eigenvalues": (lambda a: jnp.linalg.eigvalsh(a + a.T), W),
+    "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), W),
+    "qr": (lambda a: jnp.abs(jnp.linalg.qr(a)[1]), W),
+    "inverse": (lambda a: jnp.linalg.inv(a + 5 * jnp.eye(16)), W),
+    "determinant": (lambda a: jnp.linalg.slogdet(a), W),
+    "expm": (lambda a: linalg.expm(a * 0.1), W),
+    "fft": (lambda x: jnp.abs(jnp.fft.rfft(x)), X),
+    "complex": (lambda x: jnp.abs(jnp.exp(1j * x) * jnp.conj(x + 2j)), X),
+    "convolution": (norm, IMAGE),
+    "convolution's gradients": (jax.grad(lambda x: (norm(x) ** 2).sum()), IMAGE),
+    "transposed convolution": (lambda x, k: lax.conv_transpose(
+        x, k, (2, 2), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW")), f32(2, 3, 9, 9),
+        f32(3, 3, 3, 3)),
+    "pooling": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2), (1, 2), "SAME"), X),
+    "pooling's gradient": (jax.grad(lambda x: lax.reduce_window(
+        x, -jnp.inf, lax.max, (1, 2), (1, 2), "SAME").sum()), X),
+    "erf": (special.erf, X),
+    "inverse trigonometry": (lambda x: (jnp.arcsin(jnp.tanh(x)), jnp.arctan(x), jnp.arcsinh(x)), X),
+    "hyperbolic": (lambda x: (jnp.sinh(x), jnp.cosh(x), jnp.arctanh(jnp.tanh(x) * .9)), X),
+    "tangent": (jnp.tan, X),
+    "softmax": (jax.nn.softmax, X),
+    "gelu": (jax.nn.gelu, X),
+    "log sum exp": (lambda x: jax.nn.logsumexp(x, 1), X),
+    "einsum": (lambda x, w: jnp.einsum("ij,jk->ki", x, w), X, W),
+    "attention": (lambda q: jax.nn.dot_product_attention(q, q, q), f32(1, 8, 2, 4)),
+    "integers": (lambda x: (x * 3 // 2 % 5) << 1, np.arange(10, dtype=np.int32)),
+    "bf16": (lambda x: (x.astype(jnp.bfloat16) * 2).astype(jnp.float32), X),
+    "f16": (lambda x: (x.astype(jnp.float16) + 1).astype(jnp.float32), X),
+    "nothing taken": (lambda: jnp.arange(5) * 2,),
+    "constants": (lambda x: x @ BIG, f32(4, 64)),
+    "constants in a loop": (lambda x: lax.scan(
+        lambda c, _: (jnp.tanh(c @ BIG), c.sum()), x, None, length=5), f32(4, 64)),
+}
+
+
+def post(d, text):
+    return d.json("POST", "/v1/executables", text.encode(), {"Content-Type": "text/x-mlir"})
+
+
+def same(got, want):
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return False, "%s%s for %s%s" % (got.dtype, got.shape, want.dtype, want.shape)
+    if want.dtype.kind not in "fc":
+        return np.array_equal(got, want), "integers"
+    scale = max(float(np.abs(want[np.isfinite(want)]).max(initial=0)), 1e-30)
+    ok = np.isfinite(want)
+    err = float(np.abs(got[ok] - want[ok]).max(initial=0)) / scale
+    return err < 2e-5 and np.array_equal(np.isnan(got), np.isnan(want)), "error %.1e" % err
+
+
+def outputs(d, made, arrays):
+    out, _ = d.run(made["sourceDigest"], arrays)
+    return [out[o["name"]] for o in made["modelSignature"]["outputs"]]
+
+
+def case(d, name, f, *args):
+    lowered = jax.jit(f).lower(*args)
+    made = post(d, lowered.as_text())
+    kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
+    leaves = [np.asarray(x) for x in jax.tree.leaves(args)]
+    names = [i["name"] for i in made["modelSignature"].get("inputs", [])]
+    got = outputs(d, made, dict(zip(names, [leaves[k] for k in kept])))
+    want = [np.asarray(x) for x in jax.tree.leaves(jax.jit(f)(*args))]
+    all_ok = [same(g, w) for g, w in zip(got, want)]
+    ok = len(got) == len(want) and all(x for x, _ in all_ok)
+    return ok, ", ".join(t for _, t in all_ok)
+
+
+def symbolic(d):
+    """One export for all batches: three sizes, and a size that its constraint refuses."""
+    n, = export.symbolic_shape("n", constraints=["n >= 2"])
+    e = export.export(jax.jit(lambda x: (x / x.shape[0]).sum(0) @ W))(
+        jax.ShapeDtypeStruct((n, 16), np.float32))
+    text = str(e.mlir_module())
+    made = d.json("POST", "/v1/executables?shape=%s=2x16" % "arg0", text.encode(),
+                  {"Content-Type": "text/x-mlir"})
+    for size in (2, 5, 64):
+        x = f32(size, 16)
+        got = outputs(d, made, {made["modelSignature"]["inputs"][0]["name"]: x})[0]
+        ok, why = same(got, np.asarray(e.call(x)))
+        if not ok:
+            return False, why
+    try:
+        d.run(made["sourceDigest"], {"arg0": f32(1, 16)})
+        return False, "one row was taken"
+    except daemon.Refused as err:
+        return "n >= 2" in str(err), str(err)[:200]
+
+
+def retrained(d):
+    """Other constants, the same program: the executable is in the cache."""
+    made = []
+    for scale in (1.0, 2.0):
+        w = BIG * scale
+        made.append(post(d, jax.jit(lambda x, w=w: jnp.tanh(x @ w)).lower(f32(4, 64)).as_text()))
+    hit = made[1].get("cacheHit") is True
+    return hit, "second: %s" % ("cached" if hit else "COMPILED")
+
+
+def main():
+    build, names = sys.argv[1], sys.argv[2:]
+    failures = 0
+    with daemon.Daemon(build) as d:
+        tests = {n: (lambda d, c=c, n=n: case(d, n, *c)) for n, c in CASES.items()}
+        tests["symbolic batch"] = symbolic
+        tests["retrained"] = retrained
+        for name, t in tests.items():
+            if names and name not in names:
+                continue
+            try:
+                ok, why = t(d)
+            except (daemon.Refused, KeyError) as e:
+                ok, why = False, str(e)[:300]
+            failures += not ok
+            print("%s %s: %s" % ("PASS" if ok else "FAIL", name, why), flush=True)
+    print("from jax: %d programs, %d failures" % (len(CASES) + 2, failures))
+    return failures > 0
+
+
+sys.exit(main())

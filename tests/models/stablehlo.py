@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StableHLO programs that carry their expected results: functions with check.expect_* operations,
+as the project's interpreter tests and test programs have. Each is run by hlo-run with its checks
+made results, and compared here.
+   stablehlo.py BUILD FOLDER|FILE...   [--list] [--quick N]"""
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+TYPES = {"i1": np.bool_, "i2": np.int8, "i4": np.int8, "i8": np.int8, "i16": np.int16,
+         "i32": np.int32, "i64": np.int64, "ui2": np.uint8, "ui4": np.uint8, "ui8": np.uint8,
+         "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64, "f16": np.float16,
+         "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+         "complex<f32>": np.complex64, "complex<f64>": np.complex128,
+         "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2,
+         "f8E4M3": ml_dtypes.float8_e4m3, "f8E3M4": ml_dtypes.float8_e3m4,
+         "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+         "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz, "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+         "f4E2M1FN": ml_dtypes.float4_e2m1fn}
+FUNC = re.compile(r"func\.func\s+(?:public\s+|private\s+)?@(\w+)\s*\(")
+
+
+def balanced(text, at, opening, closing):
+    """Place behind the bracket that closes the one at `at`; strings are passed over."""
+    depth = 0
+    while at < len(text):
+        c = text[at]
+        if c == '"':
+            at = text.index('"', at + 1)
+        elif c == opening:
+            depth += 1
+        elif c == closing and not (c == ">" and text[at - 1] == "-"):
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        at += 1
+    raise ValueError("no end")
+
+
+def functions(text):
+    """(name, parameters, whole text, where it stands) of each function with a body."""
+    for m in FUNC.finditer(text):
+        end = balanced(text, m.end() - 1, "(", ")")
+        brace = text.index("{", end)
+        line = text[end:brace]
+        while line.count("(") > line.count(")"):  # attributes of results
+            brace = text.index("{", balanced(text, brace, "{", "}"))
+            line = text[end:brace]
+        stop = balanced(text, brace, "{", "}")
+        yield m[1], text[m.end():end - 1].strip(), m.start(), brace, stop
+
+
+def rewrite(text):
+    """The function that checks as @main, with both sides of each check as its results. None: it
+    has none."""
+    for name, params, start, brace, stop in functions(text):
+        body = text[brace:stop]
+        if "check.expect" not in body and "@check." not in body or params:
+            continue
+        yield name, checked(text, start, brace, stop)
+
+
+def take_checks(body):
+    """Removes check operations; what they compare, as (how, value, value, type)."""
+    out, checks, at, n = [], [], 0, 0
+    word = re.compile(r"check\.(expect_\w+)\s+|stablehlo\.custom_call @check\.(\w+)\s*\(")
+    while True:
+        m = word.search(body, at)
+        if not m:
+            return "".join(out) + body[at:], checks
+        out.append(body[at:m.start()])
+        how = m[1] or m[2]
+        if m[2]:
+            a, b = [x.strip() for x in body[m.end():body.index(")", m.end())].split(",")]
+            colon = body.index(": (", m.end())
+            end = balanced(body, colon + 2, "(", ")")
+            t0 = body.index("tensor<", colon)
+            type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
+            at = body.index("\n", end)
+        else:
+            comma = body.index(",", m.end())
+            a = body[m.end():comma].strip()
+            rest = comma + 1
+            if how.endswith("_const"):
+                dense = body.index("dense<", rest)
+                close = balanced(body, dense + 5, "<", ">")
+                t0 = body.index("tensor<", close)
+                t1 = balanced(body, t0 + 6, "<", ">")
+                type_, b = body[t0:t1], f"%checked{n}"
+                out.append(f"{b} = stablehlo.constant {body[dense:close]} : {type_}")
+                how, at, n = how[:-6], t1, n + 1
+            else:
+                colon = body.index(":", rest)
+                b = body[rest:colon].split(",")[0].strip()
+                t0 = body.index("tensor<", colon)
+                type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
+                at = body.index("\n", t0)
+        checks.append((how, a, b, type_))
+
+
+def checked(text, start, brace, stop):
+    body, checks = take_checks(text[brace:stop])
+    end = max(body.rfind("func.return"), body.rfind("\n    return"), body.rfind("\n  return"))
+    values = ", ".join(f"{a}, {b}" for _, a, b, _ in checks)
+    types = ", ".join(f"{t}, {t}" for *_, t in checks)
+    body = body[:end] + f"\n  func.return {values} : {types}\n}}"
+    main = f"func.func public @main() -> ({types}) {body}"
+    rest = re.sub(r"func\.func\s+public\s+@", "func.func private @", text[:start])
+    after = re.sub(r"func\.func\s+public\s+@", "func.func private @", text[stop:])
+    after = after.replace("func.func @", "func.func private @")
+    return rest.replace("func.func @", "func.func private @") + main + after, checks
+
+
+def parse_type(t):
+    inner = t[7:-1]
+    dims = []
+    while (m := re.match(r"(\d+)x", inner)):
+        dims.append(int(m[1]))
+        inner = inner[m.end():]
+    return dims, inner
+
+
+def same(how, got, want):
+    if how in ("expect_eq", "eq"):
+        return got.tobytes() == want.tobytes() or np.array_equal(got, want, equal_nan=False) or (
+            got.dtype.kind in "fcV" and np.array_equal(got.astype(np.complex128),
+                                                       want.astype(np.complex128), equal_nan=True))
+    wide = np.complex128 if got.dtype.kind == "c" else np.float64
+    x, y = got.astype(wide), want.astype(wide)
+    small = got.dtype.itemsize <= 2 and got.dtype.kind != "i"
+    tol = 1e-2 if small else 1e-3 if how == "expect_almost_eq" else 1e-4
+    return np.allclose(x, y, rtol=tol, atol=tol * 1e-2 if how == "expect_close" else tol,
+                       equal_nan=True)
+
+
+def run(build, text, checks, device):
+    with tempfile.TemporaryDirectory() as tmp:
+        src, out = Path(tmp, "p.mlir"), Path(tmp, "out")
+        src.write_text(text)
+        p = subprocess.run([f"{build}/hlo-run", "--device", device, "--precision", "strict",
+                            "--out", out, src],
+                           capture_output=True, text=True, timeout=120)
+        if p.returncode:
+            why = (p.stderr.strip() or p.stdout.strip()).split("p.mlir: ")[-1]
+            return "refused" if p.returncode == 3 else "failed", " ".join(why.split())[:300]
+        raw = out.read_bytes()
+    at = 0
+    for how, a, b, t in checks:
+        dims, element = parse_type(t)
+        if element not in TYPES:
+            return "skipped", element
+        dtype = np.dtype(TYPES[element])
+        n = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+        got, want = (np.frombuffer(raw[at + k * n:at + (k + 1) * n], dtype) for k in range(2))
+        at += 2 * n
+        if not same(how, got, want):
+            return "differs", f"{a}: got {got[:6]}, expected {want[:6]}"
+    return "ok", ""
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("build")
+    p.add_argument("paths", nargs="+", type=Path)
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--quick", type=int, default=1, help="every Nth file")
+    p.add_argument("--list", action="store_true")
+    a = p.parse_args()
+    count = Counter()
+    files = [f for q in a.paths for f in (sorted(q.glob("*.mlir")) if q.is_dir() else [q])]
+    for f in files[::a.quick]:
+        for part in re.split(r"^// -----.*$", f.read_text(), flags=re.M):
+            try:
+                cases = list(rewrite(part))
+            except ValueError as e:
+                count["unread"] += 1
+                print(f"{f.name}: {e}")
+                continue
+            for name, (text, checks) in cases:
+                what, why = run(a.build, text, checks, a.device)
+                count[what] += 1
+                if what not in ("ok", "skipped") or a.list:
+                    print(f"{what:8} {f.name} @{name}: {why}", flush=True)
+    print(dict(count))
+    return 1 if count["differs"] or count["failed"] else 0
+
+
+sys.exit(main())
