@@ -283,7 +283,7 @@ def matrices(add):
     x[0] = np.eye(4)[[2, 0, 3, 1]]  # every pivot elsewhere
     x[1, 0, 0], x[2, :, 1] = 0, 0
     add("Inverse pivots", MS + "Inverse", [x[:2]])
-    for dims in ((65, 65), (2, 3, 70, 70), (130, 130)):  # by LU
+    for dims in ((5, 5), (40, 17, 17), (65, 65), (2, 3, 70, 70), (130, 130)):  # by LU
         x = (f32(*dims) / np.sqrt(dims[-1])).astype(np.float64)
         x[..., 0] *= 100
         add("Det %s" % (dims,), "Det", [x.astype(np.float32)], bound=1e-3)

@@ -194,9 +194,9 @@ ONNX(einsum) {
 }
 
 // ---- determinant: elimination with the largest pivot of each column, unrolled over a matrix that
-// shrinks by one; LU for a large one
+// shrinks by one; LU from 5 rows on
 
-enum { MAX_UNROLLED = 64 };
+enum { MAX_UNROLLED = 4 };
 ONNX_X(det) {
     hv det = NULL;
     int rank = x->shape->rank;

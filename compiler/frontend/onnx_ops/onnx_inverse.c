@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inverses and determinants of square matrices by an LU decomposition (compiler/calls/lu.h), in f32
 // or f64. A singular matrix has no error: its determinant is 0, its inverse what the division by
-// zero gives, infinities and NaN. onnx_einsum.c has small determinants, unrolled.
+// zero gives, infinities and NaN. onnx_einsum.c has determinants of few rows, unrolled.
 #include "compiler/calls/lu.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
