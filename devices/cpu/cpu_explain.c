@@ -133,12 +133,14 @@ static void put_fused(const struct hlo_instr *i, int indent, struct strbuf *out)
             strbuf_printf(out, " %s", hlo_op_name(x->op));
     strbuf_puts(out, "\n");
 }
-// What stands before this implementation in the list, and its reasons; for a contraction or a last
-// resort only: that others do not take an addition says nothing.
+// What stands before this implementation in the list, and its reasons; for a contraction, a
+// decomposition or a last resort only: that others do not take an addition says nothing.
 static bool worth_reasons(const struct cpu_step *s) {
     struct step_work w;
+    enum hlo_op op = s->plan->instr->op;
     estimate_work(s->plan, &w);
-    return w.products > 0 || s->impl == &cpu_impl_reference;
+    return w.products > 0 || s->impl == &cpu_impl_reference || op == HLO_CHOLESKY ||
+           op == HLO_TRIANGULAR_SOLVE;
 }
 static void put_refused(const struct cpu_exe *x, const struct cpu_step *s, int indent,
                         struct strbuf *out) {
