@@ -540,7 +540,9 @@ def checks(o, folder):
         assert p.returncode == rc and text in p.stderr.decode() and not any(
             c < 32 and c != 10 or c > 126 for c in p.stderr), (args, p.returncode, p.stderr)
     check(0, "", "--device", "cpu,sim*2:latency_us=5")
-    check(2, "device 'cpu:threads=1': it has no options", "--device", "sim,cpu:threads=1")
+    check(0, "", "--device", "sim,cpu:threads=1:streams=1")
+    check(2, "option threads cannot be 'x': 1 to 256", "--device", "sim,cpu:threads=x")
+    check(2, "no option bogus=1; there are threads, streams", "--device", "sim,cpu:bogus=1")
     check(2, "no option bogus=1; there are latency_us", "--device", "sim:bogus=1")
     check(2, "latency_us cannot be 'x'", "--device", "sim*3:latency_us=x")
     check(1, "/nonexistent.so: No such file", "--device", "pjrt", "--pjrt-plugin",
