@@ -1,7 +1,7 @@
 # gRPC by real clients.
 .PHONY: check-grpc check-secure
 check-secure: ## tokens, TLS and client certificates by curl, hlo, grpcio and tritonclient
-check-secure: $(BUILD)/hlod $(BUILD)/hlo $(BUILD)/tests/fake_worker
+check-secure: $(BUILD)/hlod $(BUILD)/hlo $(BUILD)/hlod-worker $(BUILD)/tests/fake_worker
 	$(Q)build/venv/bin/python tests/grpc/secure_test.py --build $(BUILD) \
 	  --worker $(BUILD)/tests/fake_worker
 check-grpc: ## gRPC by python grpcio, tritonclient, grpcurl and ghz over the daemon; HTTP by wrk
