@@ -11,8 +11,29 @@ EVAL(CONVERT) {
     *out = r;
     return ST_OK;
 }
+// Bits of elements one after the other; those below a byte lie in one each, sign-extended.
+static void copy_bits(const struct literal *from, struct literal *to) {
+    int have = dtype_bits(from->shape->dtype), want = dtype_bits(to->shape->dtype);
+    int64_t n = shape_elements(to->shape) * want;
+    const uint8_t *x = from->data;
+    uint8_t *y = to->data;
+    for (int64_t b = 0; b < n; b++) {
+        int64_t p = have < 8 ? b / have * 8 + b % have : b,
+                q = want < 8 ? b / want * 8 + b % want : b;
+        y[q / 8] |= (uint8_t)((x[p / 8] >> p % 8 & 1) << q % 8);
+    }
+    bool negative = want < 8 && dtype_class(to->shape->dtype) == DC_SIGNED;
+    for (int64_t k = 0; negative && k < n / want; k++)
+        if (y[k] >> (want - 1)) y[k] |= (uint8_t)(0xFF << want);
+}
 EVAL(BITCAST_CONVERT) {
-    *out = lit_borrow(ev->arena, i->shape, in[0]->data);
+    enum dtype from = in[0]->shape->dtype, to = i->shape->dtype;
+    if (from == to || (dtype_bits(from) >= 8 && dtype_bits(to) >= 8)) {
+        *out = lit_borrow(ev->arena, i->shape, in[0]->data);
+        return ST_OK;
+    }
+    NEW_RESULT(r);
+    copy_bits(in[0], r);
     return ST_OK;
 }
 

@@ -80,6 +80,9 @@ static bool same_bytes(const struct hlo_instr *i) {
         if (shape_is_tuple(i->shape)) return true;
         break;
     case HLO_BITCAST_CONVERT:
+        if (i->shape->dtype != s->dtype &&
+            (dtype_bits(i->shape->dtype) < 8 || dtype_bits(s->dtype) < 8))
+            return false; // elements below a byte lie in one each
         if (shape_same_dims(i->shape, s) && layout_equal(i->shape->layout, s->layout, s->rank))
             return true;
         break;

@@ -70,14 +70,29 @@ def rewrite(text):
 def take_checks(body):
     """Removes check operations; what they compare, as (how, value, value, type)."""
     out, checks, at, n = [], [], 0, 0
-    word = re.compile(r"check\.(expect_\w+)\s+|stablehlo\.custom_call @check\.(\w+)\s*\(")
+    word = re.compile(r"check\.(expect_\w+)\s+|(?:%\w+ = )?stablehlo\.custom_call "
+                      r"@check\.(\w+)\s*\(|\"check\.(expect_\w+)\"\(")
     while True:
         m = word.search(body, at)
         if not m:
             return "".join(out) + body[at:], checks
         out.append(body[at:m.start()])
-        how = m[1] or m[2]
-        if m[2]:
+        how = m[1] or m[2] or m[3]
+        if m[3]:  # the generic form: "check.expect_eq_const"(%a) <{value = dense<..> : t}> : ..
+            operands = body[m.end():body.index(")", m.end())].split(",")
+            a, b = operands[0].strip(), operands[-1].strip()
+            if how.endswith("_const"):
+                b, how, n = f"%checked{n}", how[:-6], n + 1
+                dense = body.index("dense<", m.end())
+                close = balanced(body, dense + 5, "<", ">")
+                out.append(f"{b} = stablehlo.constant {body[dense:close]} : ")
+                out.append(body[body.index("tensor<", close):balanced(
+                    body, body.index("tensor<", close) + 6, "<", ">")])
+            colon = body.index(": (", m.end())
+            t0 = body.index("tensor<", colon)
+            type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
+            at = body.index("\n", t0)
+        elif m[2]:
             a, b = [x.strip() for x in body[m.end():body.index(")", m.end())].split(",")]
             colon = body.index(": (", m.end())
             end = balanced(body, colon + 2, "(", ")")

@@ -80,14 +80,10 @@ const char *mlir_dtype_text(enum dtype t) {
     return "none";
 }
 
-const struct mlir_type *mlir_tensor_type(struct arena *a, enum dtype t, const int64_t *dims,
-                                         int32_t rank) {
-    struct mlir_type *x = arena_new_of(a, struct mlir_type);
-    x->dtype = t;
-    x->rank = rank;
-    x->dims = arena_zarray(a, int64_t, (rank > 0 ? rank : 0) + 1);
-    for (int32_t d = 0; d < rank; d++)
-        x->dims[d] = dims[d];
+const struct mlir_type *mlir_scalar_type(struct arena *a, const struct mlir_type *t) {
+    struct mlir_type *x = arena_dup(a, t, sizeof *t);
+    x->rank = 0;
+    x->dims = x->bounds = NULL;
     return x;
 }
 int64_t mlir_type_elements(const struct mlir_type *t) {

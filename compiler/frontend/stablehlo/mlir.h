@@ -29,7 +29,7 @@ struct mlir_quant {
 // i1 is DT_PRED, i8 and si8 are DT_S8, ui8 is DT_U8; index is DT_S64 with `index` set.
 struct mlir_type {
     enum mlir_type_kind kind;
-    enum dtype dtype; // of a tensor's elements or of a scalar; of quantised ones the expressed type
+    enum dtype dtype; // of a tensor's elements or of a scalar; of quantised ones the storage's
     bool index;
     const struct mlir_quant *quant; // or NULL
     int32_t rank;                   // -1: unranked
@@ -135,8 +135,8 @@ const struct mlir_func *mlir_find_func(const struct mlir_module *m, struct str n
 // A new value of the type, its number returned.
 uint32_t mlir_new_value(struct mlir_module *m, struct mlir_func *f, const struct mlir_type *t);
 
-const struct mlir_type *mlir_tensor_type(struct arena *a, enum dtype t, const int64_t *dims,
-                                         int32_t rank);
+// The tensor of rank 0 with the elements of t, scale and zero point included.
+const struct mlir_type *mlir_scalar_type(struct arena *a, const struct mlir_type *t);
 bool mlir_type_equal(const struct mlir_type *x, const struct mlir_type *y);
 // The dtype that an element type's spelling means ("i1", "ui8", "complex<f32>", "f8E4M3FN"), index
 // not among them; DT_INVALID.

@@ -189,7 +189,6 @@ status_t mt_dense(struct mt *t, const struct mlir_attr **out) {
 
     if (x->type->quant) { // elements are what is stored
         struct mlir_type as = *x->type;
-        as.dtype = as.quant->storage;
         as.quant = NULL;
         x->type = mt_new_type(t, as);
     }

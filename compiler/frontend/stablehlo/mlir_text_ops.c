@@ -389,7 +389,7 @@ static status_t convolution(struct mt *t, struct mlir_op *op) {
 static status_t applied(struct mt *t, struct mlir_op *op, struct str name, mt_values *in) {
     struct mlir_region *r = arena_new_of(t->a, struct mlir_region);
     const struct mlir_type *whole = t->f->values.v[in->v[in->n / 2]];
-    const struct mlir_type *one = mlir_tensor_type(t->a, whole->dtype, NULL, 0);
+    const struct mlir_type *one = mlir_scalar_type(t->a, whole);
     uint32_t v[3];
     r->first = (uint32_t)t->f->values.n;
     for (int k = 0; k < 3; k++)

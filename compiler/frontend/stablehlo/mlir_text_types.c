@@ -256,7 +256,7 @@ static status_t quantised(struct mt *t, struct mlir_type *x) {
     q->zero_points = zeros.v;
     q->n = (int32_t)scales.n;
     x->quant = q;
-    x->dtype = q->expressed;
+    x->dtype = q->storage;
     return mt_want(t, ">");
 }
 static status_t bounds(struct mt *t, struct mlir_type *x) {
@@ -312,8 +312,13 @@ static status_t tensor(struct mt *t, struct mlir_type *x) {
         x->rank = (int32_t)dims.n;
         x->dims = dims.v;
     }
-    if (mt_take(t, "!quant.uniform<")) {
-        RETURN_IF_ERR(quantised(t, x));
+    if (mt_at(t, "!")) { // a quantised type, or the alias of an element type
+        const struct mlir_type *e;
+        RETURN_IF_ERR(mt_type(t, &e));
+        if (e->kind != MLIR_SCALAR) return mt_error(t, "the element type of a tensor is not known");
+        x->dtype = e->dtype;
+        x->index = e->index;
+        x->quant = e->quant;
     } else if (mt_take_word(t, "index")) {
         x->index = true;
         x->dtype = DT_S64;

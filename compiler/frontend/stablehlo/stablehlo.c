@@ -263,7 +263,7 @@ status_t stablehlo_ingest_tree(struct arena *a, struct mlir_module *m, struct sp
 bool stablehlo_text_sniff(struct span head) {
     struct str s = str_trim((struct str){(const char *)head.p, head.n < 4096 ? head.n : 4096});
     struct str line;
-    while (str_starts(s, "//") || str_starts(s, "#")) { // comments, aliases of attributes
+    while (str_starts(s, "//") || str_starts(s, "#") || str_starts(s, "!")) { // comments, aliases
         if (!str_cut(&s, '\n', &line)) return false;
         s = str_trim(s);
     }

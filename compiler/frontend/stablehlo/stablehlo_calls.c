@@ -23,7 +23,7 @@ status_t shl_composite(struct shl *l, const struct mlir_op *op, hv const *in, hv
     as.attrs.cap = 0;
     for (int32_t k = 0; attrs && attrs->kind == MLIR_A_DICT && k < attrs->n; k++)
         avec_push(l->a, &as.attrs, attrs->dict[k]);
-    return row->lower(l, &as, in, out);
+    return shl_run(l, row, &as, in, out);
 }
 
 // ---- custom calls
@@ -103,7 +103,7 @@ static status_t as_kept(struct shl *l, const struct mlir_op *op, const struct sh
     as.attrs.n = as.attrs.cap = 0;
     for (int32_t k = 0; attrs && attrs->kind == MLIR_A_DICT && k < attrs->n; k++)
         avec_push(l->a, &as.attrs, attrs->dict[k]);
-    return row->lower(l, &as, in, out);
+    return shl_run(l, row, &as, in, out);
 }
 status_t shl_custom_call(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     struct str target = shl_word(op, "call_target_name");

@@ -80,7 +80,12 @@ const struct shape *shl_shape(struct arena *a, const struct mlir_type *t) {
     }
 }
 const struct mlir_type *shl_result_type(const struct shl *l, const struct mlir_op *op, int k) {
-    return l->frame->f->values.v[op->result + (uint32_t)k];
+    const struct mlir_type *t = l->frame->f->values.v[op->result + (uint32_t)k];
+    if (!l->real || !t->quant) return t;
+    struct mlir_type *real = arena_dup(l->a, t, sizeof *t);
+    real->dtype = t->quant->expressed;
+    real->quant = NULL;
+    return real;
 }
 const struct shape *shl_result_shape(struct shl *l, const struct mlir_op *op, int k,
                                      const int64_t *dims, int rank) {
@@ -183,7 +188,7 @@ static status_t lower_op(struct shl *l, const struct mlir_op *op) {
     for (int32_t k = 0; k < op->n_operands; k++)
         if (!(in[k] = l->frame->values[op->operands[k]]))
             return st_invalid("operand %d has no value here", k);
-    RETURN_IF_ERR(row->lower(l, op, in, out));
+    RETURN_IF_ERR(shl_run(l, row, op, in, out));
     RETURN_IF_ERR(hb_end(&l->b));
     for (int32_t k = 0; k < op->n_results; k++) {
         const struct shape *want = shl_shape(l->a, shl_result_type(l, op, k));

@@ -24,6 +24,7 @@ struct shl { // one lowering
     int64_t ops_left;     // operations that may still be lowered
     int64_t folding_left; // work that may still be evaluated
     int depth;
+    bool real; // the operation that is lowered has real values for quantised ones
     const _Atomic bool *cancel;
 };
 
@@ -36,6 +37,10 @@ struct shl_row {
     enum hlo_op hlo;
 };
 const struct shl_row *shl_row_of(struct str name); // NULL = unknown
+// Lowers by the row; operands and results of quantised types are made real for it and stored again
+// where it does not work on what is stored.
+status_t shl_run(struct shl *l, const struct shl_row *row, const struct mlir_op *op, hv const *in,
+                 hv *out) MUST_CHECK;
 
 // ---- attributes of a normal operation. shl_int and shl_flag give the usual value of one that is
 // missing; the others INVALID_ARGUMENT where it must be there.
@@ -49,7 +54,7 @@ status_t shl_needs(const struct mlir_op *op, const char *name,
                    const struct mlir_attr **out) MUST_CHECK;
 
 // ---- shapes
-// Of a type without dynamic dimensions; NULL where it has some.
+// Of a type without dynamic dimensions; NULL where it has some. Quantised: of what is stored.
 const struct shape *shl_shape(struct arena *a, const struct mlir_type *t);
 const struct mlir_type *shl_result_type(const struct shl *l, const struct mlir_op *op, int k);
 // Shape of result k if its type says it, else dtype of it with these dimensions.
