@@ -114,7 +114,8 @@ struct hlod_shape {
 };
 struct hlod_compile_options {        // begin with HLOD_COMPILE_OPTIONS
     size_t size;                     // sizeof this struct
-    const char *format; // "onnx", "hlo-text", "hlo-proto", "stablehlo"; NULL = by the bytes
+    const char *format; // "onnx", "stablehlo", "stablehlo-bytecode", "jax-export", "hlo-text",
+                        // "hlo-proto"; NULL = by the bytes
     const char *device;              // kind ("cpu") or name ("cpu:0"); NULL = the first
     const char *precision;           // NULL, "strict" or "fast"
     const struct hlod_shape *shapes; // of the inputs that have symbolic dimensions

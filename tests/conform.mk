@@ -20,6 +20,9 @@ conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
 conform-stablehlo: all ## StableHLO programs with check.expect_* operations: FOLDERS=dir...
 	$(Q)[ -n "$(FOLDERS)" ] || { echo "say FOLDERS=dir of .mlir files"; exit 2; }
 	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) $(FOLDERS) $(ARGS)
+.PHONY: conform-stablehlo-twins
+conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: FOLDERS=dir...
+	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(FOLDERS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
 $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \

@@ -262,7 +262,8 @@ static bool ends_in(const char *word, const char *end) {
     return n > m && strcmp(word + n - m, end) == 0;
 }
 int model_is_file(const char *word, bool *out) {
-    static const char *const ends[] = {".onnx", ".hlo", ".hlox", ".pb", ".txt", ".ort"};
+    static const char *const ends[] = {".onnx", ".hlo",  ".hlox",   ".pb", ".txt",
+                                       ".ort",  ".mlir", ".mlirbc", ".jax"};
     struct stat sb;
     *out = stat(word, &sb) == 0;
     if (*out) return 0;

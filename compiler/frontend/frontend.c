@@ -5,6 +5,7 @@
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/frontend/hlo/hlo_text.h"
 #include "compiler/frontend/onnx/onnx.h"
+#include "compiler/frontend/stablehlo/jax_export.h"
 #include "compiler/frontend/stablehlo/stablehlo.h"
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +49,6 @@ static const char *foreign(struct span source) {
         if (source.n >= rows[k].at + rows[k].n &&
             memcmp(source.p + rows[k].at, rows[k].bytes, rows[k].n) == 0)
             return rows[k].what;
-    static const char exported[] = "ML\xefR\rStableHLO"; // behind tables of a flatbuffer
-    enum { NEAR = 1 << 20 };
-    if (memmem(source.p, source.n < NEAR ? source.n : NEAR, exported, sizeof exported - 1))
-        return "a function that jax.export serialized: from JAX send "
-               "jax.jit(f).lower(...).as_text()";
     return NULL;
 }
 static status_t unknown(const char *format, struct span source) {

@@ -47,6 +47,11 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
 status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     if (o->eval) return cases_check(text, stdout, out_rc);
     if (o->check_passes) return opt_check_passes(text, out_rc);
+    if (o->stage && strcmp(o->stage, "tree") == 0) {
+        *out_rc = 0;
+        return opt_print_tree(text);
+    }
+
     struct hlo_module *m;
     RETURN_IF_ERR(read_module(o, text, &m));
     status_t st = o->passes ? opt_run_passes(m, o) : ST_OK;

@@ -13,7 +13,7 @@ struct opt_options {
     const char *disable_passes, *disable_rules; // comma separated or NULL
     const char *dump_passes; // extended regular expression over pass names, or NULL
     const char *dump_to;     // folder, or NULL: on stdout
-    const char *stage;       // "hlo", "kir", "llvm", "plan" or NULL
+    const char *stage;       // "tree", "hlo", "kir", "llvm", "plan" or NULL
     const char *to;          // "text", "proto" (HloModuleProto) or NULL
     const char *bind;        // ONNX: "N=1,S=128", or NULL
 };
@@ -32,5 +32,7 @@ status_t opt_target(const char *name, struct target *out) MUST_CHECK;
 // differ. Prints on stdout.
 status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
 
-// opt_stage.c: prints kir, LLVM IR or the plan of the module as it is now.
+// opt_stage.c: prints StableHLO as it was read, in the normal form, without the module's name.
+status_t opt_print_tree(struct str text) MUST_CHECK;
+// Prints kir, LLVM IR or the plan of the module as it is now.
 status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o) MUST_CHECK;

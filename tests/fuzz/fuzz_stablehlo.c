@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "compiler/frontend/frontend.h"
-#include "compiler/frontend/stablehlo/mlir_text.h"
+#include "compiler/frontend/mlir/mlir_text.h"
 
 static status_t print_of(struct span source, const struct mlir_limits *limits, struct strbuf *out) {
     struct arena a = {0};

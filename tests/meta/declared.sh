@@ -13,4 +13,4 @@ git ls-files '*.h' | grep -vE '^tests/|^client/hlod' | while read -r h; do
             -e 's/^[a-z].*[ *]([a-z][a-z0-9_]+)\(.*\).*;$/\1/p' | sort -u | while read -r f; do
         awk -v f="$f" -v h="$h" '$2 == f && $1 <= 2 {print h ": " f}' "$words"
     done
-done | grep -vE ': (hlo_dump|hlo_(text|proto)_[a-z]+|stablehlo_text_[a-z]+|onnx_[a-z]+)$'
+done | grep -vE ': (hlo_dump|hlo_(text|proto)_[a-z]+|(stablehlo_(text|bytecode)|jax_export)_[a-z]+|onnx_[a-z]+)$'

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ._wire import DecodeError, _read_varint, _varint
 from .errors import InvalidArgument
 
-_FILE_ENDINGS = (".onnx", ".hlo", ".pb", ".txt", ".mlir")
+_FILE_ENDINGS = (".onnx", ".hlo", ".pb", ".txt", ".mlir", ".mlirbc", ".jax")
 # onnx.proto: message -> fields that may have tensors in them.
 _ONNX: Dict[str, Dict[int, str]] = {
     "Model": {7: "Graph", 25: "Function"},

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_text.h"
+#include "compiler/frontend/mlir/mlir_text.h"
 #include "compiler/frontend/stablehlo/stablehlo_lower.h"
 #include "compiler/frontend/weight_digests.h"
 #include "proto/hlod.pb-c.h"
 
 enum { WEIGHT_BYTES = 1024 }; // a constant above it is a weight
 
-static struct mlir_limits limits_of(const struct frontend_limits *l) {
+struct mlir_limits stablehlo_limits(const struct frontend_limits *l) {
     struct mlir_limits m = mlir_default_limits;
     if (l && l->max_depth) m.max_depth = l->max_depth;
     if (l && l->max_nodes) m.max_ops = l->max_nodes;
@@ -87,12 +87,16 @@ static bool good_name(struct str s) {
     return s.n > 0 && s.n <= 512;
 }
 const char *stablehlo_input_name(struct arena *a, const struct mlir_func *f, int k) {
-    struct str name = string_attr(f->arg_attrs ? f->arg_attrs[k] : NULL, STABLEHLO_NAME);
+    const struct mlir_attr *attrs = f->arg_attrs ? f->arg_attrs[k] : NULL;
+    struct str name = string_attr(attrs, STABLEHLO_NAME);
+    if (!name.n) name = string_attr(attrs, "jax.global_constant"); // _platform_index
     return good_name(name) ? text_of(a, name) : arena_printf(a, "arg%d", k);
 }
 static const char *output_name(struct arena *a, const struct mlir_func *f, int k) {
-    struct str info = string_attr(f->result_attrs ? f->result_attrs[k] : NULL, "jax.result_info");
-    if (good_name(info)) return text_of(a, info);
+    const struct mlir_attr *attrs = f->result_attrs ? f->result_attrs[k] : NULL;
+    struct str name = string_attr(attrs, STABLEHLO_NAME);
+    if (!good_name(name)) name = string_attr(attrs, "jax.result_info");
+    if (good_name(name)) return text_of(a, name);
     return f->n_results == 1 ? "result" : arena_printf(a, "result%d", k);
 }
 status_t stablehlo_signature(struct arena *a, const struct mlir_module *m,
@@ -273,7 +277,9 @@ bool stablehlo_text_sniff(struct span head) {
 status_t stablehlo_text_ingest(struct arena *a, struct span source,
                                const struct frontend_limits *limits, struct ingest_result *out) {
     struct mlir_module m;
-    struct mlir_limits l = limits_of(limits);
+    struct mlir_limits l = stablehlo_limits(limits);
+    if (stablehlo_bytecode_sniff(source)) // a .mlir file may hold either
+        return stablehlo_bytecode_ingest(a, source, limits, out);
     RETURN_IF_ERR(mlir_read_text(a, source, &l, &m));
     return stablehlo_ingest_tree(a, &m, source, "stablehlo", limits, out);
 }

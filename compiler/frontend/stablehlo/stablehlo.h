@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stablehlo: the entry points of StableHLO's forms (rows of frontends.def). Whatever the form, the
-// program that is kept is text in the generic form with its weights cut out (mlir_print).
+// stablehlo: the entry points of StableHLO's forms (rows of frontends.def): text, portable bytecode
+// (VHLO), jax.export's files. Whatever the form, the program that is kept is text in the generic
+// form with its weights cut out (mlir_print).
 #pragma once
 #include "compiler/frontend/frontend.h"
 
@@ -9,10 +10,22 @@ status_t stablehlo_text_ingest(struct arena *a, struct span source,
                                const struct frontend_limits *limits,
                                struct ingest_result *out) MUST_CHECK;
 status_t stablehlo_text_lower(const struct lower_request *req, struct hlo_module **out) MUST_CHECK;
+bool stablehlo_bytecode_sniff(struct span head);
+status_t stablehlo_bytecode_ingest(struct arena *a, struct span source,
+                                   const struct frontend_limits *limits,
+                                   struct ingest_result *out) MUST_CHECK;
+status_t stablehlo_bytecode_lower(const struct lower_request *req,
+                                  struct hlo_module **out) MUST_CHECK;
+status_t jax_export_ingest(struct arena *a, struct span source,
+                           const struct frontend_limits *limits,
+                           struct ingest_result *out) MUST_CHECK;
+status_t jax_export_lower(const struct lower_request *req, struct hlo_module **out) MUST_CHECK;
 
 // ---- what the forms share
 struct mlir_func;
+struct mlir_limits;
 struct mlir_module;
+struct mlir_limits stablehlo_limits(const struct frontend_limits *l); // NULL: the defaults
 // Attributes of arguments that ingest adds: what jax.export's own table says of them.
 #define STABLEHLO_NAME "hlod.name" // a string
 #define STABLEHLO_DIMS "hlod.dims" // strings: the name of each dimension, "" = none

@@ -4,7 +4,7 @@
 
 #include "compiler/eval.h"
 #include "compiler/frontend/hlo/hlo_ingest.h"
-#include "compiler/frontend/stablehlo/mlir_text.h"
+#include "compiler/frontend/mlir/mlir_text.h"
 #include "compiler/frontend/stablehlo/stablehlo.h"
 #include "compiler/frontend/stablehlo/stablehlo_lower.h"
 #include "compiler/ir/text/text.h"

@@ -5,7 +5,7 @@
 // outer values they use as operands (closure conversion).
 #pragma once
 #include "compiler/frontend/frontend.h"
-#include "compiler/frontend/stablehlo/mlir.h"
+#include "compiler/frontend/mlir/mlir.h"
 #include "compiler/ir/build.h"
 
 struct shl_frame { // one instance of a function

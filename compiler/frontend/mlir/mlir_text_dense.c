@@ -2,7 +2,7 @@
 // dense<...> : tensor<...>: nested lists, one value for all, or the bytes as a hexadecimal string.
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_parser.h"
+#include "compiler/frontend/mlir/mlir_parser.h"
 #include "compiler/ir/literal.h"
 
 static int digit(char c) {

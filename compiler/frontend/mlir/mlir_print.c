@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir.h"
+#include "compiler/frontend/mlir/mlir.h"
 
 // ---- types
 

@@ -131,6 +131,7 @@ extern const struct mlir_limits mlir_default_limits;
 
 const struct mlir_attr *mlir_op_attr(const struct mlir_op *op, const char *name); // NULL = none
 const struct mlir_attr *mlir_dict_attr(const struct mlir_attr *dict, const char *name);
+void mlir_sort_named(struct mlir_named *v, size_t n);
 const struct mlir_func *mlir_find_func(const struct mlir_module *m, struct str name);
 // A new value of the type, its number returned.
 uint32_t mlir_new_value(struct mlir_module *m, struct mlir_func *f, const struct mlir_type *t);

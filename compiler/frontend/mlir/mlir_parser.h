@@ -3,7 +3,7 @@
 // it on and write their results only where they succeed.
 #pragma once
 #include "base/map.h"
-#include "compiler/frontend/stablehlo/mlir.h"
+#include "compiler/frontend/mlir/mlir.h"
 
 struct mt_name { // a value, or several under one name
     struct str name;

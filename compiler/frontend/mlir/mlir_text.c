@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, functions, regions, names of values, and operations in the generic form.
-#include "compiler/frontend/stablehlo/mlir_text.h"
+#include "compiler/frontend/mlir/mlir_text.h"
 
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_parser.h"
+#include "compiler/frontend/mlir/mlir_parser.h"
 
 // ---- names of values
 

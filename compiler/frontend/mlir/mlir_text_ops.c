@@ -4,7 +4,7 @@
 // word is. The others have a function each.
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_parser.h"
+#include "compiler/frontend/mlir/mlir_parser.h"
 
 static struct str short_name(const struct mlir_op *op) {
     struct str s = op->name;
@@ -306,6 +306,8 @@ static status_t call(struct mt *t, struct mlir_op *op, const char *name) {
     mt_values v = {0};
     if (!mt_at(t, "@")) return mt_error(t, "a name was expected");
     RETURN_IF_ERR(mt_attr(t, &callee));
+    if (str_is(op->name, "stablehlo.custom_call")) // where the generic form has a string
+        callee = mt_text_attr(t, MLIR_A_STRING, callee->s);
     mt_put(t, op, name, callee);
     RETURN_IF_ERR(mt_want(t, "("));
     RETURN_IF_ERR(items(t, op, ")", &v));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tree of a StableHLO program: what readers, the normal form and the lowering share.
-#include "compiler/frontend/stablehlo/mlir.h"
+#include "compiler/frontend/mlir/mlir.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const struct mlir_limits mlir_default_limits = {.max_depth = 100,
@@ -19,6 +20,15 @@ const struct mlir_attr *mlir_op_attr(const struct mlir_op *op, const char *name)
 }
 const struct mlir_attr *mlir_dict_attr(const struct mlir_attr *dict, const char *name) {
     return dict ? find(dict->dict, (size_t)dict->n, name) : NULL;
+}
+static int by_name(const void *x, const void *y) {
+    const struct mlir_named *a = x, *b = y;
+    size_t n = a->name.n < b->name.n ? a->name.n : b->name.n;
+    int d = memcmp(a->name.p, b->name.p, n);
+    return d ? d : (a->name.n > b->name.n) - (a->name.n < b->name.n);
+}
+void mlir_sort_named(struct mlir_named *v, size_t n) {
+    if (n) qsort(v, n, sizeof *v, by_name);
 }
 const struct mlir_func *mlir_find_func(const struct mlir_module *m, struct str name) {
     for (size_t k = 0; k < m->funcs.n; k++)

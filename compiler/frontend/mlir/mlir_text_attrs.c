@@ -2,7 +2,7 @@
 // Attributes but for dense elements.
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_parser.h"
+#include "compiler/frontend/mlir/mlir_parser.h"
 #include "compiler/ir/literal.h"
 
 struct mlir_attr *mt_new_attr(struct mt *t, enum mlir_attr_kind kind) {
@@ -26,6 +26,7 @@ const struct mlir_attr *mt_list_attr(struct mt *t, enum mlir_attr_kind kind,
     struct mlir_attr *x = mt_new_attr(t, kind);
     x->n = (int32_t)n;
     x->dict = n ? arena_dup_array(t->a, v, n) : NULL;
+    mlir_sort_named(x->dict, n);
     return x;
 }
 
@@ -155,6 +156,25 @@ static status_t field(struct mt *t, const struct mlir_attr **out) {
     *out = x;
     return mt_type(t, &x->type);
 }
+// (1)2, a part of a mesh's axis: sizes before and of it.
+static status_t sub_axis(struct mt *t, const struct mlir_attr **out) {
+    int64_t before, size;
+    RETURN_IF_ERR(mt_want(t, "("));
+    if (!mt_int(t, &before)) return mt_error(t, "the size before a part of an axis was expected");
+    RETURN_IF_ERR(mt_want(t, ")"));
+    if (!mt_int(t, &size)) return mt_error(t, "the size of a part of an axis was expected");
+    struct mlir_named v[] = {{STR("pre_size"), mt_int_attr(t, before)},
+                             {STR("size"), mt_int_attr(t, size)}};
+    *out = mt_list_attr(t, MLIR_A_DICT, v, 2);
+    return ST_OK;
+}
+static status_t named_field(struct mt *t, struct str name, const struct mlir_attr **out) {
+    if (str_is(name, "sub_axis_info")) return sub_axis(t, out);
+    RETURN_IF_ERR(field(t, out));
+    if (str_is(name, "mesh") && (*out)->kind == MLIR_A_SYMBOL) // a string in VHLO
+        *out = mt_text_attr(t, MLIR_A_STRING, (*out)->s);
+    return ST_OK;
+}
 // Names that the text has for what VHLO calls otherwise.
 static struct str vhlo_name(struct str s) {
     if (str_is(s, "handle")) return STR("channel_id");
@@ -171,7 +191,7 @@ status_t mt_fields(struct mt *t, const char *close, const struct mlir_attr **out
         RETURN_IF_ERR(mt_spend(t, sizeof(struct mlir_attr)));
         x.name = vhlo_name(x.name);
         if (mt_take(t, "="))
-            RETURN_IF_ERR(field(t, &x.attr));
+            RETURN_IF_ERR(named_field(t, x.name, &x.attr));
         else
             x.attr = mt_new_attr(t, MLIR_A_UNIT);
         avec_push(t->a, &v, x);
@@ -236,9 +256,18 @@ status_t mt_conv_labels(struct mt *t, const struct mlir_attr **out) {
 }
 // Those of StableHLO's structures that operations here have; others travel as their text.
 static bool structure(struct str name) {
-    static const char *const names[] = {"dot",        "gather",          "scatter",
-                                        "conv",       "channel_handle",  "dot_algorithm",
-                                        "ragged_dot", "result_accuracy", "output_operand_alias"};
+    static const char *const names[] = {"dot",
+                                        "gather",
+                                        "scatter",
+                                        "conv",
+                                        "channel_handle",
+                                        "dot_algorithm",
+                                        "ragged_dot",
+                                        "result_accuracy",
+                                        "output_operand_alias",
+                                        "result_accuracy_mode",
+                                        "replica_group_mesh_axes",
+                                        "axis_ref"};
     const char *dot = memchr(name.p, '.', name.n);
     if (!dot) return true; // an enumerator
     struct str s = {dot + 1, (size_t)(name.p + name.n - dot) - 1};
@@ -249,18 +278,18 @@ static bool structure(struct str name) {
 // Behind "#": an alias, an enumerator, a structure, or another dialect's text.
 static status_t dialect_attr(struct mt *t, const struct mlir_attr **out) {
     const char *from = t->p - 1;
-    struct str name, family;
+    struct str name;
     if (!mt_word(t, &name)) return mt_error(t, "the name of an attribute was expected");
     bool ours =
         str_starts(name, "stablehlo") || str_starts(name, "chlo") || str_starts(name, "mhlo");
     ours = ours && structure(name);
     if (t->p < t->end && *t->p == '<' && ours) {
         t->p++;
-        if (!memchr(name.p, '.', name.n)) { // #stablehlo<family VALUE>
+        bool mode = str_is(name, "stablehlo.result_accuracy_mode"); // #stablehlo.family<VALUE>
+        if (mode || !memchr(name.p, '.', name.n)) {                 // #stablehlo<family VALUE>
             struct mlir_attr *x = mt_new_attr(t, MLIR_A_ENUM);
-            if (!mt_word(t, &family) || !mt_word(t, &x->s))
+            if ((!mode && !mt_word(t, &x->of)) || !mt_word(t, &x->s))
                 return mt_error(t, "an enumerator was expected");
-            x->of = family;
             *out = x;
             return mt_want(t, ">");
         }
@@ -306,11 +335,11 @@ static status_t number(struct mt *t, const struct mlir_attr **out) {
     if (!ok) return mt_error(t, "'%.*s' is no number", (int)(s.n < 40 ? s.n : 40), s.p);
     if (mt_take(t, ":")) RETURN_IF_ERR(mt_type(t, &x->type));
     *out = x;
-    if (!hex) return ST_OK;
-    enum dtype type = x->type ? x->type->dtype : DT_S64;
-    x->i = (int64_t)bits;
-    if (!dtype_is_float(type)) return ST_OK;
+    enum dtype type = x->type ? x->type->dtype : is_float ? DT_F64 : DT_S64;
+    if (hex) x->i = (int64_t)bits;
+    if (!dtype_is_float(type) || !(hex || is_float)) return ST_OK;
     struct literal lit = {shape_scalar(t->a, type), &bits, 8, NULL, false};
+    if (is_float) lit_set_f64(&lit, 0, x->f); // rounded to its type
     x->kind = MLIR_A_FLOAT;
     x->f = lit_get_f64(&lit, 0);
     return ST_OK;

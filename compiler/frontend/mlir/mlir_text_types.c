@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir_parser.h"
+#include "compiler/frontend/mlir/mlir_parser.h"
 
 // ---- the cursor
 

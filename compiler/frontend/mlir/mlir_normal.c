@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One form for what the text and VHLO spell differently.
-#include <stdlib.h>
 #include <string.h>
 
-#include "compiler/frontend/stablehlo/mlir.h"
+#include "compiler/frontend/mlir/mlir.h"
 #include "compiler/ir/literal.h"
 
 enum attr_rule { STRUCT, INTS, INT, BOOL, ENUM, STRING, ARRAY, PRECISION, ACCURACY };
@@ -13,7 +12,7 @@ static const struct row {
     const char *usual; // text of the default
 } rows[] = {
 #define ATTR(name, rule, usual) {#name, rule, #usual},
-#include "compiler/frontend/stablehlo/mlir_attrs.def"
+#include "compiler/frontend/mlir/mlir_attrs.def"
 #undef ATTR
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -96,7 +95,7 @@ static bool usual(const struct row *r, const struct mlir_attr *t) {
     case ENUM:
         return str_is(t->s, r->usual);
     case STRING:
-        return t->kind == MLIR_A_STRING && t->s.n == 0;
+        return (t->kind == MLIR_A_STRING && !t->s.n) || (t->kind == MLIR_A_DICT && !t->n);
     case ARRAY:
         return (t->kind == MLIR_A_ARRAY || t->kind == MLIR_A_DICT) && t->n == 0;
     case PRECISION:
@@ -111,12 +110,6 @@ static bool usual(const struct row *r, const struct mlir_attr *t) {
 
 typedef VEC(struct mlir_named) named_vec;
 
-static int by_name(const void *x, const void *y) {
-    const struct mlir_named *a = x, *b = y;
-    size_t n = a->name.n < b->name.n ? a->name.n : b->name.n;
-    int d = memcmp(a->name.p, b->name.p, n);
-    return d ? d : (a->name.n > b->name.n) - (a->name.n < b->name.n);
-}
 static bool kind_fits(enum attr_rule rule, const struct mlir_attr *t) {
     switch (rule) {
     case INT:
@@ -182,7 +175,7 @@ static status_t normal_op(struct mlir_module *m, struct mlir_op *op) {
         RETURN_IF_ERR(put(m->arena, op, op->attrs.v[k], 0, &v));
     for (size_t k = 0; k < v.n; k++)
         make_splat(m->arena, &v.v[k]);
-    if (v.n) qsort(v.v, v.n, sizeof *v.v, by_name);
+    mlir_sort_named(v.v, v.n);
     for (size_t k = 1; k < v.n; k++)
         if (str_eq(v.v[k - 1].name, v.v[k].name))
             return st_invalid("%.*s: attribute '%.*s' is there twice", (int)op->name.n, op->name.p,
@@ -203,7 +196,7 @@ static status_t normal_region(struct mlir_module *m, const struct mlir_region *r
     return ST_OK;
 }
 status_t mlir_normal(struct mlir_module *m) {
-    if (m->attrs.n) qsort(m->attrs.v, m->attrs.n, sizeof *m->attrs.v, by_name);
+    mlir_sort_named(m->attrs.v, m->attrs.n);
     for (size_t k = 0; k < m->funcs.n; k++)
         RETURN_IF_ERR(normal_region(m, &m->funcs.v[k]->body));
     return ST_OK;
