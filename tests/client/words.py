@@ -68,7 +68,7 @@ def main():
         for first, err in (
             (b"\x18\0\0\0TFL3", "TensorFlow Lite.*tf2onnx"), (b"\x18\0\0\0ORTM", "an ORT file"),
             (b"PK\3\4", "torch.onnx.export"), (b"module @jit_f {", "line 1: "),
-            (b"ML\xefR", "bytecode of version"), (b"\x50\0\0\0\0\0\0\0{\"w\"", "safetensors"),
+            (b"ML\xefR\x0dx\0", r"byte \d+: "), (b"\x50\0\0\0\0\0\0\0{\"w\"", "safetensors"),
             (b"\x1f\x8b\x08", "compressed by gzip"),
             (b"version https://git-lfs.github.com", "git lfs pull"),
             (b"\x08\x01\x12\x03abc", "there is no graph .*SavedModel"),
