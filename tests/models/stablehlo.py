@@ -67,68 +67,54 @@ def rewrite(text):
         yield name, checked(text, start, brace, stop)
 
 
+CHECK = re.compile(r"check\.(expect_\w+)\s+|(?:%\w+ = )?stablehlo\.custom_call @check\.(\w+)\s*\(|"
+                   r"\"check\.(expect_\w+)\"\(")
+
+
+def tensor_type(body, at):
+    """The tensor type that comes next, and the place behind it."""
+    start = body.index("tensor<", at)
+    end = balanced(body, start + 6, "<", ">")
+    return body[start:end], end
+
+
 def take_checks(body):
-    """Removes check operations; what they compare, as (how, value, value, type)."""
-    out, checks, at, n = [], [], 0, 0
-    word = re.compile(r"check\.(expect_\w+)\s+|(?:%\w+ = )?stablehlo\.custom_call "
-                      r"@check\.(\w+)\s*\(|\"check\.(expect_\w+)\"\(")
-    while True:
-        m = word.search(body, at)
-        if not m:
-            return "".join(out) + body[at:], checks
-        out.append(body[at:m.start()])
+    """Removes check operations; what they compare, as (how, value, value, type, tolerance).
+    check.expect_* %a, %b : t      check.expect_*_const %a, dense<..> : t
+    custom_call @check.*(%a, %b) : (t, t) -> ..      "check.expect_*"(..) <{value = ..}> : ..
+    What a probe has written is compared with itself."""
+    out, checks, at = [], [], 0
+    while m := CHECK.search(body, at):
         how = m[1] or m[2] or m[3]
-        if m[3]:  # the generic form: "check.expect_eq_const"(%a) <{value = dense<..> : t}> : ..
-            operands = body[m.end():body.index(")", m.end())].split(",")
-            a, b = operands[0].strip(), operands[-1].strip()
-            if how.endswith("_const"):
-                b, how, n = f"%checked{n}", how[:-6], n + 1
-                dense = body.index("dense<", m.end())
-                close = balanced(body, dense + 5, "<", ">")
-                out.append(f"{b} = stablehlo.constant {body[dense:close]} : ")
-                out.append(body[body.index("tensor<", close):balanced(
-                    body, body.index("tensor<", close) + 6, "<", ">")])
-            colon = body.index(": (", m.end())
-            t0 = body.index("tensor<", colon)
-            type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
-            at = body.index("\n", t0)
-        elif m[2]:
-            a, b = [x.strip() for x in body[m.end():body.index(")", m.end())].split(",")]
-            colon = body.index(": (", m.end())
-            end = balanced(body, colon + 2, "(", ")")
-            t0 = body.index("tensor<", colon)
-            type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
-            at = body.index("\n", end)
+        out.append(body[at:m.start()])
+        close = body.index(":" if m[1] else ")", m.end())
+        operands = [x.strip() for x in body[m.end():close].split(",")]
+        a, b = operands[0], operands[-1]
+        if how.endswith("_const"):
+            dense = body.index("dense<", m.end())
+            end = balanced(body, dense + 5, "<", ">")
+            type_, at = tensor_type(body, end)
+            b, how = f"%checked{len(checks)}", how[:-6]
+            out.append(f"{b} = stablehlo.constant {body[dense:end]} : {type_}")
         else:
-            comma = body.index(",", m.end())
-            a = body[m.end():comma].strip()
-            rest = comma + 1
-            if how.endswith("_const"):
-                dense = body.index("dense<", rest)
-                close = balanced(body, dense + 5, "<", ">")
-                t0 = body.index("tensor<", close)
-                t1 = balanced(body, t0 + 6, "<", ">")
-                type_, b = body[t0:t1], f"%checked{n}"
-                out.append(f"{b} = stablehlo.constant {body[dense:close]} : {type_}")
-                how, at, n = how[:-6], t1, n + 1
-            else:
-                colon = body.index(":", rest)
-                b = body[rest:colon].split(",")[0].strip()
-                t0 = body.index("tensor<", colon)
-                type_ = body[t0:balanced(body, t0 + 6, "<", ">")]
-                at = body.index("\n", t0)
-        checks.append((how, a, b, type_))
+            b = a if how == "expect_serialized_eq" else operands[1]
+            type_, at = tensor_type(body, close)
+        at = body.index("\n", at)
+        tolerance = re.search(r"tolerance = ([\d.e-]+)", body[m.start():at])
+        checks.append((how, a, b, type_, float(tolerance[1]) if tolerance else None))
+    return "".join(out) + body[at:], checks
 
 
 def checked(text, start, brace, stop):
     body, checks = take_checks(text[brace:stop])
     end = max(body.rfind("func.return"), body.rfind("\n    return"), body.rfind("\n  return"))
-    values = ", ".join(f"{a}, {b}" for _, a, b, _ in checks)
-    types = ", ".join(f"{t}, {t}" for *_, t in checks)
+    values = ", ".join(f"{a}, {b}" for _, a, b, *_ in checks)
+    types = ", ".join(f"{t}, {t}" for *_, t, _ in checks)
     body = body[:end] + f"\n  func.return {values} : {types}\n}}"
     main = f"func.func public @main() -> ({types}) {body}"
-    rest = re.sub(r"func\.func\s+public\s+@", "func.func private @", text[:start])
-    after = re.sub(r"func\.func\s+public\s+@", "func.func private @", text[stop:])
+    before, behind = take_checks(text[:start])[0], take_checks(text[stop:])[0]
+    rest = re.sub(r"func\.func\s+public\s+@", "func.func private @", before)
+    after = re.sub(r"func\.func\s+public\s+@", "func.func private @", behind)
     after = after.replace("func.func @", "func.func private @")
     return rest.replace("func.func @", "func.func private @") + main + after, checks
 
@@ -142,7 +128,7 @@ def parse_type(t):
     return dims, inner
 
 
-def same(how, got, want):
+def same(how, got, want, tolerance):
     if how in ("expect_eq", "eq"):
         return got.tobytes() == want.tobytes() or np.array_equal(got, want, equal_nan=False) or (
             got.dtype.kind in "fcV" and np.array_equal(got.astype(np.complex128),
@@ -150,7 +136,7 @@ def same(how, got, want):
     wide = np.complex128 if got.dtype.kind == "c" else np.float64
     x, y = got.astype(wide), want.astype(wide)
     small = got.dtype.itemsize <= 2 and got.dtype.kind != "i"
-    tol = 1e-2 if small else 1e-3 if how == "expect_almost_eq" else 1e-4
+    tol = tolerance if tolerance else 1e-2 if small else 1e-3 if how == "expect_almost_eq" else 1e-4
     return np.allclose(x, y, rtol=tol, atol=tol * 1e-2 if how == "expect_close" else tol,
                        equal_nan=True)
 
@@ -167,7 +153,7 @@ def run(build, text, checks, device):
             return "refused" if p.returncode == 3 else "failed", " ".join(why.split())[:300]
         raw = out.read_bytes()
     at = 0
-    for how, a, b, t in checks:
+    for how, a, b, t, tolerance in checks:
         dims, element = parse_type(t)
         if element not in TYPES:
             return "skipped", element
@@ -175,7 +161,7 @@ def run(build, text, checks, device):
         n = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
         got, want = (np.frombuffer(raw[at + k * n:at + (k + 1) * n], dtype) for k in range(2))
         at += 2 * n
-        if not same(how, got, want):
+        if not same(how, got, want, tolerance):
             return "differs", f"{a}: got {got[:6]}, expected {want[:6]}"
     return "ok", ""
 

@@ -139,7 +139,6 @@ static status_t dense(struct mb *b, struct mb_cursor *c, struct mlir_attr *out) 
         return mb_error(b, c, "dense elements must have a static tensor type");
     if (out->type->quant) { // elements are what is stored
         struct mlir_type *as = arena_dup(b->a, out->type, sizeof *as);
-        as->dtype = as->quant->storage;
         as->quant = NULL;
         out->type = as;
     }

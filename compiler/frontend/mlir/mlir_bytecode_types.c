@@ -178,7 +178,7 @@ static status_t quant_type(struct mb *b, struct mb_cursor *c, bool by_axis, stru
     RETURN_IF_ERR(mb_signed(b, c, &q->storage_max));
     if (by_axis) RETURN_IF_ERR(axis_numbers(b, c, q));
     out->kind = MLIR_SCALAR;
-    out->dtype = q->expressed;
+    out->dtype = q->storage;
     out->quant = q;
     return ST_OK;
 }

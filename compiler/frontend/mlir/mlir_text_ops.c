@@ -521,6 +521,33 @@ static status_t loop(struct mt *t, struct mlir_op *op) {
     t->results.cap = results.cap;
     return ST_OK;
 }
+// scan (%a, %b) inits (%c) dimension=0 attributes {...} { region } : types. The region's operations
+// come before the types.
+static status_t scan(struct mt *t, struct mlir_op *op) {
+    mt_values v = {0};
+    int64_t dim, sizes[2];
+    RETURN_IF_ERR(mt_want(t, "("));
+    RETURN_IF_ERR(items(t, op, ")", &v));
+    sizes[0] = (int64_t)v.n;
+    if (!mt_take_word(t, "inits")) return mt_error(t, "'inits' was expected");
+    RETURN_IF_ERR(mt_want(t, "("));
+    RETURN_IF_ERR(items(t, op, ")", &v));
+    sizes[1] = (int64_t)v.n - sizes[0];
+    set_operands(op, &v);
+    if (!mt_take_word(t, "dimension")) return mt_error(t, "'dimension' was expected");
+    RETURN_IF_ERR(mt_want(t, "="));
+    if (!mt_int(t, &dim)) return mt_error(t, "a number was expected");
+    mt_put(t, op, "dimension", mt_int_attr(t, dim));
+    struct mlir_attr *segments = mt_new_attr(t, MLIR_A_INTS);
+    segments->ints = arena_dup_array(t->a, sizes, 2);
+    segments->n = 2;
+    mt_put(t, op, "operandSegmentSizes", segments);
+    if (mt_take_word(t, "attributes")) RETURN_IF_ERR(more_attrs(t, op));
+    op->regions = arena_new_of(t->a, struct mlir_region);
+    op->n_regions = 1;
+    RETURN_IF_ERR(mt_region(t, NULL, 0, op->regions));
+    return colon_types(t, op);
+}
 
 status_t mt_pretty(struct mt *t, struct mlir_op *op) {
     struct str s = op->name;
@@ -532,5 +559,6 @@ status_t mt_pretty(struct mt *t, struct mlir_op *op) {
     if (str_is(s, "stablehlo.convolution")) return convolution(t, op);
     if (str_is(s, "stablehlo.reduce")) return reduce(t, op);
     if (str_is(s, "stablehlo.while")) return loop(t, op);
+    if (str_is(s, "chlo.scan")) return scan(t, op);
     return common(t, op);
 }

@@ -8,13 +8,6 @@ static status_t one_operand(const struct mlir_op *op) {
     return op->n_operands == 1 ? ST_OK
                                : st_invalid("it has %d operands, expected 1", op->n_operands);
 }
-status_t shl_atan(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
-    RETURN_IF_ERR(one_operand(op));
-    if (dtype_is_complex(in[0]->shape->dtype))
-        return st_unimplemented("arc tangent of complex numbers");
-    *out = hb_binary(&l->b, HLO_ATAN2, in[0], hb_splat(&l->b, in[0]->shape, 1));
-    return ST_OK;
-}
 status_t shl_conj(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     RETURN_IF_ERR(one_operand(op));
     hv re = hb_unary(&l->b, HLO_REAL, in[0]), im = hb_unary(&l->b, HLO_IMAG, in[0]);

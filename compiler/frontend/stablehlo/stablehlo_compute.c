@@ -299,10 +299,11 @@ status_t shl_rng(struct shl *l, const struct mlir_op *op, hv const *in, hv *out)
     *out = hb_op(&l->b, HLO_RNG, s, in, 2, &a);
     return ST_OK;
 }
-status_t shl_rng_bits(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+enum rng_algorithm shl_rng_algorithm(const struct mlir_op *op) {
     struct str t = shl_word(op, "rng_algorithm");
-    struct hlo_attr_rngbits a = {.algorithm = str_is(t, "THREE_FRY") ? RNG_THREE_FRY
-                                              : str_is(t, "PHILOX")  ? RNG_PHILOX
-                                                                     : RNG_DEFAULT};
+    return str_is(t, "THREE_FRY") ? RNG_THREE_FRY : str_is(t, "PHILOX") ? RNG_PHILOX : RNG_DEFAULT;
+}
+status_t shl_rng_bits(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    struct hlo_attr_rngbits a = {.algorithm = shl_rng_algorithm(op)};
     return shl_emit(l, op, HLO_RNG_BIT_GENERATOR, in, op->n_operands, &a, NULL, 0, out);
 }

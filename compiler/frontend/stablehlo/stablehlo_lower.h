@@ -52,6 +52,7 @@ status_t shl_ints(struct shl *l, const struct mlir_op *op, const char *name, int
                   struct i64s *out) MUST_CHECK;
 status_t shl_needs(const struct mlir_op *op, const char *name,
                    const struct mlir_attr **out) MUST_CHECK;
+enum rng_algorithm shl_rng_algorithm(const struct mlir_op *op); // its attribute's
 
 // ---- shapes
 // Of a type without dynamic dimensions; NULL where it has some. Quantised: of what is stored.
@@ -71,6 +72,9 @@ status_t shl_emit(struct shl *l, const struct mlir_op *op, enum hlo_op hlo, hv c
 // arguments, its root is the one result or a tuple of several. Outer values must be constants.
 status_t shl_scalar_region(struct shl *l, const struct mlir_op *op, int k,
                            struct hlo_computation **out) MUST_CHECK;
+// The same of a function.
+status_t shl_scalar_function(struct shl *l, struct str callee,
+                             struct hlo_computation **out) MUST_CHECK;
 // The region's operations in the current computation; args by number of argument.
 status_t shl_inline_region(struct shl *l, const struct mlir_region *r, hv const *args,
                            hv *out) MUST_CHECK;

@@ -42,6 +42,49 @@ static status_t by_formula(struct shl *l, const struct mlir_op *op, hv const *in
     return ST_OK;
 }
 
+// ---- of complex numbers
+
+// The larger or smaller by the real part, then by the imaginary one; a NaN's comparison chooses y.
+status_t shl_extreme(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    struct hb *b = &l->b;
+    enum hlo_op hlo = shl_row_of(op->name)->hlo;
+    if (op->n_operands != 2 || !dtype_is_complex(in[0]->shape->dtype))
+        return shl_each(l, op, in, out);
+    enum cmp_direction first = hlo == HLO_MAXIMUM ? CMP_GT : CMP_LT;
+    hv part[2][2];
+    for (int k = 0; k < 2; k++) {
+        part[0][k] = hb_unary(b, HLO_REAL, in[k]);
+        part[1][k] = hb_unary(b, HLO_IMAG, in[k]);
+    }
+    hv by_imag = hb_binary(b, HLO_AND, hb_compare(b, part[0][0], part[0][1], CMP_EQ),
+                           hb_compare(b, part[1][0], part[1][1], first));
+    hv chosen = hb_binary(b, HLO_OR, hb_compare(b, part[0][0], part[0][1], first), by_imag);
+    *out = hb_select(b, chosen, in[0], in[1]);
+    return ST_OK;
+}
+// -i log((x + i y) / sqrt(x^2 + y^2))
+static hv complex_atan2(struct hb *b, hv y, hv x) {
+    const struct shape *s = x->shape;
+    s = shape_with_dtype(b->c->module->arena, s, s->dtype == DT_C64 ? DT_F32 : DT_F64);
+    hv i = hb_binary(b, HLO_COMPLEX, hb_splat(b, s, 0), hb_splat(b, s, 1));
+    hv norm = hb_add(b, hb_mul(b, x, x), hb_mul(b, y, y));
+    hv v = hb_div(b, hb_add(b, x, hb_mul(b, i, y)), hb_unary(b, HLO_SQRT, norm));
+    return hb_mul(b, neg(b, i), log_of(b, v));
+}
+status_t shl_atan2(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    if (op->n_operands != 2 || !dtype_is_complex(in[0]->shape->dtype))
+        return shl_each(l, op, in, out);
+    *out = complex_atan2(&l->b, in[0], in[1]);
+    return ST_OK;
+}
+status_t shl_atan(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    if (op->n_operands != 1) return st_invalid("it has %d operands, expected 1", op->n_operands);
+    hv one = hb_splat(&l->b, in[0]->shape, 1);
+    bool complex = dtype_is_complex(in[0]->shape->dtype);
+    *out = complex ? complex_atan2(&l->b, in[0], one) : hb_binary(&l->b, HLO_ATAN2, in[0], one);
+    return ST_OK;
+}
+
 // ---- the inverse of the error function
 // M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2010: a polynomial in
 // w = -log(1 - x^2) for the middle, in sqrt(w) for the ends.

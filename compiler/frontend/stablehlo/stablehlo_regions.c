@@ -147,6 +147,25 @@ status_t shl_scalar_region(struct shl *l, const struct mlir_op *op, int k,
     *out = into;
     return leave(l, &c, &was, st);
 }
+status_t shl_scalar_function(struct shl *l, struct str callee, struct hlo_computation **out) {
+    const struct mlir_func *f = mlir_find_func(l->m, callee);
+    struct captures c = {0};
+    struct outside was;
+    if (!f || !f->body.ops.n)
+        return st_invalid("there is no function @%.*s", (int)callee.n, callee.p);
+    weights_of_call(l, callee, &c);
+    *out = hb_callee(l->hlo, arena_strndup(l->a, callee.p, callee.n));
+    status_t st = enter(l, &c, *out, NULL, &was);
+    hv *args = arena_array(l->a, hv, f->body.n_args + 1), result = NULL;
+    for (int32_t k = 0; !st && k < f->body.n_args; k++) {
+        const struct shape *s = shl_shape(l->a, f->values.v[f->body.args + (uint32_t)k]);
+        if (!s) st = st_invalid("@%.*s has an argument of dynamic shape", (int)callee.n, callee.p);
+        if (s) args[k] = hlo_add_param(*out, k, s, arena_printf(l->a, "p%d", k));
+    }
+    if (!st) st = shl_inline_call(l, callee, args, f->body.n_args, &result, 1);
+    if (!st) hlo_set_root(*out, result);
+    return leave(l, &c, &was, st);
+}
 
 // ---- while, if, case
 
@@ -223,6 +242,134 @@ status_t shl_while(struct shl *l, const struct mlir_op *op, hv const *in, hv *ou
     hv r = hb_call(&l->b, HLO_WHILE, state->shape, &state, 1, NULL, called, 2);
     for (int k = 0; k < n; k++)
         out[k] = hb_gte(&l->b, r, k);
+    return ST_OK;
+}
+// scan: operands are arrays, then initial carries; the region takes an array's slice at each place
+// along the dimension (which is gone) and the carries, and gives a slice of each result and the
+// carries. One while over (place, carries, results, arrays, captured values).
+struct scan {
+    int n_in, n_carry, n_out; // arrays, carries, stacked results
+    int64_t dim, length;
+    bool reverse;
+};
+static hv slice_at(struct shl *l, hv x, int64_t dim, hv at) {
+    int64_t sizes[HLO_MAX_RANK], kept[HLO_MAX_RANK];
+    hv in[HLO_MAX_RANK + 1] = {x}, zero = hb_const_i64(&l->b, DT_S32, 0);
+    int rank = x->shape->rank, n = 0;
+    for (int d = 0; d < rank; d++) {
+        sizes[d] = d == dim ? 1 : x->shape->dims[d];
+        in[d + 1] = d == dim ? at : zero;
+        if (d != dim) kept[n++] = sizes[d];
+    }
+    struct hlo_attr_dynslice a = {.dynamic_slice_sizes = {sizes, rank}};
+    return hb_reshape(&l->b, hb_op(&l->b, HLO_DYNAMIC_SLICE, NULL, in, rank + 1, &a), kept, n);
+}
+static hv with_slice(struct shl *l, hv x, int64_t dim, hv at, hv slice) {
+    int64_t sizes[HLO_MAX_RANK];
+    hv in[HLO_MAX_RANK + 2] = {x}, zero = hb_const_i64(&l->b, DT_S32, 0);
+    for (int d = 0; d < x->shape->rank; d++) {
+        sizes[d] = d == dim ? 1 : x->shape->dims[d];
+        in[d + 2] = d == dim ? at : zero;
+    }
+    in[1] = hb_reshape(&l->b, slice, sizes, x->shape->rank);
+    return hb_op(&l->b, HLO_DYNAMIC_UPDATE_SLICE, x->shape, in, x->shape->rank + 2, NULL);
+}
+// What follows the state of one place: its carries and stacked results behind the place.
+static status_t scan_step(struct shl *l, const struct mlir_op *op, const struct scan *s,
+                          hv *state) {
+    hv *carry = state + 1, *stacked = carry + s->n_carry, *arrays = stacked + s->n_out;
+    hv *args = arena_array(l->a, hv, s->n_in + s->n_carry + 1);
+    hv *given = arena_zarray(l->a, hv, s->n_out + s->n_carry + 1);
+    hv one = hb_const_i64(&l->b, DT_S32, 1), last = hb_const_i64(&l->b, DT_S32, s->length - 1);
+    hv at = s->reverse ? hb_sub(&l->b, last, state[0]) : state[0];
+    for (int k = 0; k < s->n_in; k++)
+        args[k] = slice_at(l, arrays[k], s->dim, at);
+    for (int k = 0; k < s->n_carry; k++)
+        args[s->n_in + k] = carry[k];
+    RETURN_IF_ERR(shl_inline_region(l, op->regions, args, given));
+    state[0] = hb_add(&l->b, state[0], one);
+    for (int k = 0; k < s->n_out; k++)
+        stacked[k] = with_slice(l, stacked[k], s->dim, at, given[k]);
+    for (int k = 0; k < s->n_carry; k++)
+        carry[k] = given[s->n_out + k];
+    return ST_OK;
+}
+static status_t scan_body(struct shl *l, const struct mlir_op *op, const struct scan *s,
+                          const struct captures *c, const struct shape *state,
+                          struct hlo_computation **out) {
+    struct hlo_computation *into = hb_callee(l->hlo, computation_name(l, op, "body"));
+    hv *all = arena_array(l->a, hv, state->n_elems + 1);
+    struct hb b = hb_begin(into);
+    hv p = hlo_add_param(into, 0, state, "state");
+    for (int k = 0; k < state->n_elems; k++)
+        all[k] = hb_gte(&b, p, k);
+    RETURN_IF_ERR(hb_end(&b));
+    struct outside was;
+    status_t st = enter(l, c, into, all + 1 + s->n_carry + s->n_out + s->n_in, &was);
+    if (!st) st = scan_step(l, op, s, all);
+    if (!st) hlo_set_root(into, hb_tuple(&l->b, all, state->n_elems));
+    *out = into;
+    return leave(l, c, &was, st);
+}
+static status_t scan_of(struct shl *l, const struct mlir_op *op, hv const *in, struct scan *out) {
+    struct i64s n;
+    RETURN_IF_ERR(shl_ints(l, op, "operandSegmentSizes", 2, 0, &n));
+    int64_t dim = shl_int(op, "dimension", -1);
+    if (n.v[0] < 0 || n.v[1] < 0 || n.v[0] + n.v[1] != op->n_operands || op->n_regions != 1)
+        return st_invalid("its operands and regions do not fit");
+    *out = (struct scan){.n_in = (int)n.v[0], .n_carry = (int)n.v[1], .dim = dim, .length = -1};
+    out->n_out = op->n_results - out->n_carry;
+    out->reverse = shl_flag(op, "is_reverse");
+    if (out->n_out < 0 || op->regions->n_args != op->n_operands ||
+        n_results_of(op->regions) != op->n_results)
+        return st_invalid("its region does not fit its operands and results");
+    for (int k = 0; k < out->n_in; k++) {
+        const struct shape *s = in[k]->shape;
+        if (dim < 0 || dim >= s->rank) return st_invalid("dimension %lld", (long long)dim);
+        if (out->length >= 0 && s->dims[dim] != out->length)
+            return st_invalid("its arrays have different lengths");
+        out->length = s->dims[dim];
+    }
+    return out->length < 0 ? st_unimplemented("a scan over no array") : ST_OK;
+}
+status_t shl_scan(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    struct scan s;
+    struct captures c = {0};
+    RETURN_IF_ERR(scan_of(l, op, in, &s));
+    captures_of(l, op->regions, &c);
+    int n = 1 + op->n_operands + s.n_out, at = 0;
+    hv *all = arena_array(l->a, hv, (size_t)n + c.values.n + c.weights.n + 1);
+    all[at++] = hb_const_i64(&l->b, DT_S32, 0);
+    for (int k = 0; k < s.n_carry; k++)
+        all[at++] = in[s.n_in + k];
+    for (int k = 0; k < s.n_out; k++) {
+        const struct shape *r = shl_shape(l->a, shl_result_type(l, op, k));
+        if (!r || s.dim >= r->rank || r->dims[s.dim] != s.length)
+            return st_invalid("result %d does not have the arrays' length", k);
+        RETURN_IF_ERR(shape_check(r, l->hlo->max_bytes));
+        all[at++] = hb_splat(&l->b, r, 0);
+    }
+    for (int k = 0; k < s.n_in; k++)
+        all[at++] = in[k];
+    if (s.length == 0) { // the body could not take an element
+        for (int k = 0; k < op->n_results; k++)
+            out[k] = all[k < s.n_out ? 1 + s.n_carry + k : 1 + k - s.n_out];
+        return ST_OK;
+    }
+    at += passed_of(l, &c, all + at);
+    hv state = hb_tuple(&l->b, all, at);
+    RETURN_IF_ERR(hb_end(&l->b));
+
+    struct hlo_computation *called[2];
+    called[0] = hb_callee(l->hlo, computation_name(l, op, "condition"));
+    struct hb b = hb_begin(called[0]);
+    hv place = hb_gte(&b, hlo_add_param(called[0], 0, state->shape, "state"), 0);
+    hlo_set_root(called[0], hb_compare(&b, place, hb_const_i64(&b, DT_S32, s.length), CMP_LT));
+    RETURN_IF_ERR(hb_end(&b));
+    RETURN_IF_ERR(scan_body(l, op, &s, &c, state->shape, &called[1]));
+    hv r = hb_call(&l->b, HLO_WHILE, state->shape, &state, 1, NULL, called, 2);
+    for (int k = 0; k < op->n_results; k++)
+        out[k] = hb_gte(&l->b, r, k < s.n_out ? 1 + s.n_carry + k : 1 + k - s.n_out);
     return ST_OK;
 }
 

@@ -22,10 +22,23 @@ static const struct {
     {"stablehlo.dynamic_gather", 2, 3},     {"stablehlo.rng", 2, 3},
     {"stablehlo.set_dimension_size", 1, 2}};
 
-static bool deciding_call(const struct mlir_op *op) {
+// The first of the operands of a custom call that decide shapes: those from there on do.
+static int first_deciding(const struct mlir_op *op) {
+    static const struct {
+        const char *target;
+        int last; // so many operands
+    } rows[] = {{"stablehlo.dynamic_top_k", 1},
+                {"stablehlo.dynamic_approx_top_k", 1},
+                {"stablehlo.dynamic_reduce_window", 5},
+                {"stablehlo.dynamic_rng_bit_generator", 1}};
+    const struct mlir_attr *at = mlir_op_attr(op, "indices_of_shape_operands");
     struct str target = shl_word(op, "call_target_name");
-    return str_is(op->name, "stablehlo.custom_call") &&
-           (str_is(target, "shape_assertion") || str_is(target, "stablehlo.dynamic_top_k"));
+    int n = op->n_operands;
+    if (!str_is(op->name, "stablehlo.custom_call")) return n;
+    if (str_is(target, "shape_assertion")) return 0;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        if (str_is(target, rows[k].target) && n >= rows[k].last) return n - rows[k].last;
+    return at && at->kind == MLIR_A_INTS && at->n <= n ? n - at->n : n;
 }
 static void mark_operands(struct marks *x, const struct mlir_op *op, int from, int to) {
     for (int k = from; k < to && k < op->n_operands; k++)
@@ -53,7 +66,7 @@ static void mark_op(struct arena *a, struct marks *x, const struct mlir_op *op) 
     for (size_t k = 0; k < sizeof shape_operands / sizeof *shape_operands; k++)
         if (str_is(op->name, shape_operands[k].name))
             mark_operands(x, op, shape_operands[k].from, shape_operands[k].to);
-    if (deciding_call(op)) mark_operands(x, op, 0, op->n_operands);
+    mark_operands(x, op, first_deciding(op), op->n_operands);
     if (str_is(op->name, "func.call")) {
         mark_call(a, x, op, "callee");
     } else if (str_is(op->name, "stablehlo.composite")) {
