@@ -94,8 +94,8 @@ static status_t dynamic_reduce_window(struct shl *l, const struct call *c, hv *o
         if (v[k].n != (k == 4 ? 2 * rank : rank)) return st_invalid("its window has another rank");
     struct hlo_attr_window a = {.window = {arena_zarray(l->a, struct window_dim, rank + 1), rank}};
     for (int d = 0; d < rank; d++)
-        a.window.v[d] = (struct window_dim){
-            v[0].v[d], v[1].v[d], v[4].v[2 * d], v[4].v[2 * d + 1], v[2].v[d], v[3].v[d], false};
+        a.window.v[d] = (struct window_dim){v[0].v[d], v[1].v[d], v[4].v[2 * d], v[4].v[2 * d + 1],
+                                            v[2].v[d], v[3].v[d], false};
     struct hlo_computation *f;
     RETURN_IF_ERR(called_function(l, c->op, &f));
     hv r = hb_call(&l->b, HLO_REDUCE_WINDOW, NULL, c->in, 2 * n, &a, &f, 1);
@@ -205,9 +205,8 @@ static status_t library_call(struct shl *l, const struct call *c, struct str tar
             return st_unimplemented("a custom call of @%.*s with a dynamic shape", (int)target.n,
                                     target.p);
 
-    const struct shape *s = op->n_results == 1
-                                ? c->results[0]
-                                : shape_tuple(l->a, c->results, op->n_results);
+    const struct shape *s =
+        op->n_results == 1 ? c->results[0] : shape_tuple(l->a, c->results, op->n_results);
     RETURN_IF_ERR(shape_check(s, l->hlo->max_bytes));
     hv call = hb_call(&l->b, HLO_CUSTOM_CALL, s, c->in, c->n, &a, NULL, 0);
     if (!hb_ok(&l->b)) return ST_OK;
