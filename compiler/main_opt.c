@@ -12,7 +12,9 @@
 static const char usage[] =
     "usage: hlo-opt [OPTION...] FILE|-\n"
     "  --canonical           print the canonical text (names replaced, no metadata)\n"
-    "  --to=text|proto       how to print the module: HLO text, or a HloModuleProto\n"
+    "  --to=text|proto|stablehlo  how to print the module: HLO text, a HloModuleProto, or "
+    "StableHLO\n"
+    "                        text\n"
     "  --hash                print the SHA-256 of the canonical graph\n"
     "  --counts              print instruction counts\n"
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
@@ -104,7 +106,8 @@ int main(int argc, char **argv) {
         if (strcmp(arg, "--help") == 0) return fputs(usage, stdout) < 0;
         if (take_value(arg, &o)) continue;
         if (take_flag(arg, &o)) continue;
-        if (strcmp(arg, "--to=text") == 0 || strcmp(arg, "--to=proto") == 0)
+        if (strcmp(arg, "--to=text") == 0 || strcmp(arg, "--to=proto") == 0 ||
+            strcmp(arg, "--to=stablehlo") == 0)
             o.to = arg + 5;
         else if (strcmp(arg, "--no-output") == 0)
             o.print = false;

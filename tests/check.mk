@@ -55,6 +55,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
 	  from-jax 'build/venv/bin/python tests/models/from_jax.py $(BUILD)' \
 	  stablehlo 'build/venv/bin/python tests/models/stablehlo.py $(BUILD) tests/conform/stablehlo' \
+	  to-stablehlo 'build/venv/bin/python tests/models/to_stablehlo.py $(BUILD)' \
 	  stablehlo-twins 'sh tests/models/stablehlo_twins.sh $(BUILD)' \
 	  lapack-calls 'build/venv/bin/python tests/models/lapack_calls.py $(BUILD)' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \

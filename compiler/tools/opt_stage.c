@@ -8,6 +8,7 @@
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/frontend/mlir/mlir_bytecode.h"
 #include "compiler/frontend/mlir/mlir_text.h"
+#include "compiler/frontend/stablehlo/stablehlo_out.h"
 #include "compiler/plan/plan.h"
 #include "compiler/tools/opt.h"
 
@@ -49,6 +50,8 @@ status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o
     status_t st = ST_OK;
     if (strcmp(o->stage, "hlo") == 0 && o->to && strcmp(o->to, "proto") == 0) {
         st = hlo_proto_write(m, &text);
+    } else if (strcmp(o->stage, "hlo") == 0 && o->to && strcmp(o->to, "stablehlo") == 0) {
+        st = stablehlo_print(&text, m);
     } else if (strcmp(o->stage, "hlo") == 0) {
         hlo_print_module(&text, m, HLO_PRINT_DEFAULT | (o->canonical ? HLO_PRINT_CANONICAL : 0));
     } else if (strcmp(o->stage, "kir") == 0 || strcmp(o->stage, "llvm") == 0) {

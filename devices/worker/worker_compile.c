@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/abi.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/frontend/stablehlo/stablehlo_out.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/parts.h"
 #include "compiler/results.h"
@@ -419,14 +420,19 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
 }
 
 // The program as it is lowered, before any pass.
-static status_t before_text(struct worker_call *c, const Hlod__Wire__Compile *q, struct strbuf *b) {
+static status_t before_text(struct worker_call *c, const Hlod__Wire__Compile *q, bool stablehlo,
+                            struct strbuf *b) {
     struct lower_request req;
     struct hlo_module *m;
     RETURN_IF_ERR(lower_request_of(c, q, &req));
     RETURN_IF_ERR(frontend_lower(q->format, &req, &m));
-    hlo_print_module(b, m, HLO_PRINT_DEFAULT);
+    status_t st = ST_OK;
+    if (stablehlo)
+        st = stablehlo_print(b, m);
+    else
+        hlo_print_module(b, m, HLO_PRINT_DEFAULT);
     hlo_module_free(m);
-    return ST_OK;
+    return st;
 }
 static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
     struct executable *e;
@@ -471,7 +477,9 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
         if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
-    if (strcmp(q->stage, "hlo-before") == 0 && q->compile) return before_text(c, q->compile, b);
+    bool stablehlo = strcmp(q->stage, "stablehlo") == 0;
+    if ((stablehlo || strcmp(q->stage, "hlo-before") == 0) && q->compile)
+        return before_text(c, q->compile, stablehlo, b);
     struct executable *e;
     struct dump d = {.want = strncmp(q->stage, "pass/", 5) == 0 ? q->stage + 5 : "", .out = b};
     struct compile_observer obs = {
