@@ -27,26 +27,33 @@ status_t shl_composite(struct shl *l, const struct mlir_op *op, hv const *in, hv
 
 // ---- between devices
 
-static status_t groups_text(const struct mlir_op *op, const char *name, struct strbuf *b) {
-    const struct mlir_attr *t = mlir_op_attr(op, name);
+status_t shl_matrix(struct shl *l, const struct mlir_attr *t, const char *name, struct i64s *out) {
     if (!t || t->kind != MLIR_A_DENSE || t->type->rank != 2 || t->weight >= 0 ||
         t->type->dtype != DT_S64)
         return st_invalid("attribute '%s' must be a matrix of integers", name);
-    int64_t rows = t->type->dims[0], columns = t->type->dims[1];
-    int64_t held = (int64_t)t->bytes.n / 8;
-    if (mlir_type_elements(t->type) < 0 ||
-        (rows && columns && held < (t->splat ? 1 : rows * columns)))
+    int64_t n = mlir_type_elements(t->type), held = (int64_t)t->bytes.n / 8;
+    if (n < 0 || n > INT32_MAX || (n && held < (t->splat ? 1 : n)))
         return st_invalid("attribute '%s' has too few elements", name);
+    *out = (struct i64s){arena_zarray(l->a, int64_t, n + 1), (int32_t)n};
+    for (int64_t k = 0; k < n; k++)
+        memcpy(&out->v[k], t->bytes.p + (t->splat ? 0 : (size_t)k * 8), 8);
+    return ST_OK;
+}
+static status_t groups_text(struct shl *l, const struct mlir_op *op, const char *name,
+                            struct strbuf *b) {
+    const struct mlir_attr *t = mlir_op_attr(op, name);
+    struct i64s v;
+    RETURN_IF_ERR(shl_matrix(l, t, name, &v));
+    int64_t rows = t->type->dims[0], columns = t->type->dims[1];
     strbuf_putc(b, '{');
     for (int64_t r = 0; r < rows; r++) {
         bool first = true;
         strbuf_puts(b, r ? ",{" : "{");
         for (int64_t c = 0; c < columns; c++) {
-            int64_t v;
-            memcpy(&v, t->bytes.p + (t->splat ? 0 : (size_t)(r * columns + c) * 8), 8);
-            if (v < 0) continue; // a group that is shorter than the others
+            int64_t x = v.v[r * columns + c];
+            if (x < 0) continue; // a group that is shorter than the others
             if (!first) strbuf_putc(b, ',');
-            strbuf_i64(b, v);
+            strbuf_i64(b, x);
             first = false;
         }
         strbuf_putc(b, '}');
@@ -73,10 +80,11 @@ status_t shl_collective(struct shl *l, const struct mlir_op *op, hv const *in, h
                                     .use_global_device_ids = shl_flag(op, "use_global_device_ids")};
     struct hlo_computation *f = NULL;
     struct strbuf b = {0};
+    if (l->process) return st_unimplemented("in a region or a call of a program of run_parallel");
     if (dim >= 0) a.dimensions = (struct i64s){&dim, 1};
     if (region) RETURN_IF_ERR(shl_scalar_region(l, op, 0, &f));
     const char *name = permute ? "source_target_pairs" : "replica_groups";
-    status_t st = permute ? pairs_text(l, op, &b) : groups_text(op, name, &b);
+    status_t st = permute ? pairs_text(l, op, &b) : groups_text(l, op, name, &b);
     if (!st)
         st = shl_emit(l, op, hlo, in, op->n_operands, &a, region ? &f : NULL, region ? 1 : 0, out);
     hv i = l->b.c->last;
@@ -85,4 +93,11 @@ status_t shl_collective(struct shl *l, const struct mlir_op *op, hv const *in, h
     if (!st && i && b.n) hlo_set_extra(i, name, strbuf_cstr(&b));
     strbuf_done(&b);
     return st;
+}
+// partition_id, replica_id.
+status_t shl_device_id(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    if (!l->process) return shl_each(l, op, in, out);
+    bool replica = shl_row_of(op->name)->hlo == HLO_REPLICA_ID;
+    *out = hb_const_i64(&l->b, DT_U32, replica ? l->process->replica : l->process->partition);
+    return ST_OK;
 }

@@ -173,6 +173,16 @@ status_t shl_constant(struct shl *l, const struct mlir_attr *t, hv *out) {
 
 // ---- operations, regions, functions
 
+status_t shl_set_results(struct shl *l, const struct mlir_op *op, hv const *out) {
+    for (int32_t k = 0; k < op->n_results; k++) {
+        const struct shape *want = shl_shape(l->a, shl_result_type(l, op, k));
+        if (want && !shape_compatible(want, out[k]->shape))
+            return st_invalid("result %d is declared as %s, what it computes is %s", k,
+                              shape_text(l->a, want), shape_text(l->a, out[k]->shape));
+        l->frame->values[op->result + (uint32_t)k] = out[k];
+    }
+    return ST_OK;
+}
 static status_t lower_op(struct shl *l, const struct mlir_op *op) {
     hv in_few[8], out_few[8];
     hv *in = op->n_operands > 8 ? arena_array(l->a, hv, op->n_operands) : in_few;
@@ -190,14 +200,14 @@ static status_t lower_op(struct shl *l, const struct mlir_op *op) {
             return st_invalid("operand %d has no value here", k);
     RETURN_IF_ERR(shl_run(l, row, op, in, out));
     RETURN_IF_ERR(hb_end(&l->b));
-    for (int32_t k = 0; k < op->n_results; k++) {
-        const struct shape *want = shl_shape(l->a, shl_result_type(l, op, k));
-        if (want && !shape_compatible(want, out[k]->shape))
-            return st_invalid("result %d is declared as %s, what it computes is %s", k,
-                              shape_text(l->a, want), shape_text(l->a, out[k]->shape));
-        l->frame->values[op->result + (uint32_t)k] = out[k];
-    }
-    return ST_OK;
+    return shl_set_results(l, op, out);
+}
+status_t shl_lower_op(struct shl *l, const struct mlir_op *op) {
+    l->b.op_type = arena_strndup(l->a, op->name.p, op->name.n);
+    status_t st = lower_op(l, op);
+    return st ? st_note(st, "%s %lld: %.*s", l->m->where, (long long)op->at, (int)op->name.n,
+                        op->name.p)
+              : ST_OK;
 }
 static bool is_return(const struct mlir_op *op) {
     return str_is(op->name, "func.return") || str_is(op->name, "stablehlo.return");
@@ -207,14 +217,8 @@ status_t shl_inline_region(struct shl *l, const struct mlir_region *r, hv const 
     if (!end || !is_return(end)) return st_invalid("a region must end with a return");
     for (int32_t k = 0; k < r->n_args; k++)
         l->frame->values[r->args + (uint32_t)k] = args[k];
-    for (size_t k = 0; k + 1 < r->ops.n; k++) {
-        const struct mlir_op *op = r->ops.v[k];
-        l->b.op_type = arena_strndup(l->a, op->name.p, op->name.n);
-        status_t st = lower_op(l, op);
-        if (st)
-            return st_note(st, "%s %lld: %.*s", l->m->where, (long long)op->at, (int)op->name.n,
-                           op->name.p);
-    }
+    for (size_t k = 0; k + 1 < r->ops.n; k++)
+        RETURN_IF_ERR(shl_lower_op(l, r->ops.v[k]));
     for (int32_t k = 0; k < end->n_operands; k++)
         if (!(out[k] = l->frame->values[end->operands[k]]))
             return st_invalid("result %d has no value", k);

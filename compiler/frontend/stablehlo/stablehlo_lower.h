@@ -13,6 +13,9 @@ struct shl_frame { // one instance of a function
     hv *values; // by number; NULL = not computed
     struct shl_frame *caller;
 };
+struct shl_process { // of those that run_parallel runs
+    int replica, partition;
+};
 struct shl { // one lowering
     const struct mlir_module *m;
     struct hlo_module *hlo;
@@ -23,6 +26,7 @@ struct shl { // one lowering
     int32_t n_weights;
     int64_t ops_left;     // operations that may still be lowered
     int64_t folding_left; // work that may still be evaluated
+    const struct shl_process *process; // whose operations are lowered, or NULL
     int depth;
     bool real; // the operation that is lowered has real values for quantised ones
     const _Atomic bool *cancel;
@@ -50,6 +54,9 @@ struct str shl_word(const struct mlir_op *op, const char *name); // enumerator o
 // n >= 0: so many of them, `usual` each where the attribute is missing; -1: none where it is.
 status_t shl_ints(struct shl *l, const struct mlir_op *op, const char *name, int n, int64_t usual,
                   struct i64s *out) MUST_CHECK;
+// Elements of a matrix of s64.
+status_t shl_matrix(struct shl *l, const struct mlir_attr *t, const char *name,
+                    struct i64s *out) MUST_CHECK;
 status_t shl_needs(const struct mlir_op *op, const char *name,
                    const struct mlir_attr **out) MUST_CHECK;
 enum rng_algorithm shl_rng_algorithm(const struct mlir_op *op); // its attribute's
@@ -75,6 +82,9 @@ status_t shl_scalar_region(struct shl *l, const struct mlir_op *op, int k,
 // The same of a function.
 status_t shl_scalar_function(struct shl *l, struct str callee,
                              struct hlo_computation **out) MUST_CHECK;
+// One operation; its operands have values in the frame, its results get them.
+status_t shl_lower_op(struct shl *l, const struct mlir_op *op) MUST_CHECK;
+status_t shl_set_results(struct shl *l, const struct mlir_op *op, hv const *v) MUST_CHECK;
 // The region's operations in the current computation; args by number of argument.
 status_t shl_inline_region(struct shl *l, const struct mlir_region *r, hv const *args,
                            hv *out) MUST_CHECK;
