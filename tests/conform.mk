@@ -23,6 +23,10 @@ conform-stablehlo: all ## StableHLO programs with check.expect_* operations: FOL
 .PHONY: conform-stablehlo-twins
 conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: FOLDERS=dir...
 	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(FOLDERS)
+.PHONY: conform-jax
+conform-jax: all ## the 5,483 functions that JAX tests its lowering with, exported, against JAX
+## on the CPU (ARGS="sort --list"); one of each kind in make check
+	$(Q)build/venv/bin/python tests/models/jax_functions.py $(BUILD) $(ARGS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
 $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \

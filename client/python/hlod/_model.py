@@ -180,8 +180,9 @@ def _hlo_of(lowered: Any) -> str:
 def jax_leaves(lowered: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
     """A function's arguments as the list of arrays that its program takes. InvalidArgument."""
     if not (hasattr(lowered, "in_tree") and hasattr(lowered, "out_tree")):
-        raise InvalidArgument("only what was compiled from jax.jit(f).lower(...) is called as a "
-                              "function", hint="run() takes arrays by name or in the model's order")
+        raise InvalidArgument("only what was compiled from jax.jit(f).lower(...) or "
+                              "jax.export.export(...)(...) is called as a function",
+                              hint="run() takes arrays by name or in the model's order")
     import jax
 
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
@@ -191,7 +192,8 @@ def jax_leaves(lowered: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> L
                               hint="static arguments are fixed by lower(): leave them out")
     # JAX leaves out arguments that a function does not use, and has no other way to tell which
     inner = getattr(lowered, "_lowering", None)
-    kept = getattr(inner, "compile_args", {}).get("kept_var_idx")
+    kept = (lowered.module_kept_var_idx if hasattr(lowered, "module_kept_var_idx")
+            else getattr(inner, "compile_args", {}).get("kept_var_idx"))
     return leaves if kept is None else [leaves[k] for k in sorted(kept)]
 
 
@@ -210,11 +212,14 @@ def source(model: Any) -> Source:
         return Source(data=model.encode())
     if hasattr(model, "SerializeToString"):  # onnx.ModelProto and other messages
         return Source(data=model.SerializeToString())
+    if hasattr(model, "serialize") and hasattr(model, "mlir_module"):  # jax.export.Exported
+        return Source(data=bytes(model.serialize()))
     if hasattr(model, "as_text") and hasattr(model, "compiler_ir"):  # jax.stages.Lowered
         return Source(data=_hlo_of(model).encode())
     if not isinstance(model, (str, os.PathLike)):
         raise InvalidArgument(f"{type(model).__name__} is no model: give a path, bytes, "
-                              "onnx.ModelProto, what jax's lower() returns, a name or a digest")
+                              "onnx.ModelProto, what jax's lower() or export() returns, a name or "
+                              "a digest")
     text = os.fspath(model)
     if (isinstance(model, str) and not os.path.exists(text)
         and not (os.sep in text or text.endswith(_FILE_ENDINGS))):
