@@ -69,6 +69,9 @@ def norm(x):
 
 
 CONV = f32(8, 3, 3, 3)
+PART = jax.sharding.PartitionSpec
+MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+SHARDED = jax.sharding.NamedSharding(MESH, PART("d"))
 IMAGE = f32(2, 3, 17, 17)
 CASES = {
     "mlp": (lambda x, w: jax.nn.relu(x @ w).sum(1), X, W),
@@ -144,6 +147,9 @@ CASES = {
     "integers": (lambda x: (x * 3 // 2 % 5) << 1, np.arange(10, dtype=np.int32)),
     "bf16": (lambda x: (x.astype(jnp.bfloat16) * 2).astype(jnp.float32), X),
     "f16": (lambda x: (x.astype(jnp.float16) + 1).astype(jnp.float32), X),
+    "sharding constraint": (lambda x: lax.with_sharding_constraint(x * 2, SHARDED) + 1, X),
+    "collective": (jax.shard_map(lambda x: lax.psum(x, "d"), mesh=MESH, in_specs=PART("d"),
+                                 out_specs=PART()), X),
     "nothing taken": (lambda: jnp.arange(5) * 2,),
     "constants": (lambda x: x @ BIG, f32(4, 64)),
     "constants in a loop": (lambda x: lax.scan(

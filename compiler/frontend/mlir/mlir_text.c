@@ -210,6 +210,32 @@ static struct str usual_name(struct mt *t, struct str name) {
     if (str_is(name, "mhlo.return")) return STR("stablehlo.return");
     return name;
 }
+// Operations whose results are their operands: they tell how a value is spread over devices.
+static bool is_same_value(struct str name) {
+    return str_is(name, "sdy.sharding_constraint") || str_is(name, "sdy.reshard") ||
+           str_is(name, "sdy.propagation_barrier");
+}
+// sharding_constraint %0 <@mesh, [{"d"}, {}]> : type
+static status_t same_value(struct mt *t, struct mlir_op *op, bool quoted,
+                           const result_names *names) {
+    const struct mlir_type *type;
+    uint32_t v;
+    if (quoted) {
+        RETURN_IF_ERR(generic(t, op));
+        if (op->n_operands != 1) return mt_error(t, "%d operands, expected 1", op->n_operands);
+        v = op->operands[0];
+    } else {
+        RETURN_IF_ERR(mt_value(t, &v));
+        while (!mt_take(t, ":")) {
+            if (t->p >= t->end) return mt_error(t, "':' is missing");
+            if (*t->p++ == '<') RETURN_IF_ERR(mt_balanced(t, '>', NULL));
+        }
+        RETURN_IF_ERR(mt_type(t, &type));
+    }
+    mt_loc(t);
+    if (names->n != 1 || names->v[0].n != 1) return mt_error(t, "it has one result");
+    return mt_bind(t, names->v[0].name, v, 1);
+}
 status_t mt_op(struct mt *t, struct mlir_region *into) {
     result_names names = {0};
     struct mlir_op *op = arena_new_of(t->a, struct mlir_op);
@@ -226,6 +252,7 @@ status_t mt_op(struct mt *t, struct mlir_region *into) {
     else if (!mt_word(t, &op->name))
         return mt_error(t, "an operation was expected");
     op->name = usual_name(t, op->name);
+    if (is_same_value(op->name)) return same_value(t, op, quoted, &names);
     RETURN_IF_ERR(quoted ? generic(t, op) : mt_pretty(t, op));
     mt_loc(t);
     RETURN_IF_ERR(bind_results(t, op, &names, t->results.n));
@@ -392,6 +419,7 @@ static status_t module_head(struct mt *t) {
 static bool passed_over(struct mt *t) {
     struct str w;
     const char *was = t->p;
+    mt_take(t, "\"");
     if (mt_word(t, &w) && str_starts(w, "sdy.")) {
         const char *line = memchr(t->p, '\n', (size_t)(t->end - t->p));
         t->p = line ? line : t->end;
