@@ -31,8 +31,9 @@ HLOD_API enum hlod_code hlod_call_message(struct hlod *h, const char *method, co
                                           size_t bytes, struct hlod_blob **out);
 
 // The text of one stage: hlo-before, stablehlo, hlo-after, prepare, kir, llvm, plan, explain,
-// pass/NAME. out     caller frees with hlod_text_free errors  NOT_FOUND executable or stage;
-// RESOURCE_EXHAUSTED (kir, llvm and pass/ compile again)
+// pass/NAME; weights are parameters in it.
+// out     caller frees with hlod_text_free
+// errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm and pass/ compile again)
 HLOD_API enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stage,
                                      char **out);
 HLOD_API void hlod_text_free(char *text);

@@ -54,6 +54,7 @@ static const struct {
     {"", "run", "run a model once, on inputs from files or made up"},
     {"", "show", "what a model is: inputs, outputs, operators, parameters"},
     {"", "inspect", "the fused program and what came before it"},
+    {"", "convert", "a program as StableHLO, HLO text or HloModuleProto"},
     {"", "models", "names and versions of models; batching"},
     {"", "plan", "several executables in one request"},
     {"", "buffers", "values that stay on the device between runs"},

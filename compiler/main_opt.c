@@ -22,6 +22,7 @@ static const char usage[] =
     "  --check-passes        evaluate each module before and after every pass and the pipeline, "
     "compare\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
+    "  --weights             a model's weights as constants of the module\n"
     "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
     "@main\n"
     "                        are the lists a compile runs (compiler/pipeline.c)\n"
@@ -85,6 +86,7 @@ static bool take_flag(const char *arg, struct opt_options *o) {
     } table[] = {{"--canonical", &o->canonical},
                  {"--hash", &o->hash},
                  {"--counts", &o->counts},
+                 {"--weights", &o->weights},
                  {"--eval", &o->eval},
                  {"--check-passes", &o->check_passes},
                  {"--explain-fusion", &o->explain_fusion},

@@ -84,6 +84,30 @@ status_t frontend_lower(const char *format, const struct lower_request *req,
     return f ? with_reason(f->lower(req, out)) : unknown(format, (struct span){0});
 }
 
+status_t frontend_bake_weights(struct hlo_module *m, const struct ingest_result *r,
+                               struct span source) {
+    struct hlo_computation *c = m->entry;
+    size_t kept = 0;
+    for (size_t k = 0; k < c->params.n; k++) {
+        struct hlo_instr *p = c->params.v[k];
+        if (p->param_kind != PARAM_WEIGHT) {
+            p->param_number = (int64_t)kept;
+            c->params.v[kept++] = p;
+            continue;
+        }
+        const struct weight *w = p->param_index < r->n_weights ? &r->weights[p->param_index] : NULL;
+        if (!w || w->size_bytes != shape_elements(p->shape) * dtype_size(p->shape->dtype))
+            return st_invalid("weight '%s' does not fit its parameter", p->name);
+        const uint8_t *at = (w->sidecar ? r->sidecar.p : source.p) + w->offset;
+        struct hlo_instr *x = hlo_add_constant(c, lit_borrow(m->arena, p->shape, at));
+        hlo_move_before(x, c->first);
+        hlo_replace_uses(p, x);
+        hlo_remove_instr(p);
+    }
+    c->params.n = kept;
+    return ST_OK;
+}
+
 // ---- what is told of a program
 
 void frontend_program_info_count(struct arena *a, struct program_info *p, struct smap *seen,

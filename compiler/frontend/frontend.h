@@ -114,6 +114,11 @@ status_t frontend_ingest(struct arena *a, const char *format, struct span source
 // module.
 status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) MUST_CHECK;
+// The entry's weights become constants, so that the module stands for the source alone. Their
+// elements are borrowed from `source` and r's arena, which the module must not outlive.
+// INVALID_ARGUMENT: a weight does not fit its parameter.
+status_t frontend_bake_weights(struct hlo_module *m, const struct ingest_result *r,
+                               struct span source) MUST_CHECK;
 // "N=1,S=128" into req->bindings; texts and array lie in `a`. NULL = none. INVALID_ARGUMENT.
 status_t frontend_bindings_parse(struct arena *a, const char *text,
                                  struct lower_request *req) MUST_CHECK;

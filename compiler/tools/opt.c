@@ -3,6 +3,7 @@
 #include "compiler/tools/opt.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "compiler/tools/cases.h"
@@ -26,39 +27,52 @@ static status_t print_counts(const struct hlo_module *m) {
 }
 
 // Any format to a module: HLO text directly, others through ingest and lower.
-static status_t read_module(const struct opt_options *o, struct str text, struct hlo_module **out) {
+// A module that stands for a model alone has sizes: those that are not given are the usual ones, or
+// 1.
+static void assume_sizes(struct arena *a, const struct signature *sig, struct lower_request *req) {
+    int32_t most = req->n_bindings;
+    for (int32_t k = 0; k < sig->n_in; k++)
+        most += sig->in[k].rank > 0 ? sig->in[k].rank : 0;
+    struct dim_binding *b = arena_array(a, struct dim_binding, most + 1);
+    for (int32_t k = 0; k < req->n_bindings; k++)
+        b[k] = req->bindings[k];
+    req->bindings = b;
+    for (int32_t k = 0; k < sig->n_in; k++)
+        for (int32_t d = 0; d < sig->in[k].rank; d++) {
+            const struct sig_dim *dim = &sig->in[k].dims[d];
+            bool known = !dim->symbol;
+            for (int32_t e = 0; !known && e < req->n_bindings; e++)
+                known = strcmp(b[e].symbol, dim->symbol) == 0;
+            if (known) continue;
+            int64_t size = dim->usual > 0 ? dim->usual : 1;
+            b[req->n_bindings++] = (struct dim_binding){dim->symbol, size};
+            fprintf(stderr, "%s=%lld is assumed\n", dim->symbol, (long long)size);
+        }
+}
+// *a holds what the module borrows.
+static status_t read_module(const struct opt_options *o, struct str text, struct arena *a,
+                            struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
     const char *format = frontend_sniff(bytes);
     struct hlo_parse_limits limits = {.incomplete = !o->passes && !o->stage};
     if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
     if (strcmp(format, "hlo-proto") == 0)
         return hlo_proto_read(bytes, NULL, limits.incomplete, out);
-    struct arena a = {0};
     struct ingest_result r;
     struct lower_request req = {.entry_name = "main"};
-    status_t st = frontend_ingest(&a, format, bytes, NULL, &r);
-    if (!st) st = frontend_bindings_parse(&a, o->bind, &req);
+    RETURN_IF_ERR(frontend_ingest(a, format, bytes, NULL, &r));
+    RETURN_IF_ERR(frontend_bindings_parse(a, o->bind, &req));
+    if (o->weights) assume_sizes(a, &r.sig, &req);
     req.program = r.program;
-    if (!st) st = frontend_lower(format, &req, out);
-    arena_done(&a);
+    RETURN_IF_ERR(frontend_lower(format, &req, out));
+    status_t st = o->weights ? frontend_bake_weights(*out, &r, bytes) : ST_OK;
+    if (st) hlo_module_free(*out);
     return st;
 }
 
-status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
-    if (o->eval) return cases_check(text, stdout, out_rc);
-    if (o->check_passes) return opt_check_passes(text, out_rc);
-    if (o->stage && strcmp(o->stage, "tree") == 0) {
-        *out_rc = 0;
-        return opt_print_tree(text);
-    }
-
-    struct hlo_module *m;
-    RETURN_IF_ERR(read_module(o, text, &m));
-    status_t st = o->passes ? opt_run_passes(m, o) : ST_OK;
-    if (st) {
-        hlo_module_free(m);
-        return st;
-    }
+// Passes first, then what is asked for.
+static status_t work_on(const struct opt_options *o, struct hlo_module *m) {
+    if (o->passes) RETURN_IF_ERR(opt_run_passes(m, o));
     if (o->hash) {
         struct digest d;
         char hex[65];
@@ -66,13 +80,27 @@ status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
         digest_hex(d, hex);
         puts(hex);
     } else if (o->counts) {
-        st = print_counts(m);
+        return print_counts(m);
     } else if (o->print || o->stage) {
         struct opt_options po = *o;
         if (!po.stage) po.stage = "hlo";
-        st = opt_print_stage(m, &po);
+        return opt_print_stage(m, &po);
     }
-    hlo_module_free(m);
+    return ST_OK;
+}
+status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
+    if (o->eval) return cases_check(text, stdout, out_rc);
+    if (o->check_passes) return opt_check_passes(text, out_rc);
     *out_rc = 0;
+    if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
+
+    struct arena a = {0};
+    struct hlo_module *m = NULL;
+    status_t st = read_module(o, text, &a, &m);
+    if (!st) {
+        st = work_on(o, m);
+        hlo_module_free(m);
+    }
+    arena_done(&a);
     return st;
 }

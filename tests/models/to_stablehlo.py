@@ -109,6 +109,32 @@ def model(build, context, name, sizes, shapes):
         raise Failure("%s: error %.1e" % (name, error))
 
 
+def converted(build):
+    """hlo convert: one program through all three forms, and the model's values."""
+    path = build.split("/")[0] + "/models/mlp.onnx"
+    with tempfile.TemporaryDirectory() as folder:
+        last, hashes, outs = path, set(), []
+        np.random.default_rng(3).random((2, 784), np.float32).tofile(folder + "/x")
+        for name in ("a.mlir", "b.pb", "c.hlo"):
+            to = folder + "/" + name
+            p = subprocess.run([build + "/hlo", "convert", last, to, "--bind", "N=2"],
+                               capture_output=True, timeout=60)
+            if p.returncode:
+                raise Failure("convert: " + p.stderr.decode()[-300:])
+            hashes.add(subprocess.check_output([build + "/hlo-opt", "--weights", "--hash", to]))
+            last = to
+        for model in (path, folder + "/a.mlir", last):
+            subprocess.run([build + "/hlo-run", "--bind", "N=2", "--in", folder + "/x", "--out",
+                            folder + "/out", model], check=True, capture_output=True, timeout=60)
+            outs.append(np.fromfile(folder + "/out", np.float32))
+        p = subprocess.run([build + "/hlo", "convert", path, folder + "/d.zip"],
+                           capture_output=True, timeout=60)
+        if p.returncode != 2 or os.path.exists(folder + "/d.zip"):
+            raise Failure("convert to .zip: %s" % p)
+        if len(hashes) != 1 or not all(np.allclose(o, outs[0], atol=1e-6) for o in outs):
+            raise Failure("convert: %d programs" % len(hashes))
+
+
 def weights(path, text):
     """The initializers that the text takes as arguments, in its order."""
     import onnx
@@ -150,6 +176,13 @@ def main():
         try:
             model(a.build, context, name, sizes, shapes)
             print("PASS", name, "by XLA:CPU from StableHLO")
+        except Failure as e:
+            failures += 1
+            print("FAIL", e)
+    if not a.files:
+        try:
+            converted(a.build)
+            print("PASS hlo convert")
         except Failure as e:
             failures += 1
             print("FAIL", e)
