@@ -117,7 +117,7 @@ static status_t deliver(struct device *d, const struct dev_run *r, int64_t n_in,
     if (st && reserve) st_drop(reserve(d, -new_bytes));
     RETURN_IF_ERR(st);
     for (int k = 0; k < n && ahead; k++)
-        if (ahead[k]) r->kept[k] = ahead[k];
+        if (ahead[k] && !r->out[k]) r->kept[k] = ahead[k];
     for (int k = 0; k < n; k++) {
         int64_t bytes = shape_bytes(shapes[k]);
         void *to = from[k] ? from[k]->data : r->out[k] ? r->out[k] : host_buffer_data(r->kept[k]);

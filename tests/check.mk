@@ -57,6 +57,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  stablehlo 'build/venv/bin/python tests/models/stablehlo.py $(BUILD) tests/conform/stablehlo' \
 	  to-stablehlo 'build/venv/bin/python tests/models/to_stablehlo.py $(BUILD)' \
 	  stablehlo-twins 'sh tests/models/stablehlo_twins.sh $(BUILD)' \
+	  jax-models 'build/venv/bin/python tests/models/jax_models.py $(BUILD)' \
 	  jax-functions 'build/venv/bin/python tests/models/jax_functions.py $(BUILD) --each 1' \
 	  lapack-calls 'build/venv/bin/python tests/models/lapack_calls.py $(BUILD)' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \

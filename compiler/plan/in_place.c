@@ -61,3 +61,36 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     }
     return elementwise(i);
 }
+
+static bool take_number(struct str *s, char end, int64_t *out) {
+    struct str head;
+    return str_cut(s, end, &head) && str_to_i64(str_trim(head), out);
+}
+// `{0}: (2, {}, may-alias), ...`: arrays only, so the path of a result has one number, or none
+// where the root is no tuple, and that of a parameter none.
+int32_t *plan_donated(struct arena *a, const struct hlo_computation *entry) {
+    struct str text = hlo_module_extra(entry->module, "input_output_alias"), head;
+    const struct shape *root = entry->root->shape;
+    int n = shape_is_tuple(root) ? root->n_elems : 1;
+    if (!text.n || shape_leaves(root) != n) return NULL;
+    int32_t *over = arena_array(a, int32_t, n + 1);
+    for (int k = 0; k < n; k++)
+        over[k] = -1;
+    for (size_t k = 0; k < entry->params.n; k++)
+        if (shape_is_tuple(entry->params.v[k]->shape)) return NULL;
+
+    text.p++, text.n--; // the list's own brace
+    while (str_cut(&text, '{', &head)) {
+        int64_t result = 0, parameter = -1;
+        struct str path;
+        if (!str_cut(&text, '}', &path)) return over;
+        if (str_trim(path).n && !str_to_i64(str_trim(path), &result)) result = -1;
+        if (!str_cut(&text, '(', &head) || !take_number(&text, ',', &parameter) ||
+            !str_cut(&text, '{', &head) || !str_cut(&text, '}', &path))
+            return over;
+        if (result >= 0 && result < n && parameter >= 0 && parameter < (int64_t)entry->params.n &&
+            entry->params.v[parameter]->param_kind == PARAM_INPUT && !str_trim(path).n)
+            over[result] = (int32_t)parameter;
+    }
+    return over;
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// in_place: which steps may write a result over an operand.
+// in_place: which steps may write a result over an operand, and which results of a program over a
+// parameter.
 #pragma once
 #include "compiler/ir/module.h"
 // May result leaf `out` of i lie where operand leaf `in` lies (leaves in order over all operands
@@ -7,3 +8,6 @@
 // element of the result at the same place is written, and by the same unit of work. The caller
 // knows that nothing needs the operand afterwards.
 bool plan_may_share(const struct hlo_instr *i, int in, int out);
+// By the module's input_output_alias: the parameter leaf whose memory each leaf of the root may
+// take, -1 = none. NULL = none for all. What is not written so is passed over.
+int32_t *plan_donated(struct arena *a, const struct hlo_computation *entry);

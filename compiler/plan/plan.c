@@ -27,7 +27,8 @@ struct planner {
     VEC(struct buffer *) buffers;
     VEC(struct plan_step) steps;
     VEC(const struct literal *) consts;
-    bool own_params; // a loop's body: its parameters are the state, and may be written
+    int32_t *over; // parameter leaf that root leaf k may be written over, -1 = none; of a loop's
+                   // body its own, for its parameters are the state; NULL = none for all
     bool entry;
 };
 enum plan_role { ROLE_ENTRY, ROLE_CALLED, ROLE_LOOP_BODY };
@@ -243,9 +244,9 @@ static void take_over(struct planner *pl, int k, int o, bool *same) {
     }
 }
 
-// Result leaf `leaf` of a loop's body, made by step k as its result o: may it be written into the
-// state's own leaf? Nothing may need the old value after that step.
-static bool state_ends_at(const struct planner *pl, const struct plan_value *root, int leaf,
+// A result that starts at step k: may it be written into parameter `leaf`? Nothing may need the old
+// value after that step.
+static bool param_ends_at(const struct planner *pl, const struct plan_value *root, int leaf,
                           int k) {
     for (int e = 0; e < root->n_leaves; e++)
         if (root->leaves[e].where == SLICE_PARAM && root->leaves[e].index == leaf) return false;
@@ -256,28 +257,30 @@ static bool state_ends_at(const struct planner *pl, const struct plan_value *roo
         }
     return true;
 }
-static void write_state(struct planner *pl, const struct plan_value *root, bool *same) {
-    for (int leaf = 0; leaf < root->n_leaves; leaf++) {
-        if (root->leaves[leaf].where != SLICE_ARENA) continue;
-        struct buffer *b = pl->buffers.v[root->leaves[leaf].index];
-        if (b->into || b->param >= 0)
-            continue; // it starts at this leaf's own step, and in no other
-        struct plan_step *s = &pl->steps.v[b->birth];
-        bool any = false;
-        int o = 0;
-        while (o < s->n_out &&
-               (s->out[o].where != SLICE_ARENA || pl->buffers.v[s->out[o].index] != b))
-            o++;
-        for (int e = 0; e < s->n_in; e++) {
-            same[e] = s->in[e].where == SLICE_PARAM && s->in[e].index == leaf;
-            any |= same[e];
-        }
-        if (o == s->n_out || !any || !all_may_share(s, same, o) ||
-            !state_ends_at(pl, root, leaf, b->birth))
-            continue;
-        b->param = leaf;
-        pl->p->n_in_place++;
+// Result leaf k into the parameter that it may lie in, from the first step of those that hand its
+// buffer on.
+static void write_param(struct planner *pl, const struct plan_value *root, int k, bool *same) {
+    int leaf = pl->over[k];
+    pl->over[k] = -1;
+    if (leaf < 0 || root->leaves[k].where != SLICE_ARENA ||
+        root->leaves[k].size_bytes != pl->p->params[leaf].size_bytes)
+        return;
+    struct buffer *b = buffer_of(pl, &root->leaves[k]);
+    if (b->param >= 0 || b->birth >= (int)pl->steps.n) return;
+    struct plan_step *s = &pl->steps.v[b->birth];
+    bool any = false;
+    int o = 0;
+    while (o < s->n_out && (s->out[o].where != SLICE_ARENA || pl->buffers.v[s->out[o].index] != b))
+        o++;
+    for (int e = 0; e < s->n_in; e++) {
+        same[e] = s->in[e].where == SLICE_PARAM && s->in[e].index == leaf;
+        any |= same[e];
     }
+    if (o == s->n_out || !any || !all_may_share(s, same, o) ||
+        !param_ends_at(pl, root, leaf, b->birth))
+        return;
+    b->param = pl->over[k] = leaf;
+    pl->p->n_in_place++;
 }
 static void share_buffers(struct planner *pl, const struct plan_value *root) {
     int most = 1;
@@ -288,7 +291,9 @@ static void share_buffers(struct planner *pl, const struct plan_value *root) {
         for (int o = 0; o < pl->steps.v[k].n_out; o++)
             if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
                 take_over(pl, (int)k, o, same);
-    if (pl->own_params) write_state(pl, root, same);
+    for (int k = 0; pl->over && k < root->n_leaves; k++)
+        write_param(pl, root, k, same);
+    if (pl->entry) pl->p->over = pl->over;
 }
 
 // What lives during one of the steps that may run at the same time lives during all of them.
@@ -394,8 +399,7 @@ static status_t plan_body(struct planner *pl) {
 static status_t plan_computation(struct arena *a, const struct hlo_computation *entry,
                                  enum plan_role role, struct plan **out) {
     struct plan *p = arena_new_of(a, struct plan);
-    struct planner pl = {
-        .a = a, .p = p, .own_params = role == ROLE_LOOP_BODY, .entry = role == ROLE_ENTRY};
+    struct planner pl = {.a = a, .p = p, .entry = role == ROLE_ENTRY};
     p->comp = entry;
     for (size_t k = 0; k < entry->params.n; k++)
         p->n_params += shape_leaves(entry->params.v[k]->shape);
@@ -404,6 +408,12 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
         for (int e = 0; e < shape_leaves(entry->params.v[k]->shape); e++, n++)
             p->params[n] = (struct slice){SLICE_PARAM, (int32_t)n, 0,
                                           shape_bytes(shape_leaf(entry->params.v[k]->shape, e)), 0};
+    if (role == ROLE_ENTRY) pl.over = plan_donated(a, entry);
+    if (role == ROLE_LOOP_BODY) {
+        pl.over = arena_array(a, int32_t, p->n_params + 1);
+        for (int32_t k = 0; k < p->n_params; k++)
+            pl.over[k] = k;
+    }
     status_t st = plan_body(&pl);
     pmap_done(&pl.values);
     if (!st) *out = p;

@@ -6,7 +6,8 @@
 // caller's as the step's scratch. Tuples, get-tuple-element, bitcast (and reshape where layouts
 // allow) take no step: they alias. In place where legal (in_place.h): a result may lie in an
 // operand's buffer that ends there, and a loop's body may write a new element of the state over the
-// old one, so an output slice can be SLICE_PARAM. What a loop's body leaves as it is has one place.
+// old one, as the entry may over a parameter that the module's input_output_alias gives to a
+// result; so an output slice can be SLICE_PARAM. What a loop's body leaves as it is has one place.
 // Loops that need nothing of each other stand side by side (loops.h).
 #pragma once
 #include "compiler/ir/module.h"
@@ -46,6 +47,8 @@ struct plan {
     struct slice *root;
     int32_t n_root;
     bool *kept; // root leaf k is parameter leaf k itself, not a new value in its place
+    int32_t *over; // of the entry: the donated parameter leaf that root leaf k is written over; the
+                   // run gives it memory that may be written. -1 = none; NULL where it is for all
     struct slice *params;
     int32_t n_params; // leaves
     const struct literal **consts;

@@ -552,10 +552,35 @@ static status_t place_results(struct cpu_exe *x, const struct dev_run *r, int n_
     }
     return ST_OK;
 }
-// After a run the buffers are its caller's; after a failed one they are freed.
-static void settle_results(struct cpu_exe *x, bool failed) {
+// Memory for the parameters that the plan writes results over: a donated input's own, which is then
+// spent, else a copy where the result is wanted, or in memory for this run.
+static status_t place_over(struct cpu_exe *x, const struct dev_run *r, int n_bound,
+                           const void **params) {
+    const struct plan *p = x->main->plan;
+    for (int k = 0; p->over && k < p->n_root; k++) {
+        int leaf = p->over[k], in = leaf - n_bound;
+        if (leaf < 0 || (r->donate && r->donate[in] && r->in_buffers[in])) continue;
+        bool fits = r->out[k] && (uintptr_t)r->out[k] % 64 == 0;
+        if (!fits)
+            RETURN_IF_ERR(host_buffer_new(
+                x->base.dev, shape_leaf(x->exe->main->entry->root->shape, k), NULL, &x->ahead[k]));
+        void *to = fits ? r->out[k] : host_buffer_data(x->ahead[k]);
+        if (p->params[leaf].size_bytes)
+            memcpy(to, params[leaf], (size_t)p->params[leaf].size_bytes);
+        params[leaf] = to;
+    }
+    for (int k = 0; p->over && k < p->n_root; k++) {
+        int in = p->over[k] - n_bound;
+        if (p->over[k] >= 0 && r->donate && r->donate[in] && r->in_buffers[in])
+            r->in_buffers[in]->spent = true;
+    }
+    return ST_OK;
+}
+// After a run the buffers are its caller's; those of a failed one, and those for a result that was
+// copied out, are freed.
+static void settle_results(struct cpu_exe *x, const struct dev_run *r, bool failed) {
     for (int k = 0; k < x->main->plan->n_root; k++) {
-        if (failed && x->ahead[k]) host_buffer_free(x->ahead[k]);
+        if (x->ahead[k] && (failed || r->out[k])) host_buffer_free(x->ahead[k]);
         x->ahead[k] = NULL;
     }
 }
@@ -580,9 +605,11 @@ static status_t deliver(struct cpu_exe *x, const struct cpu_frame *f, int n_in) 
     return st;
 }
 
-static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, int n_in) {
+static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, const void **params,
+                         int n_in) {
     const struct dev_run *r = f->run;
     status_t st = place_results(x, r, n_in);
+    if (!st) st = place_over(x, r, x->main->plan->n_params - n_in, params);
     x->run = r;
     x->nan = false;
     x->cancel = r->cancel;
@@ -590,7 +617,7 @@ static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, int n_in)
     x->run = NULL;
     x->cancel = NULL;
     if (!st) st = deliver(x, f, n_in);
-    settle_results(x, st != NULL);
+    settle_results(x, r, st != NULL);
     return st;
 }
 static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const struct dev_run *r) {
@@ -609,7 +636,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     if (r->profile) r->profile->zero_ns = start;
     int threads = x->of ? cpu_use_threads(1) : 0;
     bool mine = !x->of && cpu_pool_begin(!x->stats.one_thread);
-    status_t st = run_main(x, &f, p->n_params - n_bound);
+    status_t st = run_main(x, &f, params, p->n_params - n_bound);
     if (mine) cpu_pool_end();
     if (x->of) cpu_use_threads(threads);
     RETURN_IF_ERR(st);
