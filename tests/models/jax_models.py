@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs serialized by jax.export, through the daemon over HTTP, against JAX on the same
 numbers: a residual network with its weights inside, at three batch sizes; a decoder's step whose
-cache stays on the device and is given away to each run, which writes into it; an LSTM; a training
+cache stays on the device and is given away to each run, which writes into it; a run that is stopped
+while it writes; an LSTM; a training
 run whose loop, forward and backward pass and update are one executable, with its counts of
 instructions.
     jax_models.py BUILD [NAME]..."""
@@ -162,6 +163,31 @@ def test_decoder(h):
         "error %.1e, %d of %d caches written in place, %d given away" % (worst, over, n, gone))
 
 
+def test_stopped(h):
+    """A run that is stopped has taken what was written in place, and says so; what comes next
+    runs."""
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda k, x: jnp.sin(x + k), x), x.shape[0] * 2
+    x = f32(4096)
+    exe = h.compile(exported(f, x, np.int32(3), donate=(0,)))
+    stays = [exe.outputs[0].name]
+    b = h.put(x)
+    try:
+        exe.run([b.donate(), np.int32(1 << 30)], keep=stays, timeout=0.3)
+        return False, "a loop of 2^30 turns ended in time"
+    except hlod.HlodError as e:
+        stopped = e.code
+    try:
+        b.get()
+        after = "still there"
+    except hlod.HlodError as e:
+        after = e.reason
+    r = exe.run([h.put(x).donate(), np.int32(3)], keep=stays)
+    wrong = error(r.outputs[stays[0]].get(), jax.jit(lambda x: f(x, 3)[0])(x))
+    return stopped == "DEADLINE_EXCEEDED" and after == "BUFFER_DONATED" and wrong < 2e-5, (
+        "%s, then %s; the next run: error %.1e" % (stopped, after, wrong))
+
+
 # ---- an LSTM, and a training run
 
 def lstm(params, x):
@@ -218,8 +244,20 @@ def test_training(h):
             count(info.get("optimized") or info["after"])))
 
 
+def bench_models():
+    """What tests/bench/compile.py compiles: name -> export."""
+    x, y = f32(16, 16, 16, 1), R.randint(0, 10, 16).astype(np.int32)
+    start = (kernel(3, 3, 1, 8), kernel(3, 3, 8, 16), kernel(4 * 4 * 16, 10))
+    caches = [(f32(1, MOST, HEADS, DEPTH),) * 2 for _ in range(LAYERS)]
+    net, words = resnet_params(), decoder_params()
+    return {"jax_resnet": exported(lambda x: resnet(net, x), f32(8, 64, 64, 3)),
+            "jax_decoder": exported(lambda c, t, at: decode(words, c, t, at), caches,
+                                    np.array([1], np.int32), np.int32(0), donate=(0,)),
+            "jax_training": exported(train, start, x, y)}
+
+
 TESTS = {"resnet, any batch": test_resnet, "decoder, donated cache": test_decoder,
-         "lstm": test_lstm, "training run": test_training}
+         "donated, then stopped": test_stopped, "lstm": test_lstm, "training run": test_training}
 
 
 def main():
@@ -238,4 +276,5 @@ def main():
     return failures > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
