@@ -5,10 +5,10 @@ of it in instructions.
     compile.py BUILD [MODEL ...] [--rounds N]
 
 hlod: `hlo-run --compile 1`, a fresh process each time: lowering of the file, ONNX's or
-jax.export's, passes, code of every kernel. JAX: XLA:CPU's compile of our unoptimised HLO text, in a process that stays; reading
-the text is not counted, nor is either side's start. The counts of instructions (entry, total) are
-those of XLA's optimised module, ours those of `main`; parameters, constants and tuples count on
-both sides.
+jax.export's, passes, code of every kernel. JAX: XLA:CPU's compile of our unoptimised HLO text, in a
+process that stays; reading the text is not counted, nor is either side's start. The counts of
+instructions (entry, total) are those of XLA's optimised module, ours those of `main`; parameters,
+constants and tuples count on both sides.
 """
 import argparse
 import os
