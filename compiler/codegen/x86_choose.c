@@ -15,6 +15,7 @@ enum {
     FOLD_WORK = 32,
     SLOW_TRIP = 8,
     SLOW_WORK = 20000,
+    MAX_LOOKUP = 8,
     FAR = 1 << 22 // elements between lanes
 };
 
@@ -60,12 +61,22 @@ static const char *refused(const struct kir_val *v) {
         return "arithmetic on pred";
     return NULL;
 }
+// Does a place in memory follow from what lies in memory?
+static bool looked_up(const struct kir_val *at, int depth) {
+    if (at->op == K_LOAD) return true;
+    for (int k = 0; k < at->n_args && depth; k++)
+        if (looked_up(at->args[k], depth - 1)) return true;
+    return false;
+}
 static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) {
     for (struct kir_val *v = b->first; v && !p->why; v = v->next) {
         attach(p, v);
         if (++*n > MAX_VALUES) p->why = "too many values";
         const char *why = refused(v);
         if (why) p->why = why;
+        if (v->op == K_LOAD && v->flags & KF_PINNED && v->imm_i != KIR_SCRATCH &&
+            looked_up(v->args[0], MAX_LOOKUP))
+            p->slow = "updates one after the other"; // of a scatter
         for (int k = 0; k < v->n_args; k++)
             use(v->args[k]);
         if (v->op != K_FOR) continue;

@@ -75,7 +75,7 @@ struct x86_plan {
     int64_t tiles;                                  // bytes of tiles, beside the slots
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
     int n_open;
-    const char *slow; // why a loop could not become a vector: static text
+    const char *slow; // why a loop costs a multiple of LLVM's: static text
     const char *why;  // it does not fit: static text
 };
 

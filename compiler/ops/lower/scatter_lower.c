@@ -102,16 +102,20 @@ WHOLE(SCATTER) {
     if (shape_elements(s) && shape_elements(u)) {
         open_nest(lw, u->dims, u->rank, &nest, index);
         RETURN_IF_ERR(position(lw, i, index, at, &inside));
+        // Only updates of different windows meet.
+        bool row = i64s_has(HLO_ATTR(i, scatter)->update_window_dims, u->rank - 1);
+        // A window of one element that does not fit is passed over: a loop of no turns.
+        struct kir_loop *fits =
+            row ? NULL : kir_for(k, kir_i64(k, 0), kir_cast(k, DT_S64, inside), 1, NULL, 0);
         for (int o = 0; o < n; o++) {
             args[o] = lower_get(lw, i, o, at);
             RETURN_IF_ERR(lower_operand(lw, i, n + 1 + o, index, &args[n + o]));
         }
         RETURN_IF_ERR(lower_call(lw, i->called[0], args, 2 * n, out));
         for (int o = 0; o < n; o++)
-            lower_put(lw, i, o, at, kir_select(k, inside, out[o], args[o]));
-        // Only updates of different windows meet.
-        if (i64s_has(HLO_ATTR(i, scatter)->update_window_dims, u->rank - 1))
-            nest.loop[nest.n - 1]->vectorize = true;
+            lower_put(lw, i, o, at, row ? kir_select(k, inside, out[o], args[o]) : out[o]);
+        if (fits) kir_end(k, fits, NULL);
+        if (row) nest.loop[nest.n - 1]->vectorize = true;
         close_nest(lw, &nest);
     }
 
