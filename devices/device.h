@@ -31,6 +31,7 @@ struct device {
 struct dev_exe {
     struct device *dev;
     const struct executable *exe;
+    struct span mapped; // dev_prepare_mapped's, while it goes on
 };
 struct dev_weights {
     struct dev_exe *exe;
@@ -85,8 +86,10 @@ struct dev_run {
                          // those that the run makes are added
 };
 struct dev_stats {
-    int64_t arena_bytes; // working memory of a run
-    int64_t resident_bytes;
+    int64_t arena_bytes;     // working memory of a run
+    int64_t scratch_bytes;   // of it: what libraries work in; 0 where that is not known
+    int64_t prepare_bytes;   // working memory of the last prepare, beside what stays
+    int64_t resident_bytes;  // what else stays while it is loaded, as far as that is known
     int64_t runs;            // that succeeded
     int64_t busy_ns;         // their time, by the device's clock (the simulated one may be virtual)
     int64_t reference_steps; // of all runs: how often the reference evaluator stood in
@@ -193,6 +196,16 @@ static inline void dev_unload(struct dev_exe *x) {
 }
 status_t dev_prepare(struct dev_exe *x, const struct span *w, int n, const _Atomic bool *cancel,
                      struct dev_weights **out) MUST_CHECK;
+// dev_prepare of weights that lie in `file`, or some of them: part of a mapping of a file that
+// nobody writes through. A device may give its pages back as it has read them (file_forget).
+static inline MUST_CHECK status_t dev_prepare_mapped(struct dev_exe *x, const struct span *w, int n,
+                                                     struct span file, const _Atomic bool *cancel,
+                                                     struct dev_weights **out) {
+    x->mapped = file;
+    status_t st = dev_prepare(x, w, n, cancel, out);
+    x->mapped = (struct span){0};
+    return st;
+}
 static inline void dev_release(struct dev_weights *w) {
     if (w) w->exe->dev->vt->release(w);
 }

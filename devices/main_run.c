@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo-run: compiles one file for a device, runs it, and compares with the reference evaluator or
 // times it. A developer's tool; users have `hlo`.
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static const char usage[] =
     "  --time N             median of N runs\n"
     "  --compile N          compile N times, print the milliseconds of each\n"
     "  --profile            a row per step, medians, beside the cost model's\n"
-    "                       estimate; with --compile one per pass, and for each\n"
+    "                       estimate, and memory as planned and as it was at\n"
+    "                       most; with --compile one per pass, and for each\n"
     "                       kernel of the first that LLVM made: why\n"
     "  --explain            what each step should take, and why it runs as it\n"
     "                       does; HLOD_CPU_MACHINE=nominal: by round figures\n"
@@ -59,6 +61,7 @@ struct loaded {
     struct device *dev;
     struct dev_exe *exe;
     struct dev_weights *weights;
+    int64_t before_bytes; // of the process, before the load
     struct span *spans;
     const void **in;
     void **out;
@@ -102,6 +105,7 @@ static status_t open_program(const struct args *a, struct loaded *l) {
         l->spans[k] = (struct span){(w->sidecar ? l->src.sidecar.p : l->file.p) + w->offset,
                                     (size_t)w->size_bytes};
     }
+    file_forget(l->file); // the digests of weights have read it
     return dev_open(a->device ? a->device : "cpu", &l->dev);
 }
 static status_t compile_often(const struct args *a, struct loaded *l,
@@ -119,6 +123,37 @@ static status_t compile_often(const struct args *a, struct loaded *l,
     }
     return ST_OK;
 }
+// A line of /proc/self/status in bytes, 0 where there is none.
+static int64_t process_bytes(const char *name) {
+    char line[256];
+    long long kb = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    size_t n = strlen(name);
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, n) == 0 && line[n] == ':') sscanf(line + n + 1, "%lld", &kb);
+    if (f) fclose(f);
+    return kb * 1024;
+}
+// From now on VmHWM is the peak since here.
+static int64_t begin_peak(void) {
+    malloc_trim(0); // what the compile freed
+    FILE *f = fopen("/proc/self/clear_refs", "we");
+    if (f) fputs("5", f);
+    if (f) fclose(f);
+    return process_bytes("VmRSS");
+}
+// What the plan counts beside what the process took.
+static void print_memory(const struct loaded *l, int64_t peak) {
+    struct dev_stats s = dev_stats(l->exe);
+    int64_t weights = l->weights->bytes, run = s.arena_bytes;
+    int64_t working = run > s.prepare_bytes ? run : s.prepare_bytes;
+    printf("memory, MB: planned %.1f = weights %.1f, steps %.1f, and run %.1f (%.1f of it scratch) "
+           "or prepare %.1f; measured since the load %.1f, the process %.1f\n",
+           (double)(weights + s.resident_bytes + working) / 1e6, (double)weights / 1e6,
+           (double)s.resident_bytes / 1e6, (double)run / 1e6, (double)s.scratch_bytes / 1e6,
+           (double)s.prepare_bytes / 1e6, (double)(peak - l->before_bytes) / 1e6,
+           (double)peak / 1e6);
+}
 static status_t load(const struct args *a, struct loaded *l) {
     struct compile_options opt = {.precision = a->precision,
                                   .disable_passes = a->disable_passes ? a->disable_passes : "",
@@ -135,10 +170,12 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
+    if (a->profile) l->before_bytes = begin_peak();
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);
     int64_t start = clock_ns();
-    RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, NULL, &l->weights));
+    RETURN_IF_ERR(
+        dev_prepare_mapped(l->exe, l->spans, l->src.n_weights, l->file, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", clock_ms_since(start),
             (double)l->weights->bytes / 1e6);
     return ST_OK;
@@ -334,7 +371,7 @@ static status_t print_profile(struct loaded *l) {
     struct profile_runs runs;
     struct profile p, *one;
     int n;
-    int64_t ns, start = clock_ns();
+    int64_t ns, start, peak = process_bytes("VmHWM"); // before the machine is measured
     bool again = dev_peak(l->dev).machine != NULL;
     profile_begin(&runs, &l->arena, 4096);
     for (start = clock_ns(); (one = profile_next(&runs, again, clock_ns() - start));)
@@ -349,6 +386,7 @@ static status_t print_profile(struct loaded *l) {
                                                                                      : "");
     }
     fprintf(stderr, "profile: medians of %d runs\n", n);
+    print_memory(l, peak);
     return ST_OK;
 }
 

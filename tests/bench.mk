@@ -32,6 +32,11 @@ bench-kernels: ## contractions one by one: our kernels, the default list and XLA
 ## measured peak; fails where values differ (ARGS="part of a name", --threads N, --strict: goals)
 bench-kernels: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/kernels.py $(BUILD) $(ARGS)
+.PHONY: bench-memory
+bench-memory: ## peak memory of a process that loads and runs a model, beside ONNX Runtime and
+## OpenVINO (sh deploy/setup.sh bench first; ARGS="vgg19@100 --strict")
+bench-memory: $(BUILD)/hlo-run
+	$(Q)$(PYTHON) tests/bench/memory.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: ## compile time and instruction counts beside JAX's on the same graph; fails where
 ## JAX is faster

@@ -70,6 +70,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  fuzz-onnx-graphs \
 	  'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \
 	  quantised 'build/venv/bin/python tests/models/quantised.py $(BUILD)' \
+	  plan-memory 'build/venv/bin/python tests/models/plan_memory.py $(BUILD)' \
 	  parts 'build/venv/bin/python tests/models/parts.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
 	  oip-text 'build/venv/bin/python tests/models/oip_text.py $(BUILD)' \

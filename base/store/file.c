@@ -85,6 +85,13 @@ status_t file_map(struct arena *a, const char *path, struct span *out) {
     return ST_OK;
 }
 
+void file_forget(struct span s) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = ((uintptr_t)s.p + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)s.p + s.n) / page * page;
+    if (at < end) madvise((void *)at, end - at, MADV_DONTNEED); // else they stay
+}
+
 status_t file_write(int fd, const void *p, size_t n, const char *what) {
     const char *at = p;
     while (n) {

@@ -14,5 +14,9 @@ status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned
                    struct str *out) MUST_CHECK;
 // A file's bytes, read when they are touched, while `a` lives. The file must not be shortened.
 status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;
+// Pages that lie wholly in s, part of a mapping of a file that nobody writes through, count no more
+// as memory of this process; who reads s later has them from the file again. Of other memory: its
+// contents are lost. Thread: any.
+void file_forget(struct span s);
 // All n bytes, in as many calls as it takes; `what` is for the error.
 status_t file_write(int fd, const void *p, size_t n, const char *what) MUST_CHECK;

@@ -140,6 +140,9 @@ void *cpu_memory(int64_t bytes);
 status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
                      const _Atomic bool *cancel, struct dev_weights **out);
 void cpu_release(struct dev_weights *w);
+// While weights are prepared: n bytes at p were read. Where they lie in a mapped file their pages
+// are given back, and read from it again if something else wants them.
+void cpu_has_read(const struct cpu_exe *x, const void *p, int64_t n);
 // cpu_nan.c. Which steps of p, whose called plans are bound, look at their operands; once bound.
 void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p);
 // Does a step that swallows NaN read one now, or an infinity that makes one? bufs as for run.

@@ -457,6 +457,8 @@ static status_t take_memory(struct cpu_exe *x) {
         return st_exhausted("no memory for a working set of %lld bytes",
                             (long long)(x->memory_bytes + x->scratch_bytes));
     x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
+    x->stats.scratch_bytes = x->scratch_bytes;
+    x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: states, kernels' scratch
     x->stats.one_thread = true;
     for (int k = 0; k < main->n_steps; k++)
         x->stats.one_thread =
@@ -484,7 +486,7 @@ static status_t begin(struct device *d, struct executable *exe, const struct cpu
         if (!of) executable_free(exe);
         return st_oom();
     }
-    x->base = (struct dev_exe){d, exe};
+    x->base = (struct dev_exe){.dev = d, .exe = exe};
     x->exe = exe;
     x->of = of;
     x->strict = strstr(exe->options_text, "precision=strict") != NULL;

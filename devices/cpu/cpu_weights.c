@@ -6,9 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/store/file.h"
 #include "devices/cpu/cpu.h"
-#include "devices/cpu/onednn/cpu_onednn.h"
 #include "devices/cpu/cpu_pool.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
 
 enum {
     COPY_PIECE = 4 << 20,
@@ -21,11 +22,14 @@ struct keep {
     const void *from;
     void *to;
     int64_t bytes;
+    int64_t read; // bytes at `from`
+    bool alone;   // nothing else that is kept is made of any of them
 };
 struct keeping {
     struct cpu_exe *x;
     struct cpu_weights *w;
     struct arena *a;
+    struct span made;   // what prepare's plan worked in: free for others once it is kept
     VEC(struct keep) v; // in `a`
     _Atomic size_t next;
     _Atomic bool failed;
@@ -41,6 +45,11 @@ void cpu_release(struct dev_weights *base) {
     free(w->bound);
     free(w->packed);
     free(w);
+}
+
+void cpu_has_read(const struct cpu_exe *x, const void *p, int64_t n) {
+    uintptr_t at = (uintptr_t)p, file = (uintptr_t)x->base.mapped.p;
+    if (at >= file && at - file < x->base.mapped.n) file_forget((struct span){p, (size_t)n});
 }
 
 // Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
@@ -72,13 +81,13 @@ static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
 
 // ---- what is to be kept
 
-static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound,
-                          const void *value) {
+static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound, const void *value,
+                          int64_t bytes) {
     struct cpu_weights *w = k->w;
     for (int i = 0; i < p->plan->n_steps; i++) {
         struct cpu_step *s = &p->steps[i];
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
-            RETURN_IF_ERR(add_packs(k, s->called[c], bound, value));
+            RETURN_IF_ERR(add_packs(k, s->called[c], bound, value, bytes));
         const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
         if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound ||
             w->packed[s->pack_slot]) // shared
@@ -88,22 +97,38 @@ static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound
         if (!packed)
             return st_exhausted("no memory for %lld bytes of prepared weights", (long long)n);
         w->base.bytes += n;
-        avec_push(k->a, &k->v, ((struct keep){s, value, packed, n}));
+        avec_push(k->a, &k->v, ((struct keep){s, value, packed, n, bytes, false}));
     }
     return ST_OK;
 }
 static status_t add_bound(struct keeping *k, int bound, const void *value, int64_t bytes) {
     const struct cpu_plan *p = k->x->main;
-    RETURN_IF_ERR(add_packs(k, p, bound, value));
+    RETURN_IF_ERR(add_packs(k, p, bound, value, bytes));
     if (!read_plain(p, false, bound)) return ST_OK;
     char *to = k->w->bound[bound] = cpu_memory(bytes);
     if (!to) return st_exhausted("no memory for %lld bytes of weights", (long long)bytes);
     for (int64_t at = 0; at < bytes; at += COPY_PIECE) {
         int64_t n = bytes - at < COPY_PIECE ? bytes - at : COPY_PIECE;
-        avec_push(k->a, &k->v, ((struct keep){NULL, (const char *)value + at, to + at, n}));
+        const char *from = (const char *)value + at;
+        avec_push(k->a, &k->v, ((struct keep){NULL, from, to + at, n, n, false}));
     }
     k->w->base.bytes += bytes;
     return ST_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct keep *x = a, *y = b;
+    return (uintptr_t)x->from<(uintptr_t)y->from ? -1 : (uintptr_t)x->from>(uintptr_t) y->from;
+}
+static void mark_alone(struct keep *v, size_t n) {
+    uintptr_t end = 0; // of all before
+    if (n) qsort(v, n, sizeof *v, by_place);
+    for (size_t k = 0; k < n; k++) {
+        uintptr_t own = (uintptr_t)v[k].from + (uintptr_t)v[k].read;
+        v[k].alone = (uintptr_t)v[k].from >= end;
+        if (own > end) end = own;
+        if (k + 1 < n && (uintptr_t)v[k + 1].from < end) v[k].alone = false;
+    }
 }
 
 // ---- keeping it
@@ -118,10 +143,17 @@ static status_t keep_one(const struct keeping *k, const struct keep *e) {
     memcpy(e->to, e->from, (size_t)e->bytes);
     return ST_OK;
 }
+static void let_go(const struct keeping *k, const struct keep *e) {
+    cpu_has_read(k->x, e->from, e->read);
+    uintptr_t at = (uintptr_t)e->from, made = (uintptr_t)k->made.p;
+    if (e->alone && at >= made && at - made < k->made.n)
+        file_forget((struct span){e->from, (size_t)e->read});
+}
 static void keep_some(void *ctx, UNUSED int64_t begin, UNUSED int64_t end, UNUSED int thread) {
     struct keeping *k = ctx;
     for (size_t i; !k->failed && (i = k->next++) < k->v.n;) {
         status_t st = keep_one(k, &k->v.v[i]);
+        let_go(k, &k->v.v[i]);
         if (!st) continue;
         if (atomic_exchange(&k->failed, true))
             st_drop(st);
@@ -134,6 +166,7 @@ static status_t keep_all(struct keeping *k) {
     int64_t bytes = 0;
     for (size_t i = 0; i < k->v.n; i++)
         bytes += k->v.v[i].bytes;
+    mark_alone(k->v.v, k->v.n);
     if (k->v.n) qsort(k->v.v, k->v.n, sizeof *k->v.v, largest_first);
     if (bytes < ALONE_BYTES || k->v.n < 2)
         keep_some(k, 0, 1, 0);
@@ -147,6 +180,7 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
     const struct plan *p = x->prepare->plan;
     struct arena a = {0};
     const void **params = arena_zarray(&a, const void *, p->n_params + 1);
+    x->stats.prepare_bytes = p->arena_bytes;
     void *memory = cpu_memory(p->arena_bytes);
     status_t st = memory ? ST_OK
                          : st_exhausted("no memory for %lld bytes while preparing weights",
@@ -155,7 +189,9 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
         st = dev_find_weight(x->exe->prepare->entry->params.v[k], weights, n, &params[k]);
     struct cpu_frame f = {.params = params, .memory = memory};
     if (!st) st = cpu_run_plan(x, x->prepare, &f);
-    struct keeping all = {.x = x, .w = w, .a = &a};
+    for (int k = 0; k < n; k++)
+        cpu_has_read(x, weights[k].p, (int64_t)weights[k].n);
+    struct keeping all = {.x = x, .w = w, .a = &a, .made = {memory, (size_t)p->arena_bytes}};
     for (int k = 0; k < p->n_root && !st; k++)
         st = add_bound(&all, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
     if (!st) st = keep_all(&all);

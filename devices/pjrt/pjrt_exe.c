@@ -136,7 +136,7 @@ status_t pj_exe_load(struct device *base, struct executable *exe, UNUSED const _
         executable_free(exe);
         return st_oom();
     }
-    x->base = (struct dev_exe){base, exe};
+    x->base = (struct dev_exe){.dev = base, .exe = exe};
     x->exe = exe;
     // A compiler without devices loads nothing, but can say what it made.
     status_t st = d->client ? load_into(d, x) : ST_OK;

@@ -239,7 +239,7 @@ static status_t sim_load(struct device *d, struct executable *exe, const _Atomic
         executable_free(exe);
         return st_oom();
     }
-    x->base = (struct dev_exe){d, exe};
+    x->base = (struct dev_exe){.dev = d, .exe = exe};
     x->exe = exe;
     status_t st = load_into((struct sim_device *)d, x, cancel);
     if (st)

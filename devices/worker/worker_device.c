@@ -175,7 +175,9 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     status_t st;
     (*slot)->pinned = true;
     do
-        st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &c->cancel, &p.w);
+        st = dev_prepare_mapped((*slot)->exe, spans, (int)q->n_weights,
+                                q->source && q->source->fd ? source : (struct span){0}, &c->cancel,
+                                &p.w);
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);

@@ -162,9 +162,8 @@ def split_qkv(g, x, b, s, h, d):
     return [heads(g, y, b, s, h, d) for y in (q, k, v)]
 
 
-def gpt(g, b, past, s, d, h, layers, vocab):
-    """A step of a decoder whose cache is an input and a result."""
-    x, t = g.noise("x", b, s, d), past + s
+def gpt_layers(g, x, b, past, s, d, h, layers):
+    t = past + s
     m = (np.triu(np.full((s, t), np.finfo(np.float32).min, np.float32), 1 + past)[None, None]
          if s > 1 else None)
     for n in range(layers):
@@ -177,7 +176,13 @@ def gpt(g, b, past, s, d, h, layers, vocab):
         a = g.op("MatMul", scores(g, q, k, d // h, g.const(m) if m is not None else None), v)
         x = g.op("Add", x, linear(g, merge(g, a, b, s, d), d, d))
         x = g.op("Add", x, linear(g, gelu_tanh(g, linear(g, norm(g, x, d), d, 4 * d)), 4 * d, d))
-    g.output(linear(g, norm(g, x, d), d, vocab, bias=False))
+    return norm(g, x, d)
+
+
+def gpt(g, b, past, s, d, h, layers, vocab):
+    """A step of a decoder whose cache is an input and a result."""
+    x = gpt_layers(g, g.noise("x", b, s, d), b, past, s, d, h, layers)
+    g.output(linear(g, x, d, vocab, bias=False))
 
 
 def rotate(g, x, cos, sin, d):

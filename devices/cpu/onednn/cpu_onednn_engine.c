@@ -46,6 +46,8 @@ status_t onednn_reorder_prim(const dnnl_memory_desc_t *from, const dnnl_memory_d
 }
 
 // A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
+// The largest weights come first: what only they need is not kept for the others.
+enum { KEPT_BOUNCE = 16 << 20 };
 static _Thread_local struct {
     void *p;
     size_t n;
@@ -100,6 +102,7 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
     dnnl_memory_destroy(to);
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
+    if (bounce.n > KEPT_BOUNCE) onednn_packed();
     return status;
 }
 

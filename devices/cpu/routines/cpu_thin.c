@@ -335,21 +335,24 @@ static int64_t thin_pack_bytes(const struct cpu_step *s) {
 __attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
 }
-static status_t thin_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain,
-                          void *packed) {
+static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct thin_state *t = s->state;
     int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
     float *to = packed;
     uint16_t *half = packed;
-    for (int64_t col = 0; col < t->cols; col += t->panel)
+    for (int64_t col = 0; col < t->cols; col += t->panel) {
+        int64_t end = col + t->panel < t->cols ? col + t->panel : t->cols;
         for (int64_t k = 0; k < t->k; k++)
             for (int64_t c = col; c < col + t->panel; c++) {
-                float v = c < t->cols ? plain_at(plain, k * by_k + c * by_col) : 0;
+                float v = c < end ? plain_at(plain, k * by_k + c * by_col) : 0;
                 if (t->form == THIN_PANELS)
                     *to++ = v;
                 else
                     *half++ = t->form == THIN_PANELS_F16 ? narrow_f16(v) : f32_to_bf16(v);
             }
+        if (t->by_column)
+            cpu_has_read(x, (const char *)plain + col * t->k * 4, (end - col) * t->k * 4);
+    }
     return ST_OK;
 }
 static bool thin_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
