@@ -554,6 +554,15 @@ static status_t place_results(struct cpu_exe *x, const struct dev_run *r, int n_
     }
     return ST_OK;
 }
+// May a result be written over this parameter where it lies? It is a donated buffer that no other
+// parameter of the run is too.
+static bool is_own(const struct dev_run *r, const void *const *params, int n_params, int leaf,
+                   int in) {
+    if (!r->donate || !r->donate[in] || !r->in_buffers[in]) return false;
+    for (int k = 0; k < n_params; k++)
+        if (k != leaf && params[k] == params[leaf]) return false;
+    return true;
+}
 // Memory for the parameters that the plan writes results over: a donated input's own, which is then
 // spent, else a copy where the result is wanted, or in memory for this run.
 static status_t place_over(struct cpu_exe *x, const struct dev_run *r, int n_bound,
@@ -561,7 +570,7 @@ static status_t place_over(struct cpu_exe *x, const struct dev_run *r, int n_bou
     const struct plan *p = x->main->plan;
     for (int k = 0; p->over && k < p->n_root; k++) {
         int leaf = p->over[k], in = leaf - n_bound;
-        if (leaf < 0 || (r->donate && r->donate[in] && r->in_buffers[in])) continue;
+        if (leaf < 0 || is_own(r, params, p->n_params, leaf, in)) continue;
         bool fits = r->out[k] && (uintptr_t)r->out[k] % 64 == 0;
         if (!fits)
             RETURN_IF_ERR(host_buffer_new(
@@ -572,8 +581,9 @@ static status_t place_over(struct cpu_exe *x, const struct dev_run *r, int n_bou
         params[leaf] = to;
     }
     for (int k = 0; p->over && k < p->n_root; k++) {
-        int in = p->over[k] - n_bound;
-        if (p->over[k] >= 0 && r->donate && r->donate[in] && r->in_buffers[in])
+        int leaf = p->over[k], in = leaf - n_bound;
+        if (leaf >= 0 && is_own(r, params, p->n_params, leaf, in) &&
+            params[leaf] == host_buffer_data(r->in_buffers[in]))
             r->in_buffers[in]->spent = true;
     }
     return ST_OK;

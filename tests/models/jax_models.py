@@ -256,8 +256,27 @@ def bench_models():
             "jax_training": exported(train, start, x, y)}
 
 
+def test_twice(h):
+    """One buffer as two arguments, one given away: the other is still read."""
+    def f(a, b):
+        made = jnp.tanh(a) * 2
+        return made, made @ b  # reads b when a's memory holds the first result
+    x = f32(256, 256)
+    e = exported(f, x, x, donate=(0,))
+    exe = h.compile(e)
+    want, worst = [np.asarray(w) for w in e.call(x, x)], 0.0
+    for both in (True, False):
+        b = h.put(x)
+        r = exe.run([b.donate(), b.donate() if both else b], keep=[exe.outputs[0].name])
+        for got, w in zip(r.outputs.values(), want):
+            got = got if isinstance(got, np.ndarray) else got.get()
+            worst = max(worst, error(got, w))
+    return worst < 2e-5, "error %.1e" % worst
+
+
 TESTS = {"resnet, any batch": test_resnet, "decoder, donated cache": test_decoder,
-         "donated, then stopped": test_stopped, "lstm": test_lstm, "training run": test_training}
+         "donated, then stopped": test_stopped, "one buffer twice": test_twice,
+         "lstm": test_lstm, "training run": test_training}
 
 
 def main():

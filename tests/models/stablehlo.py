@@ -177,6 +177,7 @@ def main():
     count = Counter()
     files = [f for q in a.paths for f in (sorted(q.glob("*.mlir")) if q.is_dir() else [q])]
     for f in files[::a.quick]:
+        before = count.copy()
         for part in re.split(r"^// -----.*$", f.read_text(), flags=re.M):
             try:
                 cases = list(rewrite(part))
@@ -189,6 +190,9 @@ def main():
                 count[what] += 1
                 if what not in ("ok", "skipped") or a.list:
                     print(f"{what:8} {f.name} @{name}: {why}", flush=True)
+        new = count - before
+        if new["ok"] and new["ok"] == new.total():
+            print(f"PASS {f.name}: {new['ok']} functions")
     print(dict(count))
     return 1 if count["differs"] or count["failed"] else 0
 

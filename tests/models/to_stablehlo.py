@@ -14,6 +14,8 @@ import tempfile
 
 import numpy as np
 
+import zoo
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 import jax  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
@@ -21,7 +23,7 @@ from jaxlib.mlir import ir  # noqa: E402
 
 FIRST = 2  # modules of each file
 # ONNX models, sizes of their dimensions, inputs' shapes
-MODELS = (("mlp.onnx", "N=3", [(3, 784)]), ("mobilenet_v2.onnx", "N=1", [(1, 3, 224, 224)]))
+MODELS = (("mlp", "N=3", [(3, 784)]), ("mobilenet_v2", "N=1", [(1, 3, 224, 224)]))
 
 
 class Failure(Exception):
@@ -87,7 +89,7 @@ def again(build, context, part):
 
 def model(build, context, name, sizes, shapes):
     """An ONNX model: XLA:CPU from the text against hlo-run from the file."""
-    path = build.split("/")[0] + "/models/" + name
+    path = zoo.ensure("build/models", name)
     p = subprocess.run([build + "/hlo-opt", "--bind", sizes, "--to=stablehlo", path],
                        capture_output=True, timeout=120)
     if p.returncode:
@@ -111,7 +113,7 @@ def model(build, context, name, sizes, shapes):
 
 def converted(build):
     """hlo convert: one program through all three forms, and the model's values."""
-    path = build.split("/")[0] + "/models/mlp.onnx"
+    path = zoo.ensure("build/models", "mlp")
     with tempfile.TemporaryDirectory() as folder:
         last, hashes, outs = path, set(), []
         np.random.default_rng(3).random((2, 784), np.float32).tofile(folder + "/x")
