@@ -21,6 +21,10 @@ static const char usage[] =
     "tests/ops/README.md)\n"
     "  --check-passes        evaluate each module before and after every pass and the pipeline, "
     "compare\n"
+    "  --gradient            replace the entry by its derivatives: parameters, then a seed for "
+    "each\n"
+    "                        result, to a tuple of the derivatives by each parameter\n"
+    "  --check-gradient      compare the derivatives of each module with central differences\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
     "  --weights             a model's weights as constants of the module\n"
     "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
@@ -89,6 +93,8 @@ static bool take_flag(const char *arg, struct opt_options *o) {
                  {"--weights", &o->weights},
                  {"--eval", &o->eval},
                  {"--check-passes", &o->check_passes},
+                 {"--gradient", &o->gradient},
+                 {"--check-gradient", &o->check_gradient},
                  {"--explain-fusion", &o->explain_fusion},
                  {"--explain-rules", &o->explain_rules},
                  {"--list-rules", &o->list_rules},

@@ -66,6 +66,9 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
+	  gradients 'sh tests/fuzz-hlo/gradients.sh $(BUILD)' \
+	  jax-gradient 'build/venv/bin/python tests/models/jax_gradient.py $(BUILD)' \
+	  fuzz-grad '$(PYTHON) tests/fuzz-hlo/fuzz_grad.py --opt $(BUILD)/hlo-opt --n 60 --seed 5' \
 	  zoo 'build/venv/bin/python tests/zoo/conform.py $(BUILD) --which small' \
 	  fuzz-onnx-graphs \
 	  'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \

@@ -12,6 +12,12 @@ fuzz-hlo: ## random HLO modules against XLA:CPU and between implementations (N m
 fuzz-hlo: $(HLO_DIFF)
 	$(Q)$(PYTHON) tests/fuzz-hlo/fuzz_hlo.py --diff $(HLO_DIFF) --n $(N) --seed $(SEED) \
 	  --out build/fuzz-hlo
+.PHONY: fuzz-grad
+fuzz-grad: $(BUILD)/hlo-opt ## derivatives of random HLO modules against differences (N, SEED)
+	$(Q)$(PYTHON) tests/fuzz-hlo/fuzz_grad.py --opt $(BUILD)/hlo-opt --n $(N) --seed $(SEED)
+.PHONY: check-grad
+check-grad: $(BUILD)/hlo-opt ## every gradient rule against central differences
+	$(Q)sh tests/check.sh gradients 'sh tests/fuzz-hlo/gradients.sh $(BUILD)'
 # In `make check`: what the fuzzer found before (cases as in tests/ops), and a few modules with a
 # fixed seed.
 .PHONY: check-fuzz-hlo

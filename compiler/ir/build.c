@@ -221,24 +221,23 @@ struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dt
     hlo_set_root(c, out ? out : in[0]);
     return c;
 }
-// The reducer for an instruction of computation f, which may be younger than it.
-static struct hlo_computation *reducer_for(struct hlo_computation *f, enum hlo_op op,
-                                           enum dtype t) {
-    struct hlo_computation *c = hb_reducer(f->module, op, t);
-    const struct hlo_computation *above = f->prev;
+// The computation may be younger than the one it is made for.
+struct hlo_computation *hb_reducer_for(struct hb *b, enum hlo_op op, enum dtype t) {
+    struct hlo_computation *c = hb_reducer(b->c->module, op, t);
+    const struct hlo_computation *above = b->c->prev;
     while (above && above != c)
         above = above->prev;
-    if (!above) to_front(f->module, c);
+    if (!above) to_front(b->c->module, c);
     return c;
 }
 
 hv hb_reduce(struct hb *b, hv x, hv init, const int64_t *dims, int n, enum hlo_op reducer) {
-    struct hlo_computation *c = reducer_for(b->c, reducer, x->shape->dtype);
+    struct hlo_computation *c = hb_reducer_for(b, reducer, x->shape->dtype);
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)dims, n}};
     return hb_call(b, HLO_REDUCE, NULL, (hv[]){x, init}, 2, &d, &c, 1);
 }
 hv hb_reduce_window(struct hb *b, hv x, hv init, const struct window *w, enum hlo_op reducer) {
-    struct hlo_computation *c = reducer_for(b->c, reducer, x->shape->dtype);
+    struct hlo_computation *c = hb_reducer_for(b, reducer, x->shape->dtype);
     return hb_call(b, HLO_REDUCE_WINDOW, NULL, (hv[]){x, init}, 2,
                    &(struct hlo_attr_window){.window = *w}, &c, 1);
 }

@@ -84,6 +84,8 @@ hv hb_call(struct hb *b, enum hlo_op op, const struct shape *shape, hv const *op
            const void *attr, struct hlo_computation *const *called, int n_called);
 struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op,
                                    enum dtype t); // the computation "add_f32", made once per module
+// The same for an instruction that b adds: it stands before b's computation.
+struct hlo_computation *hb_reducer_for(struct hb *b, enum hlo_op op, enum dtype t);
 // A new computation that stands before all others, as what others call must; the caller gives it a
 // root.
 struct hlo_computation *hb_callee(struct hlo_module *m, const char *name);

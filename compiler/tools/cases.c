@@ -41,7 +41,7 @@ static status_t literal_of(struct hlo_module *m, const struct shape *s, struct s
     return p_literal(&p, &p.c, s, out);
 }
 
-static status_t read_case(struct str text, struct test_case *c) {
+static status_t read_case(struct str text, bool results, struct test_case *c) {
     RETURN_IF_ERR(hlo_parse(text, NULL, &c->m));
     const struct hlo_computation *e = c->m->entry;
     int leaves = shape_leaves(e->root->shape);
@@ -51,7 +51,7 @@ static status_t read_case(struct str text, struct test_case *c) {
 
     while (text.n) {
         struct str line = str_trim(next_line(&text));
-        bool in = str_starts(line, "// IN:"), want = str_starts(line, "// OUT:");
+        bool in = str_starts(line, "// IN:"), want = results && str_starts(line, "// OUT:");
         struct str value = {line.p + (in ? 6 : 7), line.n - (in ? 6 : 7)};
 
         if (str_starts(line, "// TOL:") &&
@@ -74,13 +74,13 @@ static status_t read_case(struct str text, struct test_case *c) {
         *(in ? &c->n_in : &c->n_want) += 1;
     }
 
-    if (c->n_in != (int)e->params.n || c->n_want != (c->refused.n ? 0 : leaves))
+    if (c->n_in != (int)e->params.n || c->n_want != (c->refused.n || !results ? 0 : leaves))
         return st_invalid("%d IN lines for %zu parameters, %d OUT lines for %d results", c->n_in,
                           e->params.n, c->n_want, leaves);
     return ST_OK;
 }
 
-status_t cases_next(struct str *text, int *line, struct test_case *out) {
+static status_t next_case(struct str *text, int *line, bool results, struct test_case *out) {
     *out = (struct test_case){.line = *line};
     while (text->n) {
         int lines;
@@ -88,11 +88,17 @@ status_t cases_next(struct str *text, int *line, struct test_case *out) {
         out->line = *line + 1;
         *line += lines;
         if (str_trim(one).n == 0) continue;
-        status_t st = st_note(read_case(one, out), "case at line %d", out->line);
+        status_t st = st_note(read_case(one, results, out), "case at line %d", out->line);
         if (st) cases_done(out);
         return st;
     }
     return ST_OK;
+}
+status_t cases_next(struct str *text, int *line, struct test_case *out) {
+    return next_case(text, line, true, out);
+}
+status_t cases_next_inputs(struct str *text, int *line, struct test_case *out) {
+    return next_case(text, line, false, out);
 }
 void cases_done(struct test_case *c) {
     hlo_module_free(c->m);

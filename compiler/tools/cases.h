@@ -27,6 +27,8 @@ struct test_case {
 // The next case of *text, which advances. out->m NULL at the end. INVALID_ARGUMENT on a file that
 // is not well formed.
 status_t cases_next(struct str *text, int *line, struct test_case *out) MUST_CHECK;
+// The same without the expected results, which the case may lack.
+status_t cases_next_inputs(struct str *text, int *line, struct test_case *out) MUST_CHECK;
 void cases_done(struct test_case *c);
 // Compares leaf k of the results of module m (the case's, or what it was compiled to), which `got`
 // has all of, and which is cut to its true size; false and a message in `why` when it differs.

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "compiler/tools/cases.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/plan/plan.h"
+#include "compiler/tools/cases.h"
 
 static status_t print_counts(const struct hlo_module *m) {
     struct hlo_counts n = hlo_count(m);
@@ -70,8 +71,16 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     return st;
 }
 
-// Passes first, then what is asked for.
+// Calls of LAPACK become the operations that have derivatives.
+static status_t derive(const struct opt_options *o, struct hlo_module *m) {
+    struct opt_options first = *o;
+    first.passes = "lapack";
+    RETURN_IF_ERR(opt_run_passes(m, &first));
+    return gradient_module(m);
+}
+// The gradient and passes first, then what is asked for.
 static status_t work_on(const struct opt_options *o, struct hlo_module *m) {
+    if (o->gradient) RETURN_IF_ERR(derive(o, m));
     if (o->passes) RETURN_IF_ERR(opt_run_passes(m, o));
     if (o->hash) {
         struct digest d;
@@ -91,6 +100,7 @@ static status_t work_on(const struct opt_options *o, struct hlo_module *m) {
 status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     if (o->eval) return cases_check(text, stdout, out_rc);
     if (o->check_passes) return opt_check_passes(text, out_rc);
+    if (o->check_gradient) return opt_check_gradient(text, out_rc);
     *out_rc = 0;
     if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
 

@@ -8,7 +8,7 @@
 struct opt_options {
     const char *path;
     bool weights; // of a model: as constants
-    bool print, canonical, hash, counts, eval, check_passes;
+    bool print, canonical, hash, counts, eval, check_passes, gradient, check_gradient;
     bool list_passes, list_rules, strict, fast, explain_fusion, explain_rules;
     const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
     const char *disable_passes, *disable_rules; // comma separated or NULL
@@ -32,6 +32,10 @@ status_t opt_target(const char *name, struct target *out) MUST_CHECK;
 // opt_check.c: values of every module of the text before and after each pass; *out_rc 1 when some
 // differ. Prints on stdout.
 status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
+
+// opt_gradient.c: derivatives of every module of the text against differences; *out_rc 1 when some
+// differ. Prints on stdout.
+status_t opt_check_gradient(struct str text, int *out_rc) MUST_CHECK;
 
 // opt_stage.c: prints StableHLO as it was read, in the normal form, without the module's name.
 status_t opt_print_tree(struct str text) MUST_CHECK;

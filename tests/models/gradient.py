@@ -68,13 +68,42 @@ GRAPHS = {
                    "(a)\n v = ReduceMean <axes = [0]> (a)\n p = Mul (m, v)\n y = Mul (p, s)", -1),
     "softmax": ("float[3, 5] a, float[3, 5] b", "s = Softmax <axis = 1> (a)\n y = Mul (s, b)", -1),
     "layer normalization": ("float[3, 5] a, float[5] b, float[5] c, float[3, 5] d",
-                            "n = LayerNormalization <axis = 1> (a, b, c)\n y = Mul (n, d)", -1),}
-REFUSED = {
+                            "n = LayerNormalization <axis = 1> (a, b, c)\n y = Mul (n, d)", -1),
+    "convolution": ("float[2, 4, 6, 6] a, float[6, 2, 3, 3] b, float[6] c",
+                    "k = Conv <group = 2, strides = [2, 1], pads = [1, 0, 0, 1]> (a, b, c)\n "
+                    "y = Tanh (k)", -1),
+    "transposed convolution": ("float[1, 3, 4, 4] a, float[3, 2, 3, 3] b",
+                               "k = ConvTranspose <strides = [2, 2]> (a, b)\n y = Mul (k, k)", -1),
+    "pools": ("float[1, 2, 6, 6] a", """m = MaxPool <kernel_shape = [3, 3], strides = [2, 2]> (a)
+ v = AveragePool <kernel_shape = [3, 3], strides = [2, 2]> (a)
+ g = GlobalAveragePool (a)
+ p = Mul (m, v)
+ y = Mul (p, g)""", -1),
+    "batch normalization": (
+        "float[3, 2, 4] a, float[2] b, float[2] c, float[2] d, float[2] e",
+        "n = BatchNormalization (a, b, c, d, e)\n y = Mul (n, n)", 0.4),
+    "gather": ("float[5, 3] a", """i = Constant <value_ints = [1, 4, 1]> ()
+ g = Gather (a, i)
+ y = Mul (g, g)""", -1),
     "a loop": ("float[3] a", """n = Constant <value_int = 3> ()
  go = Constant <value = bool {1}> ()
  y = Loop (n, go, a) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) { d = Identity (c)
-    w = Mul (v, v) }>"""),
-    "a convolution": ("float[1, 1, 5, 5] a, float[1, 1, 3, 3] b", "y = Conv (a, b)"),
+    w = Mul (v, v) }>""", 0.5),
+    "a branch": ("float[3] a, float[3] b", """s = ReduceSum <keepdims = 0> (a)
+ z = Constant <value = float {0}> ()
+ g = Greater (s, z)
+ r = If (g) <then_branch = t () => (float[3] w) { w = Mul (a, b) },
+             else_branch = f () => (float[3] w) { w = Sin (b) }>
+ y = Exp (r)""", -1),
+    "a recurrent network": ("float[4, 2, 3] a, float[1, 16, 3] b, float[1, 16, 4] c",
+                            "l, h, k = LSTM <hidden_size = 4> (a, b, c)\n y = Mul (l, l)", -1),}
+REFUSED = {
+    "a loop until a value is met": ("float[3] a", """n = Constant <value_int = 3> ()
+ go = Constant <value = bool {1}> ()
+ one = Constant <value = float {1}> ()
+ y = Loop (n, go, a) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) { w = Mul (v, v)
+    s = ReduceSum <keepdims = 0> (w)
+    d = Less (s, one) }>"""),
 }
 
 

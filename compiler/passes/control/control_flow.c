@@ -1,90 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow that is decided before the run: a conditional with a constant selector is its
 // branch, a while whose condition is false at once is its initial state, and one that turns a known
-// small number of times is as many copies of its body. The count is known when one element of the
-// state starts at a constant, grows by a constant and is compared with a constant.
+// small number of times is as many copies of its body.
 #include "compiler/passes/control/graph.h"
 #include "compiler/passes/pass.h"
 
-enum { MAX_TURNS = 1 << 16, MAX_UNROLLED = 64 };
-
-static bool whole_number(const struct hlo_instr *i, int64_t *out) {
-    enum dtype t = i->shape->dtype;
-    if (i->op != HLO_CONSTANT || shape_is_tuple(i->shape) || i->shape->rank || !dtype_is_int(t) ||
-        (dtype_class(t) == DC_UNSIGNED && dtype_bits(t) == 64))
-        return false;
-    *out = lit_get_i64(i->literal, 0);
-    return true;
-}
-static bool is_element(const struct hlo_instr *i, const struct hlo_instr *tuple, int64_t *index) {
-    if (i->op != HLO_GET_TUPLE_ELEMENT || i->operands[0] != tuple) return false;
-    *index = HLO_ATTR(i, gte)->index;
-    return true;
-}
-static bool holds(enum cmp_direction d, int64_t x, int64_t y) {
-    switch (d) {
-    case CMP_EQ:
-        return x == y;
-    case CMP_NE:
-        return x != y;
-    case CMP_GE:
-        return x >= y;
-    case CMP_GT:
-        return x > y;
-    case CMP_LE:
-        return x <= y;
-    case CMP_LT:
-        return x < y;
-    }
-    return false;
-}
-static int64_t wrap(int64_t v, enum dtype t) {
-    int bits = dtype_bits(t);
-    if (bits == 64) return v;
-    v &= (INT64_C(1) << bits) - 1;
-    bool negative = dtype_class(t) == DC_SIGNED && v >> (bits - 1);
-    return negative ? v - (INT64_C(1) << bits) : v;
-}
-
-// What the body adds to element k; false when it does anything else.
-static bool step_of(const struct hlo_computation *body, int64_t k, int64_t *step) {
-    const struct hlo_instr *r = body->root, *p = body->params.v[0];
-    int64_t at;
-    if (r->op != HLO_TUPLE) return false;
-    r = r->operands[k];
-    bool subtracts = r->op == HLO_SUBTRACT;
-    if (r->op != HLO_ADD && !subtracts) return false;
-    int by = !subtracts && whole_number(r->operands[0], step) ? 0 : 1;
-    if (!whole_number(r->operands[by], step) || !is_element(r->operands[1 - by], p, &at) || at != k)
-        return false;
-    if (subtracts) *step = -*step;
-    return true;
-}
-
-// How often the body runs; -1 when that is not known.
-static int64_t turns_of(const struct hlo_instr *w) {
-    const struct hlo_computation *cond = w->called[0];
-    const struct hlo_instr *r = cond->root, *init = w->operands[0];
-    int64_t k, limit, v, step;
-    if (r->op == HLO_CONSTANT) return lit_get_i64(r->literal, 0) ? -1 : 0;
-    if (r->op != HLO_COMPARE || init->op != HLO_TUPLE) return -1;
-    enum cmp_direction d = HLO_ATTR(r, compare)->direction;
-    bool left = is_element(r->operands[0], cond->params.v[0], &k);
-    if (!left && !is_element(r->operands[1], cond->params.v[0], &k)) return -1;
-    if (!whole_number(r->operands[left ? 1 : 0], &limit) || !whole_number(init->operands[k], &v))
-        return -1;
-    if (!(left ? holds(d, v, limit) : holds(d, limit, v))) return 0;
-    if (!step_of(w->called[1], k, &step)) return -1;
-    for (int64_t n = 1; n < MAX_TURNS; n++) {
-        if (__builtin_add_overflow(v, step, &v)) return -1;
-        v = wrap(v, r->operands[0]->shape->dtype);
-        if (!(left ? holds(d, v, limit) : holds(d, limit, v))) return n;
-    }
-    return -1;
-}
+enum { MAX_UNROLLED = 64 };
 
 static struct hlo_instr *decided_while(struct hlo_instr *w) {
-    int64_t turns = turns_of(w);
+    int64_t turns = graph_turns(w);
     const struct hlo_computation *body = w->called[1];
     if (turns < 0 || (turns > 1 && turns * body->n_instrs > MAX_UNROLLED)) return NULL;
     if (turns > 0 && graph_has_effect(w->called[0])) return NULL;

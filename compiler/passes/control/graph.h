@@ -16,3 +16,5 @@ bool graph_has_effect(const struct hlo_computation *f);
 // Element k of a tuple value: the operand of a tuple instruction, or a new get-tuple-element in
 // front of pos.
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos);
+// How often the body of a while runs; -1 when that is not known, or above 65,536.
+int64_t graph_turns(const struct hlo_instr *w);
