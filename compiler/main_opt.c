@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/store/file.h"
 #include "base/str.h"
 #include "compiler/tools/opt.h"
 
@@ -49,14 +50,23 @@ static const char usage[] =
     "  --no-output           parse and verify only\n"
     "Exit codes: 0 ok, 1 results differ, 2 usage, 3 module refused.\n";
 
-static status_t read_file(const char *path, struct strbuf *out) {
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
+// A file is mapped; the input, a pipe or what else has no size is read into `read`.
+static status_t open_input(struct arena *a, const char *path, struct strbuf *read,
+                           struct str *out) {
+    bool input = strcmp(path, "-") == 0;
+    struct span file = {0};
+    if (!input) RETURN_IF_ERR(file_map(a, path, &file));
+    *out = (struct str){(const char *)file.p, file.n};
+    if (file.n) return ST_OK;
+
+    FILE *f = input ? stdin : fopen(path, "rbe");
     if (!f) return st_errno(errno, path);
     char buf[65536];
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;)
-        strbuf_add(out, buf, n);
+        strbuf_add(read, buf, n);
     int err = ferror(f) ? errno : 0;
     if (f != stdin) fclose(f);
+    *out = (struct str){strbuf_cstr(read), read->n};
     return err ? st_errno(err, path) : ST_OK;
 }
 
@@ -136,11 +146,14 @@ int main(int argc, char **argv) {
     if (o.list_passes || o.list_rules) return 0;
     if (!o.path) return fputs(usage, stderr), 2;
 
-    struct strbuf text = {0};
-    status_t st = read_file(o.path, &text);
+    struct arena a = {0};
+    struct strbuf read = {0};
+    struct str text;
+    status_t st = open_input(&a, o.path, &read, &text);
     int rc = 0;
-    if (!st) st = opt_run(&o, (struct str){strbuf_cstr(&text), text.n}, &rc);
-    strbuf_done(&text);
+    if (!st) st = opt_run(&o, text, &rc);
+    strbuf_done(&read);
+    arena_done(&a);
     if (!st) return rc;
     fprintf(stderr, "hlo-opt: %s: %s: %s\n", o.path, st_code_name(st_code(st)), st_message(st));
     st_drop(st);

@@ -39,9 +39,10 @@ bench-memory: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/memory.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: ## compile time and instruction counts beside JAX's on the same graph; fails where
-## JAX is faster
+## JAX is faster, or where reading a large file of jax.export copies its weights
 bench-compile: all
-	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)
+	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD); a=$$?; $(PYTHON) tests/bench/large.py $(BUILD) \
+	  && exit $$a
 .PHONY: bench-pool
 bench-pool: ## what a parallel region costs, idle and beside two competing processes
 ## (docs/decisions/0002)
