@@ -1,6 +1,6 @@
 # make check: every group in turn, counted together (tests/check.sh). Groups that need minutes have
 # their own targets.
-GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
+GOLDEN := $(sort $(foreach x,hlo mlir onnxtxt,$(wildcard tests/golden/*/*.$x)))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
 OPS_EVAL = for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || \
   echo "FAIL $$f"; done

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "proto/hlod.pb-c.h"
+#include "proto/size_expr.h"
 
 static const struct frontend table[] = {
 #define FRONTEND(fn, name, media_type) {name, media_type, fn##_sniff, fn##_ingest, fn##_lower},
@@ -147,4 +148,24 @@ status_t frontend_bindings_parse(struct arena *a, const char *text, struct lower
     req->bindings = v.v;
     req->n_bindings = (int32_t)v.n;
     return ST_OK;
+}
+static bool find_bound(void *ctx, struct str symbol, int64_t *out) {
+    const struct lower_request *req = ctx;
+    for (int k = 0; k < req->n_bindings; k++)
+        if (str_is(symbol, req->bindings[k].symbol)) {
+            *out = req->bindings[k].size;
+            return true;
+        }
+    return false;
+}
+bool frontend_bound(const struct lower_request *req, const struct sig_dim *dim, int64_t *out) {
+    struct size_expr x = {.form = SIZE_OPEN};
+    void *ctx = (void *)(uintptr_t)req;
+    if (find_bound(ctx, str_of(dim->symbol), out)) return true;
+    if (!dim->expression) return false;
+    status_t st = size_expr_read(str_of(dim->symbol), find_bound, ctx, &x);
+    bool known = !st && x.form == SIZE_KNOWN;
+    st_drop(st);
+    if (known) *out = x.value;
+    return known;
 }

@@ -13,6 +13,7 @@ struct sig_dim {
     int64_t size;
     const char *symbol;
     int64_t usual; // of an input's symbol: a size at which the model is known to work; 0 = none
+    bool expression; // the symbol is one over others, proto/size_expr.h; frontend_bound knows it
 }; // size >= 0 and symbol NULL, or size -1 and the symbol's name ("N"; unnamed ones get
    // "_<input>_<dim>")
 struct sig_tensor {
@@ -114,6 +115,8 @@ status_t frontend_ingest(struct arena *a, const char *format, struct span source
 // module.
 status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) MUST_CHECK;
+// The size of a dimension as the request binds it: its symbol, or all that its expression names.
+bool frontend_bound(const struct lower_request *req, const struct sig_dim *dim, int64_t *out);
 // The entry's weights become constants, so that the module stands for the source alone. Their
 // elements are borrowed from `source` and r's arena, which the module must not outlive.
 // INVALID_ARGUMENT: a weight does not fit its parameter.

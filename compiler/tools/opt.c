@@ -38,17 +38,18 @@ static void assume_sizes(struct arena *a, const struct signature *sig, struct lo
     for (int32_t k = 0; k < req->n_bindings; k++)
         b[k] = req->bindings[k];
     req->bindings = b;
-    for (int32_t k = 0; k < sig->n_in; k++)
-        for (int32_t d = 0; d < sig->in[k].rank; d++) {
-            const struct sig_dim *dim = &sig->in[k].dims[d];
-            bool known = !dim->symbol;
-            for (int32_t e = 0; !known && e < req->n_bindings; e++)
-                known = strcmp(b[e].symbol, dim->symbol) == 0;
-            if (known) continue;
-            int64_t size = dim->usual > 0 ? dim->usual : 1;
+    for (int32_t j = 0; j < 2 * sig->n_in; j++) { // expressions follow from the others
+        const struct sig_tensor *t = &sig->in[j % sig->n_in];
+        for (int32_t d = 0; d < t->rank; d++) {
+            const struct sig_dim *dim = &t->dims[d];
+            int64_t size = dim->usual > 0 ? dim->usual : 1, bound;
+            if (!dim->symbol || dim->expression != (j >= sig->n_in) ||
+                frontend_bound(req, dim, &bound))
+                continue;
             b[req->n_bindings++] = (struct dim_binding){dim->symbol, size};
             fprintf(stderr, "%s=%lld is assumed\n", dim->symbol, (long long)size);
         }
+    }
 }
 // *a holds what the module borrows.
 static status_t read_module(const struct opt_options *o, struct str text, struct arena *a,

@@ -30,6 +30,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
         s->dims[d]->size = t->dims[d].size;
         if (t->dims[d].symbol) s->dims[d]->symbol = arena_strdup(a, t->dims[d].symbol);
         s->dims[d]->usual = t->dims[d].usual;
+        s->dims[d]->expression = t->dims[d].expression;
     }
     return s;
 }

@@ -104,12 +104,7 @@ status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t
                       expected, found);
 }
 
-struct binder {
-    struct arena *a;
-    VEC(Hlod__Wire__Binding *) bound;
-};
-
-static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
+static Hlod__Wire__Binding *lookup(const struct key_binder *b, const char *symbol) {
     for (size_t i = 0; i < b->bound.n; i++)
         if (!strcmp(b->bound.v[i]->symbol, symbol)) return b->bound.v[i];
     return NULL;
@@ -121,7 +116,7 @@ Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t si
     b->size = size;
     return b;
 }
-static void add(struct binder *b, const char *symbol, int64_t size) {
+static void add(struct key_binder *b, const char *symbol, int64_t size) {
     avec_push(b->a, &b->bound, key_binding(b->a, symbol, size));
 }
 
@@ -173,7 +168,7 @@ status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *c
     return st;
 }
 
-static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
+static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
                            const struct key_shape *s) {
     if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
     for (size_t d = 0; d < in->n_dims; d++) {
@@ -194,7 +189,7 @@ static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
     return ST_OK;
 }
 
-static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+static status_t bind_values(struct key_binder *b, const Hlod__V1__TensorSpec *in, size_t index,
                             const struct key_shape *s) {
     int64_t want = 1;
     for (int32_t d = 0; s && d < s->rank; d++)
@@ -229,7 +224,7 @@ static const struct key_shape *shape_named(const struct key_shape *s, size_t n, 
 }
 
 // *used counts the shapes that belong to the input.
-static status_t bind_loose(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+static status_t bind_loose(struct key_binder *b, const Hlod__V1__TensorSpec *in, size_t index,
                            const struct key_shape *shapes, size_t n, bool complete, size_t *used) {
     size_t count = 0, most = in->sequence ? KEY_MAX_ELEMENTS : 1;
     for (; count < most; count++) {
@@ -297,17 +292,17 @@ static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const ch
 // Of a symbol that no shape binds: as the frontend found, or 1 for a leading dimension; 0 = it has
 // to be said.
 static int64_t usual_size(const Hlod__V1__Signature *sig, const Hlod__V1__Dim *dim) {
-    if (dim->usual > 0) return dim->usual;
+    if (dim->usual > 0 && !dim->expression) return dim->usual;
     for (size_t i = 0; i < sig->n_inputs; i++)
         if (sig->inputs[i]->n_dims && sig->inputs[i]->dims[0]->size < 0 &&
             !strcmp(sig->inputs[i]->dims[0]->symbol, dim->symbol))
-            return 1;
+            return dim->expression ? dim->usual : 1;
     return 0;
 }
 
 // " x=1x3x224x224" for each input with a size that is not known, behind `before`. Sizes that nobody
 // knows are examples.
-static void put_shapes(struct strbuf *t, const struct binder *b, const Hlod__V1__Signature *sig,
+static void put_shapes(struct strbuf *t, const struct key_binder *b, const Hlod__V1__Signature *sig,
                        const char *before) {
     for (size_t i = 0; i < sig->n_inputs; i++) {
         const Hlod__V1__TensorSpec *in = sig->inputs[i];
@@ -328,7 +323,7 @@ static void put_shapes(struct strbuf *t, const struct binder *b, const Hlod__V1_
     }
 }
 
-static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
+static status_t open_dims(struct key_binder *b, const Hlod__V1__Signature *sig) {
     struct strbuf t = {0};
     size_t n = 0;
     strbuf_limit(&t, 32 * 1024);
@@ -353,25 +348,34 @@ static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
     return st;
 }
 
-static status_t bind_rest(struct binder *b, const Hlod__V1__Signature *sig, bool complete) {
-    size_t open = 0;
+// Usual sizes for symbols, or for expressions.
+static void assume(struct key_binder *b, const Hlod__V1__Signature *sig, bool expressions) {
     for (size_t i = 0; i < sig->n_inputs; i++)
         for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
             const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
-            if (dim->size >= 0 || lookup(b, dim->symbol)) continue;
-            int64_t size = complete ? 0 : usual_size(sig, dim);
-            if (size > 0)
-                add(b, arena_strdup(b->a, dim->symbol), size);
-            else
-                open++;
+            if (dim->size >= 0 || dim->expression != expressions || lookup(b, dim->symbol))
+                continue;
+            int64_t size = usual_size(sig, dim);
+            if (size > 0) add(b, arena_strdup(b->a, dim->symbol), size);
         }
-    return open ? open_dims(b, sig) : ST_OK;
+}
+static status_t bind_rest(struct key_binder *b, const Hlod__V1__Signature *sig, bool complete) {
+    RETURN_IF_ERR(key_settle(b, sig));
+    for (int expressions = 0; !complete && expressions < 2; expressions++) {
+        assume(b, sig, expressions);
+        RETURN_IF_ERR(key_settle(b, sig));
+    }
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++)
+            if (sig->inputs[i]->dims[d]->size < 0 && !lookup(b, sig->inputs[i]->dims[d]->symbol))
+                return open_dims(b, sig);
+    return ST_OK;
 }
 
 void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                  size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
                  size_t *out_n) {
-    struct binder given = {.a = a}, all = {.a = a};
+    struct key_binder given = {.a = a}, all = {.a = a};
     for (size_t i = 0; i < n_b; i++)
         avec_push(a, &all.bound, b[i]);
     for (size_t i = 0; i < sig->n_inputs; i++)
@@ -398,7 +402,7 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
 
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
-    struct binder b = {.a = a};
+    struct key_binder b = {.a = a};
     size_t used = 0, plain = 0;
     for (size_t i = 0; i < sig->n_inputs; i++)
         if (key_is_loose(sig->inputs[i]))

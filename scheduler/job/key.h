@@ -8,8 +8,9 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "proto/reason.h"
+#include "base/vec.h"
 #include "proto/numbers.h"
+#include "proto/reason.h"
 #include "proto/wire.pb-c.h"
 
 struct key_parts {
@@ -45,6 +46,16 @@ size_t key_index(Hlod__V1__TensorSpec *const *v, size_t n, const char *name); //
 const Hlod__V1__TensorSpec *key_input(const Hlod__V1__Signature *sig, const char *name);
 void key_sort_bindings(Hlod__Wire__Binding **b, size_t n); // as a key has them
 enum { KEY_MAX_VALUES = 256 };                             // elements of one by_value input
+
+struct key_binder { // bindings as they are found
+    struct arena *a;
+    VEC(Hlod__Wire__Binding *) bound;
+};
+// Adds what follows from those that are there by way of dimensions that are expressions
+// (Dim.expression): sizes of these, and symbols of the signature whose size they tell. Where they
+// contradict each other or tell no size: INVALID_ARGUMENT, REASON_SHAPE_MISMATCH, naming input,
+// dimension and expression.
+status_t key_settle(struct key_binder *b, const Hlod__V1__Signature *sig) MUST_CHECK;
 // Binds the signature's symbols, each element of its by_value inputs as "=<input>[<element>]", and
 // of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
 // number of tensors, ranks, sizes. complete: what is not given of those is absent (a run), not

@@ -268,6 +268,52 @@ def retrained(d):
     return hit, "second: %s" % ("cached" if hit else "COMPILED")
 
 
+def expressions(d):
+    """Dimensions that are expressions over others: they follow from those that are sent, and where
+    an expression is all that is sent, its symbol follows from it."""
+    s, sizes = jax.ShapeDtypeStruct, export.symbolic_shape(
+        "b, c, 2*b, b + 1, floordiv(b, 2), mod(b, 3), max(b, 4), b*c - 1, b^2")
+    b, c, *more = sizes
+    f = jax.jit(lambda x, y, *z: (x.sum(), y * 2, *(t.sum(0) * t.shape[0] for t in z)))
+    args = [s((b, 4), np.float32), s((c,), np.float32), *(s((n, 3), np.float32) for n in more)]
+    made = d.json("POST", "/v1/executables?shape=arg0=2x4&shape=arg1=3",
+                  bytes(export.export(f)(*args).serialize()))
+    names = [i["name"] for i in made["modelSignature"]["inputs"]]
+    said = [x.get("symbol") for i in made["modelSignature"]["inputs"] for x in i["dims"]]
+    if "floordiv(b,2)" not in said or len(names) != 9:
+        return False, str(said)
+
+    def arrays(b, c):
+        z = [2 * b, b + 1, b // 2, b % 3, max(b, 4), b * c - 1, b * b]
+        return dict(zip(names, [f32(b, 4), f32(c), *(f32(n, 3) for n in z)]))
+    for sizes in ((2, 3), (1, 2), (5, 1), (8, 7)):
+        given = arrays(*sizes)
+        got, want = outputs(d, made, given), [np.asarray(w) for w in f(*given.values())]
+        bad = [why for ok, why in (same(g, w) for g, w in zip(got, want, strict=True)) if not ok]
+        if bad:
+            return False, "%s: %s" % (sizes, bad)
+    try:
+        d.run(made["sourceDigest"], {**arrays(2, 3), names[3]: f32(4, 3)})
+        return False, "4 rows for b + 1 = 3 were taken"
+    except daemon.Refused as err:
+        if "'arg3', dimension 0 ('b+1'): expected 3, found 4" not in str(err):
+            return False, str(err)[:300]
+
+    f = jax.jit(lambda x: x.reshape(-1, 2).sum(1))
+    e = export.export(f)(s((2 * b,), np.float32))
+    for size in (2, 6, 64):
+        made = d.json("POST", "/v1/executables?shape=arg0=%d" % size, bytes(e.serialize()))
+        x = f32(size)
+        ok, why = same(outputs(d, made, {"arg0": x})[0], np.asarray(f(x)))
+        if not ok:
+            return False, why
+    try:
+        d.run(made["sourceDigest"], {"arg0": f32(7)})
+        return False, "7 for 2*b was taken"
+    except daemon.Refused as err:
+        return "'arg0', dimension 0 ('2*b'): no size 'b' gives 7" in str(err), str(err)[:300]
+
+
 def in_place(d):
     """8 MB of constants in jax.export's file: weights by their places in it, so that the daemon
     keeps the file and a program without them; the retrained file is the same program. One value
@@ -308,6 +354,7 @@ def main():
         tests["symbolic calls"] = symbolic_calls
         tests["retrained"] = retrained
         tests["serialized"] = serialized
+        tests["expressions"] = expressions
         tests["weights in place"] = in_place
         for name, t in tests.items():
             if names and name not in names:

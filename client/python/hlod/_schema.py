@@ -8,6 +8,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         1: ('size', 'i', ''),
         2: ('symbol', 's', ''),
         3: ('usual', 'i', ''),
+        4: ('expression', '?', ''),
     },
     'TensorSpec': {
         1: ('name', 's', ''),

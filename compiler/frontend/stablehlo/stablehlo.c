@@ -8,6 +8,7 @@
 #include "compiler/frontend/stablehlo/stablehlo_lower.h"
 #include "compiler/frontend/weight_digests.h"
 #include "proto/hlod.pb-c.h"
+#include "proto/size_expr.h"
 
 enum { WEIGHT_BYTES = 1024 }; // a constant above it is a weight
 
@@ -47,14 +48,29 @@ static struct str string_attr(const struct mlir_attr *dict, const char *name) {
     const struct mlir_attr *t = mlir_dict_attr(dict, name);
     return t && t->kind == MLIR_A_STRING ? t->s : (struct str){"", 0};
 }
-// The name of a dimension: what jax.export says, else after its place.
-static const char *symbol_of(struct arena *a, const struct mlir_attr *attrs, const char *tensor,
-                             int d) {
+static bool one(void *ctx, struct str symbol, int64_t *out) {
+    (void)ctx, (void)symbol;
+    *out = 1;
+    return true;
+}
+// A dimension by the name that jax.export gives it, which may be an expression (its usual size is
+// that of symbols that are 1), else after its place.
+static struct sig_dim open_dim(struct arena *a, const struct mlir_attr *attrs, const char *tensor,
+                               int d) {
     const struct mlir_attr *names = mlir_dict_attr(attrs, STABLEHLO_DIMS);
-    if (names && names->kind == MLIR_A_ARRAY && d < names->n &&
-        names->list[d]->kind == MLIR_A_STRING && names->list[d]->s.n)
-        return text_of(a, names->list[d]->s);
-    return arena_printf(a, "_%s_%d", tensor, d);
+    struct sig_dim dim = {.size = -1};
+    struct size_expr x = {0};
+    if (!names || names->kind != MLIR_A_ARRAY || d >= names->n ||
+        names->list[d]->kind != MLIR_A_STRING || !names->list[d]->s.n) {
+        dim.symbol = arena_printf(a, "_%s_%d", tensor, d);
+        return dim;
+    }
+    dim.symbol = text_of(a, names->list[d]->s);
+    dim.expression = size_expr_is(names->list[d]->s);
+    status_t st = dim.expression ? size_expr_read(names->list[d]->s, one, NULL, &x) : ST_OK;
+    dim.usual = !st && x.value > 0 ? x.value : 0;
+    st_drop(st);
+    return dim;
 }
 static status_t tensor_of(struct arena *a, const struct mlir_type *t, const struct mlir_attr *attrs,
                           const char *name, const char *what, struct sig_tensor *out) {
@@ -68,7 +84,7 @@ static status_t tensor_of(struct arena *a, const struct mlir_type *t, const stru
     out->dims = arena_zarray(a, struct sig_dim, t->rank + 1);
     for (int d = 0; d < t->rank; d++) {
         out->dims[d].size = t->dims[d];
-        if (t->dims[d] < 0) out->dims[d].symbol = symbol_of(a, attrs, name, d);
+        if (t->dims[d] < 0) out->dims[d] = open_dim(a, attrs, name, d);
     }
     return ST_OK;
 }

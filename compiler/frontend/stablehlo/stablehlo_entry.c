@@ -11,21 +11,14 @@
 
 // ---- parameters
 
-static bool bound(const struct lower_request *req, const char *symbol, int64_t *out) {
-    for (int k = 0; k < req->n_bindings; k++)
-        if (strcmp(req->bindings[k].symbol, symbol) == 0) {
-            *out = req->bindings[k].size;
-            return true;
-        }
-    return false;
-}
 // The elements that a request brings for input k, as a constant; NULL: they are not all bound.
 static struct literal *bound_value(struct shl *l, const struct lower_request *req, int k,
                                    const struct shape *s) {
     struct literal *lit = lit_new(l->a, s);
     for (int64_t e = 0; e < shape_elements(s); e++) {
+        struct sig_dim one = {-1, arena_printf(l->a, "=%d[%lld]", k, (long long)e), 0, false};
         int64_t v;
-        if (!bound(req, arena_printf(l->a, "=%d[%lld]", k, (long long)e), &v)) return NULL;
+        if (!frontend_bound(req, &one, &v)) return NULL;
         lit_set_i64(lit, e, v);
     }
     return lit;
@@ -39,7 +32,7 @@ static status_t add_inputs(struct shl *l, const struct lower_request *req,
         int64_t dims[HLO_MAX_RANK];
         for (int d = 0; d < t->rank; d++) {
             dims[d] = t->dims[d].size;
-            if (dims[d] >= 0 || bound(req, t->dims[d].symbol, &dims[d])) continue;
+            if (dims[d] >= 0 || frontend_bound(req, &t->dims[d], &dims[d])) continue;
             strbuf_printf(&missing, "%s%s", missing.n ? ", " : "", t->dims[d].symbol);
             dims[d] = 1;
         }

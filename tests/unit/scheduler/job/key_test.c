@@ -217,10 +217,56 @@ static void usual(void **state) {
     assert_int_equal(n, 0);
 }
 
+// Dimensions that are expressions: they follow from symbols, and symbols from them.
+static void expressions(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("x", -1, "2*b", -1, "c"), spec("y", -1, "b+c", -1, "b"),
+                                  spec("z", -1, "floordiv(b,2)", -1, "b*c-1")};
+    sig.inputs = in;
+    sig.n_inputs = 3;
+    for (int k = 0; k < 3; k++)
+        in[k]->dims[0]->expression = strlen(in[k]->dims[0]->symbol) > 1;
+    in[2]->dims[1]->expression = true;
+    const int64_t x[] = {6, 5}, odd[] = {7, 5}, y[] = {8, 3}, wrong[] = {9, 3}, z[] = {1, 14},
+                  none[] = {0, 5}, large[] = {INT64_MAX - 1, 5}, bad[] = {2, 14};
+    const struct key_shape all[] = {
+        {"x", 2, x, NULL, 0}, {"y", 2, y, NULL, 0}, {"z", 2, z, NULL, 0}};
+    const struct key_shape others[] = {all[1], {"z", 2, bad, NULL, 0}};
+    const char *bound = "2*b=6;b=3;b*c-1=14;b+c=8;c=5;floordiv(b,2)=1";
+    expect(&sig, all, 1, 0, bound);     // b from 2*b
+    expect(&sig, all + 1, 1, 0, bound); // c from b+c, b being known
+    expect(&sig, all, 3, 0, bound);
+    expect(&sig, &(struct key_shape){"x", 2, odd, NULL, 0}, 1,
+           HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'x', dimension 0 ('2*b'): no size 'b' gives 7");
+    expect(&sig, &(struct key_shape){"y", 2, (const int64_t[]){2, 3}, NULL, 0}, 1,
+           HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'y', dimension 0 ('b+c'): no size 'c' gives 2");
+    expect(&sig, (const struct key_shape[]){all[0], {"y", 2, wrong, NULL, 0}}, 2,
+           HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'y', dimension 0 ('b+c'): expected 8, found 9");
+    expect(&sig, others, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'z', dimension 0 ('floordiv(b,2)'): expected 1, found 2");
+    expect(&sig, &(struct key_shape){"x", 2, none, NULL, 0}, 1,
+           HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'z', dimension 1 ('b*c-1'): its size would be -1");
+    expect(&sig, &(struct key_shape){"x", 2, large, NULL, 0}, 1,
+           HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "input 'z', dimension 1 ('b*c-1'): byte 3: a value is beyond 64 bits");
+    expect(&sig, NULL, 0, HLOD__V1__REASON__REASON_UNBOUND_DIM,
+           "6 symbolic dimensions without a size:");
+    in[0]->dims[0]->usual = 2; // leading: taken where its symbols are open
+    in[2]->dims[1]->usual = 9; // not leading
+    expect(&sig, &(struct key_shape){"y", 2, y, NULL, 0}, 1, 0, bound);
+    expect(&sig, NULL, 0, HLOD__V1__REASON__REASON_UNBOUND_DIM, "input 'x', dimension 1 ('c')");
+}
+
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(usual),   cmocka_unit_test(components),
-                                   cmocka_unit_test(options), cmocka_unit_test(bind),
-                                   cmocka_unit_test(values),  cmocka_unit_test(loose)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(expressions), cmocka_unit_test(usual),
+                                   cmocka_unit_test(components),  cmocka_unit_test(options),
+                                   cmocka_unit_test(bind),        cmocka_unit_test(values),
+                                   cmocka_unit_test(loose)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
