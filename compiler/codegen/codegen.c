@@ -20,8 +20,12 @@
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/merge.h"
+#include "compiler/passes/control/graph.h"
 
 enum { FEW = 2, SHARED = 3, MANY = 8 };
+// Operations of one run's turns from which LLVM's code, by a sixth the faster (a complex iteration
+// of 50 turns), repays the 10 to 25 ms that it takes to make.
+enum { LLVM_LOOP_WORK = 1 << 25 };
 
 struct form {          // distinct kernels of one form
     struct kir_fn *fn; // of the first
@@ -37,10 +41,12 @@ struct kernel { // what a kernel_info is made from once it is known which share 
     const char *why;    // it must
     const int64_t *sizes;
     bool in_loop; // the first instruction that has it
+    int64_t turns;
 };
 struct wanted { // an instruction that needs a kernel
     const struct hlo_instr *instr;
     bool in_loop;
+    int64_t turns; // of the loops around it that are known, in all
     struct kir_fn *fn;
     struct str text; // its kir
     status_t st;
@@ -176,8 +182,13 @@ static void lower_one(struct gather *g, size_t n, struct arena *a) {
 }
 static void generate_one(struct gather *g, size_t n, struct arena *a) {
     struct kernel *k = g->distinct.v[n];
+    int64_t work = 0;
     k->why = "no direct generator for this target";
-    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(a, k->fn, &k->why);
+    if (!g->t->direct || g->only_llvm) return;
+    bool long_run = k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
+                                     work >= LLVM_LOOP_WORK);
+    k->why = "a loop runs it for long";
+    if (!long_run) k->direct = x86_direct(a, k->fn, &k->why);
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
@@ -189,6 +200,7 @@ static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
     k->fn = w->fn;
     k->exact = w->text;
     k->in_loop = w->in_loop;
+    k->turns = w->turns;
     smap_put(&g->by_text, w->text, k);
     avec_push(g->a, &g->distinct, k);
     return k;
@@ -203,9 +215,9 @@ static int64_t elements_met(const struct hlo_instr *i, const struct shape *resul
     }
     return most;
 }
-static void want(struct gather *g, const struct hlo_instr *i, bool in_loop) {
+static void want(struct gather *g, const struct hlo_instr *i, bool in_loop, int64_t turns) {
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
-    struct wanted w = {.instr = i, .in_loop = in_loop};
+    struct wanted w = {.instr = i, .in_loop = in_loop, .turns = turns};
     if (result && elements_met(i, result) >= g->t->min_kernel_elements)
         avec_push(g->a, &g->wanted, w);
 }
@@ -247,20 +259,23 @@ static status_t make_kernels(struct gather *g) {
     return st;
 }
 
-static void computation(struct gather *g, const struct hlo_computation *c, bool in_loop) {
+static void computation(struct gather *g, const struct hlo_computation *c, bool in_loop,
+                        int64_t turns) {
     if (pmap_has_ptr(&g->seen, c)) return;
     pmap_put_ptr(&g->seen, c, (void *)c);
     HLO_EACH_INSTR(i, c) {
         if (pmap_get_ptr(&g->merged, i)) continue;
+        int64_t all = i->op == HLO_WHILE ? graph_turns(i) : 1;
+        if (all < 1 || __builtin_mul_overflow(turns, all, &all)) all = turns;
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)
-                computation(g, i->called[n], in_loop || i->op == HLO_WHILE);
+                computation(g, i->called[n], in_loop || i->op == HLO_WHILE, all);
         else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
-            want(g, i, in_loop);
+            want(g, i, in_loop, turns);
         else if (i->op == HLO_FUSION) // the library's, around fusions that it runs kernels for
             for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next)
                 if (x->op == HLO_FUSION && HLO_ATTR(x, fusion)->kind == FUSION_CUSTOM)
-                    want(g, x, in_loop);
+                    want(g, x, in_loop, turns);
     }
 }
 
@@ -467,7 +482,7 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
     struct plan *plan;
     status_t st = plan_make(a, m->entry, &plan);
     if (!st) find_loops(&g, plan);
-    computation(&g, m->entry, false);
+    computation(&g, m->entry, false, 1);
     if (!st) st = make_kernels(&g);
     if (!st) make_units(&g);
     for (size_t k = 0; k < g.loops.n && !st; k++)
