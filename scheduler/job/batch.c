@@ -58,6 +58,9 @@ static status_t cannot(const char *what, const char *name, const char *why) {
 static status_t check_form(const char *what, const Hlod__V1__TensorSpec *t) {
     if (t->sequence || t->optional || t->by_value)
         return cannot(what, t->name, "has no fixed form");
+    for (size_t d = 0; d < t->n_dims; d++) // it may follow from the number of rows
+        if (t->dims[d]->expression)
+            return cannot(what, t->name, "has a dimension that follows from others");
     return strcmp(t->dtype, "string") ? ST_OK : cannot(what, t->name, "is a string tensor");
 }
 // *symbol: that of dimension 0 of all tensors, NULL before the first.

@@ -267,6 +267,9 @@ static void models_that_are_refused(void **state) {
     sig->outputs[0]->dtype = (char *)"string";
     refused(batch_check(&how, sig), "output 'y'");
     sig = answer_signature(-1);
+    sig->inputs[0]->dims[0]->expression = true;
+    refused(batch_check(&how, sig), "input 'x' has a dimension that follows from others");
+    sig = answer_signature(-1);
     sig->outputs[0]->n_dims = 0; // the compiler sees whether it has rows
     assert_null(batch_check(&how, sig));
     how.unchecked = true;
