@@ -18,8 +18,9 @@ conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
 # StableHLO's own programs with the results they expect: FOLDERS of .mlir files.
 .PHONY: conform-stablehlo
 conform-stablehlo: all ## StableHLO programs with check.expect_* operations: FOLDERS=dir...
-	$(Q)[ -n "$(FOLDERS)" ] || { echo "say FOLDERS=dir of .mlir files"; exit 2; }
-	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) $(FOLDERS) $(ARGS)
+## (tests/conform/stablehlo), hlod's counts beside XLA:CPU's by family
+	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) --xla $(ARGS) \
+	  $(or $(FOLDERS),tests/conform/stablehlo)
 .PHONY: conform-stablehlo-twins
 conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: FOLDERS=dir...
 	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(FOLDERS)

@@ -2,9 +2,14 @@
 """StableHLO programs that carry their expected results: functions with check.expect_* operations,
 as the project's interpreter tests and test programs have. Each is run by hlo-run with its checks
 made results, and compared here.
-   stablehlo.py BUILD FOLDER|FILE...   [--list] [--quick N]"""
+   stablehlo.py BUILD FOLDER|FILE...   [--list] [--quick N] [--xla]
+--xla: XLA:CPU runs the same programs, in a process of its own that may die; counts by family."""
 import argparse
+import os
+import pickle
 import re
+import select
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,6 +29,25 @@ TYPES = {"i1": np.bool_, "i2": np.int8, "i4": np.int8, "i8": np.int8, "i16": np.
          "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
          "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz, "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
          "f4E2M1FN": ml_dtypes.float4_e2m1fn}
+# A program's family, by what its file's name holds; the first that fits.
+FAMILIES = [(name, re.compile(r"(?:^|_)(?:%s)" % pattern)) for name, pattern in (
+    ("collectives", "all_|collective|partition_id|replica_id|reduce_scatter|send|infeed|outfeed"),
+    ("quantised", "quant|.*_qi8|.*uniform_"),
+    ("convolution and dot", "conv_|convolution|dot|einsum|ragged|dynamic_conv"),
+    ("scatter", "scatter|select_and_scatter"),
+    ("gather and slices", "gather|.*slice|take|select_and_gather|dynamic_update"),
+    ("reductions and windows", "reduce_(?!precision)|reduce\\b|reduce$|arg|cum|map"),
+    ("sort and top k", "sort|top_k|approx"),
+    ("linear algebra and fft", "cholesky|triangular|fft|qr|svd|eig|lu|schur|house|tridiag"),
+    ("random", "random|rng"),
+    ("control flow and calls", "while|if|case|call|composite|cond|scan|custom|tuple|after|optim|"
+     "stop|check|probe|print|api|reissue|device_put"),
+    ("shapes", "reshape|broadcast|concat|pad|transpose|squeeze|rev|iota|expand|constant|eye|arange|"
+     "dynamic|get_dim|renew|redim"),
+    ("conversion and bits", "convert|bitcast|reduce_precision|population|popcnt|shift|and|or|xor|"
+     "not|count|clz|mulhi"),
+    ("comparison and choice", "eq|ne|lt|le|gt|ge|compare|select|clamp|max|min|is_finite|sign"),
+    ("arithmetic and functions", ""))]
 FUNC = re.compile(r"func\.func\s+(?:public\s+|private\s+)?@(\w+)\s*\(")
 
 
@@ -141,6 +165,18 @@ def same(how, got, want, tolerance):
                        equal_nan=True)
 
 
+def compare(checks, value):
+    """value(k, dtype): result k, or a text where it has none that can be compared."""
+    for k, (how, a, b, t, tolerance) in enumerate(checks):
+        element = parse_type(t)[1]
+        if element not in TYPES:
+            return "skipped", element
+        got, want = (value(2 * k + j, t) for j in range(2))
+        if not same(how, got, want, tolerance):
+            return "differs", f"{a}: got {got[:6]}, expected {want[:6]}"
+    return "ok", ""
+
+
 def run(build, text, checks, device):
     with tempfile.TemporaryDirectory() as tmp:
         src, out = Path(tmp, "p.mlir"), Path(tmp, "out")
@@ -152,18 +188,92 @@ def run(build, text, checks, device):
             why = (p.stderr.strip() or p.stdout.strip()).split("p.mlir: ")[-1]
             return "refused" if p.returncode == 3 else "failed", " ".join(why.split())[:300]
         raw = out.read_bytes()
-    at = 0
-    for how, a, b, t, tolerance in checks:
-        dims, element = parse_type(t)
-        if element not in TYPES:
-            return "skipped", element
-        dtype = np.dtype(TYPES[element])
-        n = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-        got, want = (np.frombuffer(raw[at + k * n:at + (k + 1) * n], dtype) for k in range(2))
-        at += 2 * n
-        if not same(how, got, want, tolerance):
-            return "differs", f"{a}: got {got[:6]}, expected {want[:6]}"
-    return "ok", ""
+    places = [0]
+    for *_, t, _ in checks:
+        n = np.dtype(TYPES.get(parse_type(t)[1], np.int8)).itemsize
+        for _ in range(2):
+            places.append(places[-1] + n * int(np.prod(parse_type(t)[0], dtype=np.int64)))
+    return compare(checks, lambda k, t: np.frombuffer(raw[places[k]:places[k + 1]],
+                                                      TYPES[parse_type(t)[1]]))
+
+
+# ---- XLA:CPU
+
+def child():
+    """Modules on stdin, each behind its length; (results, why there are none) on stdout."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+    from jax._src import xla_bridge
+    from jax._src.interpreters import mlir
+    from jax._src.lib import _jax, xla_client
+    from jaxlib.mlir import ir
+    jax.config.update("jax_enable_x64", True)
+    backend = xla_bridge.get_backend("cpu")
+    to = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while len(head := sys.stdin.buffer.read(4)) == 4:
+        text = sys.stdin.buffer.read(struct.unpack("<I", head)[0]).decode()
+        try:
+            with mlir.make_ir_context(), ir.Location.unknown():
+                module = str(ir.Module.parse(text))
+            exe = backend.compile_and_load(module, _jax.DeviceList((backend.local_devices()[0],)),
+                                           xla_client.CompileOptions())
+            answer = [np.ascontiguousarray(np.asarray(o)) for o in exe.execute([])], ""
+        except Exception as e:
+            answer = None, " ".join(str(e).split())[:300]
+        raw = pickle.dumps(answer)
+        to.write(struct.pack("<I", len(raw)) + raw)
+        to.flush()
+
+
+class Xla:
+    """The child; it is started again when it died, or takes longer than a minute."""
+    process = None
+
+    def run(self, text, checks):
+        if self.process is None:
+            self.process = subprocess.Popen([sys.executable, __file__, "--child"],
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=subprocess.DEVNULL)
+        raw, out = text.encode(), self.process.stdout
+        try:
+            self.process.stdin.write(struct.pack("<I", len(raw)) + raw)
+            self.process.stdin.flush()
+            head = out.read(4) if select.select([out], [], [], 60)[0] else b""
+            results, why = pickle.loads(out.read(struct.unpack("<I", head)[0]))
+        except (OSError, struct.error, EOFError, pickle.UnpicklingError):
+            self.close()
+            return "failed", "the process ended, or took too long"
+        if results is None:
+            return "refused", why
+        if len(results) != 2 * len(checks):
+            return "failed", "%d results" % len(results)
+        return compare(checks, lambda k, t: results[k].ravel().astype(TYPES[parse_type(t)[1]]))
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+
+def family(path):
+    stem = path.stem.removeprefix("vmap_")
+    return next(name for name, pattern in FAMILIES if pattern.search(stem))
+
+
+def print_table(table):
+    kinds = ("ok", "differs", "refused", "failed", "skipped")
+    print("%-26s %9s   %-39s XLA:CPU" % ("family", "programs", "hlod"))
+    print("%-36s   %s%s" % ("", *["".join("%-8s" % k for k in kinds)] * 2))
+    whole = (Counter(), Counter())
+    for name in [n for n, _ in FAMILIES if n in table] + ["all"]:
+        ours, theirs = whole if name == "all" else table[name]
+        print("%-26s %9d   %s%s" % (name, ours.total(), "".join("%-8d" % ours[k] for k in kinds),
+                                    "".join("%-8d" % theirs[k] for k in kinds)))
+        if name != "all":
+            whole[0].update(ours)
+            whole[1].update(theirs)
 
 
 def main():
@@ -173,8 +283,9 @@ def main():
     p.add_argument("--device", default="cpu")
     p.add_argument("--quick", type=int, default=1, help="every Nth file")
     p.add_argument("--list", action="store_true")
+    p.add_argument("--xla", action="store_true")
     a = p.parse_args()
-    count = Counter()
+    count, xla, table = Counter(), Xla(), {}
     files = [f for q in a.paths for f in (sorted(q.glob("*.mlir")) if q.is_dir() else [q])]
     for f in files[::a.quick]:
         before = count.copy()
@@ -188,13 +299,25 @@ def main():
             for name, (text, checks) in cases:
                 what, why = run(a.build, text, checks, a.device)
                 count[what] += 1
+                if a.xla:
+                    both = table.setdefault(family(f), (Counter(), Counter()))
+                    theirs, said = xla.run(text, checks)
+                    both[0][what] += 1
+                    both[1][theirs] += 1
+                    if a.list and theirs != "ok":
+                        print(f"XLA: {theirs:8} {f.name} @{name}: {said}", flush=True)
                 if what not in ("ok", "skipped") or a.list:
                     print(f"{what:8} {f.name} @{name}: {why}", flush=True)
         new = count - before
         if new["ok"] and new["ok"] == new.total():
             print(f"PASS {f.name}: {new['ok']} functions")
+    xla.close()
+    if a.xla:
+        print_table(table)
     print(dict(count))
     return 1 if count["differs"] or count["failed"] else 0
 
 
+if sys.argv[1:] == ["--child"]:
+    sys.exit(child())
 sys.exit(main())
