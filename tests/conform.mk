@@ -15,15 +15,15 @@ conform-onnx-later: ## the node cases of a later onnx (1.22.0) over HTTP, beside
 conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
 	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) \
 	  --suites node $(ARGS)
-# StableHLO's own programs with the results they expect: FOLDERS of .mlir files.
+# StableHLO's own programs with the results they expect: PROGRAMS of .mlir files.
 .PHONY: conform-stablehlo
-conform-stablehlo: all ## StableHLO programs with check.expect_* operations: FOLDERS=dir...
+conform-stablehlo: all ## StableHLO programs with check.expect_* operations: PROGRAMS=dir...
 ## (tests/conform/stablehlo), hlod's counts beside XLA:CPU's by family
 	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) --xla $(ARGS) \
-	  $(or $(FOLDERS),tests/conform/stablehlo)
+	  $(or $(PROGRAMS),tests/conform/stablehlo)
 .PHONY: conform-stablehlo-twins
-conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: FOLDERS=dir...
-	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(FOLDERS)
+conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: PROGRAMS=dir...
+	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(PROGRAMS)
 .PHONY: conform-jax
 conform-jax: all ## the 5,483 functions that JAX tests its lowering with, exported, against JAX
 ## on the CPU (ARGS="sort --list"); one of each kind in make check
