@@ -15,15 +15,15 @@ conform-onnx-later: ## the node cases of a later onnx (1.22.0) over HTTP, beside
 conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod
 	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) \
 	  --suites node $(ARGS)
-# StableHLO's own programs with the results they expect: PROGRAMS of .mlir files.
+# StableHLO's own programs with the results they expect; MLIR names folders of .mlir files.
 .PHONY: conform-stablehlo
-conform-stablehlo: all ## StableHLO programs with check.expect_* operations: PROGRAMS=dir...
+conform-stablehlo: all ## StableHLO programs with check.expect_* operations: MLIR=dir...
 ## (tests/conform/stablehlo), hlod's counts beside XLA:CPU's by family
 	$(Q)build/venv/bin/python tests/models/stablehlo.py $(BUILD) --xla $(ARGS) \
-	  $(or $(PROGRAMS),tests/conform/stablehlo)
+	  $(or $(MLIR),tests/conform/stablehlo)
 .PHONY: conform-stablehlo-twins
-conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: PROGRAMS=dir...
-	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(PROGRAMS)
+conform-stablehlo-twins: $(BUILD)/hlo-opt ## StableHLO bytecode beside text: MLIR=dir...
+	$(Q)sh tests/models/stablehlo_twins.sh $(BUILD) $(MLIR)
 .PHONY: conform-jax
 conform-jax: all ## the 5,483 functions that JAX tests its lowering with, exported, against JAX
 ## on the CPU (ARGS="sort --list"); one of each kind in make check
