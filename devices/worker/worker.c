@@ -27,6 +27,7 @@ struct worker {
     struct worker_call *first, *last;
     struct worker_call *running; // one, or a list of those that run at the same time
     int streams;                 // so many of these; 1: never
+    bool waited;                 // `first` and the call before it could have been beside each other
     struct worker_call *ahead; // the INGEST whose COMPILE is made before it is asked for
     int64_t ahead_ns;          // since when
     bool closing;
@@ -95,6 +96,7 @@ static void serve(struct worker *w, struct worker_call *c) {
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
+    w->waited = w->first && worker_runs_alike(c, w->first);
     if (c->expected && !w->first) w->ahead = c;
     w->ahead_ns = clock_ns();
     bool ahead = w->ahead == c;
@@ -125,6 +127,7 @@ static void end_beside(struct worker *w, struct worker_call *c, ProtobufCMessage
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    w->waited = w->first && worker_runs_alike(c, w->first);
     if (w->begun && w->running) *w->begun = w->running->id;
     pthread_mutex_unlock(&w->mutex);
     worker_call_free(c);
@@ -174,9 +177,11 @@ static void serve_beside(struct worker *w, struct worker_call *c) {
     worker_maps_since(UINT64_MAX);
     worker_unpin();
 }
-// Does more of the same wait behind c, which runs alone?
-static bool goes_beside(struct worker *w, const struct worker_call *c) {
-    return w->streams > 1 && w->first && worker_runs_alike(c, w->first);
+// Does more of the same wait behind c, which runs alone? Or will it soon: c waited itself, so the
+// client of the run before it may well ask again while c runs.
+static bool goes_beside(const struct worker *w, const struct worker_call *c) {
+    const struct worker_call *other = w->waited ? c : w->first;
+    return w->streams > 1 && other && worker_runs_alike(c, other);
 }
 
 // Until there is a call, or a tenth of a second has gone by while the device is at work for a run
@@ -212,6 +217,7 @@ static void *run_thread(void *arg) {
             wait_for_call(w);
         struct worker_call *c = take_call(w);
         bool beside = c && goes_beside(w, c);
+        w->waited = false;
         if (c) yield_to(w, w->first);
         pthread_mutex_unlock(&w->mutex);
         if (!c) return NULL;
