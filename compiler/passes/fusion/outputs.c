@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/passes/fusion/outputs.h"
+
+#include "compiler/passes/control/graph.h"
+
+static bool plain(const struct shape *s) {
+    return !shape_is_tuple(s) && dtype_class(s->dtype) != DC_NONE && !s->dynamic &&
+           layout_is_default(s->layout, s->rank);
+}
+const char *outputs_no_member(const struct hlo_instr *i, const struct target *t) {
+    if (!plain(i->shape) || i->control_preds.n) return "it is no plain array";
+    bool loop = i->op == HLO_FUSION && (HLO_ATTR(i, fusion)->kind == FUSION_LOOP ||
+                                        HLO_ATTR(i, fusion)->kind == FUSION_INPUT);
+    bool single = (hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT) ||
+                  (i->op == HLO_REDUCE && i->n_operands == 2);
+    if (!loop && !single) return "it is neither a loop nor a reduction";
+    if (!i->users.n && i->parent->root != i) return "nothing uses it";
+    return t->library_accepts && t->library_accepts(t, i) ? "the library runs it" : NULL;
+}
+
+// The body: every member's own, one after the other, over shared parameters.
+struct merged {
+    struct hlo_computation *body;
+    struct pmap params; // outer value -> parameter
+    struct hlo_instr *operands[OUTPUTS_OPERANDS];
+    int n;
+};
+static struct hlo_instr *param_for(struct merged *f, struct hlo_instr *x) {
+    struct hlo_instr *p = pmap_get_ptr(&f->params, x);
+    if (p) return p;
+    if (x->op == HLO_CONSTANT && x->shape->rank == 0) {
+        p = hlo_clone_instr(f->body, x, NULL);
+    } else {
+        p = hlo_add_param(f->body, f->n, x->shape, "param");
+        f->operands[f->n++] = x;
+    }
+    pmap_put_ptr(&f->params, x, p);
+    return p;
+}
+static struct hlo_instr *add_member(struct merged *f, const struct hlo_instr *i) {
+    struct arena *a = f->body->module->arena;
+    struct pmap map = {0};
+    struct hlo_instr *root;
+    const struct hlo_computation *c = i->op == HLO_FUSION ? i->called[0] : NULL;
+    for (int k = 0; c && k < i->n_operands; k++)
+        pmap_put_ptr(&map, c->params.v[k], param_for(f, i->operands[k]));
+    for (const struct hlo_instr *x = c ? c->first : i; x; x = c ? x->next : NULL) {
+        struct hlo_instr **in = arena_array(a, struct hlo_instr *, x->n_operands + 1);
+        if (c && x->op == HLO_PARAMETER) continue;
+        for (int k = 0; k < x->n_operands; k++)
+            in[k] = c ? pmap_get_ptr(&map, x->operands[k]) : param_for(f, x->operands[k]);
+        pmap_put_ptr(&map, x, hlo_clone_instr(f->body, x, in));
+    }
+    root = pmap_get_ptr(&map, c ? c->root : i);
+    pmap_done(&map);
+    return root;
+}
+
+// Does anything but the group use member k?
+static bool is_output(const struct outputs *g, int k) {
+    const struct hlo_instr *i = g->v[k];
+    bool out = i->parent->root == i;
+    for (size_t u = 0; u < i->users.n && !out; u++) {
+        out = true;
+        for (int j = 0; j < g->n; j++)
+            out &= i->users.v[u] != g->v[j];
+    }
+    return out;
+}
+int outputs_count(const struct outputs *g) {
+    int n = 0;
+    for (int k = 0; k < g->n; k++)
+        n += is_output(g, k);
+    return n;
+}
+// What stands for the members is replaced by results of `whole`.
+static status_t hand_over(const struct outputs *g, struct hlo_instr *whole) {
+    bool tuple = shape_is_tuple(whole->shape);
+    for (int k = 0, at = 0; k < g->n; k++) {
+        struct hlo_instr *e = whole;
+        if (!is_output(g, k)) continue;
+        if (tuple)
+            RETURN_IF_ERR(hlo_add_instr(whole->parent, HLO_GET_TUPLE_ELEMENT, NULL, &whole, 1,
+                                        &(struct hlo_attr_gte){.index = at++}, NULL, 0, &e));
+        hlo_replace_uses(g->v[k], e);
+    }
+    for (int k = g->n - 1; k >= 0; k--)
+        hlo_remove_instr(g->v[k]);
+    return hlo_sort_instrs(whole->parent);
+}
+
+status_t outputs_merge(const struct outputs *g) {
+    struct hlo_computation *outer = g->v[0]->parent;
+    struct hlo_instr *roots[OUTPUTS_MEMBERS], *root, *whole;
+    struct merged f = {.body = hlo_computation_add(outer->module, "fused_computation")};
+    enum fusion_kind kind = FUSION_LOOP;
+    int n = 0;
+    graph_move_before(f.body, outer);
+
+    for (int k = 0; k < g->n; k++) {
+        root = add_member(&f, g->v[k]);
+        pmap_put_ptr(&f.params, g->v[k], root);
+        if (is_output(g, k)) roots[n++] = root;
+        bool reduces =
+            g->v[k]->op == HLO_REDUCE ||
+            (g->v[k]->op == HLO_FUSION && HLO_ATTR(g->v[k], fusion)->kind == FUSION_INPUT);
+        if (reduces) kind = FUSION_INPUT;
+    }
+    pmap_done(&f.params);
+
+    root = roots[0];
+    if (n > 1)
+        RETURN_IF_ERR(hlo_add_instr(f.body, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &root));
+    hlo_set_root(f.body, root);
+    RETURN_IF_ERR(hlo_sort_instrs(f.body));
+
+    RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, f.operands, f.n,
+                                &(struct hlo_attr_fusion){.kind = kind}, &f.body, 1, &whole));
+    whole->op_type = g->v[0]->op_type;
+    whole->op_name = g->v[0]->op_name;
+    f.body->fusion = whole;
+    return hand_over(g, whole);
+}
