@@ -26,6 +26,10 @@ static const char usage[] =
     "each\n"
     "                        result, to a tuple of the derivatives by each parameter\n"
     "  --check-gradient      compare the derivatives of each module with central differences\n"
+    "  --train=SPEC          replace a model by the program that trains it: "
+    "\"loss=mse;optimizer=adam:rate=1e-3;\n"
+    "                        batch=32;rows=1000;shuffle=1;...\" (compiler/train/train.h)\n"
+    "  --train-to=FILE       write what the parameters of that program are, as JSON\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
     "  --weights             a model's weights as constants of the module\n"
     "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
@@ -78,6 +82,8 @@ static bool take_value(const char *arg, struct opt_options *o) {
     } table[] = {{"--passes=", &o->passes},
                  {"--target=", &o->target},
                  {"--bind=", &o->bind},
+                 {"--train=", &o->train},
+                 {"--train-to=", &o->train_to},
                  {"--disable-pass=", &o->disable_passes},
                  {"--disable-rule=", &o->disable_rules},
                  {"--dump-passes=", &o->dump_passes},

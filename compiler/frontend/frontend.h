@@ -79,6 +79,7 @@ struct frontend_limits {
     int max_depth;
     int64_t max_nodes;
     int64_t max_tensor_bytes;
+    bool trainable; // initializers of real numbers are weights at any size
 }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
 // A symbol's size; or, symbol "=<input>[<element>]", an element of an input whose values decide
@@ -97,6 +98,7 @@ struct lower_request {
     const char *entry_name;
     struct frontend_limits limits;
     const _Atomic bool *cancel; // or NULL; CANCELLED between two nodes
+    bool training; // what inference leaves out or simplifies stays: batch normalisation, dropout
     struct hlo_module *lowered; // for hlo_compile: what frontend_lower gives, taken; or NULL
 };
 

@@ -11,6 +11,7 @@
 #include "compiler/gradient/gradient.h"
 #include "compiler/plan/plan.h"
 #include "compiler/tools/cases.h"
+#include "compiler/train/train.h"
 
 static status_t print_counts(const struct hlo_module *m) {
     struct hlo_counts n = hlo_count(m);
@@ -30,7 +31,8 @@ static status_t print_counts(const struct hlo_module *m) {
 // Any format to a module: HLO text directly, others through ingest and lower.
 // A module that stands for a model alone has sizes: those that are not given are the usual ones, or
 // 1.
-static void assume_sizes(struct arena *a, const struct signature *sig, struct lower_request *req) {
+static void assume_sizes(struct arena *a, const struct signature *sig, int64_t batch,
+                         struct lower_request *req) {
     int32_t most = req->n_bindings;
     for (int32_t k = 0; k < sig->n_in; k++)
         most += sig->in[k].rank > 0 ? sig->in[k].rank : 0;
@@ -46,13 +48,19 @@ static void assume_sizes(struct arena *a, const struct signature *sig, struct lo
             if (!dim->symbol || dim->expression != (j >= sig->n_in) ||
                 frontend_bound(req, dim, &bound))
                 continue;
+            if (batch && d == 0) size = batch;
             b[req->n_bindings++] = (struct dim_binding){dim->symbol, size};
             fprintf(stderr, "%s=%lld is assumed\n", dim->symbol, (long long)size);
         }
     }
 }
-// *a holds what the module borrows.
-static status_t read_module(const struct opt_options *o, struct str text, struct arena *a,
+struct source {
+    struct arena a; // holds what the module borrows
+    struct ingest_result r;
+    struct train_spec spec; // with --train
+    bool model;             // r is of it
+};
+static status_t read_module(const struct opt_options *o, struct str text, struct source *from,
                             struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
     const char *format = frontend_sniff(bytes);
@@ -60,28 +68,33 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
     if (strcmp(format, "hlo-proto") == 0)
         return hlo_proto_read(bytes, NULL, limits.incomplete, out);
-    struct ingest_result r;
-    struct lower_request req = {.entry_name = "main"};
-    RETURN_IF_ERR(frontend_ingest(a, format, bytes, NULL, &r));
-    RETURN_IF_ERR(frontend_bindings_parse(a, o->bind, &req));
-    if (o->weights) assume_sizes(a, &r.sig, &req);
-    req.program = r.program;
+    struct lower_request req = {.entry_name = "main", .training = o->train != NULL};
+    struct frontend_limits train = {.trainable = true};
+    from->model = true;
+    RETURN_IF_ERR(frontend_ingest(&from->a, format, bytes, o->train ? &train : NULL, &from->r));
+    RETURN_IF_ERR(frontend_bindings_parse(&from->a, o->bind, &req));
+    if (o->weights || o->train)
+        assume_sizes(&from->a, &from->r.sig, o->train ? from->spec.batch : 0, &req);
+    req.program = from->r.program;
     RETURN_IF_ERR(frontend_lower(format, &req, out));
-    status_t st = o->weights ? frontend_bake_weights(*out, &r, bytes) : ST_OK;
+    status_t st = o->weights ? frontend_bake_weights(*out, &from->r, bytes) : ST_OK;
     if (st) hlo_module_free(*out);
     return st;
 }
 
 // Calls of LAPACK become the operations that have derivatives.
-static status_t derive(const struct opt_options *o, struct hlo_module *m) {
+static status_t derive(const struct opt_options *o, const struct source *from,
+                       struct hlo_module *m) {
     struct opt_options first = *o;
     first.passes = "lapack";
     RETURN_IF_ERR(opt_run_passes(m, &first));
-    return gradient_module(m);
+    if (o->gradient) return gradient_module(m);
+    return opt_train(m, from->model ? &from->r : NULL, &from->spec, o->train_to);
 }
 // The gradient and passes first, then what is asked for.
-static status_t work_on(const struct opt_options *o, struct hlo_module *m) {
-    if (o->gradient) RETURN_IF_ERR(derive(o, m));
+static status_t work_on(const struct opt_options *o, const struct source *from,
+                        struct hlo_module *m) {
+    if (o->gradient || o->train) RETURN_IF_ERR(derive(o, from, m));
     if (o->passes) RETURN_IF_ERR(opt_run_passes(m, o));
     if (o->hash) {
         struct digest d;
@@ -105,13 +118,15 @@ status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     *out_rc = 0;
     if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
 
-    struct arena a = {0};
+    struct source from = {.model = false};
     struct hlo_module *m = NULL;
-    status_t st = read_module(o, text, &a, &m);
+    status_t st = ST_OK;
+    if (o->train) st = train_spec_parse(&from.a, str_of(o->train), &from.spec);
+    if (!st) st = read_module(o, text, &from, &m);
     if (!st) {
-        st = work_on(o, m);
+        st = work_on(o, &from, m);
         hlo_module_free(m);
     }
-    arena_done(&a);
+    arena_done(&from.a);
     return st;
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "compiler/ir/text/text.h"
 #include "compiler/target.h"
+#include "compiler/train/train.h"
 
 struct opt_options {
     const char *path;
@@ -17,6 +18,8 @@ struct opt_options {
     const char *stage;       // "tree", "hlo", "kir", "llvm", "plan" or NULL
     const char *to;          // "text", "proto" (HloModuleProto) or NULL
     const char *bind;        // ONNX: "N=1,S=128", or NULL
+    const char *train;       // a spec of compiler/train, or NULL
+    const char *train_to;    // file for what --train tells of the program, or NULL
 };
 // *out_rc: exit code when the status is OK. Prints on stdout.
 status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) MUST_CHECK;
@@ -36,6 +39,11 @@ status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
 // opt_gradient.c: derivatives of every module of the text against differences; *out_rc 1 when some
 // differ. Prints on stdout.
 status_t opt_check_gradient(struct str text, int *out_rc) MUST_CHECK;
+
+// opt_train.c: m becomes the program that trains it; what its parameters are is written to `path`
+// (JSON; NULL = nowhere). r NULL: m is no model's.
+status_t opt_train(struct hlo_module *m, const struct ingest_result *r,
+                   const struct train_spec *spec, const char *path) MUST_CHECK;
 
 // opt_stage.c: prints StableHLO as it was read, in the normal form, without the module's name.
 status_t opt_print_tree(struct str text) MUST_CHECK;

@@ -313,6 +313,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .budget = &budget,
                          .folding = &folding,
                          .cancel = req->cancel,
+                         .training = req->training,
                          .parts = &parts};
 
     st = lower_graph(&c, req, &m.main, comp);

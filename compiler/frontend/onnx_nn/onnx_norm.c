@@ -220,6 +220,14 @@ ONNX_X(batchnorm) {
         return batchnorm_training(c);
     }
     if (x->shape->rank < 2) channel = 0;
+    if (c->training) { // one operation, so that the statistics can be told from other weights
+        struct hlo_attr_batchnorm how = {.epsilon = (float)onnx_at_float(c, "epsilon", 1e-5f),
+                                         .feature_index = channel};
+        hv in[5] = {x, scale, bias, mean, var};
+        for (int k = 1; k < 5; k++)
+            in[k] = hb_convert(b, in[k], t);
+        return onnx_out_val(c, 0, hb_op(b, HLO_BATCH_NORM_INFERENCE, NULL, in, 5, &how));
+    }
     hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, onnx_at_float(c, "epsilon", 1e-5f)));
     hv s = hb_mul(b, hb_convert(b, scale, inv->shape->dtype), inv);
     hv off = hb_sub(b, hb_convert(b, bias, s->shape->dtype), hb_mul(b, mean, s));

@@ -93,12 +93,13 @@ ONNX_X(dropout) {
     enum dtype mask = c->opset >= 10 ? DT_PRED : x->shape->dtype;
     const struct literal *training =
         c->opset >= 12 && onnx_in_has(c, 2) ? onnx_in_known(c, 2) : NULL;
-    double ratio = 0.5;
-    if (training && onnx_in_has(c, 1)) {
+    double ratio = c->opset < 12 ? onnx_at_float(c, "ratio", 0.5f) : 0.5;
+    bool drops = c->training || (training && lit_get_i64(training, 0));
+    if (drops && c->opset >= 12 && onnx_in_has(c, 1)) {
         const struct literal *l = onnx_in_known(c, 1);
         ratio = l ? lit_get_f64(l, 0) : 0;
     }
-    if (!training || !lit_get_i64(training, 0) || ratio == 0) {
+    if (!drops || ratio == 0) {
         onnx_out_val(c, 0, x);
         return onnx_out_val(c, 1, hb_splat(b, shape_with_dtype(c->a, x->shape, mask), 1));
     }

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a model's entry to the program that trains it. The model's entry becomes the front of the
+// loop's body:
+//   entry   state, frozen, data, label, seed, limit
+//             -> while (state..., rest..., losses, accuracy, first, go) -> state, losses, accuracy
+//   body    a batch, the model, the loss, its gradients, an update for each weight
+#include <string.h>
+
+#include "compiler/gradient/gradient.h"
+#include "compiler/passes/control/graph.h"
+#include "compiler/train/parts.h"
+
+struct maker {
+    struct hlo_module *m;
+    struct arena *a;
+    const struct train_spec *s;
+    const struct ingest_result *r;
+    struct hlo_computation *model; // its parameters are what the leaves stand for
+    struct train_program p;
+    VEC(struct train_leaf) leaves;
+    int *leaf_of;               // of each parameter of the model
+    const struct shape *scores; // of the result that the loss looks at
+    const struct shape *label;  // of a batch; NULL = none
+    int order, step, label_leaf, seed, limit; // leaves; -1 = there is none
+};
+
+// ---- what the parameters are
+
+static const char *source_name(const struct maker *k, const struct hlo_instr *p) {
+    if (p->param_kind == PARAM_WEIGHT && k->r && p->param_index < k->r->n_weights)
+        return k->r->weights[p->param_index].name;
+    return p->name;
+}
+static hv behind(hv x) { // the parameter that x only moves or converts
+    while (x->op == HLO_CONVERT || x->op == HLO_RESHAPE || x->op == HLO_COPY)
+        x = x->operands[0];
+    return x;
+}
+static bool is_statistic(const struct hlo_instr *p) {
+    for (hv i = p->parent->first; i; i = i->next)
+        if (i->op == HLO_BATCH_NORM_INFERENCE &&
+            (behind(i->operands[3]) == p || behind(i->operands[4]) == p))
+            return true;
+    return false;
+}
+static enum train_role role_of(const struct maker *k, const struct hlo_instr *p) {
+    const char *name = source_name(k, p);
+    bool weight = p->param_kind == PARAM_WEIGHT;
+    bool named = train_matches(k->s->trainable, name);
+    if (weight && is_statistic(p)) return k->s->batchnorm ? TRAIN_STATISTIC : TRAIN_FROZEN;
+    if (!weight && (k->r || strcmp(k->s->trainable, "*") == 0)) return TRAIN_DATA;
+    if (!named) return weight ? TRAIN_FROZEN : TRAIN_DATA;
+    return dtype_is_float(p->shape->dtype) ? TRAIN_WEIGHT : TRAIN_FROZEN;
+}
+// Weights and what is kept of them are at least f32, so that small updates count.
+static const struct shape *kept_shape(const struct maker *k, const struct shape *s) {
+    enum dtype t = dtype_bits(s->dtype) < 32 ? DT_F32 : s->dtype;
+    return shape_with_dtype(k->a, shape_with_layout(k->a, s, NULL), t);
+}
+static int add_leaf(struct maker *k, enum train_role role, const struct hlo_instr *p,
+                    const char *name, const struct shape *shape, double initial) {
+    struct train_leaf l = {.role = role, .name = name, .of = p ? source_name(k, p) : NULL,
+                           .weight = p && p->param_kind == PARAM_WEIGHT ? p->param_index : -1,
+                           .shape = shape, .initial = initial};
+    avec_push(k->a, &k->leaves, l);
+    return (int)k->leaves.n - 1;
+}
+static void add_weight(struct maker *k, const struct hlo_instr *p) {
+    const struct optimizer_row *o = &optimizer_rows[k->s->optimizer];
+    const struct shape *s = kept_shape(k, p->shape);
+    k->leaf_of[p->param_number] = add_leaf(k, TRAIN_WEIGHT, p, p->name, s, 0);
+    if (k->s->evaluate) return;
+    for (int j = 0; j < o->slots; j++)
+        add_leaf(k, TRAIN_SLOT, p, arena_printf(k->a, "%s.slot%d", p->name, j), s, o->initial);
+    if (k->s->ema > 0) add_leaf(k, TRAIN_MEAN, p, arena_printf(k->a, "%s.ema", p->name), s, 0);
+}
+static status_t add_data(struct maker *k, const struct hlo_instr *p) {
+    const struct shape *s = p->shape;
+    if (shape_is_tuple(s) || !s->rank || s->dims[0] != k->s->batch)
+        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld",
+                          p->name, shape_text(k->a, s), (long long)k->s->batch);
+    int64_t dims[HLO_MAX_RANK];
+    memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
+    dims[0] = k->s->rows;
+    k->leaf_of[p->param_number] =
+        add_leaf(k, TRAIN_DATA, p, p->name, shape_make(k->a, s->dtype, dims, s->rank), 0);
+    return ST_OK;
+}
+static status_t add_label(struct maker *k) {
+    const struct shape *s = k->label;
+    int64_t dims[HLO_MAX_RANK];
+    if (!s) return ST_OK;
+    if (!s->rank || s->dims[0] != k->s->batch)
+        return st_invalid("loss %s: result %lld of the model is %s: its first dimension is not the "
+                          "batch of %lld",
+                          loss_rows[k->s->loss].name, (long long)k->s->output,
+                          shape_text(k->a, k->scores), (long long)k->s->batch);
+    memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
+    dims[0] = k->s->rows;
+    k->label_leaf =
+        add_leaf(k, TRAIN_LABEL, NULL, "label", shape_make(k->a, s->dtype, dims, s->rank), 0);
+    return ST_OK;
+}
+static void add_all(struct maker *k, enum train_role role) {
+    for (size_t j = 0; j < k->model->params.n; j++) {
+        const struct hlo_instr *p = k->model->params.v[j];
+        if (role_of(k, p) != role) continue;
+        if (role == TRAIN_WEIGHT)
+            add_weight(k, p);
+        else
+            k->leaf_of[j] = add_leaf(k, role, p, p->name, kept_shape(k, p->shape), 0);
+    }
+}
+static int add_scalar(struct maker *k, enum train_role role, const char *name) {
+    return add_leaf(k, role, NULL, name, shape_scalar(k->a, DT_S32), 0);
+}
+static status_t add_leaves(struct maker *k) {
+    int64_t rows = k->s->rows;
+    bool evaluate = k->s->evaluate;
+    k->order = k->step = k->label_leaf = k->seed = k->limit = -1;
+    add_all(k, TRAIN_WEIGHT);
+    if (!k->leaves.n && !evaluate)
+        return st_invalid("the model has no weights that 'trainable=%s' names: nothing to train",
+                          k->s->trainable);
+    add_all(k, TRAIN_STATISTIC);
+    if (!evaluate && k->s->shuffle && rows > k->s->batch)
+        k->order = add_leaf(k, TRAIN_ORDER, NULL, "order", shape_make(k->a, DT_S32, &rows, 1), 0);
+    if (!evaluate) k->step = add_scalar(k, TRAIN_STEP, "step");
+    k->p.n_state = evaluate ? 0 : (int32_t)k->leaves.n;
+    add_all(k, TRAIN_FROZEN);
+    for (size_t j = 0; j < k->model->params.n; j++)
+        if (role_of(k, k->model->params.v[j]) == TRAIN_DATA)
+            RETURN_IF_ERR(add_data(k, k->model->params.v[j]));
+    RETURN_IF_ERR(add_label(k));
+    if (!evaluate) k->seed = add_scalar(k, TRAIN_SEED, "seed");
+    if (!evaluate) k->limit = add_scalar(k, TRAIN_LIMIT, "limit");
+    return ST_OK;
+}
+static status_t find_scores(struct maker *k) {
+    const struct shape *root = k->model->root->shape;
+    int n = shape_is_tuple(root) ? root->n_elems : 1;
+    if (k->s->output >= n)
+        return st_invalid("the model has %d results, there is no result %lld", n,
+                          (long long)k->s->output);
+    k->scores = shape_is_tuple(root) ? root->elems[k->s->output] : root;
+    RETURN_IF_ERR(loss_label_shape(k->a, k->s, k->scores, &k->label));
+    const struct loss_row *row = &loss_rows[k->s->loss];
+    if (row->target == LOSS_CLASSES) {
+        int64_t axis = k->s->axis < 0 ? k->scores->rank + k->s->axis : k->s->axis;
+        k->p.classes = k->scores->dims[axis];
+    }
+    k->p.accuracy = row->likelihood;
+    return ST_OK;
+}
+
+// ---- the body
+
+struct body {
+    struct maker *k;
+    struct hb b;
+    hv *in, *out;          // the loop's state, before and after a turn: leaves, then these
+    int losses, accuracy, first, go, n;
+    hv loss, correct, rate;
+};
+// The model's value for the values of its parameters, at the end of b's computation.
+static hv run_model(struct hb *b, struct maker *k, hv const *args) {
+    hv end = hb_const_i64(b, DT_S32, 0);
+    hv root = graph_inline(end, k->model, args);
+    if (!shape_is_tuple(root->shape)) return root;
+    return root->op == HLO_TUPLE ? root->operands[k->s->output] : hb_gte(b, root, k->s->output);
+}
+// Batches of a turn, and the model's own types.
+static void arguments(struct body *y, hv order, hv at, hv *args) {
+    struct maker *k = y->k;
+    for (size_t j = 0; j < k->model->params.n; j++) {
+        const struct hlo_instr *p = k->model->params.v[j];
+        const struct train_leaf *l = &k->leaves.v[k->leaf_of[j]];
+        hv x = y->in[k->leaf_of[j]];
+        args[j] = l->role == TRAIN_DATA ? batch_rows(&y->b, x, order, at, k->s->batch)
+                                        : hb_convert(&y->b, x, p->shape->dtype);
+    }
+}
+// Normalisation by the batch in place of that by kept statistics, which follow the batch's.
+static void train_batchnorm(struct body *y) {
+    struct hb *b = &y->b;
+    struct maker *k = y->k;
+    double keep = k->s->momentum_of_statistics;
+    for (hv i = b->c->first, next; i && hb_ok(b); i = next) {
+        next = i->next;
+        if (i->op != HLO_BATCH_NORM_INFERENCE) continue;
+        hv before = b->c->last, all = hb_op(b, HLO_BATCH_NORM_TRAINING, NULL, i->operands, 3,
+                                            i->attr);
+        hv value = hb_gte(b, all, 0);
+        for (int j = 3; j < 5; j++) {
+            hv now = hb_gte(b, all, j - 2), old = behind(i->operands[j]);
+            for (int leaf = 0; leaf < k->p.n_state; leaf++)
+                if (y->in[leaf] == old && k->leaves.v[leaf].role == TRAIN_STATISTIC)
+                    y->out[leaf] = hb_add(b, part_mul(b, old, keep),
+                                          part_mul(b, hb_convert(b, now, old->shape->dtype),
+                                                   1 - keep));
+        }
+        for (hv j = before->next, after; j && hb_ok(b); j = after) {
+            after = j->next;
+            hlo_move_before(j, i);
+        }
+        hlo_replace_uses(i, value);
+        hlo_remove_instr(i);
+    }
+}
+static hv mean_of(struct hb *b, hv x) {
+    return part_mul(b, part_sum(b, x), 1 / (double)shape_elements(x->shape));
+}
+static hv new_order(struct body *y, hv place) {
+    struct maker *k = y->k;
+    struct hlo_module *m = k->m;
+    struct hlo_computation *f[2] = {hb_callee(m, "shuffle"), hb_callee(m, "keep_order")};
+    const struct shape *order = k->leaves.v[k->order].shape, *s = shape_scalar(k->a, DT_S32);
+    const struct shape *parts[3] = {order, s, s}, *in = shape_tuple(k->a, parts, 3);
+    for (int j = 0; j < 2; j++) {
+        struct hb b = hb_begin(f[j]);
+        hv p = hlo_add_param(f[j], 0, in, "p");
+        hlo_set_root(f[j], j ? hb_gte(&b, p, 0)
+                             : batch_order(&b, hb_gte(&b, p, 1), hb_gte(&b, p, 2), order->dims[0]));
+        status_t st = hb_end(&b);
+        if (st) hb_fail(&y->b, st);
+    }
+    struct hb *b = &y->b;
+    hv epoch = hb_div(b, y->in[k->step], part_like(b, place, (double)k->p.steps_per_epoch));
+    hv all[3] = {y->in[k->order], y->in[k->seed], epoch}, arg = hb_tuple(b, all, 3);
+    hv begins = hb_compare(b, place, part_like(b, place, 0), CMP_EQ);
+    return hb_call(b, HLO_CONDITIONAL, order, (hv[]){begins, arg, arg}, 3, NULL, f, 2);
+}
+// Gradients by the weights, in order; zeros where the loss does not depend on one.
+static void differentiate(struct body *y, hv const *weights, int n, hv *out) {
+    struct hb *b = &y->b;
+    hv seed = part_like(b, y->loss, y->k->s->loss_scale), **all;
+    if (!hb_ok(b)) return;
+    all = arena_zarray(y->k->a, hv *, n + 1);
+    gradient_of(b, y->loss, &seed, weights, n, all);
+    for (int j = 0; j < n && hb_ok(b); j++) {
+        out[j] = all[j][0] ? all[j][0] : part_like(b, weights[j], 0);
+        if (y->k->s->loss_scale < 1 || y->k->s->loss_scale > 1)
+            out[j] = part_mul(b, out[j], 1 / y->k->s->loss_scale);
+    }
+}
+// The largest norm that the gradients may have together is kept; NULL: nobody asks for the norm.
+static hv clip(struct body *y, hv *g, int n) {
+    struct hb *b = &y->b;
+    const struct train_spec *s = y->k->s;
+    if (!hb_ok(b) || (s->clip <= 0 && s->nan != TRAIN_NAN_SKIP)) return NULL;
+    hv sum = hb_const_f64(b, DT_F32, 0);
+    for (int j = 0; j < n; j++)
+        sum = hb_add(b, sum, hb_convert(b, part_sum(b, hb_mul(b, g[j], g[j])), DT_F32));
+    hv norm = hb_unary(b, HLO_SQRT, sum);
+    if (s->clip <= 0) return norm;
+    hv most = part_like(b, norm, s->clip), within = hb_compare(b, norm, most, CMP_LT);
+    hv scale = hb_select(b, within, part_like(b, norm, 1), hb_div(b, most, norm));
+    for (int j = 0; j < n && hb_ok(b); j++)
+        g[j] = hb_mul(b, g[j], part_wide(b, scale, g[j]));
+    return norm;
+}
+static bool decays(const struct maker *k, const struct train_leaf *l) {
+    return strcmp(k->s->decayed, "matrices") == 0 ? l->shape->rank >= 2
+                                                  : train_matches(k->s->decayed, l->of);
+}
+static void update_weight(struct body *y, int leaf, hv gradient) {
+    struct hb *b = &y->b;
+    struct maker *k = y->k;
+    int slots = optimizer_rows[k->s->optimizer].slots;
+    hv w = y->in[leaf], count = part_add(b, y->in[k->step], 1);
+    struct update u = {.b = b, .s = k->s, .weight = w, .gradient = gradient,
+                       .rate = y->rate,
+                       .step = hb_convert(b, count, DT_F32),
+                       .decays = decays(k, &k->leaves.v[leaf])};
+    for (int j = 0; j < slots; j++)
+        u.slots[j] = y->in[leaf + 1 + j];
+    y->out[leaf] = optimizer_step(&u);
+    for (int j = 0; j < slots; j++)
+        y->out[leaf + 1 + j] = u.next[j];
+    if (k->s->ema > 0 && hb_ok(b)) {
+        int mean = leaf + 1 + slots;
+        y->out[mean] = hb_add(b, part_mul(b, y->in[mean], k->s->ema),
+                              part_mul(b, y->out[leaf], 1 - k->s->ema));
+    }
+}
+static void update_all(struct body *y) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    hv *w = arena_zarray(k->a, hv, k->p.n_state + 1), *g = arena_zarray(k->a, hv, k->p.n_state + 1);
+    int *leaf = arena_zarray(k->a, int, k->p.n_state + 1), n = 0;
+    for (int j = 0; j < k->p.n_state; j++)
+        if (k->leaves.v[j].role == TRAIN_WEIGHT) leaf[n] = j, w[n++] = y->in[j];
+    differentiate(y, w, n, g);
+    if (!hb_ok(b)) return;
+    hv norm = clip(y, g, n), good = hb_unary(b, HLO_IS_FINITE, y->loss);
+    if (norm) good = hb_binary(b, HLO_AND, good, hb_unary(b, HLO_IS_FINITE, norm));
+    for (int j = 0; j < n && hb_ok(b); j++)
+        update_weight(y, leaf[j], g[j]);
+    if (!hb_ok(b)) return;
+    y->out[k->step] = part_add(b, y->in[k->step], 1);
+    if (k->s->nan == TRAIN_NAN_IGNORE) return;
+    for (int j = 0; j < k->p.n_state && hb_ok(b); j++) {
+        bool counts = j == k->step && k->s->nan == TRAIN_NAN_SKIP;
+        if (y->out[j] == y->in[j] || j == k->order || counts) continue;
+        const struct shape *s = shape_with_dtype(k->a, y->in[j]->shape, DT_PRED);
+        hv wide = s->rank ? hb_broadcast(b, good, s->dims, s->rank, NULL) : good;
+        y->out[j] = hb_select(b, wide, y->out[j], y->in[j]);
+    }
+    if (k->s->nan == TRAIN_NAN_STOP) y->out[y->go] = good;
+}
+static hv put(struct hb *b, hv row, hv value, hv at) {
+    const int64_t one = 1;
+    hv x = hb_reshape(b, hb_convert(b, value, DT_F32), &one, 1);
+    return hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, NULL, (hv[]){row, x, at}, 3, NULL);
+}
+// The model on one batch: its scores, with what training changes in it.
+static hv forward(struct body *y, hv order, hv at) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    hv *args = arena_zarray(k->a, hv, k->model->params.n + 1);
+    arguments(y, order, at, args);
+    if (!hb_ok(b)) return y->in[0];
+    hv scores = run_model(b, k, args), kept = hb_tuple(b, &scores, 1); // one name through edits
+    if (k->s->batchnorm && !k->s->evaluate) train_batchnorm(y);
+    if (k->seed >= 0) batch_seed_rng(b, y->in[k->seed], y->in[k->step]);
+    return hb_ok(b) ? kept->operands[0] : scores;
+}
+static hv label_of(struct body *y, hv order, hv at) {
+    struct maker *k = y->k;
+    if (k->label_leaf < 0) return NULL;
+    return batch_rows(&y->b, y->in[k->label_leaf], order, at, k->s->batch);
+}
+static void train_step(struct body *y) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    hv step = y->in[k->step], order = NULL;
+    hv place = hb_binary(b, HLO_REMAINDER, step, part_like(b, step, (double)k->p.steps_per_epoch));
+    if (k->order >= 0) y->out[k->order] = order = new_order(y, place);
+    hv label = label_of(y, order, place), scores = forward(y, order, place);
+    struct loss l = loss_of(b, k->s, scores, label);
+    if (!hb_ok(b)) return;
+    y->loss = mean_of(b, l.each);
+    y->rate = schedule_rate(b, k->s, step);
+    hv at = hb_sub(b, step, y->in[y->first]);
+    y->out[y->losses] = put(b, y->in[y->losses], y->loss, at);
+    if (l.correct) y->out[y->accuracy] = put(b, y->in[y->accuracy], mean_of(b, l.correct), at);
+    update_all(y);
+}
+// Sums over the rows of batch `first` that no batch before it had: the last one is moved up to
+// where it is whole.
+static hv sum_of_new(struct body *y, hv x) {
+    struct hb *b = &y->b;
+    const struct train_spec *s = y->k->s;
+    x = hb_convert(b, x, DT_F32);
+    if (!hb_ok(b) || !x->shape->rank) return x;
+    const struct shape *places = shape_with_dtype(y->k->a, x->shape, DT_S32);
+    hv from = part_mul(b, y->in[y->first], (double)s->batch);
+    hv moved = hb_min(b, from, part_like(b, from, (double)(s->rows - s->batch)));
+    hv row = hb_iota(b, places, 0);
+    row = hb_add(b, row, part_wide(b, moved, row));
+    hv is_new = hb_compare(b, row, part_wide(b, from, row), CMP_GE);
+    return part_sum(b, hb_select(b, is_new, x, part_like(b, x, 0)));
+}
+static void evaluate_batch(struct body *y) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    hv at = y->in[y->first], label = label_of(y, NULL, at);
+    struct loss l = loss_of(b, k->s, forward(y, NULL, at), label);
+    if (!hb_ok(b)) return;
+    int64_t each = shape_elements(l.each->shape), batches = k->s->rows / k->s->batch;
+    double n = l.each->shape->rank ? (double)(each / k->s->batch * k->s->rows) : (double)batches;
+    y->out[y->losses] = hb_add(b, y->in[y->losses], part_mul(b, sum_of_new(y, l.each), 1 / n));
+    if (l.correct)
+        y->out[y->accuracy] =
+            hb_add(b, y->in[y->accuracy], part_mul(b, sum_of_new(y, l.correct), 1 / n));
+    y->out[y->first] = part_add(b, at, 1);
+}
+
+// ---- the loop
+
+static const struct shape *loop_shape(struct body *y) {
+    struct maker *k = y->k;
+    const struct shape **v = arena_array(k->a, const struct shape *, y->n);
+    for (size_t j = 0; j < k->leaves.n; j++)
+        v[j] = k->leaves.v[j].shape;
+    const struct shape *row = k->s->evaluate ? shape_scalar(k->a, DT_F32)
+                                             : shape_make(k->a, DT_F32, &k->s->slice, 1);
+    v[y->losses] = row;
+    if (k->p.accuracy) v[y->accuracy] = row;
+    v[y->first] = shape_scalar(k->a, DT_S32);
+    v[y->go] = shape_scalar(k->a, DT_PRED);
+    return shape_tuple(k->a, v, y->n);
+}
+static status_t make_body(struct body *y, const struct shape *state) {
+    struct hb *b = &y->b;
+    hv p = hlo_add_param(b->c, 0, state, "state");
+    for (int j = 0; j < y->n; j++)
+        y->in[j] = y->out[j] = hb_gte(b, p, j);
+    if (y->k->s->evaluate)
+        evaluate_batch(y);
+    else
+        train_step(y);
+    hv root = hb_tuple(b, y->out, y->n);
+    RETURN_IF_ERR(hb_end(b));
+    hlo_set_root(b->c, root);
+    RETURN_IF_ERR(hlo_sort_instrs(b->c));
+    hlo_remove_dead(b->c);
+    return ST_OK;
+}
+// Batches there are: all rows, or for a loss that is the model's own all whole batches.
+static int64_t batches_of(const struct maker *k) {
+    const struct train_spec *s = k->s;
+    bool whole = loss_rows[s->loss].target == LOSS_NONE;
+    return whole ? s->rows / s->batch : (s->rows + s->batch - 1) / s->batch;
+}
+static status_t make_condition(struct body *y, struct hlo_computation *c,
+                               const struct shape *state) {
+    struct maker *k = y->k;
+    struct hb b = hb_begin(c);
+    hv p = hlo_add_param(c, 0, state, "state"), goes;
+    if (k->s->evaluate) {
+        goes = hb_compare(&b, hb_gte(&b, p, y->first),
+                          hb_const_i64(&b, DT_S32, batches_of(k)), CMP_LT);
+    } else {
+        goes = hb_compare(&b, hb_gte(&b, p, k->step), hb_gte(&b, p, k->limit), CMP_LT);
+        if (k->s->nan == TRAIN_NAN_STOP)
+            goes = hb_binary(&b, HLO_AND, goes, hb_gte(&b, p, y->go));
+    }
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_set_root(c, goes);
+    return ST_OK;
+}
+
+// ---- the entry
+
+// The names that the model's parameters have are those of the program.
+static void take_names(struct maker *k, hv const *params) {
+    for (size_t j = 0; j < k->model->params.n; j++) {
+        hv old = k->model->params.v[j], now = params[k->leaf_of[j]];
+        const char *name = old->name;
+        old->name = now->name;
+        now->name = name;
+    }
+    for (size_t j = 0; j < k->leaves.n; j++)
+        k->leaves.v[j].name = params[j]->name;
+}
+static status_t make_entry(struct body *y, struct hlo_computation *e,
+                           struct hlo_computation *const *loop, const struct shape *state) {
+    struct maker *k = y->k;
+    struct hb b = hb_begin(e);
+    hv *v = arena_zarray(k->a, hv, y->n), *out = arena_zarray(k->a, hv, y->n);
+    int n = 0;
+    for (size_t j = 0; j < k->leaves.n; j++)
+        v[j] = hlo_add_param(e, (int64_t)j, k->leaves.v[j].shape, k->leaves.v[j].name);
+    take_names(k, v);
+    for (int j = (int)k->leaves.n; j < y->n; j++)
+        v[j] = hb_splat(&b, state->elems[j], j == y->go);
+    if (!k->s->evaluate) {
+        hv most = part_add(&b, v[k->step], (double)k->s->slice);
+        v[y->first] = v[k->step];
+        v[k->limit] = hb_min(&b, v[k->limit], most);
+    }
+    hv init = hb_tuple(&b, v, y->n);
+    hv w = hb_call(&b, HLO_WHILE, state, &init, 1, NULL, loop, 2);
+    for (int j = 0; j < k->p.n_state; j++)
+        out[n++] = hb_gte(&b, w, j);
+    out[n++] = hb_gte(&b, w, y->losses);
+    if (k->p.accuracy) out[n++] = hb_gte(&b, w, y->accuracy);
+    hv root = hb_tuple(&b, out, n);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_set_root(e, root);
+    return ST_OK;
+}
+// State goes out where it came in.
+static void alias_state(struct maker *k) {
+    struct strbuf b = {0};
+    for (size_t j = 0; j < 2; j++)
+        hlo_set_module_extra(k->m, hlo_donor_attrs[j], (struct str){0});
+    for (int j = 0; j < k->p.n_state; j++)
+        strbuf_printf(&b, "%s{%d}: (%d, {}, may-alias)", j ? ", " : "{ ", j, j);
+    if (b.n) strbuf_puts(&b, " }");
+    if (b.n) hlo_set_module_extra(k->m, "input_output_alias", (struct str){b.p, b.n});
+    strbuf_done(&b);
+}
+static status_t make_program(struct maker *k) {
+    struct hlo_module *m = k->m;
+    int n = (int)k->leaves.n;
+    struct body y = {.k = k, .losses = n, .accuracy = n + 1};
+    y.first = n + 1 + k->p.accuracy, y.go = y.first + 1, y.n = y.go + 1;
+    y.in = arena_zarray(k->a, hv, y.n), y.out = arena_zarray(k->a, hv, y.n);
+    struct hlo_computation *c[3] = {hlo_computation_add(m, "go_on"),
+                                    hlo_computation_add(m, k->s->evaluate ? "batch" : "turn"),
+                                    hlo_computation_add(m, "train")};
+    const struct shape *state = loop_shape(&y);
+    y.b = hb_begin(c[1]);
+    RETURN_IF_ERR(make_condition(&y, c[0], state));
+    RETURN_IF_ERR(make_body(&y, state));
+    RETURN_IF_ERR(make_entry(&y, c[2], (struct hlo_computation *[]){c[0], c[1]}, state));
+    m->entry = c[2];
+    m->entry_layout = NULL;
+    hlo_computation_remove(k->model);
+    alias_state(k);
+    return ST_OK;
+}
+
+status_t train_module(struct hlo_module *m, const struct ingest_result *r,
+                      const struct train_spec *spec, struct train_program *out) {
+    struct maker k = {.m = m, .a = m->arena, .s = spec, .r = r, .model = m->entry};
+    k.p.steps_per_epoch = spec->rows / spec->batch;
+    k.leaf_of = arena_zarray(k.a, int, m->entry->params.n + 1);
+    RETURN_IF_ERR(st_note(find_scores(&k), "training"));
+    RETURN_IF_ERR(st_note(add_leaves(&k), "training"));
+    RETURN_IF_ERR(st_note(make_program(&k), "training"));
+    k.p.leaves = k.leaves.v;
+    k.p.n_leaves = (int32_t)k.leaves.n;
+    *out = k.p;
+    return ST_OK;
+}
