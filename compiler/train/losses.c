@@ -91,7 +91,7 @@ static hv is_class(struct classes *c, hv label) { // pred of y's shape
 static hv picked(struct classes *c, hv hit, hv x) {
     return over(c, hb_select(c->b, hit, x, part_like(c->b, x, 0)), HLO_ADD);
 }
-// loss where the label is a class, else NaN: a wrong label must not pass for one that costs nothing.
+// loss where the label is a class, else NaN: a wrong label must not pass for one that is free.
 static hv in_range(struct classes *c, hv label, hv loss) {
     struct hb *b = c->b;
     hv low = hb_compare(b, label, part_like(b, label, 0), CMP_GE);

@@ -34,9 +34,9 @@ extern const struct optimizer_row optimizer_rows[TRAIN_OPTIMIZER_COUNT];
 struct update {
     struct hb *b;
     const struct train_spec *s;
-    hv weight, gradient;     // f32 or f64, of one shape
-    hv slots[2], next[2];    // before; after
-    hv rate, step;           // scalars of the weight's type; step counts from 1
+    hv weight, gradient;  // f32 or f64, of one shape
+    hv slots[2], next[2]; // before; after
+    hv rate, step;        // scalars of the weight's type; step counts from 1
     bool decays;
 };
 hv optimizer_step(struct update *u); // the weight afterwards; sets u->next

@@ -18,9 +18,9 @@ struct maker {
     struct hlo_computation *model; // its parameters are what the leaves stand for
     struct train_program p;
     VEC(struct train_leaf) leaves;
-    int *leaf_of;               // of each parameter of the model
-    const struct shape *scores; // of the result that the loss looks at
-    const struct shape *label;  // of a batch; NULL = none
+    int *leaf_of;                             // of each parameter of the model
+    const struct shape *scores;               // of the result that the loss looks at
+    const struct shape *label;                // of a batch; NULL = none
     int order, step, label_leaf, seed, limit; // leaves; -1 = there is none
 };
 
@@ -59,9 +59,12 @@ static const struct shape *kept_shape(const struct maker *k, const struct shape 
 }
 static int add_leaf(struct maker *k, enum train_role role, const struct hlo_instr *p,
                     const char *name, const struct shape *shape, double initial) {
-    struct train_leaf l = {.role = role, .name = name, .of = p ? source_name(k, p) : NULL,
+    struct train_leaf l = {.role = role,
+                           .name = name,
+                           .of = p ? source_name(k, p) : NULL,
                            .weight = p && p->param_kind == PARAM_WEIGHT ? p->param_index : -1,
-                           .shape = shape, .initial = initial};
+                           .shape = shape,
+                           .initial = initial};
     avec_push(k->a, &k->leaves, l);
     return (int)k->leaves.n - 1;
 }
@@ -77,8 +80,8 @@ static void add_weight(struct maker *k, const struct hlo_instr *p) {
 static status_t add_data(struct maker *k, const struct hlo_instr *p) {
     const struct shape *s = p->shape;
     if (shape_is_tuple(s) || !s->rank || s->dims[0] != k->s->batch)
-        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld",
-                          p->name, shape_text(k->a, s), (long long)k->s->batch);
+        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld", p->name,
+                          shape_text(k->a, s), (long long)k->s->batch);
     int64_t dims[HLO_MAX_RANK];
     memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
     dims[0] = k->s->rows;
@@ -158,7 +161,7 @@ static status_t find_scores(struct maker *k) {
 struct body {
     struct maker *k;
     struct hb b;
-    hv *in, *out;          // the loop's state, before and after a turn: leaves, then these
+    hv *in, *out; // the loop's state, before and after a turn: leaves, then these
     int losses, accuracy, first, go, n;
     hv loss, correct, rate;
 };
@@ -188,16 +191,16 @@ static void train_batchnorm(struct body *y) {
     for (hv i = b->c->first, next; i && hb_ok(b); i = next) {
         next = i->next;
         if (i->op != HLO_BATCH_NORM_INFERENCE) continue;
-        hv before = b->c->last, all = hb_op(b, HLO_BATCH_NORM_TRAINING, NULL, i->operands, 3,
-                                            i->attr);
+        hv before = b->c->last,
+           all = hb_op(b, HLO_BATCH_NORM_TRAINING, NULL, i->operands, 3, i->attr);
         hv value = hb_gte(b, all, 0);
         for (int j = 3; j < 5; j++) {
             hv now = hb_gte(b, all, j - 2), old = behind(i->operands[j]);
             for (int leaf = 0; leaf < k->p.n_state; leaf++)
                 if (y->in[leaf] == old && k->leaves.v[leaf].role == TRAIN_STATISTIC)
-                    y->out[leaf] = hb_add(b, part_mul(b, old, keep),
-                                          part_mul(b, hb_convert(b, now, old->shape->dtype),
-                                                   1 - keep));
+                    y->out[leaf] =
+                        hb_add(b, part_mul(b, old, keep),
+                               part_mul(b, hb_convert(b, now, old->shape->dtype), 1 - keep));
         }
         for (hv j = before->next, after; j && hb_ok(b); j = after) {
             after = j->next;
@@ -268,7 +271,10 @@ static void update_weight(struct body *y, int leaf, hv gradient) {
     struct maker *k = y->k;
     int slots = optimizer_rows[k->s->optimizer].slots;
     hv w = y->in[leaf], count = part_add(b, y->in[k->step], 1);
-    struct update u = {.b = b, .s = k->s, .weight = w, .gradient = gradient,
+    struct update u = {.b = b,
+                       .s = k->s,
+                       .weight = w,
+                       .gradient = gradient,
                        .rate = y->rate,
                        .step = hb_convert(b, count, DT_F32),
                        .decays = decays(k, &k->leaves.v[leaf])};
@@ -383,8 +389,8 @@ static const struct shape *loop_shape(struct body *y) {
     const struct shape **v = arena_array(k->a, const struct shape *, y->n);
     for (size_t j = 0; j < k->leaves.n; j++)
         v[j] = k->leaves.v[j].shape;
-    const struct shape *row = k->s->evaluate ? shape_scalar(k->a, DT_F32)
-                                             : shape_make(k->a, DT_F32, &k->s->slice, 1);
+    const struct shape *row =
+        k->s->evaluate ? shape_scalar(k->a, DT_F32) : shape_make(k->a, DT_F32, &k->s->slice, 1);
     v[y->losses] = row;
     if (k->p.accuracy) v[y->accuracy] = row;
     v[y->first] = shape_scalar(k->a, DT_S32);
@@ -419,12 +425,11 @@ static status_t make_condition(struct body *y, struct hlo_computation *c,
     struct hb b = hb_begin(c);
     hv p = hlo_add_param(c, 0, state, "state"), goes;
     if (k->s->evaluate) {
-        goes = hb_compare(&b, hb_gte(&b, p, y->first),
-                          hb_const_i64(&b, DT_S32, batches_of(k)), CMP_LT);
+        goes = hb_compare(&b, hb_gte(&b, p, y->first), hb_const_i64(&b, DT_S32, batches_of(k)),
+                          CMP_LT);
     } else {
         goes = hb_compare(&b, hb_gte(&b, p, k->step), hb_gte(&b, p, k->limit), CMP_LT);
-        if (k->s->nan == TRAIN_NAN_STOP)
-            goes = hb_binary(&b, HLO_AND, goes, hb_gte(&b, p, y->go));
+        if (k->s->nan == TRAIN_NAN_STOP) goes = hb_binary(&b, HLO_AND, goes, hb_gte(&b, p, y->go));
     }
     RETURN_IF_ERR(hb_end(&b));
     hlo_set_root(c, goes);

@@ -49,9 +49,16 @@ static const struct field schedule_fields[] = {
 #define COUNT_OF(t) (int)(sizeof(t) / sizeof *(t))
 static const char *const nan_names[] = {"stop", "skip", "ignore"};
 static struct train_spec usual(void) {
-    return (struct train_spec){.axis = -1, .delta = 1, .hyper = optimizer_rows[0].usual,
-                               .factor = 0.1, .every = 1, .loss_scale = 1, .trainable = "*",
-                               .decayed = "matrices", .batch = 1, .slice = 64,
+    return (struct train_spec){.axis = -1,
+                               .delta = 1,
+                               .hyper = optimizer_rows[0].usual,
+                               .factor = 0.1,
+                               .every = 1,
+                               .loss_scale = 1,
+                               .trainable = "*",
+                               .decayed = "matrices",
+                               .batch = 1,
+                               .slice = 64,
                                .momentum_of_statistics = 0.9};
 }
 static void *place(const struct train_spec *s, const struct field *f) {
@@ -82,7 +89,9 @@ static status_t set_field(struct arena *a, const struct field *f, struct str val
     int64_t n = 0;
     bool ok = true;
     switch (f->kind) {
-    case TEXT: *(const char **)place(s, f) = arena_strndup(a, value.p, value.n); return ST_OK;
+    case TEXT:
+        *(const char **)place(s, f) = arena_strndup(a, value.p, value.n);
+        return ST_OK;
     case FLAG:
         ok = str_is(value, "0") || str_is(value, "1");
         *(bool *)place(s, f) = str_is(value, "1");
@@ -96,10 +105,9 @@ static status_t set_field(struct arena *a, const struct field *f, struct str val
         *(double *)place(s, f) = v;
     }
     if (ok) return ST_OK;
-    return f->kind == FLAG
-               ? st_invalid("%s is 0 or 1, not '" STR_FMT "'", f->name, STR_ARG(value))
-               : st_invalid("%s is %g to %g, not '" STR_FMT "'", f->name, f->low, f->high,
-                            STR_ARG(value));
+    return f->kind == FLAG ? st_invalid("%s is 0 or 1, not '" STR_FMT "'", f->name, STR_ARG(value))
+                           : st_invalid("%s is %g to %g, not '" STR_FMT "'", f->name, f->low,
+                                        f->high, STR_ARG(value));
 }
 static const struct field *find_field(const struct field *t, int n, struct str key) {
     for (int k = 0; k < n; k++)
@@ -143,8 +151,7 @@ static const char *const *names_of(bool losses, const char **out) {
         out[k] = optimizer_rows[k].name;
     return out;
 }
-static status_t read_word(struct arena *a, struct str key, struct str value,
-                          struct train_spec *s) {
+static status_t read_word(struct arena *a, struct str key, struct str value, struct train_spec *s) {
     const char *losses[TRAIN_LOSS_COUNT], *optimizers[TRAIN_OPTIMIZER_COUNT];
     const struct {
         const char *key;
@@ -205,10 +212,14 @@ status_t train_spec_parse(struct arena *a, struct str text, struct train_spec *o
 static bool same(const struct train_spec *x, const struct train_spec *y, const struct field *f) {
     const void *p = place(x, f), *q = place(y, f);
     switch (f->kind) {
-    case TEXT: return strcmp(*(const char *const *)p, *(const char *const *)q) == 0;
-    case FLAG: return *(const bool *)p == *(const bool *)q;
-    case COUNT: return *(const int64_t *)p == *(const int64_t *)q;
-    case NUMBER: break;
+    case TEXT:
+        return strcmp(*(const char *const *)p, *(const char *const *)q) == 0;
+    case FLAG:
+        return *(const bool *)p == *(const bool *)q;
+    case COUNT:
+        return *(const int64_t *)p == *(const int64_t *)q;
+    case NUMBER:
+        break;
     }
     double v = *(const double *)p, w = *(const double *)q;
     return !(v < w || v > w);

@@ -48,43 +48,54 @@ struct train_spec {
     enum train_optimizer optimizer;
     struct train_hyper hyper;
     enum train_schedule schedule;
-    int64_t warmup, steps, every; // steps; every: of `step`
-    double factor, end;           // of `step`; what linear and cosine end at, a part of the rate
-    double clip;                  // largest norm of all gradients together; 0 = any
-    double ema;                   // decay of the weights' running mean; 0 = none is kept
-    double loss_scale;            // gradients are computed of so many times the loss
+    int64_t warmup, steps, every;    // steps; every: of `step`
+    double factor, end;              // of `step`; what linear and cosine end at, a part of the rate
+    double clip;                     // largest norm of all gradients together; 0 = any
+    double ema;                      // decay of the weights' running mean; 0 = none is kept
+    double loss_scale;               // gradients are computed of so many times the loss
     const char *trainable, *decayed; // comma separated globs over names of weights; decayed also
                                      // "matrices" (of two dimensions or more)
-    int64_t batch, rows, slice; // slice: most steps a run makes; rows 0 = batch
+    int64_t batch, rows, slice;      // slice: most steps a run makes; rows 0 = batch
     bool shuffle;
     bool batchnorm; // normalise by the batch, and keep running statistics
     double momentum_of_statistics;
     enum train_nan nan;
     bool evaluate; // the mean loss and accuracy of all rows instead, with the weights as they are
 };
-// "loss=mse;optimizer=adam:rate=1e-3:beta1=0.9;schedule=cosine:steps=1000:warmup=50;clip=1;batch=64".
+// "loss=mse;optimizer=adam:rate=1e-3:beta1=0.9;schedule=cosine:steps=1000:warmup=50;batch=64".
 // INVALID_ARGUMENT names the word that is not known or out of range.
 status_t train_spec_parse(struct arena *a, struct str text, struct train_spec *out) MUST_CHECK;
 // Canonical text: what is usual left out.
 void train_spec_print(const struct train_spec *s, struct strbuf *out);
 
-enum train_role { TRAIN_WEIGHT, TRAIN_SLOT, TRAIN_MEAN, TRAIN_STATISTIC, TRAIN_ORDER, TRAIN_STEP,
-                  TRAIN_FROZEN, TRAIN_DATA, TRAIN_LABEL, TRAIN_SEED, TRAIN_LIMIT };
+enum train_role {
+    TRAIN_WEIGHT,
+    TRAIN_SLOT,
+    TRAIN_MEAN,
+    TRAIN_STATISTIC,
+    TRAIN_ORDER,
+    TRAIN_STEP,
+    TRAIN_FROZEN,
+    TRAIN_DATA,
+    TRAIN_LABEL,
+    TRAIN_SEED,
+    TRAIN_LIMIT
+};
 struct train_leaf { // a parameter of the program, in order
     enum train_role role;
-    const char *name;          // the parameter's
-    const char *of;            // the weight's or input's in the model
-    int64_t weight;            // index into the manifest; -1 = of no weight
+    const char *name; // the parameter's
+    const char *of;   // the weight's or input's in the model
+    int64_t weight;   // index into the manifest; -1 = of no weight
     const struct shape *shape;
-    double initial;            // of slots: each element; weights, statistics, frozen and running
-                               // means begin as the weight, order and step as zeros
+    double initial; // of slots: each element; weights, statistics, frozen and running means begin
+                    // as the weight, order and step as zeros
 };
 struct train_program {
     struct train_leaf *leaves; // in the module's arena
     int32_t n_leaves, n_state; // state comes first, and has the same places in the results
     bool accuracy;             // there is a result behind the losses
     int64_t steps_per_epoch;
-    int64_t classes;           // of labels: 0 <= label < classes; 0 = values
+    int64_t classes; // of labels: 0 <= label < classes; 0 = values
 };
 // m as frontend_lower gives it becomes the program (in place), of which *out tells. r names the
 // weights; NULL: parameters have their own names, and those that spec.trainable matches are state.

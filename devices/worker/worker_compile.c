@@ -48,8 +48,10 @@ Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s
 }
 
 static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
-    return l ? (struct frontend_limits){l->max_program_bytes, l->max_depth, l->max_nodes,
-                                        l->max_tensor_bytes}
+    return l ? (struct frontend_limits){.max_program_bytes = l->max_program_bytes,
+                                        .max_depth = l->max_depth,
+                                        .max_nodes = l->max_nodes,
+                                        .max_tensor_bytes = l->max_tensor_bytes}
              : (struct frontend_limits){0};
 }
 

@@ -152,9 +152,18 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
     return st;
 }
 
+struct collector {
+    struct arena *a;
+    const struct onnx_model *m;
+    const struct smap *static_names;
+    struct strbuf *sidecar;
+    bool trainable; // frontend_limits.trainable
+    VEC(struct weight) all;
+};
+
 // Is a tensor bound rather than baked? One that decides shapes is baked at any size.
-static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
-                          const struct smap *static_names, bool *out) {
+static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool initializer,
+                          bool *out) {
     const struct shape *s;
     *out = false;
     if (t->external)
@@ -162,7 +171,10 @@ static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
                           "'): send a model with its weights inside",
                           STR_ARG(t->name), STR_ARG(t->location));
     if (t->data_type == ONNX_STRING) return ST_OK;
-    RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
+    RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
+    // What can be trained; single numbers are constants of the model more often than weights.
+    if (c->trainable && initializer && dtype_is_float(s->dtype) && shape_elements(s) > 1)
+        return *out = !smap_has(c->static_names, t->name), ST_OK;
     // Zero points, one a channel: whether they are zero decides what the compiler does.
     // Kernels and matrices of such are kept as they are, which folding would turn into f32.
     bool bytes = dtype_bits(s->dtype) == 8 && dtype_is_int(s->dtype);
@@ -170,24 +182,17 @@ static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
                    : s->rank == 1 ? BAKE_ZERO_POINTS
                    : s->rank > 1  ? BAKE_QUANTISED
                                   : BAKE_BYTES;
-    *out = shape_bytes(s) > bake && !smap_has(static_names, t->name);
+    *out = shape_bytes(s) > bake && !smap_has(c->static_names, t->name);
     return ST_OK;
 }
 
-struct collector {
-    struct arena *a;
-    const struct onnx_model *m;
-    const struct smap *static_names;
-    struct strbuf *sidecar;
-    VEC(struct weight) all;
-};
-
-static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struct str name) {
+static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struct str name,
+                               bool initializer) {
     const struct shape *s;
     struct weight w;
     bool bound;
     t->name = name; // of a Constant node: its output
-    RETURN_IF_ERR(is_weight(c->a, t, c->static_names, &bound));
+    RETURN_IF_ERR(is_weight(c, t, initializer, &bound));
     if (!bound) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     RETURN_IF_ERR(add_weight(c->a, c->m, t, s, c->sidecar, &w));
@@ -199,14 +204,14 @@ static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struc
 // Initializers and the tensors of Constant nodes, of this graph and those below.
 static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
     for (size_t k = 0; k < g->inits.n; k++)
-        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name));
+        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name, true));
     for (size_t k = 0; k < g->nodes.n; k++) {
         struct onnx_node *n = &g->nodes.v[k];
         for (size_t i = 0; i < n->attrs.n; i++)
             if (n->attrs.v[i].graph) RETURN_IF_ERR(collect_weights(c, n->attrs.v[i].graph));
         if (n->domain.n == 0 && str_is(n->op, "Constant") && n->attrs.n == 1 && n->out.n == 1 &&
             n->attrs.v[0].t && !n->attrs.v[0].t->external)
-            RETURN_IF_ERR(collect_tensor(c, n->attrs.v[0].t, n->out.v[0]));
+            RETURN_IF_ERR(collect_tensor(c, n->attrs.v[0].t, n->out.v[0], false));
     }
     return ST_OK;
 }
@@ -499,7 +504,11 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     RETURN_IF_ERR(onnx_check_supported(&m));
     onnx_static_names(&m, &static_names);
     status_t st = signature_of(a, &m, &static_names, &r.sig);
-    struct collector c = {.a = a, .m = &m, .static_names = &static_names, .sidecar = &sidecar};
+    struct collector c = {.a = a,
+                          .m = &m,
+                          .static_names = &static_names,
+                          .sidecar = &sidecar,
+                          .trainable = limits && limits->trainable};
 
     struct weight_digests hashing;
     if (!st) st = collect_weights(&c, &m.main);
