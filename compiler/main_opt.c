@@ -30,6 +30,8 @@ static const char usage[] =
     "\"loss=mse;optimizer=adam:rate=1e-3;\n"
     "                        batch=32;rows=1000;shuffle=1;...\" (compiler/train/train.h)\n"
     "  --train-to=FILE       write what the parameters of that program are, as JSON\n"
+    "  --train-state=FILE    write what its state begins with, as safetensors\n"
+    "  --with-weights=FILE   print the model with the weights of a safetensors file instead\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
     "  --weights             a model's weights as constants of the module\n"
     "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
@@ -84,6 +86,8 @@ static bool take_value(const char *arg, struct opt_options *o) {
                  {"--bind=", &o->bind},
                  {"--train=", &o->train},
                  {"--train-to=", &o->train_to},
+                 {"--train-state=", &o->train_state},
+                 {"--with-weights=", &o->with_weights},
                  {"--disable-pass=", &o->disable_passes},
                  {"--disable-rule=", &o->disable_rules},
                  {"--dump-passes=", &o->dump_passes},

@@ -109,6 +109,15 @@ status_t frontend_bake_weights(struct hlo_module *m, const struct ingest_result 
     return ST_OK;
 }
 
+status_t frontend_with_weights(struct span source, struct new_weight *v, size_t n,
+                               struct strbuf *out) {
+    const char *format = frontend_sniff(source);
+    if (!format) return unknown(NULL, source);
+    if (strcmp(format, "onnx") != 0)
+        return st_unimplemented("other weights for a model in format %s", format);
+    return with_reason(onnx_with_weights(source, v, n, out));
+}
+
 // ---- what is told of a program
 
 void frontend_program_info_count(struct arena *a, struct program_info *p, struct smap *seen,

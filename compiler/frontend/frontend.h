@@ -40,6 +40,7 @@ struct weight {
     struct digest digest; // of the bytes
     bool sidecar;
     int64_t offset, size_bytes;
+    bool inner; // of a Constant node or of a graph in a node: frontend_with_weights has it not
 };
 struct op_count {
     const char *name;
@@ -124,6 +125,16 @@ bool frontend_bound(const struct lower_request *req, const struct sig_dim *dim, 
 // INVALID_ARGUMENT: a weight does not fit its parameter.
 status_t frontend_bake_weights(struct hlo_module *m, const struct ingest_result *r,
                                struct span source) MUST_CHECK;
+// A weight's new bytes, of its own type and shape.
+struct new_weight {
+    const char *name; // as in the source
+    struct span data;
+    bool found; // set by the call
+};
+// The source with other weights, all else as it was, appended to *out. Of ONNX; UNIMPLEMENTED for
+// other formats. INVALID_ARGUMENT: the source has no such weight, or it is an inner one.
+status_t frontend_with_weights(struct span source, struct new_weight *v, size_t n,
+                               struct strbuf *out) MUST_CHECK;
 // "N=1,S=128" into req->bindings; texts and array lie in `a`. NULL = none. INVALID_ARGUMENT.
 status_t frontend_bindings_parse(struct arena *a, const char *text,
                                  struct lower_request *req) MUST_CHECK;

@@ -59,11 +59,13 @@ struct source {
     struct ingest_result r;
     struct train_spec spec; // with --train
     bool model;             // r is of it
+    struct span bytes;
 };
 static status_t read_module(const struct opt_options *o, struct str text, struct source *from,
                             struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
     const char *format = frontend_sniff(bytes);
+    from->bytes = bytes;
     struct hlo_parse_limits limits = {.incomplete = !o->passes && !o->stage};
     if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
     if (strcmp(format, "hlo-proto") == 0)
@@ -89,7 +91,7 @@ static status_t derive(const struct opt_options *o, const struct source *from,
     first.passes = "lapack";
     RETURN_IF_ERR(opt_run_passes(m, &first));
     if (o->gradient) return gradient_module(m);
-    return opt_train(m, from->model ? &from->r : NULL, &from->spec, o->train_to);
+    return opt_train(m, o, from->model ? &from->r : NULL, from->bytes, &from->spec);
 }
 // The gradient and passes first, then what is asked for.
 static status_t work_on(const struct opt_options *o, const struct source *from,
@@ -117,6 +119,8 @@ status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     if (o->check_gradient) return opt_check_gradient(text, out_rc);
     *out_rc = 0;
     if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
+    if (o->with_weights)
+        return opt_with_weights(o, (struct span){(const uint8_t *)text.p, text.n});
 
     struct source from = {.model = false};
     struct hlo_module *m = NULL;

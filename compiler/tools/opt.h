@@ -20,6 +20,8 @@ struct opt_options {
     const char *bind;        // ONNX: "N=1,S=128", or NULL
     const char *train;       // a spec of compiler/train, or NULL
     const char *train_to;    // file for what --train tells of the program, or NULL
+    const char *train_state; // file for what its state begins with (safetensors), or NULL
+    const char *with_weights; // safetensors: print the model with these instead, or NULL
 };
 // *out_rc: exit code when the status is OK. Prints on stdout.
 status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) MUST_CHECK;
@@ -40,10 +42,12 @@ status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
 // differ. Prints on stdout.
 status_t opt_check_gradient(struct str text, int *out_rc) MUST_CHECK;
 
-// opt_train.c: m becomes the program that trains it; what its parameters are is written to `path`
-// (JSON; NULL = nowhere). r NULL: m is no model's.
-status_t opt_train(struct hlo_module *m, const struct ingest_result *r,
-                   const struct train_spec *spec, const char *path) MUST_CHECK;
+// opt_train.c: m becomes the program that trains it; what its parameters are, and what they begin
+// with, is written where o says. r NULL: m is no model's; else that of `source`.
+status_t opt_train(struct hlo_module *m, const struct opt_options *o, const struct ingest_result *r,
+                   struct span source, const struct train_spec *spec) MUST_CHECK;
+// The model of `source` with the weights of o->with_weights, on stdout.
+status_t opt_with_weights(const struct opt_options *o, struct span source) MUST_CHECK;
 
 // opt_stage.c: prints StableHLO as it was read, in the normal form, without the module's name.
 status_t opt_print_tree(struct str text) MUST_CHECK;

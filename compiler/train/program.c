@@ -48,6 +48,7 @@ static enum train_role role_of(const struct maker *k, const struct hlo_instr *p)
     bool weight = p->param_kind == PARAM_WEIGHT;
     bool named = train_matches(k->s->trainable, name);
     if (weight && is_statistic(p)) return k->s->batchnorm ? TRAIN_STATISTIC : TRAIN_FROZEN;
+    if (weight && k->r && k->r->weights[p->param_index].inner) return TRAIN_FROZEN;
     if (!weight && (k->r || strcmp(k->s->trainable, "*") == 0)) return TRAIN_DATA;
     if (!named) return weight ? TRAIN_FROZEN : TRAIN_DATA;
     return dtype_is_float(p->shape->dtype) ? TRAIN_WEIGHT : TRAIN_FROZEN;
@@ -58,24 +59,25 @@ static const struct shape *kept_shape(const struct maker *k, const struct shape 
     return shape_with_dtype(k->a, shape_with_layout(k->a, s, NULL), t);
 }
 static int add_leaf(struct maker *k, enum train_role role, const struct hlo_instr *p,
-                    const char *name, const struct shape *shape, double initial) {
-    struct train_leaf l = {.role = role,
-                           .name = name,
-                           .of = p ? source_name(k, p) : NULL,
-                           .weight = p && p->param_kind == PARAM_WEIGHT ? p->param_index : -1,
-                           .shape = shape,
-                           .initial = initial};
+                    const char *name, const struct shape *shape) {
+    struct train_leaf l = {.role = role, .name = name, .weight = -1, .shape = shape};
+    if (p) l.of = source_name(k, p);
+    if (p && p->param_kind == PARAM_WEIGHT) l.weight = p->param_index;
+    bool own = role == TRAIN_WEIGHT || role == TRAIN_STATISTIC || role == TRAIN_FROZEN;
+    l.key = own ? l.of : arena_printf(k->a, "hlod.%s", name);
     avec_push(k->a, &k->leaves, l);
     return (int)k->leaves.n - 1;
 }
 static void add_weight(struct maker *k, const struct hlo_instr *p) {
     const struct optimizer_row *o = &optimizer_rows[k->s->optimizer];
     const struct shape *s = kept_shape(k, p->shape);
-    k->leaf_of[p->param_number] = add_leaf(k, TRAIN_WEIGHT, p, p->name, s, 0);
+    k->leaf_of[p->param_number] = add_leaf(k, TRAIN_WEIGHT, p, p->name, s);
     if (k->s->evaluate) return;
-    for (int j = 0; j < o->slots; j++)
-        add_leaf(k, TRAIN_SLOT, p, arena_printf(k->a, "%s.slot%d", p->name, j), s, o->initial);
-    if (k->s->ema > 0) add_leaf(k, TRAIN_MEAN, p, arena_printf(k->a, "%s.ema", p->name), s, 0);
+    for (int j = 0; j < o->slots; j++) {
+        int leaf = add_leaf(k, TRAIN_SLOT, p, arena_printf(k->a, "%s.slot%d", p->name, j), s);
+        k->leaves.v[leaf].initial = o->initial;
+    }
+    if (k->s->ema > 0) add_leaf(k, TRAIN_MEAN, p, arena_printf(k->a, "%s.ema", p->name), s);
 }
 static status_t add_data(struct maker *k, const struct hlo_instr *p) {
     const struct shape *s = p->shape;
@@ -86,7 +88,7 @@ static status_t add_data(struct maker *k, const struct hlo_instr *p) {
     memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
     dims[0] = k->s->rows;
     k->leaf_of[p->param_number] =
-        add_leaf(k, TRAIN_DATA, p, p->name, shape_make(k->a, s->dtype, dims, s->rank), 0);
+        add_leaf(k, TRAIN_DATA, p, p->name, shape_make(k->a, s->dtype, dims, s->rank));
     return ST_OK;
 }
 static status_t add_label(struct maker *k) {
@@ -101,7 +103,7 @@ static status_t add_label(struct maker *k) {
     memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
     dims[0] = k->s->rows;
     k->label_leaf =
-        add_leaf(k, TRAIN_LABEL, NULL, "label", shape_make(k->a, s->dtype, dims, s->rank), 0);
+        add_leaf(k, TRAIN_LABEL, NULL, "label", shape_make(k->a, s->dtype, dims, s->rank));
     return ST_OK;
 }
 static void add_all(struct maker *k, enum train_role role) {
@@ -111,11 +113,11 @@ static void add_all(struct maker *k, enum train_role role) {
         if (role == TRAIN_WEIGHT)
             add_weight(k, p);
         else
-            k->leaf_of[j] = add_leaf(k, role, p, p->name, kept_shape(k, p->shape), 0);
+            k->leaf_of[j] = add_leaf(k, role, p, p->name, kept_shape(k, p->shape));
     }
 }
 static int add_scalar(struct maker *k, enum train_role role, const char *name) {
-    return add_leaf(k, role, NULL, name, shape_scalar(k->a, DT_S32), 0);
+    return add_leaf(k, role, NULL, name, shape_scalar(k->a, DT_S32));
 }
 static status_t add_leaves(struct maker *k) {
     int64_t rows = k->s->rows;
@@ -127,7 +129,7 @@ static status_t add_leaves(struct maker *k) {
                           k->s->trainable);
     add_all(k, TRAIN_STATISTIC);
     if (!evaluate && k->s->shuffle && rows > k->s->batch)
-        k->order = add_leaf(k, TRAIN_ORDER, NULL, "order", shape_make(k->a, DT_S32, &rows, 1), 0);
+        k->order = add_leaf(k, TRAIN_ORDER, NULL, "order", shape_make(k->a, DT_S32, &rows, 1));
     if (!evaluate) k->step = add_scalar(k, TRAIN_STEP, "step");
     k->p.n_state = evaluate ? 0 : (int32_t)k->leaves.n;
     add_all(k, TRAIN_FROZEN);

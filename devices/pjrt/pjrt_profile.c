@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 
 struct extension {
     struct pj_extension head;

@@ -2,7 +2,7 @@
 #include "devices/pjrt/pjrt_program.h"
 
 #include "compiler/frontend/hlo/hlo_proto.h"
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 #include "proto/hlod.pb-c.h"
 
 // XLA:CPU loses NaN in maximum and minimum unless told not to.

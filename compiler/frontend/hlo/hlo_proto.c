@@ -6,7 +6,7 @@
 
 #include "compiler/frontend/hlo/hlo_ingest.h"
 #include "compiler/frontend/hlo/hlo_pb.h"
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 #include "proto/json.h"
 
 enum { MAX_NESTING = 100 };

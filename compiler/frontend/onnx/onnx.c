@@ -11,7 +11,7 @@
 
 #include "base/map.h"
 #include "compiler/frontend/onnx/onnx_lower.h"
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 #include "compiler/frontend/weight_digests.h"
 #include "proto/hlod.pb-c.h"
 
@@ -196,6 +196,7 @@ static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struc
     if (!bound) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     RETURN_IF_ERR(add_weight(c->a, c->m, t, s, c->sidecar, &w));
+    w.inner = !initializer;
     avec_push(c->a, &c->all, w);
     t->weight = (int)c->all.n;
     return ST_OK;
@@ -204,7 +205,7 @@ static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struc
 // Initializers and the tensors of Constant nodes, of this graph and those below.
 static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
     for (size_t k = 0; k < g->inits.n; k++)
-        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name, true));
+        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name, g == &c->m->main));
     for (size_t k = 0; k < g->nodes.n; k++) {
         struct onnx_node *n = &g->nodes.v[k];
         for (size_t i = 0; i < n->attrs.n; i++)

@@ -23,3 +23,7 @@ void onnx_usual_sizes(struct arena *a, const struct frontend_limits *limits,
                       struct ingest_result *r);
 // INVALID_ARGUMENT that lists every node we cannot take, one a line, or OK.
 status_t onnx_check_supported(const struct onnx_model *m) MUST_CHECK;
+// The model with other data for initializers of its graph, stored as raw_data (onnx_weights.c).
+// Appends to *out. INVALID_ARGUMENT: a weight is none of them.
+status_t onnx_with_weights(struct span source, struct new_weight *v, size_t n,
+                           struct strbuf *out) MUST_CHECK;

@@ -5,7 +5,7 @@
 #include "compiler/frontend/onnx/onnx_model.h"
 
 #include "base/map.h"
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 
 static struct str text(struct span s) {
     return (struct str){(const char *)s.p, s.n};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Varints and fields. Groups (wire types 3 and 4) are not part of any format read here and are
 // refused.
-#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/wire.h"
 
 static status_t bad(const struct wire *w, const uint8_t *at, const char *why) {
     return st_invalid("byte %zu: %s", (size_t)(at - w->start), why);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_wire: a reader of protobuf's wire format over borrowed bytes (protobuf.dev, "Encoding").
+// wire: a reader of protobuf's wire format over borrowed bytes (protobuf.dev, "Encoding").
 // Nothing is copied, nothing recurses: a nested message is a span that the caller opens as another
 // reader. Every length is checked against what is left.
 #pragma once
