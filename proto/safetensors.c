@@ -15,9 +15,9 @@ static const struct type {
     const char *ours, *theirs;
     int bytes;
 } types[] = {
-    {"pred", "BOOL", 1},         {"s8", "I8", 1},   {"s16", "I16", 2},  {"s32", "I32", 4},
-    {"s64", "I64", 8},           {"u8", "U8", 1},   {"u16", "U16", 2},  {"u32", "U32", 4},
-    {"u64", "U64", 8},           {"f16", "F16", 2}, {"bf16", "BF16", 2}, {"f32", "F32", 4},
+    {"pred", "BOOL", 1},        {"s8", "I8", 1},   {"s16", "I16", 2},        {"s32", "I32", 4},
+    {"s64", "I64", 8},          {"u8", "U8", 1},   {"u16", "U16", 2},        {"u32", "U32", 4},
+    {"u64", "U64", 8},          {"f16", "F16", 2}, {"bf16", "BF16", 2},      {"f32", "F32", 4},
     {"f8e4m3fn", "F8_E4M3", 1}, {"f64", "F64", 8}, {"f8e5m2", "F8_E5M2", 1},
 };
 static const struct type *find(const char *name, bool ours) {
@@ -38,16 +38,18 @@ static bool whole(const json_t *j, uint64_t *out) {
 }
 static status_t read_entry(struct arena *a, const char *name, const json_t *j, struct span data,
                            struct safetensor *out, struct range *at) {
-    const json_t *shape = json_object_get(j, "shape"), *offsets = json_object_get(j, "data_offsets");
+    const json_t *shape = json_object_get(j, "shape"),
+                 *offsets = json_object_get(j, "data_offsets");
     const char *dtype = json_string_value(json_object_get(j, "dtype"));
     const struct type *t = find(dtype, false);
     size_t rank = json_array_size(shape), k;
     const json_t *d;
-    if (!t) return st_invalid("tensor '%s': element type '%s' is not known", name,
-                              dtype ? dtype : "");
+    if (!t)
+        return st_invalid("tensor '%s': element type '%s' is not known", name, dtype ? dtype : "");
     if (!json_is_array(shape) || rank > SAFETENSORS_MAX_RANK)
         return st_invalid("tensor '%s': shape is no list of at most %d sizes", name,
                           SAFETENSORS_MAX_RANK);
+
     int64_t *dims = arena_zarray(a, int64_t, rank + 1), bytes = t->bytes;
     json_array_foreach(shape, k, d) {
         uint64_t v;
@@ -55,6 +57,7 @@ static status_t read_entry(struct arena *a, const char *name, const json_t *j, s
             return st_invalid("tensor '%s': size %zu is no size", name, k);
         dims[k] = (int64_t)v;
     }
+
     if (json_array_size(offsets) != 2 || !whole(json_array_get(offsets, 0), &at->begin) ||
         !whole(json_array_get(offsets, 1), &at->end) || at->begin > at->end || at->end > data.n)
         return st_invalid("tensor '%s': data_offsets are not within the %zu bytes of data", name,
@@ -62,8 +65,8 @@ static status_t read_entry(struct arena *a, const char *name, const json_t *j, s
     if (at->end - at->begin != (uint64_t)bytes)
         return st_invalid("tensor '%s': %llu bytes of data, its shape needs %lld", name,
                           (unsigned long long)(at->end - at->begin), (long long)bytes);
-    *out = (struct safetensor){arena_strdup(a, name), t->ours, (int32_t)rank, dims,
-                               {data.p + at->begin, (size_t)bytes}};
+    *out = (struct safetensor){
+        arena_strdup(a, name), t->ours, (int32_t)rank, dims, {data.p + at->begin, (size_t)bytes}};
     return ST_OK;
 }
 static int by_place(const void *x, const void *y) {
@@ -124,7 +127,7 @@ status_t safetensors_read(struct arena *a, struct span file, struct safetensor *
     json_t *head = json_loadb((const char *)file.p + 8, (size_t)length, JSON_REJECT_DUPLICATES, &e);
     struct span data = {file.p + 8 + length, file.n - 8 - (size_t)length};
     status_t st = json_is_object(head) ? read_header(a, head, data, out, n, metadata)
-                  : head ? st_invalid("the header is no JSON object")
+                  : head               ? st_invalid("the header is no JSON object")
                          : st_invalid("the header is no JSON: %s at byte %d", e.text, e.position);
     json_decref(head);
     return st_note(st, "safetensors");
@@ -147,10 +150,12 @@ static status_t put_header(struct strbuf *b, const struct safetensor *v, size_t 
         }
         strbuf_putc(b, '}');
     }
+
     for (size_t k = 0; k < n; k++, sep = ",") {
         const struct type *t = find(v[k].dtype, true);
-        if (!t) return st_invalid("safetensors has no element type %s (tensor '%s')", v[k].dtype,
-                                  v[k].name);
+        if (!t)
+            return st_invalid("safetensors has no element type %s (tensor '%s')", v[k].dtype,
+                              v[k].name);
         strbuf_puts(b, sep);
         strbuf_json_str(b, str_of(v[k].name));
         strbuf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", t->theirs);
@@ -159,6 +164,7 @@ static status_t put_header(struct strbuf *b, const struct safetensor *v, size_t 
         strbuf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + v[k].data.n);
         at += v[k].data.n;
     }
+
     strbuf_putc(b, '}');
     while (b->n % 8)
         strbuf_putc(b, ' ');

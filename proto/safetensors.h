@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // safetensors: named tensors in one file, which PyTorch, JAX and others read without code: 8 bytes
-// of length, a JSON header, the tensors' bytes (github.com/huggingface/safetensors, "Format"). Files
-// are foreign input: header, shapes and offsets are checked before use. Thread: any; no state.
+// of length, a JSON header, the tensors' bytes (github.com/huggingface/safetensors, "Format").
+// Files are foreign input: header, shapes and offsets are checked before use. Thread: any; no
+// state.
 #pragma once
 #include "base/arena.h"
 #include "base/span.h"

@@ -13,6 +13,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
 	$(Q)python3 tests/meta/commands.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/ahead.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/pages.py $(BUILD)
+	$(Q)build/venv/bin/python tests/client/train.py --build $(BUILD)
 	$(Q)build/venv/bin/python tests/client/documents.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)

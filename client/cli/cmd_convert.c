@@ -2,15 +2,11 @@
 // hlo convert: a program in another form, without a server: hlo-opt, which stands beside hlo, reads
 // and writes it.
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/cli/hlo.h"
+#include "client/cli/opt_tool.h"
 
 // How hlo-opt writes a file of this name; NULL: its ending says nothing.
 static const char *form_of(const char *path) {
@@ -25,40 +21,6 @@ static const char *form_of(const char *path) {
         if (strcmp(dot, forms[k].ending) == 0) return forms[k].option;
     return NULL;
 }
-// The tool in hlo's own folder, else wherever PATH has it.
-static const char *tool(struct hlo *h) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (!slash) return "hlo-opt";
-    *slash = 0;
-    const char *path = arena_printf(&h->arena, "%s/hlo-opt", self);
-    return access(path, X_OK) == 0 ? path : "hlo-opt";
-}
-// Runs argv with its output in a new file, whose name path (".XXXXXX") becomes; its exit code, or
-// below 0.
-static int run_into(char *path, const char **argv) {
-    int fd = mkostemp(path, O_CLOEXEC), status;
-    if (fd < 0) return -fail_status(st_errno(errno, path));
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask); // as of any file that is written
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(fd, STDOUT_FILENO);
-        execvp(argv[0], (char **)(uintptr_t)argv);
-        fprintf(stderr, "hlo: %s: %s; it comes with the server's package\n", argv[0],
-                strerror(errno));
-        _exit(127);
-    }
-    close(fd);
-    if (pid < 0) return -fail_status(st_errno(errno, "fork"));
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
-}
-
 int cmd_convert(struct hlo *h) {
     const char *in = NULL, *out = NULL, *bind = NULL, *v;
     for (int k = 0; k < h->argc; k++) {
@@ -79,12 +41,7 @@ int cmd_convert(struct hlo *h) {
                            out);
     if (access(in, R_OK)) return fail_status(st_errno(errno, in));
 
-    char *part = arena_printf(&h->arena, "%s.XXXXXX", out);
-    const char *argv[] = {tool(h), form, "--weights", in, NULL, NULL};
-    if (bind) argv[4] = arena_printf(&h->arena, "--bind=%s", bind);
-    int rc = run_into(part, argv);
-    if (rc < 0) return -rc;
-    if (!rc && rename(part, out)) rc = fail_status(st_errno(errno, out));
-    if (rc) unlink(part);
-    return rc == 127 ? EXIT_RUN : rc ? EXIT_REFUSED : 0;
+    const char *argv[] = {form, "--weights", in, NULL, NULL};
+    if (bind) argv[3] = arena_printf(&h->arena, "--bind=%s", bind);
+    return hlo_opt_into(h, out, argv);
 }

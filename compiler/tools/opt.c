@@ -48,8 +48,9 @@ static void assume_sizes(struct arena *a, const struct signature *sig, int64_t b
             if (!dim->symbol || dim->expression != (j >= sig->n_in) ||
                 frontend_bound(req, dim, &bound))
                 continue;
-            if (batch && d == 0) size = batch;
-            b[req->n_bindings++] = (struct dim_binding){dim->symbol, size};
+            bool of_batch = batch && d == 0; // as the spec says
+            b[req->n_bindings++] = (struct dim_binding){dim->symbol, of_batch ? batch : size};
+            if (of_batch) continue;
             fprintf(stderr, "%s=%lld is assumed\n", dim->symbol, (long long)size);
         }
     }
@@ -119,8 +120,7 @@ status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     if (o->check_gradient) return opt_check_gradient(text, out_rc);
     *out_rc = 0;
     if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
-    if (o->with_weights)
-        return opt_with_weights(o, (struct span){(const uint8_t *)text.p, text.n});
+    if (o->with_weights) return opt_with_weights(o, (struct span){(const uint8_t *)text.p, text.n});
 
     struct source from = {.model = false};
     struct hlo_module *m = NULL;

@@ -13,10 +13,10 @@
 #include "proto/safetensors.h"
 
 static const char *const roles[] = {
-    [TRAIN_WEIGHT] = "weight", [TRAIN_SLOT] = "slot",     [TRAIN_MEAN] = "mean",
-    [TRAIN_STATISTIC] = "statistic",                      [TRAIN_ORDER] = "order",
-    [TRAIN_STEP] = "step",     [TRAIN_FROZEN] = "frozen", [TRAIN_DATA] = "data",
-    [TRAIN_LABEL] = "label",   [TRAIN_SEED] = "seed",     [TRAIN_LIMIT] = "limit"};
+    [TRAIN_WEIGHT] = "weight",       [TRAIN_SLOT] = "slot",   [TRAIN_MEAN] = "mean",
+    [TRAIN_STATISTIC] = "statistic", [TRAIN_ORDER] = "order", [TRAIN_STEP] = "step",
+    [TRAIN_FROZEN] = "frozen",       [TRAIN_DATA] = "data",   [TRAIN_LABEL] = "label",
+    [TRAIN_SEED] = "seed",           [TRAIN_LIMIT] = "limit"};
 
 // ---- what the parameters are
 
@@ -101,8 +101,8 @@ static status_t put_state(const char *path, const struct train_program *p,
     for (int k = 0; k < p->n_leaves; k++) {
         const struct train_leaf *l = &p->leaves[k];
         if (k >= p->n_state && l->role != TRAIN_FROZEN && l->role != TRAIN_WEIGHT) continue;
-        struct span data = l->weight >= 0 && l->role != TRAIN_SLOT ? weight_data(&a, r, source, l)
-                                                                   : filled(&a, l);
+        struct span data =
+            l->weight >= 0 && l->role != TRAIN_SLOT ? weight_data(&a, r, source, l) : filled(&a, l);
         v[n++] = (struct safetensor){l->key, dtype_name(l->shape->dtype), l->shape->rank,
                                      l->shape->dims, data};
     }

@@ -85,7 +85,7 @@ struct train_leaf { // a parameter of the program, in order
     enum train_role role;
     const char *name; // the parameter's
     const char *of;   // the weight's or input's in the model
-    const char *key; // in a checkpoint: of a weight its own; others begin with "hlod."
+    const char *key;  // in a checkpoint: of a weight its own; others begin with "hlod."
     int64_t weight;   // index into the manifest; -1 = of no weight
     const struct shape *shape;
     double initial; // of slots: each element; weights, statistics, frozen and running means begin

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages docs/from-*.md and docs/train-by-hand.md as written: each block that says sh, in one
-folder for each page, over a daemon; other blocks must say in the line above them why they are not
-run. A page whose Python packages are not installed is skipped aloud. pages.py BUILD
-(build/venv/bin/python)"""
+"""The pages docs/from-*.md, docs/train-by-hand.md and docs/training.md as written: each block that
+says sh, in one folder for each page, over a daemon; other blocks must say in the line above them
+why they are not run. A page whose Python packages are not installed is skipped aloud.
+pages.py BUILD (build/venv/bin/python)"""
 import glob, importlib.util, os, re, subprocess, sys
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ from harness import Daemon, Results
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGES = [*sorted(glob.glob(os.path.join(ROOT, "docs", "from-*.md"))),
-         os.path.join(ROOT, "docs", "train-by-hand.md")]
+         os.path.join(ROOT, "docs", "train-by-hand.md"), os.path.join(ROOT, "docs", "training.md")]
 NEEDS = {"jax": ["jax"], "train-by-hand": ["jax"], "triton": ["tritonclient"]}
 WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up", r"\(4, 5\) cpu:0",
                       r"concurrency"],
@@ -24,6 +24,9 @@ WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up"
           "train-by-hand": [r"^\d+ instructions", r"^step 199: loss 0\.\d+$",
                             "parameters as JAX trains them",
                             r"200 steps in one executable: loss 2\.\d+ to 0\."],
+          "training": [r"held back: loss 0\.\d+, accuracy (0\.9|1\.0)", r"^scores f32\[512,5\]",
+                       r"'event': 'step', 'step': 1, 'loss'", r"^the same weights$",
+                       r"entry=\d+ total=\d+"],
           "tvm": [r"^executable", r"scores f32\[1,5\]", r"longest steps"]}
 result = Results()
 

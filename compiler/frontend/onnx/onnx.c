@@ -11,8 +11,8 @@
 
 #include "base/map.h"
 #include "compiler/frontend/onnx/onnx_lower.h"
-#include "compiler/frontend/wire.h"
 #include "compiler/frontend/weight_digests.h"
+#include "compiler/frontend/wire.h"
 #include "proto/hlod.pb-c.h"
 
 enum { BAKE_BYTES = 1024, BAKE_ZERO_POINTS = 65536, BAKE_QUANTISED = 64 };

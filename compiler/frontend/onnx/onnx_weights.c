@@ -5,8 +5,8 @@
 
 // TensorProto: dims 1, data_type 2, name 8, raw_data 9; typed data otherwise.
 static bool is_data(uint32_t field) {
-    return (field >= 3 && field <= 7) || field == 9 || field == 10 || field == 11 ||
-           field == 13 || field == 14;
+    return (field >= 3 && field <= 7) || field == 9 || field == 10 || field == 11 || field == 13 ||
+           field == 14;
 }
 static status_t put_initializer(const uint8_t *file, struct span s, const struct new_weight *w,
                                 struct strbuf *b) {
@@ -51,8 +51,7 @@ static status_t put_graph(const uint8_t *file, struct span s, struct new_weight 
     }
     return st;
 }
-status_t onnx_with_weights(struct span source, struct new_weight *v, size_t n,
-                           struct strbuf *out) {
+status_t onnx_with_weights(struct span source, struct new_weight *v, size_t n, struct strbuf *out) {
     struct wire r = wire_open(source.p, source);
     struct wire_field f;
     status_t st = ST_OK;
@@ -67,7 +66,6 @@ status_t onnx_with_weights(struct span source, struct new_weight *v, size_t n,
         strbuf_done(&graph);
     }
     for (size_t k = 0; k < n && !st; k++)
-        if (!v[k].found)
-            st = st_invalid("the model's graph has no initializer '%s'", v[k].name);
+        if (!v[k].found) st = st_invalid("the model's graph has no initializer '%s'", v[k].name);
     return st;
 }

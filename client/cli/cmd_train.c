@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo train: the program that trains a model is compiled and run like any other, many steps a run;
+// its state and the rows stay on the device between runs. A run is sized to take about a quarter of
+// a second, so that others' work on the device waits no longer for it, and what is told of it is
+// fresh.
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "client/cli/hlo.h"
+#include "client/cli/opt_tool.h"
+#include "client/cli/train_program.h"
+#include "client/files/input.h"
+#include "client/hlod_buffers.h"
+#include "proto/numbers.h"
+
+enum { MAX_DATA = 64, MAX_SETS = 32, SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
+struct train {
+    struct hlo *h;
+    const char *model, *out, *loss, *optimizer, *schedule, *device, *checkpoint, *resume, *dir;
+    const char *data[MAX_DATA], *held[MAX_DATA], *sets[MAX_SETS];
+    int n_data, n_held, n_sets, batch, epochs, steps, seed, every;
+    bool in_order;
+    struct train_program p, validation;
+    char *digest, *validation_digest;     // of executables
+    const char **names;                   // of the results that are state
+    const char **handles, **held_handles; // of the leaves; NULL = none
+    int64_t step, end, saved, rows;
+    double per_step_ms, last_ms;
+    float *losses, *accuracy; // of the last run
+    double held_loss, held_accuracy;
+};
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int signal) {
+    (void)signal;
+    interrupted = 1;
+}
+
+// ---- what is asked for
+
+static bool is_flag(struct train *t, int k) {
+    if (strcmp(t->h->argv[k], "--no-shuffle") != 0) return false;
+    return t->in_order = true;
+}
+static int read_text(struct train *t, int *k) { // 1: taken; 0: another word; -1: refused
+    struct hlo *h = t->h;
+    const struct {
+        const char *name, **to;
+        int *n, most;
+    } table[] = {{"--loss", &t->loss, NULL, 0},
+                 {"--optimizer", &t->optimizer, NULL, 0},
+                 {"--schedule", &t->schedule, NULL, 0},
+                 {"--checkpoint", &t->checkpoint, NULL, 0},
+                 {"--resume", &t->resume, NULL, 0},
+                 {"--device", &t->device, NULL, 0},
+                 {"-o", &t->out, NULL, 0},
+                 {"-d", t->data, &t->n_data, MAX_DATA},
+                 {"--validate", t->held, &t->n_held, MAX_DATA},
+                 {"--set", t->sets, &t->n_sets, MAX_SETS}};
+    for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
+        const char *v = option_value(h, k, table[j].name);
+        if (!v) continue;
+        if (table[j].n && *table[j].n == table[j].most)
+            return usage_error("%s more than %d times", table[j].name, table[j].most), -1;
+        table[j].to[table[j].n ? (*table[j].n)++ : 0] = v;
+        return 1;
+    }
+    return 0;
+}
+static int read_count(struct train *t, int *k) {
+    const struct {
+        const char *name;
+        int low, *to;
+    } table[] = {{"--batch", 1, &t->batch},
+                 {"--epochs", 1, &t->epochs},
+                 {"--steps", 1, &t->steps},
+                 {"--seed", 0, &t->seed},
+                 {"--every", 1, &t->every}};
+    for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
+        int r = option_count(t->h, k, table[j].name, table[j].low, INT32_MAX, table[j].to);
+        if (r) return r;
+    }
+    return 0;
+}
+static bool ends_in(const char *path, const char *suffix) {
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && strcmp(path + n - m, suffix) == 0;
+}
+static int check_options(const struct train *t) {
+    if (!t->model) return usage_error("train needs a model's file");
+    if (!t->loss) return usage_error("train needs --loss; softmax-cross-entropy for classes, mse");
+    if (!t->n_data) return usage_error("train needs rows: -d NAME=@FILE.npy for each input");
+    if (!t->out && !t->checkpoint) return usage_error("train needs -o OUT.onnx");
+    if (t->out && !ends_in(t->out, ".onnx") && !ends_in(t->out, ".safetensors"))
+        return usage_error("-o %s: expected a name that ends in .onnx or .safetensors", t->out);
+    if (t->every && !t->checkpoint) return usage_error("--every needs --checkpoint FILE");
+    if (t->steps && t->epochs) return usage_error("--steps and --epochs exclude each other");
+    return 0;
+}
+static int read_options(struct train *t) {
+    struct hlo *h = t->h;
+    for (int k = 0; k < h->argc; k++) {
+        int r = is_flag(t, k) ? 1 : read_text(t, &k);
+        if (!r) r = read_count(t, &k);
+        if (r < 0) return EXIT_USAGE;
+        if (r) continue;
+        if (h->argv[k][0] == '-' || t->model) return unknown_word(h, "train", k);
+        t->model = h->argv[k];
+    }
+    return check_options(t);
+}
+
+// ---- the program and its values
+
+static const struct npy *named(const struct npy *v, int n, const char *name) {
+    for (int k = 0; k < n; k++)
+        if (strcmp(v[k].name, name) == 0) return &v[k];
+    return NULL;
+}
+static status_t read_rows(struct train *t, const char *const *words, int n, struct npy *v,
+                          int64_t *rows) {
+    struct image_options o = {.std = {1, 1, 1}};
+    for (int k = 0; k < n; k++) {
+        RETURN_IF_ERR(input_parse(&t->h->arena, words[k], &o, &v[k]));
+        if (!v[k].rank) return st_invalid("'%s' has no rows", v[k].name);
+        if (k && v[k].dims[0] != *rows)
+            return st_invalid("'%s' has %lld rows, '%s' %lld", v[k].name, (long long)v[k].dims[0],
+                              v[0].name, (long long)*rows);
+        *rows = v[k].dims[0];
+    }
+    return ST_OK;
+}
+static const char *spec_of(struct train *t, int64_t rows, bool evaluate) {
+    struct strbuf b = {0};
+    strbuf_printf(&b, "loss=%s;batch=%d;rows=%lld;slice=%d", t->loss, t->batch, (long long)rows,
+                  SLICE);
+    if (t->optimizer) strbuf_printf(&b, ";optimizer=%s", t->optimizer);
+    if (t->schedule) strbuf_printf(&b, ";schedule=%s", t->schedule);
+    if (!t->in_order) strbuf_puts(&b, ";shuffle=1");
+    for (int k = 0; k < t->n_sets; k++)
+        strbuf_printf(&b, ";%s", t->sets[k]);
+    if (evaluate) strbuf_puts(&b, ";evaluate=1");
+    const char *s = arena_strdup(&t->h->arena, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return s;
+}
+static status_t give_rows(struct train *t, struct train_program *p, const struct npy *v, int n) {
+    int used = 0;
+    for (int k = 0; k < p->n_leaves; k++) {
+        struct train_leaf *l = &p->leaves[k];
+        bool data = strcmp(l->role, "data") == 0, label = strcmp(l->role, "label") == 0;
+        if (!data && !label) continue;
+        const struct npy *x = named(v, n, data ? l->of : "label");
+        if (!x)
+            return st_invalid("no rows for %s '%s': -d %s=@FILE.npy", data ? "input" : "the target",
+                              data ? l->of : "label", data ? l->of : "label");
+        RETURN_IF_ERR(train_program_give(&t->h->arena, p, l, x));
+        used++;
+    }
+    for (int k = 0; k < n && used < n; k++) {
+        bool known = false;
+        for (int j = 0; j < p->n_leaves; j++)
+            known |= strcmp(v[k].name, p->leaves[j].of) == 0 ||
+                     (strcmp(v[k].name, "label") == 0 && strcmp(p->leaves[j].role, "label") == 0);
+        if (!known) return st_invalid("the model has no input '%s'", v[k].name);
+    }
+    return ST_OK;
+}
+static int compile(struct train *t, const struct train_program *p, char **digest) {
+    struct hlod_compile_options o = HLOD_COMPILE_OPTIONS;
+    struct hlod_executable *e;
+    struct hlo *h = t->h;
+    o.device = t->device, o.format = "hlo-proto";
+    if (hlod_compile_file(h->hlod, p->path, &o, &e)) return hlo_fail(h, EXIT_COMPILE);
+    *digest = arena_strdup(&h->arena, e->digest);
+    double state = 0;
+    for (int k = 0; k < p->n_state; k++)
+        state += (double)p->leaves[k].size_bytes;
+    if (p == &t->p && !h->quiet && !h->json)
+        fprintf(stderr,
+                "%s: one executable of %lld instructions (%lld before), state %s, working memory "
+                "%s; %s\n",
+                t->model, (long long)e->total_after, (long long)e->total_before, size_text(state).s,
+                size_text((double)e->peak_bytes).s, e->cache_hit ? "cached" : "compiled");
+    if (p == &t->p) {
+        t->names = arena_zarray(&h->arena, const char *, p->n_state + 1);
+        for (int k = 0; k < p->n_state; k++)
+            t->names[k] = arena_strdup(&h->arena, e->outputs[k].name);
+    }
+    hlod_executable_free(e);
+    return 0;
+}
+static int put_leaves(struct train *t, const struct train_program *p, const char ***out) {
+    struct hlo *h = t->h;
+    struct hlod_put_options o = HLOD_PUT_OPTIONS;
+    struct hlod_buffers *b;
+    const char **handles = arena_zarray(&h->arena, const char *, p->n_leaves + 1);
+    o.device = t->device;
+    *out = handles;
+    for (int k = 0; k < p->n_leaves; k++) {
+        const struct train_leaf *l = &p->leaves[k];
+        struct hlod_tensor x = {l->name, l->dtype, l->rank, l->dims, l->data, l->size_bytes};
+        if (!l->data) continue;
+        if (hlod_buffer_put(h->hlod, &x, 1, &o, &b)) return hlo_fail(h, EXIT_RUN);
+        handles[k] = arena_strdup(&h->arena, b->buffers[0].handle);
+        hlod_buffers_free(b);
+    }
+    return 0;
+}
+static void free_leaves(struct train *t, const struct train_program *p, const char **handles) {
+    for (int k = 0; k < p->n_leaves && handles; k++)
+        if (handles[k]) hlod_buffer_free(t->h->hlod, handles[k]);
+}
+static int prepare(struct train *t) {
+    struct hlo *h = t->h;
+    struct npy *rows = arena_zarray(&h->arena, struct npy, MAX_DATA),
+               *held = arena_zarray(&h->arena, struct npy, MAX_DATA);
+    int64_t n = 0, n_held = 0;
+    status_t st = read_rows(t, t->data, t->n_data, rows, &n);
+    if (!st) st = read_rows(t, t->held, t->n_held, held, &n_held);
+    if (st) return fail_status(st);
+    if (!t->batch) t->batch = n < USUAL_BATCH ? (int)n : USUAL_BATCH;
+    t->rows = n;
+    int rc = train_program_make(h, t->model, spec_of(t, n, false), t->dir, "train", &t->p);
+    if (rc) return rc;
+    st = give_rows(t, &t->p, rows, t->n_data);
+    if (!st && t->resume) st = train_program_take(&h->arena, &t->p, t->resume);
+    if (!st) st = hlo_open(h);
+    if (st) return fail_status(st);
+    for (int k = 0; k < t->p.n_leaves; k++) {
+        struct train_leaf *l = &t->p.leaves[k];
+        if (strcmp(l->role, "seed") == 0) l->data = &t->seed;
+        if (strcmp(l->role, "step") == 0) t->step = *(const int32_t *)l->data;
+    }
+    t->saved = t->step;
+    t->end = t->steps ? t->steps : (int64_t)(t->epochs ? t->epochs : 1) * t->p.steps_per_epoch;
+    rc = compile(t, &t->p, &t->digest);
+    if (!rc) rc = put_leaves(t, &t->p, &t->handles);
+    if (rc || !t->n_held) return rc;
+    if (n_held < t->batch)
+        return fail_status(st_invalid("--validate: %lld rows are fewer than a batch of %d",
+                                      (long long)n_held, t->batch));
+    rc = train_program_make(h, t->model, spec_of(t, n_held, true), t->dir, "held", &t->validation);
+    if (rc) return rc;
+    for (int k = 0; k < t->validation.n_leaves; k++) // weights come from the training
+        t->validation.leaves[k].data = NULL;
+    st = give_rows(t, &t->validation, held, t->n_held);
+    if (st) return fail_status(st);
+    rc = compile(t, &t->validation, &t->validation_digest);
+    return rc ? rc : put_leaves(t, &t->validation, &t->held_handles);
+}
+
+// ---- runs
+
+static void take_row(float *to, const struct hlod_output *o) {
+    size_t n = o->tensor.size_bytes;
+    if (o->tensor.data) memcpy(to, o->tensor.data, n < SLICE * 4 ? n : SLICE * 4);
+}
+// The steps up to `limit`; the state moves on.
+static int run_steps(struct train *t, int64_t limit) {
+    struct hlo *h = t->h;
+    struct train_program *p = &t->p;
+    int32_t to = (int32_t)limit;
+    struct hlod_resident_options o = HLOD_RESIDENT_OPTIONS;
+    struct hlod_input *in = calloc((size_t)p->n_leaves + 1, sizeof *in);
+    struct hlod_outputs *r;
+    for (int k = 0; k < p->n_leaves; k++) {
+        in[k] = (struct hlod_input){.handle = t->handles[k], .donate = k < p->n_state};
+        in[k].tensor.name = p->leaves[k].name;
+        if (!t->handles[k])
+            in[k].tensor = (struct hlod_tensor){p->leaves[k].name, "s32", 0, NULL, &to, sizeof to};
+    }
+    o.keep = t->names, o.n_keep = (size_t)p->n_state, o.device = t->device;
+    enum hlod_code code = hlod_run_resident(h->hlod, t->digest, in, (size_t)p->n_leaves, &o, &r);
+    free(in);
+    if (code) return hlo_fail(h, EXIT_RUN);
+    for (int k = 0; k < p->n_state; k++)
+        t->handles[k] = arena_strdup(&h->arena, r->outputs[k].handle);
+    take_row(t->losses, &r->outputs[p->n_state]);
+    if (p->accuracy) take_row(t->accuracy, &r->outputs[p->n_state + 1]);
+    hlod_outputs_free(r);
+    return 0;
+}
+static int fetch(struct train *t, int leaf, void *to, size_t n) {
+    struct hlod_outputs *r;
+    if (hlod_buffer_get(t->h->hlod, t->handles[leaf], &r)) return hlo_fail(t->h, EXIT_RUN);
+    size_t have = r->n_outputs ? r->outputs[0].tensor.size_bytes : 0;
+    if (have == n) memcpy(to, r->outputs[0].tensor.data, n);
+    hlod_outputs_free(r);
+    return have == n
+               ? 0
+               : fail_status(st_new(ST_DATA_LOSS, "the server sent %zu bytes for %zu", have, n));
+}
+static int evaluate(struct train *t) {
+    struct hlo *h = t->h;
+    const struct train_program *v = &t->validation;
+    struct hlod_input *in = calloc((size_t)v->n_leaves + 1, sizeof *in);
+    struct hlod_resident_options o = HLOD_RESIDENT_OPTIONS;
+    struct hlod_outputs *r;
+    o.device = t->device;
+    for (int k = 0; k < v->n_leaves; k++) {
+        in[k] = (struct hlod_input){.handle = t->held_handles[k]};
+        for (int j = 0; j < t->p.n_leaves && !in[k].handle; j++)
+            if (strcmp(t->p.leaves[j].key, v->leaves[k].key) == 0) in[k].handle = t->handles[j];
+        in[k].tensor.name = v->leaves[k].name;
+    }
+    enum hlod_code code =
+        hlod_run_resident(h->hlod, t->validation_digest, in, (size_t)v->n_leaves, &o, &r);
+    free(in);
+    if (code) return hlo_fail(h, EXIT_RUN);
+    t->held_loss = (double)*(const float *)r->outputs[0].tensor.data;
+    if (v->accuracy) t->held_accuracy = (double)*(const float *)r->outputs[1].tensor.data;
+    hlod_outputs_free(r);
+    if (h->json) {
+        printf("{\"event\":\"validation\",\"step\":%lld,\"loss\":%.9g", (long long)t->step,
+               t->held_loss);
+        if (v->accuracy) printf(",\"accuracy\":%.9g", t->held_accuracy);
+        puts("}");
+        fflush(stdout);
+    }
+    return 0;
+}
+
+// ---- what is kept
+
+static int save(struct train *t, const char *path, bool weights_only) {
+    struct hlo *h = t->h;
+    const struct train_program *p = &t->p;
+    struct arena a = {0};
+    struct safetensor *v = arena_zarray(&a, struct safetensor, p->n_leaves + 1);
+    char *part = arena_printf(&a, "%s.part", path);
+    size_t n = 0;
+    int rc = 0;
+    for (int k = 0; k < p->n_leaves && !rc; k++) {
+        const struct train_leaf *l = &p->leaves[k];
+        bool own = strcmp(l->role, "weight") == 0 || strcmp(l->role, "statistic") == 0;
+        bool frozen = strcmp(l->role, "frozen") == 0;
+        if (weights_only ? !own : k >= p->n_state && !frozen) continue;
+        void *to = arena_alloc(&a, l->size_bytes + 1);
+        rc = fetch(t, k, to, l->size_bytes);
+        v[n++] = (struct safetensor){l->key, l->dtype, l->rank, l->dims, {to, l->size_bytes}};
+    }
+    int fd = rc ? -1 : open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    status_t st = rc || fd >= 0 ? ST_OK : st_errno(errno, part);
+    if (fd >= 0) {
+        st = safetensors_write(fd, part, v, n, NULL);
+        if (!st && fsync(fd)) st = st_errno(errno, part);
+        if (close(fd) && !st) st = st_errno(errno, part);
+        if (!st && rename(part, path)) st = st_errno(errno, path);
+    }
+    if (st) unlink(part);
+    arena_done(&a);
+    if (st) return fail_status(st);
+    if (!rc && h->json && !weights_only)
+        printf("{\"event\":\"checkpoint\",\"step\":%lld}\n", (long long)t->step), fflush(stdout);
+    return rc;
+}
+static int checkpoint(struct train *t) {
+    t->saved = t->step;
+    return save(t, t->checkpoint, false);
+}
+static int write_model(struct train *t) {
+    if (!t->out) return 0;
+    if (ends_in(t->out, ".safetensors")) return save(t, t->out, true);
+    const char *weights = arena_printf(&t->h->arena, "%s/weights.safetensors", t->dir);
+    int rc = save(t, weights, true);
+    const char *argv[] = {arena_printf(&t->h->arena, "--with-weights=%s", weights), t->model, NULL};
+    return rc ? rc : hlo_opt_into(t->h, t->out, argv);
+}
+
+// ---- telling
+
+static void tell_steps(const struct train *t, int64_t from, int64_t made, double ms) {
+    for (int64_t k = 0; k < made && t->h->json; k++) {
+        printf("{\"event\":\"step\",\"step\":%lld,\"loss\":%.9g", (long long)(from + k + 1),
+               (double)t->losses[k]);
+        if (t->p.accuracy) printf(",\"accuracy\":%.9g", (double)t->accuracy[k]);
+        printf(",\"ms\":%.4g,\"examples_per_s\":%.6g}\n", ms, t->batch / ms * 1e3);
+    }
+    if (t->h->json) fflush(stdout);
+}
+static double mean(const float *v, int64_t n) {
+    double sum = 0;
+    for (int64_t k = 0; k < n; k++)
+        sum += (double)v[k];
+    return n ? sum / (double)n : 0;
+}
+static void tell_line(const struct train *t, int64_t made, bool ends) {
+    if (t->h->json || t->h->quiet || (!ends && !t->h->tty)) return;
+    int64_t per = t->p.steps_per_epoch, epoch = (t->step + per - 1) / per;
+    fprintf(stderr, "%sepoch %lld, step %lld of %lld: loss %.4f", t->h->tty ? "\r\033[K" : "",
+            (long long)epoch, (long long)t->step, (long long)t->end, mean(t->losses, made));
+    if (t->p.accuracy) fprintf(stderr, ", accuracy %.4f", mean(t->accuracy, made));
+    if (ends && t->n_held) {
+        fprintf(stderr, "; held back: loss %.4f", t->held_loss);
+        if (t->p.accuracy) fprintf(stderr, ", accuracy %.4f", t->held_accuracy);
+    }
+    fprintf(stderr, "; %.0f examples/s%s", t->batch / t->per_step_ms * 1e3, ends ? "\n" : "");
+}
+
+// ---- the loop
+
+// The next run's last step: about a quarter of a second away, not past an epoch or a checkpoint.
+static int64_t next_stop(const struct train *t) {
+    int64_t most = t->per_step_ms > 0 ? (int64_t)(SLICE_MS / t->per_step_ms) : 1;
+    if (most < 1) most = 1;
+    if (most > t->p.slice) most = t->p.slice;
+    int64_t to = t->step + most, per = t->p.steps_per_epoch;
+    int64_t epoch = (t->step / per + 1) * per;
+    if (to > epoch) to = epoch;
+    if (t->every && to > t->saved + t->every) to = t->saved + t->every;
+    return to < t->end ? to : t->end;
+}
+static int one_run(struct train *t) {
+    int64_t to = next_stop(t), from = t->step, begin = clock_ns();
+    int rc = run_steps(t, to);
+    if (rc) return rc;
+    double ms = (double)(clock_ns() - begin) / 1e6;
+    int64_t made = to - from, bad = made;
+    for (int64_t k = made - 1; k >= 0; k--)
+        if (!isfinite((double)t->losses[k])) bad = k;
+    int32_t step;
+    for (int k = 0; k < t->p.n_state && !rc; k++)
+        if (strcmp(t->p.leaves[k].role, "step") == 0 && bad < made)
+            rc = fetch(t, k, &step, sizeof step);
+    t->step = bad < made && !rc ? step : to;
+    t->per_step_ms = ms / (double)made;
+    tell_steps(t, from, bad < made ? t->step - from : made, t->per_step_ms);
+    if (rc || t->step == to) {
+        bool ends = to % t->p.steps_per_epoch == 0 || to == t->end;
+        if (!rc && ends && t->n_held) rc = evaluate(t);
+        tell_line(t, made, ends);
+        return rc;
+    }
+    fail_status(st_new(ST_FAILED_PRECONDITION,
+                       "the loss of step %lld is %g: nothing was updated by it; --set nan=skip "
+                       "leaves such steps out, a smaller rate or --set clip=1 may avoid them",
+                       (long long)t->step + 1, (double)t->losses[bad]));
+    return EXIT_RUN;
+}
+static int train(struct train *t) {
+    int rc = 0;
+    t->losses = arena_zarray(&t->h->arena, float, SLICE);
+    t->accuracy = arena_zarray(&t->h->arena, float, SLICE);
+    while (!rc && t->step < t->end && !interrupted) {
+        rc = one_run(t);
+        bool due = t->every && t->step >= t->saved + t->every;
+        if (!rc && due) rc = checkpoint(t);
+    }
+    if (t->handles && t->checkpoint && t->step > t->saved) {
+        int kept = checkpoint(t); // also after a failure: what was reached is not lost
+        if (!rc) rc = kept;
+    }
+    if (!rc) rc = write_model(t);
+    return rc ? rc : interrupted ? EXIT_INTERRUPTED : 0;
+}
+static void remove_folder(const char *dir) {
+    static const char *const names[] = {
+        "train.pb",  "train.json",       "train.safetensors",  "held.pb",
+        "held.json", "held.safetensors", "weights.safetensors"};
+    char path[4096];
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[k]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+int cmd_train(struct hlo *h) {
+    struct train t = {.h = h};
+    struct sigaction old, quiet = {.sa_handler = on_interrupt};
+    const char *tmp = getenv("TMPDIR");
+    int rc = read_options(&t);
+    if (rc) return rc;
+    if (access(t.model, R_OK)) return fail_status(st_errno(errno, t.model));
+    char *dir = arena_printf(&h->arena, "%s/hlo-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir)) return fail_status(st_errno(errno, dir));
+    t.dir = dir;
+    sigaction(SIGINT, &quiet, &old);
+    rc = prepare(&t);
+    if (!rc) rc = train(&t);
+    if (h->hlod) {
+        free_leaves(&t, &t.p, t.handles);
+        free_leaves(&t, &t.validation, t.held_handles);
+    }
+    sigaction(SIGINT, &old, NULL);
+    remove_folder(dir);
+    return rc;
+}

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hlo train over a daemon: a network learns handwritten digits and serves; losses against JAX from
+the same start and order; training that goes on after the daemon, a worker or hlo itself was killed
+ends with the same bytes; errors that name the place.
+   train.py --build DIR"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "models")]
+import digits  # noqa: E402
+from harness import Daemon, Results  # noqa: E402
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+ROWS = ["-d", "image=@image.npy", "-d", "label=@label.npy"]
+LOSS = ["--loss", "softmax-cross-entropy"]
+
+
+def jax_losses(steps, batch):
+    """Losses of the first steps of Adam, rows in their order."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from jax import lax
+    x, y = digits.rows()
+
+    def scores(p, x):
+        for k in "12":
+            x = lax.conv_general_dilated(x, p["conv%s.weight" % k], (1, 1), "SAME",
+                                         dimension_numbers=("NCHW", "OIHW", "NCHW"))
+            x = jax.nn.relu(x + p["conv%s.bias" % k][:, None, None])
+        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+        x = jax.nn.relu(x.reshape(len(x), -1) @ p["hidden.weight"].T + p["hidden.bias"])
+        return x @ p["scores.weight"].T + p["scores.bias"]
+
+    @jax.jit
+    def step(p, s, x, y):
+        def loss(p):
+            return optax.softmax_cross_entropy_with_integer_labels(scores(p, x), y).mean()
+        value, g = jax.value_and_grad(loss)(p)
+        u, s = tx.update(g, s, p)
+        return value, optax.apply_updates(p, u), s
+
+    tx, p, out = optax.adam(1e-3), digits.weights(), []
+    s, n = tx.init(p), (len(x) - digits.HELD) // batch
+    for k in range(steps):
+        rows = slice(k % n * batch, (k % n + 1) * batch)
+        value, p, s = step(p, s, x[rows], y[rows])
+        out.append(float(value))
+    return np.array(out)
+
+
+class Case:
+    def __init__(self, build):
+        self.build, self.results = build, Results()
+        self.start()
+        digits.write(self.d.dir)
+
+    def start(self, data=None):
+        self.d = Daemon(self.build + "/hlod", self.build + "/hlod-worker", data=data)
+
+    def env(self):
+        return {**os.environ, "HLOD_ADDR": "%s:%d" % self.d.addr}
+
+    def hlo(self, name, *words, rc=0, out="", err=""):
+        p = subprocess.run([self.build + "/hlo", *words], env=self.env(), capture_output=True,
+                           text=True, timeout=300, cwd=self.d.dir)
+        return self.results.command("train: " + name, p, rc, out, err).stdout
+
+    def read(self, name):
+        return open(os.path.join(self.d.dir, name), "rb").read()
+
+    def check(self, name, ok, why=""):
+        self.results("train: " + name, ok, why)
+
+
+def learns(c):
+    out = c.hlo("learns", "train", "digits.onnx", *LOSS, *ROWS, "--validate",
+                "image=@held_image.npy", "--validate", "label=@held_label.npy", "--optimizer",
+                "adam", "--batch", "64", "--epochs", "6", "-o", "trained.onnx", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    steps = [e for e in events if e["event"] == "step"]
+    held = [e for e in events if e["event"] == "validation"]
+    c.check("an event a step", [e["step"] for e in steps] == list(range(1, 133)), str(steps[-1:]))
+    c.check("97% of what was held back", len(held) == 6 and held[-1]["accuracy"] >= 0.97, str(held))
+    c.hlo("the result serves", "run", "trained.onnx", "-i", "image=@held_image.npy", "-o", "y.npy")
+    y, t = np.load(os.path.join(c.d.dir, "y.npy")), np.load(os.path.join(c.d.dir, "held_label.npy"))
+    got = float((y.argmax(1) == t).mean())
+    c.check("and is as good", abs(got - held[-1]["accuracy"]) < 1e-6, str(got))
+    a, b = (onnx.load(os.path.join(c.d.dir, n)) for n in ("digits.onnx", "trained.onnx"))
+    differ = [not np.array_equal(numpy_helper.to_array(x), numpy_helper.to_array(y))
+              for x, y in zip(a.graph.initializer, b.graph.initializer)]
+    del a.graph.initializer[:], b.graph.initializer[:]
+    c.check("all weights are new, all else is as it was", all(differ) and a == b, str(differ))
+    left = json.loads(c.hlo("buffers", "buffers", "--json")).get("buffers")
+    c.check("no buffer is left", not left, str(left))
+
+
+def as_jax(c):
+    out = c.hlo("in order", "train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam", "--batch",
+                "32", "--steps", "50", "--no-shuffle", "-o", "o.safetensors", "--json")
+    got = np.array([e["loss"] for e in map(json.loads, out.splitlines()) if e["event"] == "step"])
+    want = jax_losses(50, 32)
+    worst = np.abs(got - want).max() if got.shape == want.shape else np.inf
+    c.check("50 losses equal JAX's to 1e-4", worst <= 1e-4, str(worst))
+
+
+def resumes(c):
+    """Killed at a checkpoint or two, each time another process, then to the end."""
+    words = ["train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adamw", "--schedule",
+             "cosine:steps=120", "--batch", "64", "--steps", "120", "--seed", "3", "--set",
+             "clip=1", "--json"]
+    c.hlo("undisturbed", *words, "-o", "whole.safetensors")
+    state = ["--checkpoint", "state.safetensors", "--every", "10"]
+    again = []
+    for victim in "daemon", "worker", "hlo":
+        p = subprocess.Popen([c.build + "/hlo", *words, *state, *again], env=c.env(), cwd=c.d.dir,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        seen = 0
+        for line in p.stdout:
+            seen += json.loads(line)["event"] == "checkpoint"
+            if seen == 3:
+                break
+        if victim == "hlo":
+            p.kill()
+        elif victim == "daemon":
+            c.d.kill()
+        else:
+            pids = subprocess.run(["pgrep", "-P", str(c.d.p.pid)], capture_output=True, text=True)
+            for pid in pids.stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+        p.communicate(timeout=60)
+        c.check("a killed %s is told" % victim, p.returncode not in (0, None), str(p.returncode))
+        if victim == "daemon":
+            c.start(data=c.d.dir)
+        again = ["--resume", "state.safetensors"]
+    c.hlo("goes on", *words, *state, *again, "-o", "parts.safetensors")
+    c.check("the same bytes", c.read("whole.safetensors") == c.read("parts.safetensors"))
+
+
+def refuses(c):
+    x = np.load(os.path.join(c.d.dir, "image.npy"))
+    y = np.load(os.path.join(c.d.dir, "label.npy"))
+    bad = y.copy()
+    bad[7] = 10
+    for name, v in (("bad", bad), ("short", x[:20]), ("few", y[:20]), ("flat", x.reshape(-1, 64)),
+                    ("column", y[:, None].astype(np.float64)), ("half", y + 0.5)):
+        np.save(os.path.join(c.d.dir, name + ".npy"), v)
+
+    def fails(name, err, *words, rc=2):
+        c.hlo(name, "train", "digits.onnx", "-o", "n.onnx", *words, rc=rc, err=err)
+    image, label = ROWS[:2], ROWS[2:]
+    fails("a label out of range", r"label: element 7 is 10, there are classes 0 to 9", *LOSS,
+          *image, "-d", "label=@bad.npy")
+    fails("labels that are no integers", r"'label': element 0, \S+, is no s32", *LOSS, *image, "-d",
+          "label=@half.npy")
+    fails("fewer labels", r"'label' has 20 rows, 'image' 1437", *LOSS, *image, "-d",
+          "label=@few.npy")
+    fails("fewer rows than a batch", r"20 rows are fewer than a batch of 64", *LOSS, "-d",
+          "image=@short.npy", "-d", "label=@few.npy", "--batch", "64", rc=3)
+    fails("rows of another shape", r"'image' must be f32 1437x1x8x8, not 1437x64", *LOSS, "-d",
+          "image=@flat.npy", *label)
+    fails("no labels", r"no rows for the target 'label'", *LOSS, *image)
+    fails("an input that is none", r"has no input 'imago'", *LOSS, *ROWS, "-d", "imago=@image.npy")
+    fails("a loss that is none", r"no loss is called 'hinge'", "--loss", "hinge", *ROWS, rc=3)
+    fails("a loss of another shape", r"is f32\[32,10\], not one number", "--loss", "output", *image,
+          rc=3)
+    fails("nothing to train", r"nothing to train", *LOSS, *ROWS, "--set", "trainable=nothing*",
+          rc=3)
+    fails("no number", r"the loss of step \d+ is nan: nothing was updated by it", *LOSS, *ROWS,
+          "--optimizer", "sgd:rate=1e30", rc=5)
+    fails("another training's checkpoint", r"o.safetensors has no 'hlod.conv1.weight.slot0'",
+          *LOSS, *ROWS, "--optimizer", "rmsprop", "--resume", "o.safetensors")
+    fails("no loss", r"train needs --loss", *ROWS, rc=2)
+    c.hlo("labels as one column of doubles", "train", "digits.onnx", *LOSS, *image, "-d",
+          "label=@column.npy", "--steps", "2", "-o", "n.onnx")
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    c = Case(os.path.abspath(a.parse_args().build))
+    try:
+        for test in learns, as_jax, resumes, refuses:
+            test(c)
+    finally:
+        c.d.stop()
+    return c.results.code()
+
+
+sys.exit(main())
