@@ -55,7 +55,7 @@ static const struct {
     {"", "show", "what a model is: inputs, outputs, operators, parameters"},
     {"", "inspect", "the fused program and what came before it"},
     {"", "convert", "a program as StableHLO, HLO text or HloModuleProto"},
-    {"", "train", "a model on rows of your own: one executable, many steps a run"},
+    {"", "train", "a model on rows of your own, as one executable"},
     {"", "models", "names and versions of models; batching"},
     {"", "plan", "several executables in one request"},
     {"", "buffers", "values that stay on the device between runs"},

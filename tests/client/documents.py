@@ -38,6 +38,7 @@ RUN_BY = {
     "docs/install.md: The wheel": "tests/deploy/ways.py",
     "docs/install.md: The tarball": "tests/deploy/ways.py",
     "docs/from-": "tests/client/pages.py",
+    "docs/training.md": "tests/client/pages.py",
 }
 COMMAND = re.compile(
     r"^(?:\$ )?\s*(?:\w+=\$?\(?|\()?(hlod?|curl|make|podman|pip|python3?|tar|kill|cc|sudo)\s", re.M)
