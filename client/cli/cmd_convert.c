@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "client/cli/hlo.h"
-#include "client/cli/opt_tool.h"
+#include "client/files/opt_tool.h"
 
 // How hlo-opt writes a file of this name; NULL: its ending says nothing.
 static const char *form_of(const char *path) {

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "client/cli/hlo.h"
-#include "client/cli/opt_tool.h"
-#include "client/cli/train_program.h"
+#include "client/files/opt_tool.h"
+#include "client/train/train_program.h"
 #include "client/files/input.h"
 #include "client/hlod_buffers.h"
 #include "proto/numbers.h"
@@ -225,6 +225,7 @@ static int prepare(struct train *t) {
     status_t st = read_rows(t, t->data, t->n_data, rows, &n);
     if (!st) st = read_rows(t, t->held, t->n_held, held, &n_held);
     if (st) return fail_status(st);
+
     if (!t->batch) t->batch = n < USUAL_BATCH ? (int)n : USUAL_BATCH;
     t->rows = n;
     int rc = train_program_make(h, t->model, spec_of(t, n, false), t->dir, "train", &t->p);
@@ -240,9 +241,11 @@ static int prepare(struct train *t) {
     }
     t->saved = t->step;
     t->end = t->steps ? t->steps : (int64_t)(t->epochs ? t->epochs : 1) * t->p.steps_per_epoch;
+
     rc = compile(t, &t->p, &t->digest);
     if (!rc) rc = put_leaves(t, &t->p, &t->handles);
     if (rc || !t->n_held) return rc;
+
     if (n_held < t->batch)
         return fail_status(st_invalid("--validate: %lld rows are fewer than a batch of %d",
                                       (long long)n_held, t->batch));
@@ -346,6 +349,7 @@ static int save(struct train *t, const char *path, bool weights_only) {
         rc = fetch(t, k, to, l->size_bytes);
         v[n++] = (struct safetensor){l->key, l->dtype, l->rank, l->dims, {to, l->size_bytes}};
     }
+
     int fd = rc ? -1 : open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     status_t st = rc || fd >= 0 ? ST_OK : st_errno(errno, part);
     if (fd >= 0) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/cli/train_program.h"
+#include "client/train/train_program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/store/file.h"
 #include "client/cli/hlo.h"
-#include "client/cli/opt_tool.h"
+#include "client/files/opt_tool.h"
 #include "client/files/input.h"
 #include "proto/numbers.h"
 
@@ -130,6 +130,7 @@ status_t train_program_give(struct arena *a, const struct train_program *p, stru
     if (x->rank == l->rank + 1 && x->dims[l->rank] == 1 &&
         (!l->rank || memcmp(x->dims, l->dims, sizeof *l->dims * (size_t)l->rank) == 0))
         same = true;
+
     if (!same || !from || from->cls == NUM_RAW || from->cls == NUM_STRING) {
         struct strbuf b = {0};
         for (int k = 0; k < l->rank; k++)
@@ -141,6 +142,7 @@ status_t train_program_give(struct arena *a, const struct train_program *p, stru
         strbuf_done(&b);
         return st;
     }
+
     l->data = x->data;
     if (from == to) return check_classes(p, l);
     void *out = arena_alloc(a, l->size_bytes + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/cli/opt_tool.h"
+#include "client/files/opt_tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
