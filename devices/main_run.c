@@ -45,12 +45,13 @@ static const char usage[] =
     "line on stdin, answers their times in ms\n"
     "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
 
+enum { MAX_IN = 4096 };
 struct args {
     const char **files; // [n_files] names on the command line; path: the last
     int n_files;
     const char *path, *bind, *device, *out, *disable_passes;
     enum precision precision;
-    const char *in[64];
+    const char *in[MAX_IN];
     int n_in, time, compile;
     bool compare, profile, plan, explain, loop, cases, list_reference;
 };
@@ -480,7 +481,7 @@ static int option(struct args *a, const char *o, const char *v) {
 
     if (v && strcmp(o, "--impl") == 0)
         setenv("HLOD_CPU_IMPL", v, 1);
-    else if (v && strcmp(o, "--in") == 0 && a->n_in < 64)
+    else if (v && strcmp(o, "--in") == 0 && a->n_in < MAX_IN)
         a->in[a->n_in++] = v;
     else if (v && strcmp(o, "--precision") == 0)
         return precision_named(str_of(v), &a->precision) ? 2 : 0;

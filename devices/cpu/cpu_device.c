@@ -636,8 +636,9 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     struct cpu_exe *x = (struct cpu_exe *)base;
     struct cpu_weights *w = (struct cpu_weights *)wbase;
     const struct plan *p = x->main->plan;
-    const void *params[1024];
-    if (p->n_params > 1024) return st_unimplemented("more than 1024 parameters");
+    struct arena many = {0};
+    const void *few[256], **params = few;
+    if (p->n_params > 256) params = arena_array(&many, const void *, p->n_params);
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
         params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
@@ -651,6 +652,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     status_t st = run_main(x, &f, params, p->n_params - n_bound);
     if (mine) cpu_pool_end();
     if (x->of) cpu_use_threads(threads);
+    arena_done(&many);
     RETURN_IF_ERR(st);
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;
