@@ -228,7 +228,7 @@ static bool read_beside(const struct planner *pl, int k, const struct buffer *b)
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
-    if (mine->birth != k) return; // what a loop leaves as it is
+    if (mine->birth != k || mine->param >= 0) return; // what a loop leaves as it is
     for (int e = 0; e < s->n_in; e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
         struct buffer *b = buffer_of(pl, &s->in[e]);
@@ -259,14 +259,14 @@ static bool param_ends_at(const struct planner *pl, const struct plan_value *roo
 }
 // Result leaf k into the parameter that it may lie in, from the first step of those that hand its
 // buffer on.
-static void write_param(struct planner *pl, const struct plan_value *root, int k, bool *same) {
+static bool write_param(struct planner *pl, const struct plan_value *root, int k, bool *same) {
     int leaf = pl->over[k];
-    pl->over[k] = -1;
     if (leaf < 0 || root->leaves[k].where != SLICE_ARENA ||
         root->leaves[k].size_bytes != pl->p->params[leaf].size_bytes)
-        return;
+        return false;
     struct buffer *b = buffer_of(pl, &root->leaves[k]);
-    if (b->param >= 0 || b->birth >= (int)pl->steps.n) return;
+    if (b->param >= 0) return b->param == leaf;
+    if (b->birth >= (int)pl->steps.n) return false;
     struct plan_step *s = &pl->steps.v[b->birth];
     bool any = false;
     int o = 0;
@@ -278,21 +278,25 @@ static void write_param(struct planner *pl, const struct plan_value *root, int k
     }
     if (o == s->n_out || !any || !all_may_share(s, same, o) ||
         !param_ends_at(pl, root, leaf, b->birth))
-        return;
-    b->param = pl->over[k] = leaf;
+        return false;
+    b->param = leaf;
     pl->p->n_in_place++;
+    return true;
 }
 static void share_buffers(struct planner *pl, const struct plan_value *root) {
     int most = 1;
     for (size_t k = 0; k < pl->steps.n; k++)
         if (pl->steps.v[k].n_in > most) most = pl->steps.v[k].n_in;
     bool *same = arena_zarray(pl->a, bool, most);
+    // A step that makes a new value of a parameter writes it there, rather than over what it adds.
+    for (int k = 0; pl->over && k < root->n_leaves; k++)
+        write_param(pl, root, k, same);
     for (size_t k = 0; k < pl->steps.n; k++)
         for (int o = 0; o < pl->steps.v[k].n_out; o++)
             if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
                 take_over(pl, (int)k, o, same);
     for (int k = 0; pl->over && k < root->n_leaves; k++)
-        write_param(pl, root, k, same);
+        if (!write_param(pl, root, k, same)) pl->over[k] = -1;
     if (pl->entry) pl->p->over = pl->over;
 }
 

@@ -7,6 +7,32 @@ static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && dtype_class(s->dtype) != DC_NONE && !s->dynamic &&
            layout_is_default(s->layout, s->rank);
 }
+// Is i the new value of a large parameter that it reads: of a loop's state, or of what a caller gives
+// for a result? Alone it is written over the old value (plan/in_place.h); a fusion with several
+// results is not, and the copy costs more than what it reads once.
+enum { STATE_BYTES = 64 << 10 };
+static bool renews_parameter(const struct hlo_instr *i) {
+    const struct hlo_computation *c = i->parent;
+    const struct hlo_instr *root = c->root;
+    if (root->op != HLO_TUPLE || shape_bytes(i->shape) < STATE_BYTES) return false;
+    bool entry = c == c->module->entry &&
+                 hlo_module_extra(c->module, "input_output_alias").n;
+    bool body = c->params.n == 1 && shape_is_tuple(c->params.v[0]->shape) &&
+                shape_compatible(c->params.v[0]->shape, root->shape);
+    for (size_t u = 0; (entry || body) && u < i->users.n; u++) {
+        if (i->users.v[u] != root) continue;
+        for (int k = 0; k < i->n_operands; k++) {
+            const struct hlo_instr *x = i->operands[k];
+            bool same = shape_same_dims(x->shape, i->shape) && x->shape->dtype == i->shape->dtype;
+            if (entry && same && x->op == HLO_PARAMETER) return true;
+            if (body && same && x->op == HLO_GET_TUPLE_ELEMENT &&
+                x->operands[0] == c->params.v[0] &&
+                root->operands[HLO_ATTR(x, gte)->index] == i)
+                return true;
+        }
+    }
+    return false;
+}
 const char *outputs_no_member(const struct hlo_instr *i, const struct target *t) {
     if (!plain(i->shape) || i->control_preds.n) return "it is no plain array";
     bool loop = i->op == HLO_FUSION && (HLO_ATTR(i, fusion)->kind == FUSION_LOOP ||
@@ -15,6 +41,7 @@ const char *outputs_no_member(const struct hlo_instr *i, const struct target *t)
                   (i->op == HLO_REDUCE && i->n_operands == 2);
     if (!loop && !single) return "it is neither a loop nor a reduction";
     if (!i->users.n && i->parent->root != i) return "nothing uses it";
+    if (renews_parameter(i)) return "it is written over a parameter's old value";
     return t->library_accepts && t->library_accepts(t, i) ? "the library runs it" : NULL;
 }
 
