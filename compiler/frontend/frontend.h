@@ -132,7 +132,8 @@ struct new_weight {
     bool found; // set by the call
 };
 // The source with other weights, all else as it was, appended to *out. Of ONNX; UNIMPLEMENTED for
-// other formats. INVALID_ARGUMENT: the source has no such weight, or it is an inner one.
+// other formats and elements of fewer than 8 bits. INVALID_ARGUMENT: the source has no such
+// weight, or it is an inner one.
 status_t frontend_with_weights(struct span source, struct new_weight *v, size_t n,
                                struct strbuf *out) MUST_CHECK;
 // "N=1,S=128" into req->bindings; texts and array lie in `a`. NULL = none. INVALID_ARGUMENT.

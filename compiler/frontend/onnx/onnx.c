@@ -173,7 +173,8 @@ static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool
     if (t->data_type == ONNX_STRING) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     // What can be trained; single numbers are constants of the model more often than weights.
-    if (c->trainable && initializer && dtype_is_float(s->dtype) && shape_elements(s) > 1)
+    bool real = dtype_is_float(s->dtype) && dtype_bits(s->dtype) >= 16;
+    if (c->trainable && initializer && real && shape_elements(s) > 1)
         return *out = !smap_has(c->static_names, t->name), ST_OK;
     // Zero points, one a channel: whether they are zero decides what the compiler does.
     // Kernels and matrices of such are kept as they are, which folding would turn into f32.

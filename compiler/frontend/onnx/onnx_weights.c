@@ -14,6 +14,12 @@ static status_t put_initializer(const uint8_t *file, struct span s, const struct
     struct wire_field f;
     struct strbuf tensor = {0};
     status_t st = ST_OK;
+    bool got;
+    RETURN_IF_ERR(wire_find(file, s, 2, &f, &got));
+    enum dtype t = got ? dtype_from_onnx((int)f.value) : DT_INVALID;
+    if (onnx_packed(t))
+        return st_unimplemented("initializer '%s': other values of %s", w->name, dtype_name(t));
+
     while (wire_next(&r, &f, &st))
         if (!is_data(f.number)) strbuf_add(&tensor, f.at, (size_t)(f.after - f.at));
     wire_put_bytes(&tensor, 9, w->data.p, w->data.n);
