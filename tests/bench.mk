@@ -27,6 +27,10 @@ bench-programs: ## JAX programs that are not networks (scans, gradients, sorts, 
 ## beside XLA:CPU: values and latency (ARGS="part of a name", --threads N)
 bench-programs: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
+.PHONY: bench-train
+bench-train: ## training steps of ONNX models beside JAX and optax on XLA:CPU (ARGS="ResNet --rounds 5")
+bench-train: $(BUILD)/hlo-run $(BUILD)/hlo-opt
+	$(Q)$(PYTHON) tests/bench/training.py $(BUILD) $(ARGS)
 .PHONY: bench-kernels
 bench-kernels: ## contractions one by one: our kernels, the default list and XLA:CPU, share of the
 ## measured peak; fails where values differ (ARGS="part of a name", --threads N, --strict: goals)
