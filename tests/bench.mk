@@ -28,7 +28,8 @@ bench-programs: ## JAX programs that are not networks (scans, gradients, sorts, 
 bench-programs: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
 .PHONY: bench-train
-bench-train: ## training steps of ONNX models beside JAX and optax on XLA:CPU (ARGS="ResNet --rounds 5")
+bench-train: ## training steps of ONNX models beside JAX and optax on XLA:CPU (ARGS="ResNet
+## --rounds 5")
 bench-train: $(BUILD)/hlo-run $(BUILD)/hlo-opt
 	$(Q)$(PYTHON) tests/bench/training.py $(BUILD) $(ARGS)
 .PHONY: bench-kernels

@@ -291,28 +291,76 @@ static void update_weight(struct body *y, int leaf, hv gradient) {
                               part_mul(b, y->out[leaf], 1 - k->s->ema));
     }
 }
+// New values of state only where the step counts.
+static void keep_old(struct body *y, hv good, int from, int to) {
+    struct hb *b = &y->b;
+    for (int j = from; j < to && hb_ok(b); j++) {
+        if (y->out[j] == y->in[j]) continue;
+        const struct shape *s = shape_with_dtype(y->k->a, y->in[j]->shape, DT_PRED);
+        hv wide = s->rank ? hb_broadcast(b, good, s->dims, s->rank, NULL) : good;
+        y->out[j] = hb_select(b, wide, y->out[j], y->in[j]);
+    }
+}
+// The later of g and of what reads w.
+static hv last_before(hv w, hv g) {
+    hv last = g;
+    for (size_t u = 0; u < w->users.n; u++)
+        if (w->users.v[u]->mark > last->mark) last = w->users.v[u];
+    return last;
+}
+// What stands behind `before` moves behind `to`, so that a gradient ends where it is used.
+static void move_up(struct hb *b, hv before, hv to) {
+    hv at = to->next;
+    for (hv i = before->next, next; i && hb_ok(b) && at && at != i; i = next) {
+        next = i->next;
+        hlo_move_before(i, at);
+    }
+}
+struct gradients {
+    hv *w, *g;
+    int *leaf, n;
+};
+static void update_each(struct body *y, const struct gradients *all, hv good, bool early) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    int kept = 1 + optimizer_rows[k->s->optimizer].slots + (k->s->ema > 0);
+    hv *to = arena_zarray(k->a, hv, all->n + 1);
+    uint32_t at = 0;
+    for (hv i = b->c->first; i; i = i->next)
+        i->mark = at++;
+    for (int j = 0; j < all->n; j++)
+        to[j] = last_before(all->w[j], all->g[j]);
+    for (int j = 0; j < all->n && hb_ok(b); j++) {
+        hv before = b->c->last;
+        update_weight(y, all->leaf[j], all->g[j]);
+        if (k->s->nan != TRAIN_NAN_IGNORE) keep_old(y, good, all->leaf[j], all->leaf[j] + kept);
+        if (early) move_up(b, before, to[j]);
+    }
+}
 static void update_all(struct body *y) {
     struct maker *k = y->k;
     struct hb *b = &y->b;
-    hv *w = arena_zarray(k->a, hv, k->p.n_state + 1), *g = arena_zarray(k->a, hv, k->p.n_state + 1);
-    int *leaf = arena_zarray(k->a, int, k->p.n_state + 1), n = 0;
+    int most = k->p.n_state + 1;
+    struct gradients all = {.w = arena_zarray(k->a, hv, most),
+                            .g = arena_zarray(k->a, hv, most),
+                            .leaf = arena_zarray(k->a, int, most)};
     for (int j = 0; j < k->p.n_state; j++)
-        if (k->leaves.v[j].role == TRAIN_WEIGHT) leaf[n] = j, w[n++] = y->in[j];
-    differentiate(y, w, n, g);
+        if (k->leaves.v[j].role == TRAIN_WEIGHT) all.leaf[all.n] = j, all.w[all.n++] = y->in[j];
+
+    hv good = hb_unary(b, HLO_IS_FINITE, y->loss);
+    differentiate(y, all.w, all.n, all.g);
     if (!hb_ok(b)) return;
-    hv norm = clip(y, g, n), good = hb_unary(b, HLO_IS_FINITE, y->loss);
+    hv norm = clip(y, all.g, all.n);
     if (norm) good = hb_binary(b, HLO_AND, good, hb_unary(b, HLO_IS_FINITE, norm));
-    for (int j = 0; j < n && hb_ok(b); j++)
-        update_weight(y, leaf[j], g[j]);
+    update_each(y, &all, good, !norm);
     if (!hb_ok(b)) return;
+
     y->out[k->step] = part_add(b, y->in[k->step], 1);
     if (k->s->nan == TRAIN_NAN_IGNORE) return;
-    for (int j = 0; j < k->p.n_state && hb_ok(b); j++) {
+    for (int j = 0; j < k->p.n_state; j++) {
         bool counts = j == k->step && k->s->nan == TRAIN_NAN_SKIP;
-        if (y->out[j] == y->in[j] || j == k->order || counts) continue;
-        const struct shape *s = shape_with_dtype(k->a, y->in[j]->shape, DT_PRED);
-        hv wide = s->rank ? hb_broadcast(b, good, s->dims, s->rank, NULL) : good;
-        y->out[j] = hb_select(b, wide, y->out[j], y->in[j]);
+        enum train_role role = k->leaves.v[j].role;
+        if ((role == TRAIN_STATISTIC || role == TRAIN_STEP) && !counts) keep_old(y, good, j, j + 1);
     }
     if (k->s->nan == TRAIN_NAN_STOP) y->out[y->go] = good;
 }

@@ -7,16 +7,15 @@ static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && dtype_class(s->dtype) != DC_NONE && !s->dynamic &&
            layout_is_default(s->layout, s->rank);
 }
-// Is i the new value of a large parameter that it reads: of a loop's state, or of what a caller gives
-// for a result? Alone it is written over the old value (plan/in_place.h); a fusion with several
-// results is not, and the copy costs more than what it reads once.
+// Is i the new value of a large parameter that it reads: of a loop's state, or of what a caller
+// gives for a result? Alone it is written over the old value (plan/in_place.h); a fusion with
+// several results is not, and the copy costs more than what it reads once.
 enum { STATE_BYTES = 64 << 10 };
 static bool renews_parameter(const struct hlo_instr *i) {
     const struct hlo_computation *c = i->parent;
     const struct hlo_instr *root = c->root;
     if (root->op != HLO_TUPLE || shape_bytes(i->shape) < STATE_BYTES) return false;
-    bool entry = c == c->module->entry &&
-                 hlo_module_extra(c->module, "input_output_alias").n;
+    bool entry = c == c->module->entry && hlo_module_extra(c->module, "input_output_alias").n;
     bool body = c->params.n == 1 && shape_is_tuple(c->params.v[0]->shape) &&
                 shape_compatible(c->params.v[0]->shape, root->shape);
     for (size_t u = 0; (entry || body) && u < i->users.n; u++) {
@@ -26,8 +25,7 @@ static bool renews_parameter(const struct hlo_instr *i) {
             bool same = shape_same_dims(x->shape, i->shape) && x->shape->dtype == i->shape->dtype;
             if (entry && same && x->op == HLO_PARAMETER) return true;
             if (body && same && x->op == HLO_GET_TUPLE_ELEMENT &&
-                x->operands[0] == c->params.v[0] &&
-                root->operands[HLO_ATTR(x, gte)->index] == i)
+                x->operands[0] == c->params.v[0] && root->operands[HLO_ATTR(x, gte)->index] == i)
                 return true;
         }
     }
