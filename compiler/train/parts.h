@@ -36,10 +36,12 @@ struct update {
     const struct train_spec *s;
     hv weight, gradient;  // f32 or f64, of one shape
     hv slots[2], next[2]; // before; after
-    hv rate, step;        // scalars of the weight's type; step counts from 1
+    hv mean, next_mean;   // the running mean, where one is kept
+    hv rate, step;        // scalars; step counts from 1
+    hv good;              // pred[]: does the step count? NULL: it does
     bool decays;
 };
-hv optimizer_step(struct update *u); // the weight afterwards; sets u->next
+hv optimizer_step(struct update *u); // the weight afterwards; sets next and next_mean
 // The rate at step s32[] (counted from 0), f32.
 extern const char *const schedule_names[TRAIN_SCHEDULE_COUNT];
 hv schedule_rate(struct hb *b, const struct train_spec *s, hv step);

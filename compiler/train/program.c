@@ -268,7 +268,7 @@ static bool decays(const struct maker *k, const struct train_leaf *l) {
     return strcmp(k->s->decayed, "matrices") == 0 ? l->shape->rank >= 2
                                                   : train_matches(k->s->decayed, l->of);
 }
-static void update_weight(struct body *y, int leaf, hv gradient) {
+static void update_weight(struct body *y, int leaf, hv gradient, hv good) {
     struct hb *b = &y->b;
     struct maker *k = y->k;
     int slots = optimizer_rows[k->s->optimizer].slots;
@@ -279,27 +279,23 @@ static void update_weight(struct body *y, int leaf, hv gradient) {
                        .gradient = gradient,
                        .rate = y->rate,
                        .step = hb_convert(b, count, DT_F32),
+                       .good = good,
                        .decays = decays(k, &k->leaves.v[leaf])};
     for (int j = 0; j < slots; j++)
         u.slots[j] = y->in[leaf + 1 + j];
+    if (k->s->ema > 0) u.mean = y->in[leaf + 1 + slots];
     y->out[leaf] = optimizer_step(&u);
     for (int j = 0; j < slots; j++)
         y->out[leaf + 1 + j] = u.next[j];
-    if (k->s->ema > 0 && hb_ok(b)) {
-        int mean = leaf + 1 + slots;
-        y->out[mean] = hb_add(b, part_mul(b, y->in[mean], k->s->ema),
-                              part_mul(b, y->out[leaf], 1 - k->s->ema));
-    }
+    if (k->s->ema > 0) y->out[leaf + 1 + slots] = u.next_mean;
 }
-// New values of state only where the step counts.
-static void keep_old(struct body *y, hv good, int from, int to) {
+// A new value of state only where the step counts.
+static void keep_old(struct body *y, hv good, int leaf) {
     struct hb *b = &y->b;
-    for (int j = from; j < to && hb_ok(b); j++) {
-        if (y->out[j] == y->in[j]) continue;
-        const struct shape *s = shape_with_dtype(y->k->a, y->in[j]->shape, DT_PRED);
-        hv wide = s->rank ? hb_broadcast(b, good, s->dims, s->rank, NULL) : good;
-        y->out[j] = hb_select(b, wide, y->out[j], y->in[j]);
-    }
+    if (y->out[leaf] == y->in[leaf] || !hb_ok(b)) return;
+    const struct shape *s = shape_with_dtype(y->k->a, y->in[leaf]->shape, DT_PRED);
+    hv wide = s->rank ? hb_broadcast(b, good, s->dims, s->rank, NULL) : good;
+    y->out[leaf] = hb_select(b, wide, y->out[leaf], y->in[leaf]);
 }
 // The later of g and of what reads w.
 static hv last_before(hv w, hv g) {
@@ -323,7 +319,6 @@ struct gradients {
 static void update_each(struct body *y, const struct gradients *all, hv good, bool early) {
     struct maker *k = y->k;
     struct hb *b = &y->b;
-    int kept = 1 + optimizer_rows[k->s->optimizer].slots + (k->s->ema > 0);
     hv *to = arena_zarray(k->a, hv, all->n + 1);
     uint32_t at = 0;
     for (hv i = b->c->first; i; i = i->next)
@@ -332,8 +327,7 @@ static void update_each(struct body *y, const struct gradients *all, hv good, bo
         to[j] = last_before(all->w[j], all->g[j]);
     for (int j = 0; j < all->n && hb_ok(b); j++) {
         hv before = b->c->last;
-        update_weight(y, all->leaf[j], all->g[j]);
-        if (k->s->nan != TRAIN_NAN_IGNORE) keep_old(y, good, all->leaf[j], all->leaf[j] + kept);
+        update_weight(y, all->leaf[j], all->g[j], k->s->nan == TRAIN_NAN_IGNORE ? NULL : good);
         if (early) move_up(b, before, to[j]);
     }
 }
@@ -360,7 +354,7 @@ static void update_all(struct body *y) {
     for (int j = 0; j < k->p.n_state; j++) {
         bool counts = j == k->step && k->s->nan == TRAIN_NAN_SKIP;
         enum train_role role = k->leaves.v[j].role;
-        if ((role == TRAIN_STATISTIC || role == TRAIN_STEP) && !counts) keep_old(y, good, j, j + 1);
+        if ((role == TRAIN_STATISTIC || role == TRAIN_STEP) && !counts) keep_old(y, good, j);
     }
     if (k->s->nan == TRAIN_NAN_STOP) y->out[y->go] = good;
 }
