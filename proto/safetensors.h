@@ -8,7 +8,7 @@
 #include "base/span.h"
 #include "base/status.h"
 
-enum { SAFETENSORS_MAX_RANK = 16, SAFETENSORS_MAX_HEADER = 64 << 20 };
+enum { SAFETENSORS_MAX_RANK = 16, SAFETENSORS_MAX_HEADER = 16 << 20 };
 struct safetensor {
     const char *name;
     const char *dtype; // HLO's name: "f32", "bf16", "s64", "pred", ...

@@ -55,7 +55,7 @@ static enum train_role role_of(const struct maker *k, const struct hlo_instr *p)
 }
 // Weights and what is kept of them are at least f32, so that small updates count.
 static const struct shape *kept_shape(const struct maker *k, const struct shape *s) {
-    enum dtype t = dtype_bits(s->dtype) < 32 ? DT_F32 : s->dtype;
+    enum dtype t = dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32 ? DT_F32 : s->dtype;
     return shape_with_dtype(k->a, shape_with_layout(k->a, s, NULL), t);
 }
 static int add_leaf(struct maker *k, enum train_role role, const struct hlo_instr *p,
@@ -79,31 +79,34 @@ static void add_weight(struct maker *k, const struct hlo_instr *p) {
     }
     if (k->s->ema > 0) add_leaf(k, TRAIN_MEAN, p, arena_printf(k->a, "%s.ema", p->name), s);
 }
-static status_t add_data(struct maker *k, const struct hlo_instr *p) {
-    const struct shape *s = p->shape;
-    if (shape_is_tuple(s) || !s->rank || s->dims[0] != k->s->batch)
-        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld", p->name,
-                          shape_text(k->a, s), (long long)k->s->batch);
+// s with all rows in place of a batch's. INVALID_ARGUMENT: too many.
+static status_t all_rows(const struct maker *k, const struct shape *s, const struct shape **out) {
     int64_t dims[HLO_MAX_RANK];
     memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
     dims[0] = k->s->rows;
-    k->leaf_of[p->param_number] =
-        add_leaf(k, TRAIN_DATA, p, p->name, shape_make(k->a, s->dtype, dims, s->rank));
+    *out = shape_make(k->a, s->dtype, dims, s->rank);
+    return shape_check(*out, 0);
+}
+static status_t add_data(struct maker *k, const struct hlo_instr *p) {
+    const struct shape *s = p->shape, *all;
+    if (shape_is_tuple(s) || !s->rank || s->dims[0] != k->s->batch)
+        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld; where "
+                          "the model fixes that, take it",
+                          p->name, shape_text(k->a, s), (long long)k->s->batch);
+    RETURN_IF_ERR(st_note(all_rows(k, s, &all), "input '%s'", p->name));
+    k->leaf_of[p->param_number] = add_leaf(k, TRAIN_DATA, p, p->name, all);
     return ST_OK;
 }
 static status_t add_label(struct maker *k) {
-    const struct shape *s = k->label;
-    int64_t dims[HLO_MAX_RANK];
+    const struct shape *s = k->label, *all;
     if (!s) return ST_OK;
     if (!s->rank || s->dims[0] != k->s->batch)
         return st_invalid("loss %s: result %lld of the model is %s: its first dimension is not the "
                           "batch of %lld",
                           loss_rows[k->s->loss].name, (long long)k->s->output,
                           shape_text(k->a, k->scores), (long long)k->s->batch);
-    memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
-    dims[0] = k->s->rows;
-    k->label_leaf =
-        add_leaf(k, TRAIN_LABEL, NULL, "label", shape_make(k->a, s->dtype, dims, s->rank));
+    RETURN_IF_ERR(st_note(all_rows(k, s, &all), "label"));
+    k->label_leaf = add_leaf(k, TRAIN_LABEL, NULL, "label", all);
     return ST_OK;
 }
 static void add_all(struct maker *k, enum train_role role) {
