@@ -2,13 +2,15 @@
 """hlo train over a daemon: a network learns handwritten digits and serves; losses against JAX from
 the same start and order; training that goes on after the daemon, a worker or hlo itself was killed
 ends with the same bytes; errors that name the place.
-   train.py --build DIR"""
+   train.py --build DIR [--kills N]   N: only that, with N kills at random moments (make soak-train)"""
 import argparse
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import onnx
@@ -113,21 +115,22 @@ def as_jax(c):
     c.check("50 losses equal JAX's to 1e-4", worst <= 1e-4, str(worst))
 
 
-def resumes(c):
+def resumes(c, kills=0):
     """Killed at a checkpoint or two, each time another process, then to the end."""
+    steps = str(max(120, 60 * kills))
     words = ["train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adamw", "--schedule",
-             "cosine:steps=120", "--batch", "64", "--steps", "120", "--seed", "3", "--set",
+             "cosine:steps=" + steps, "--batch", "64", "--steps", steps, "--seed", "3", "--set",
              "clip=1", "--json"]
     c.hlo("undisturbed", *words, "-o", "whole.safetensors")
     state = ["--checkpoint", "state.safetensors", "--every", "10"]
     again = []
-    for victim in "daemon", "worker", "hlo":
+    for victim in (["daemon", "worker", "hlo"] * max(kills, 1))[:kills or 3]:
         p = subprocess.Popen([c.build + "/hlo", *words, *state, *again], env=c.env(), cwd=c.d.dir,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        seen = 0
+        seen, late = 0, time.monotonic() + random.random() * 0.6
         for line in p.stdout:
             seen += json.loads(line)["event"] == "checkpoint"
-            if seen == 3:
+            if seen >= 3 and not kills or kills and seen and time.monotonic() > late:
                 break
         if victim == "hlo":
             p.kill()
@@ -187,9 +190,13 @@ def refuses(c):
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
-    c = Case(os.path.abspath(a.parse_args().build))
+    a.add_argument("--kills", type=int, default=0)
+    args = a.parse_args()
+    c = Case(os.path.abspath(args.build))
     try:
-        for test in learns, as_jax, resumes, refuses:
+        if args.kills:
+            resumes(c, args.kills)
+        for test in (learns, as_jax, resumes, refuses) if not args.kills else ():
             test(c)
     finally:
         c.d.stop()
