@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/store/file.h"
 #include "client/cli/hlo.h"
-#include "client/files/opt_tool.h"
-#include "client/train/train_program.h"
 #include "client/files/input.h"
+#include "client/files/opt_tool.h"
 #include "client/hlod_buffers.h"
+#include "client/train/train_program.h"
 #include "proto/numbers.h"
 
 enum { MAX_DATA = 64, MAX_SETS = 32, SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
@@ -25,7 +26,7 @@ struct train {
     struct hlo *h;
     const char *model, *out, *loss, *optimizer, *schedule, *device, *checkpoint, *resume, *dir;
     const char *data[MAX_DATA], *held[MAX_DATA], *sets[MAX_SETS];
-    int n_data, n_held, n_sets, batch, epochs, steps, seed, every;
+    int n_data, n_held, n_sets, batch, epochs, steps, seed, every, patience;
     bool in_order;
     struct train_program p, validation;
     char *digest, *validation_digest;     // of executables
@@ -34,7 +35,9 @@ struct train {
     int64_t step, end, saved, rows;
     double per_step_ms, last_ms;
     float *losses, *accuracy; // of the last run
-    double held_loss, held_accuracy;
+    double held_loss, held_accuracy, best_loss;
+    const char *best; // file of the weights that did best on the rows held back; NULL = none yet
+    int worse;        // validations since
 };
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int signal) {
@@ -77,11 +80,9 @@ static int read_count(struct train *t, int *k) {
     const struct {
         const char *name;
         int low, *to;
-    } table[] = {{"--batch", 1, &t->batch},
-                 {"--epochs", 1, &t->epochs},
-                 {"--steps", 1, &t->steps},
-                 {"--seed", 0, &t->seed},
-                 {"--every", 1, &t->every}};
+    } table[] = {{"--batch", 1, &t->batch}, {"--epochs", 1, &t->epochs},
+                 {"--steps", 1, &t->steps}, {"--seed", 0, &t->seed},
+                 {"--every", 1, &t->every}, {"--patience", 1, &t->patience}};
     for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
         int r = option_count(t->h, k, table[j].name, table[j].low, INT32_MAX, table[j].to);
         if (r) return r;
@@ -100,6 +101,7 @@ static int check_options(const struct train *t) {
     if (t->out && !ends_in(t->out, ".onnx") && !ends_in(t->out, ".safetensors"))
         return usage_error("-o %s: expected a name that ends in .onnx or .safetensors", t->out);
     if (t->every && !t->checkpoint) return usage_error("--every needs --checkpoint FILE");
+    if (t->patience && !t->n_held) return usage_error("--patience needs --validate NAME=VALUE");
     if (t->steps && t->epochs) return usage_error("--steps and --epochs exclude each other");
     return 0;
 }
@@ -365,15 +367,38 @@ static int save(struct train *t, const char *path, bool weights_only) {
         printf("{\"event\":\"checkpoint\",\"step\":%lld}\n", (long long)t->step), fflush(stdout);
     return rc;
 }
+// With --patience the weights that did best so far are kept.
+static int keep_best(struct train *t) {
+    if (!t->patience) return 0;
+    if (t->best && !(t->held_loss < t->best_loss)) return t->worse++, 0;
+    t->best = arena_printf(&t->h->arena, "%s/best.safetensors", t->dir);
+    t->best_loss = t->held_loss;
+    t->worse = 0;
+    return save(t, t->best, true);
+}
 static int checkpoint(struct train *t) {
     t->saved = t->step;
     return save(t, t->checkpoint, false);
 }
+static int copy_file(struct train *t, const char *from, const char *to) {
+    struct span bytes;
+    status_t st = file_map(&t->h->arena, from, &bytes);
+    int fd = st ? -1 : open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (!st && fd < 0) st = st_errno(errno, to);
+    if (!st) st = file_write(fd, bytes.p, bytes.n, to);
+    if (fd >= 0 && close(fd) && !st) st = st_errno(errno, to);
+    return st ? fail_status(st) : 0;
+}
 static int write_model(struct train *t) {
     if (!t->out) return 0;
-    if (ends_in(t->out, ".safetensors")) return save(t, t->out, true);
-    const char *weights = arena_printf(&t->h->arena, "%s/weights.safetensors", t->dir);
-    int rc = save(t, weights, true);
+    bool bare = ends_in(t->out, ".safetensors");
+    const char *weights = t->best;
+    int rc = 0;
+    if (!weights) {
+        weights = bare ? t->out : arena_printf(&t->h->arena, "%s/weights.safetensors", t->dir);
+        rc = save(t, weights, true);
+    }
+    if (bare) return rc || !t->best ? rc : copy_file(t, t->best, t->out);
     const char *argv[] = {arena_printf(&t->h->arena, "--with-weights=%s", weights), t->model, NULL};
     return rc ? rc : hlo_opt_into(t->h, t->out, argv);
 }
@@ -439,6 +464,7 @@ static int one_run(struct train *t) {
     if (rc || t->step == to) {
         bool ends = to % t->p.steps_per_epoch == 0 || to == t->end;
         if (!rc && ends && t->n_held) rc = evaluate(t);
+        if (!rc && ends && t->n_held) rc = keep_best(t);
         tell_line(t, made, ends);
         return rc;
     }
@@ -452,7 +478,7 @@ static int train(struct train *t) {
     int rc = 0;
     t->losses = arena_zarray(&t->h->arena, float, SLICE);
     t->accuracy = arena_zarray(&t->h->arena, float, SLICE);
-    while (!rc && t->step < t->end && !interrupted) {
+    while (!rc && t->step < t->end && !interrupted && !(t->patience && t->worse >= t->patience)) {
         rc = one_run(t);
         bool due = t->every && t->step >= t->saved + t->every;
         if (!rc && due) rc = checkpoint(t);
@@ -466,8 +492,8 @@ static int train(struct train *t) {
 }
 static void remove_folder(const char *dir) {
     static const char *const names[] = {
-        "train.pb",  "train.json",       "train.safetensors",  "held.pb",
-        "held.json", "held.safetensors", "weights.safetensors"};
+        "train.pb",  "train.json",       "train.safetensors",   "held.pb",
+        "held.json", "held.safetensors", "weights.safetensors", "best.safetensors"};
     char path[4096];
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[k]);

@@ -6,8 +6,8 @@
 
 #include "base/store/file.h"
 #include "client/cli/hlo.h"
-#include "client/files/opt_tool.h"
 #include "client/files/input.h"
+#include "client/files/opt_tool.h"
 #include "proto/numbers.h"
 
 static status_t read_leaf(struct arena *a, const json_t *j, struct train_leaf *l) {

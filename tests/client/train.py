@@ -2,7 +2,7 @@
 """hlo train over a daemon: a network learns handwritten digits and serves; losses against JAX from
 the same start and order; training that goes on after the daemon, a worker or hlo itself was killed
 ends with the same bytes; errors that name the place.
-   train.py --build DIR [--kills N]   N: only that, with N kills at random moments (make soak-train)"""
+   train.py --build DIR [--kills N]   N: only that, with N kills at random moments"""
 import argparse
 import json
 import os
@@ -106,6 +106,23 @@ def learns(c):
     c.check("no buffer is left", not left, str(left))
 
 
+def stops_early(c):
+    """Where what is held back grows no better: there it ends, with the best weights."""
+    out = c.hlo("ends early", "train", "digits.onnx", *LOSS, "-d", "image=@image.npy", "-d",
+                "label=@label.npy", "--validate", "image=@held_image.npy", "--validate",
+                "label=@held_label.npy", "--optimizer", "adam:rate=3e-2", "--batch", "64",
+                "--epochs", "60", "--patience", "2", "-o", "best.onnx", "--json")
+    held = [e["loss"] for e in map(json.loads, out.splitlines()) if e["event"] == "validation"]
+    best = int(np.argmin(held))
+    c.check("two epochs after the best", len(held) == best + 3 and len(held) < 60, str(held))
+    c.hlo("the best", "run", "best.onnx", "-i", "image=@held_image.npy", "-o", "y.npy")
+    y = np.load(os.path.join(c.d.dir, "y.npy")).astype(np.float64)
+    t = np.load(os.path.join(c.d.dir, "held_label.npy"))
+    y -= y.max(1, keepdims=True)
+    loss = (np.log(np.exp(y).sum(1)) - y[np.arange(len(t)), t]).mean()
+    c.check("is what is written", abs(loss - held[best]) < 1e-4 * max(1, held[best]), str(loss))
+
+
 def as_jax(c):
     out = c.hlo("in order", "train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam", "--batch",
                 "32", "--steps", "50", "--no-shuffle", "-o", "o.safetensors", "--json")
@@ -183,6 +200,7 @@ def refuses(c):
     fails("another training's checkpoint", r"o.safetensors has no 'hlod.conv1.weight.slot0'",
           *LOSS, *ROWS, "--optimizer", "rmsprop", "--resume", "o.safetensors")
     fails("no loss", r"train needs --loss", *ROWS, rc=2)
+    fails("patience without rows", r"--patience needs --validate", *LOSS, *ROWS, "--patience", "2")
     c.hlo("labels as one column of doubles", "train", "digits.onnx", *LOSS, *image, "-d",
           "label=@column.npy", "--steps", "2", "-o", "n.onnx")
 
@@ -196,7 +214,7 @@ def main():
     try:
         if args.kills:
             resumes(c, args.kills)
-        for test in (learns, as_jax, resumes, refuses) if not args.kills else ():
+        for test in (learns, stops_early, as_jax, resumes, refuses) if not args.kills else ():
             test(c)
     finally:
         c.d.stop()
