@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo compile: compiles, prints what was made of the model, and writes it as a file (-o).
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/store/file.h"
 #include "client/files/model.h"
 #include "client/files/model_inputs.h"
+#include "client/files/opt_tool.h"
 
 // What a plugin's compiler says of what it made.
 static void print_plugin(const json_t *e) {
@@ -155,6 +158,7 @@ static int print_explained(struct hlo *h, const char *digest, bool measured) {
 
 struct compile_words {
     const char *path, *trace, *out;
+    const char *train; // spec: the program that trains the model instead; or NULL
     bool explain, measured;
     struct strbuf query, made; // made: what decides the executable
 };
@@ -178,6 +182,8 @@ static int read_words(struct hlo *h, struct compile_words *w) {
             w->out = v;
         else if ((v = option_value(h, &k, "--trace")))
             w->trace = v;
+        else if ((v = option_value(h, &k, "--train")))
+            w->train = v;
         else if (strcmp(h->argv[k], "--explain") == 0)
             w->explain = true;
         else if (strcmp(h->argv[k], "--explain=measured") == 0)
@@ -192,6 +198,7 @@ static int read_words(struct hlo *h, struct compile_words *w) {
     bool file;
     int rc = model_is_file(w->path, &file);
     if (rc) return rc;
+    if (w->train && !file) return usage_error("--train takes a model's file");
     if (w->out && !file) return usage_error("-o takes a model's file, which goes into the other");
     if (w->explain && h->json)
         return usage_error("--explain is a text: with --json see inspect --stage explain and "
@@ -211,13 +218,27 @@ static int tell_compiled(struct hlo *h, const struct compile_words *w, const jso
     return rc ? rc : json_array_size(json_object_get(c, "overBudget")) > 0 ? EXIT_BUDGET : 0;
 }
 
+// The program that trains w->path, as a file that `made` names; the caller removes it.
+static int make_training(struct hlo *h, struct compile_words *w, char made[]) {
+    int fd = mkstemp(made);
+    if (fd < 0) return fail_status(st_errno(errno, made));
+    close(fd);
+    const char *argv[] = {"--to=proto", arena_printf(&h->arena, "--train=%s", w->train), w->path,
+                          NULL};
+    w->path = made;
+    return hlo_opt_into(h, made, argv);
+}
+
 int cmd_compile(struct hlo *h) {
     struct compile_words w = {0};
+    char made[] = "/tmp/hlo-train.XXXXXX";
     json_t *c = NULL;
     int rc = read_words(h, &w);
+    if (!rc && w.train) rc = make_training(h, &w, made);
     if (!rc) rc = compile_model(h, w.path, strbuf_cstr(&w.query), THEN_NOTHING, &c);
     if (!rc && w.out) rc = write_ahead(h, w.path, w.out, c, &w.made);
     if (!rc) rc = tell_compiled(h, &w, c);
+    if (w.train && w.path == made) unlink(made);
     json_decref(c);
     strbuf_done(&w.query);
     strbuf_done(&w.made);
