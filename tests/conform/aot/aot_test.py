@@ -83,9 +83,20 @@ def compile_one(d, name, path, shapes, target):
     return c
 
 
+def training(model):
+    """The program that trains it: forward, backward, update and the loop over steps."""
+    spec = "loss=softmax-cross-entropy;optimizer=momentum;batch=1;rows=8"
+    p = subprocess.run([build + "/hlo-opt", "--to=proto", "--train=" + spec, model],
+                       capture_output=True, check=True)
+    path = "build/aot/training.pb"
+    open(path, "wb").write(p.stdout)
+    return path
+
+
 def models():
     if nightly:
-        return [("vgg19 batch 100", zoo.ensure("build/models", "vgg19", 100), {})]
+        return [("vgg19 batch 100", zoo.ensure("build/models", "vgg19", 100), {}),
+                ("vgg19 training", training(zoo.ensure("build/models", "vgg19")), {})]
     return [("conv+bias+relu", os.path.join(PJRT, "conv_bias_relu.hlo"), {}),
             ("mlp", zoo.ensure("build/models", "mlp"), {"x": (4, 784)}),
             ("resnet18", zoo.ensure("build/models", "resnet18"), {}),
