@@ -22,18 +22,22 @@
 #include "proto/numbers.h"
 
 enum { MAX_DATA = 64, MAX_SETS = 32, SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
+enum { HANDLE_BYTES = 64, LEASE_MS = 6 * 3600 * 1000 }; // a validation may take long
 struct train {
     struct hlo *h;
     const char *model, *out, *loss, *optimizer, *schedule, *device, *checkpoint, *resume, *dir;
     const char *data[MAX_DATA], *held[MAX_DATA], *sets[MAX_SETS];
-    int n_data, n_held, n_sets, batch, epochs, steps, seed, every, patience;
+    int n_data, n_held, n_sets, batch, epochs, steps, seed, every, patience, window;
     bool in_order;
     struct train_program p, validation;
-    char *digest, *validation_digest;     // of executables
-    const char **names;                   // of the results that are state
-    const char **handles, **held_handles; // of the leaves; NULL = none
+    char *digest, *validation_digest; // of executables
+    const char **names;               // of the results that are state
+    char **handles, **held_handles;   // of the leaves; NULL = none
     int64_t step, end, saved, rows;
-    double per_step_ms, last_ms;
+    struct npy *given;      // all rows
+    struct arena window_of; // what of `given` is on the device, in the program's types
+    int64_t windows, at;    // parts that the rows come in; which is there, -1 = none
+    double per_step_ms;
     float *losses, *accuracy; // of the last run
     double held_loss, held_accuracy, best_loss;
     const char *best; // file of the weights that did best on the rows held back; NULL = none yet
@@ -80,9 +84,10 @@ static int read_count(struct train *t, int *k) {
     const struct {
         const char *name;
         int low, *to;
-    } table[] = {{"--batch", 1, &t->batch}, {"--epochs", 1, &t->epochs},
-                 {"--steps", 1, &t->steps}, {"--seed", 0, &t->seed},
-                 {"--every", 1, &t->every}, {"--patience", 1, &t->patience}};
+    } table[] = {{"--batch", 1, &t->batch},  {"--epochs", 1, &t->epochs},
+                 {"--steps", 1, &t->steps},  {"--seed", 0, &t->seed},
+                 {"--every", 1, &t->every},  {"--patience", 1, &t->patience},
+                 {"--window", 1, &t->window}};
     for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
         int r = option_count(t->h, k, table[j].name, table[j].low, INT32_MAX, table[j].to);
         if (r) return r;
@@ -152,7 +157,7 @@ static const char *spec_of(struct train *t, int64_t rows, bool evaluate) {
     strbuf_done(&b);
     return s;
 }
-static status_t give_rows(struct train *t, struct train_program *p, const struct npy *v, int n) {
+static status_t give_rows(struct arena *a, struct train_program *p, const struct npy *v, int n) {
     int used = 0;
     for (int k = 0; k < p->n_leaves; k++) {
         struct train_leaf *l = &p->leaves[k];
@@ -162,7 +167,7 @@ static status_t give_rows(struct train *t, struct train_program *p, const struct
         if (!x)
             return st_invalid("no rows for %s '%s': -d %s=@FILE.npy", data ? "input" : "the target",
                               data ? l->of : "label", data ? l->of : "label");
-        RETURN_IF_ERR(train_program_give(&t->h->arena, p, l, x));
+        RETURN_IF_ERR(train_program_give(a, p, l, x));
         used++;
     }
     for (int k = 0; k < n && used < n; k++) {
@@ -198,43 +203,97 @@ static int compile(struct train *t, const struct train_program *p, char **digest
     hlod_executable_free(e);
     return 0;
 }
-static int put_leaves(struct train *t, const struct train_program *p, const char ***out) {
+static bool is_rows(const struct train_leaf *l) {
+    return strcmp(l->role, "data") == 0 || strcmp(l->role, "label") == 0;
+}
+static void set_handle(struct train *t, char **handle, const char *text) {
+    if (!*handle) *handle = arena_zalloc(&t->h->arena, HANDLE_BYTES);
+    snprintf(*handle, HANDLE_BYTES, "%s", text);
+}
+// Leaves that are rows (or those that are not), where there is a value, to the device.
+static int put_leaves(struct train *t, const struct train_program *p, char **handles, bool rows) {
     struct hlo *h = t->h;
     struct hlod_put_options o = HLOD_PUT_OPTIONS;
     struct hlod_buffers *b;
-    const char **handles = arena_zarray(&h->arena, const char *, p->n_leaves + 1);
-    o.device = t->device;
-    *out = handles;
+    o.device = t->device, o.lease_ms = LEASE_MS;
     for (int k = 0; k < p->n_leaves; k++) {
         const struct train_leaf *l = &p->leaves[k];
         struct hlod_tensor x = {l->name, l->dtype, l->rank, l->dims, l->data, l->size_bytes};
-        if (!l->data) continue;
+        if (!l->data || is_rows(l) != rows) continue;
+        if (handles[k] && *handles[k]) hlod_buffer_free(h->hlod, handles[k]);
+        if (handles[k]) *handles[k] = 0;
         if (hlod_buffer_put(h->hlod, &x, 1, &o, &b)) return hlo_fail(h, EXIT_RUN);
-        handles[k] = arena_strdup(&h->arena, b->buffers[0].handle);
+        set_handle(t, &handles[k], b->buffers[0].handle);
         hlod_buffers_free(b);
     }
     return 0;
 }
-static void free_leaves(struct train *t, const struct train_program *p, const char **handles) {
+static void free_leaves(struct train *t, const struct train_program *p, char *const *handles) {
     for (int k = 0; k < p->n_leaves && handles; k++)
-        if (handles[k]) hlod_buffer_free(t->h->hlod, handles[k]);
+        if (handles[k] && *handles[k]) hlod_buffer_free(t->h->hlod, handles[k]);
 }
-static int prepare(struct train *t) {
-    struct hlo *h = t->h;
-    struct npy *rows = arena_zarray(&h->arena, struct npy, MAX_DATA),
-               *held = arena_zarray(&h->arena, struct npy, MAX_DATA);
-    int64_t n = 0, n_held = 0;
-    status_t st = read_rows(t, t->data, t->n_data, rows, &n);
-    if (!st) st = read_rows(t, t->held, t->n_held, held, &n_held);
-    if (st) return fail_status(st);
 
-    if (!t->batch) t->batch = n < USUAL_BATCH ? (int)n : USUAL_BATCH;
-    t->rows = n;
-    int rc = train_program_make(h, t->model, spec_of(t, n, false), t->dir, "train", &t->p);
+// Part w of the rows as the program's values. The last part begins where it is whole.
+static status_t give_window(struct train *t, int64_t w) {
+    struct npy part[MAX_DATA];
+    int64_t rows = t->windows > 1 ? t->window : t->rows, from = w * rows;
+    if (from > t->rows - rows) from = t->rows - rows;
+    for (int k = 0; k < t->n_data; k++) {
+        part[k] = t->given[k];
+        size_t row = t->rows ? part[k].size_bytes / (size_t)t->rows : 0;
+        part[k].dims[0] = rows;
+        part[k].data = (char *)part[k].data + row * (size_t)from;
+        part[k].size_bytes = row * (size_t)rows;
+    }
+    arena_done(&t->window_of);
+    return give_rows(&t->window_of, &t->p, part, t->n_data);
+}
+// The rows of the next steps are on the device.
+static int show_window(struct train *t) {
+    int64_t w = t->step / t->p.steps_per_epoch % t->windows;
+    if (w == t->at) return 0;
+    status_t st = give_window(t, w);
+    if (st) return fail_status(st);
+    t->at = w;
+    return put_leaves(t, &t->p, t->handles, true);
+}
+static int prepare_validation(struct train *t) {
+    struct hlo *h = t->h;
+    struct npy *held = arena_zarray(&h->arena, struct npy, MAX_DATA);
+    struct train_program *p = &t->validation;
+    int64_t n = 0;
+    status_t st = read_rows(t, t->held, t->n_held, held, &n);
+    if (!st && n < t->batch)
+        st = st_invalid("--validate: %lld rows are fewer than a batch of %d", (long long)n,
+                        t->batch);
+    if (st) return fail_status(st);
+    int rc = train_program_make(h, t->model, spec_of(t, n, true), t->dir, "held", p);
     if (rc) return rc;
-    st = give_rows(t, &t->p, rows, t->n_data);
+    for (int k = 0; k < p->n_leaves; k++) // weights come from the training
+        p->leaves[k].data = NULL;
+    st = give_rows(&h->arena, p, held, t->n_held);
+    if (st) return fail_status(st);
+    t->held_handles = arena_zarray(&h->arena, char *, p->n_leaves + 1);
+    rc = compile(t, p, &t->validation_digest);
+    return rc ? rc : put_leaves(t, p, t->held_handles, true);
+}
+// The program, its rows (all looked at once) and what its state begins with.
+static int prepare_program(struct train *t) {
+    struct hlo *h = t->h;
+    t->given = arena_zarray(&h->arena, struct npy, MAX_DATA);
+    status_t st = read_rows(t, t->data, t->n_data, t->given, &t->rows);
+    if (st) return fail_status(st);
+    if (!t->batch) t->batch = t->rows < USUAL_BATCH ? (int)t->rows : USUAL_BATCH;
+    bool parts = t->window && t->window < t->rows;
+    t->windows = parts ? (t->rows + t->window - 1) / t->window : 1;
+    t->at = -1;
+    int rc = train_program_make(h, t->model, spec_of(t, parts ? t->window : t->rows, false), t->dir,
+                                "train", &t->p);
+    if (rc) return rc;
+
+    for (int64_t w = 0; w < t->windows && !st; w++)
+        st = give_window(t, w);
     if (!st && t->resume) st = train_program_take(&h->arena, &t->p, t->resume);
-    if (!st) st = hlo_open(h);
     if (st) return fail_status(st);
     for (int k = 0; k < t->p.n_leaves; k++) {
         struct train_leaf *l = &t->p.leaves[k];
@@ -242,23 +301,20 @@ static int prepare(struct train *t) {
         if (strcmp(l->role, "step") == 0) t->step = *(const int32_t *)l->data;
     }
     t->saved = t->step;
-    t->end = t->steps ? t->steps : (int64_t)(t->epochs ? t->epochs : 1) * t->p.steps_per_epoch;
-
-    rc = compile(t, &t->p, &t->digest);
-    if (!rc) rc = put_leaves(t, &t->p, &t->handles);
-    if (rc || !t->n_held) return rc;
-
-    if (n_held < t->batch)
-        return fail_status(st_invalid("--validate: %lld rows are fewer than a batch of %d",
-                                      (long long)n_held, t->batch));
-    rc = train_program_make(h, t->model, spec_of(t, n_held, true), t->dir, "held", &t->validation);
-    if (rc) return rc;
-    for (int k = 0; k < t->validation.n_leaves; k++) // weights come from the training
-        t->validation.leaves[k].data = NULL;
-    st = give_rows(t, &t->validation, held, t->n_held);
+    int64_t per_epoch = t->p.steps_per_epoch * t->windows;
+    t->end = t->steps ? t->steps : (int64_t)(t->epochs ? t->epochs : 1) * per_epoch;
+    return 0;
+}
+static int prepare(struct train *t) {
+    struct hlo *h = t->h;
+    int rc = prepare_program(t);
+    status_t st = rc ? ST_OK : hlo_open(h);
     if (st) return fail_status(st);
-    rc = compile(t, &t->validation, &t->validation_digest);
-    return rc ? rc : put_leaves(t, &t->validation, &t->held_handles);
+    if (!rc) rc = compile(t, &t->p, &t->digest);
+    t->handles = arena_zarray(&h->arena, char *, t->p.n_leaves + 1);
+    if (!rc) rc = put_leaves(t, &t->p, t->handles, false);
+    if (!rc) rc = show_window(t);
+    return rc || !t->n_held ? rc : prepare_validation(t);
 }
 
 // ---- runs
@@ -282,11 +338,12 @@ static int run_steps(struct train *t, int64_t limit) {
             in[k].tensor = (struct hlod_tensor){p->leaves[k].name, "s32", 0, NULL, &to, sizeof to};
     }
     o.keep = t->names, o.n_keep = (size_t)p->n_state, o.device = t->device;
+    o.lease_ms = LEASE_MS;
     enum hlod_code code = hlod_run_resident(h->hlod, t->digest, in, (size_t)p->n_leaves, &o, &r);
     free(in);
     if (code) return hlo_fail(h, EXIT_RUN);
     for (int k = 0; k < p->n_state; k++)
-        t->handles[k] = arena_strdup(&h->arena, r->outputs[k].handle);
+        set_handle(t, &t->handles[k], r->outputs[k].handle);
     take_row(t->losses, &r->outputs[p->n_state]);
     if (p->accuracy) take_row(t->accuracy, &r->outputs[p->n_state + 1]);
     hlod_outputs_free(r);
@@ -422,7 +479,7 @@ static double mean(const float *v, int64_t n) {
 }
 static void tell_line(const struct train *t, int64_t made, bool ends) {
     if (t->h->json || t->h->quiet || (!ends && !t->h->tty)) return;
-    int64_t per = t->p.steps_per_epoch, epoch = (t->step + per - 1) / per;
+    int64_t per = t->p.steps_per_epoch * t->windows, epoch = (t->step + per - 1) / per;
     fprintf(stderr, "%sepoch %lld, step %lld of %lld: loss %.4f", t->h->tty ? "\r\033[K" : "",
             (long long)epoch, (long long)t->step, (long long)t->end, mean(t->losses, made));
     if (t->p.accuracy) fprintf(stderr, ", accuracy %.4f", mean(t->accuracy, made));
@@ -435,7 +492,8 @@ static void tell_line(const struct train *t, int64_t made, bool ends) {
 
 // ---- the loop
 
-// The next run's last step: about a quarter of a second away, not past an epoch or a checkpoint.
+// The next run's last step: about a quarter of a second away, not past the rows that are there or a
+// checkpoint.
 static int64_t next_stop(const struct train *t) {
     int64_t most = t->per_step_ms > 0 ? (int64_t)(SLICE_MS / t->per_step_ms) : 1;
     if (most < 1) most = 1;
@@ -447,8 +505,10 @@ static int64_t next_stop(const struct train *t) {
     return to < t->end ? to : t->end;
 }
 static int one_run(struct train *t) {
+    int rc = show_window(t);
+    if (rc) return rc;
     int64_t to = next_stop(t), from = t->step, begin = clock_ns();
-    int rc = run_steps(t, to);
+    rc = run_steps(t, to);
     if (rc) return rc;
     double ms = (double)(clock_ns() - begin) / 1e6;
     int64_t made = to - from, bad = made;
@@ -462,7 +522,7 @@ static int one_run(struct train *t) {
     t->per_step_ms = ms / (double)made;
     tell_steps(t, from, bad < made ? t->step - from : made, t->per_step_ms);
     if (rc || t->step == to) {
-        bool ends = to % t->p.steps_per_epoch == 0 || to == t->end;
+        bool ends = to % (t->p.steps_per_epoch * t->windows) == 0 || to == t->end;
         if (!rc && ends && t->n_held) rc = evaluate(t);
         if (!rc && ends && t->n_held) rc = keep_best(t);
         tell_line(t, made, ends);
@@ -520,6 +580,7 @@ int cmd_train(struct hlo *h) {
         free_leaves(&t, &t.validation, t.held_handles);
     }
     sigaction(SIGINT, &old, NULL);
+    arena_done(&t.window_of);
     remove_folder(dir);
     return rc;
 }

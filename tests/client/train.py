@@ -123,6 +123,30 @@ def stops_early(c):
     c.check("is what is written", abs(loss - held[best]) < 1e-4 * max(1, held[best]), str(loss))
 
 
+def in_parts(c):
+    """Rows that come to the device in parts: it learns as well, and goes on from a checkpoint with
+    the part that is due."""
+    words = ["train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam", "--batch", "50",
+             "--window", "500", "--json"]
+    held = ["--validate", "image=@held_image.npy", "--validate", "label=@held_label.npy"]
+    out = c.hlo("in parts", *words, *held, "--epochs", "6", "-o", "p.onnx")
+    events = [json.loads(line) for line in out.splitlines()]
+    held = [e["accuracy"] for e in events if e["event"] == "validation"]
+    steps = [e["step"] for e in events if e["event"] == "step"]
+    c.check("three parts of ten steps an epoch", steps == list(range(1, 181)) and len(held) == 6,
+            str(steps[-1:]))
+    c.check("97% in parts", held[-1] >= 0.97, str(held))
+    c.hlo("45 steps", *words, "--steps", "45", "-o", "whole.safetensors")
+    c.hlo("26 steps", *words, "--steps", "26", "--checkpoint", "parts.safetensors")
+    c.hlo("the others", *words, "--steps", "45", "--resume", "parts.safetensors", "-o",
+          "rest.safetensors")
+    c.check("the same bytes from parts", c.read("whole.safetensors") == c.read("rest.safetensors"))
+    c.hlo("a part below a batch", *words, "--window", "20", "-o", "n.onnx", rc=3,
+          err="20 rows are fewer than a batch of 50")
+    left = json.loads(c.hlo("buffers after parts", "buffers", "--json")).get("buffers")
+    c.check("no buffer is left of them", not left, str(left))
+
+
 def as_jax(c):
     out = c.hlo("in order", "train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam", "--batch",
                 "32", "--steps", "50", "--no-shuffle", "-o", "o.safetensors", "--json")
@@ -214,8 +238,9 @@ def main():
     try:
         if args.kills:
             resumes(c, args.kills)
-        for test in (learns, stops_early, as_jax, resumes, refuses) if not args.kills else ():
-            test(c)
+        for test in (learns, stops_early, in_parts, as_jax, resumes, refuses):
+            if not args.kills:
+                test(c)
     finally:
         c.d.stop()
     return c.results.code()
