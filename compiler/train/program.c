@@ -29,7 +29,13 @@ struct maker {
 static const char *source_name(const struct maker *k, const struct hlo_instr *p) {
     if (p->param_kind == PARAM_WEIGHT && k->r && p->param_index < k->r->n_weights)
         return k->r->weights[p->param_index].name;
-    return p->name;
+    // Inputs stand first, in the order of the signature.
+    int64_t inputs = 0;
+    for (size_t j = 0; k->r && j < k->model->params.n; j++)
+        inputs += k->model->params.v[j]->param_kind == PARAM_INPUT;
+    return inputs && inputs == k->r->sig.n_in && p->param_number < inputs
+               ? k->r->sig.in[p->param_number].name
+               : p->name;
 }
 static hv behind(hv x) { // the parameter that x only moves or converts
     while (x->op == HLO_CONVERT || x->op == HLO_RESHAPE || x->op == HLO_COPY)

@@ -486,6 +486,29 @@ def from_hlo():
     same_training(p, v, 10, losses, params, 1e-5)
 
 
+def names():
+    """What is no name in HLO, and what the program has itself: weights and inputs keep theirs."""
+    w = {"/fc/w:0": f(4, 5), "step": f(5), "label": f(5)}
+    nodes = [helper.make_node("Concat", ["in put:0", "b/x"], ["c"], axis=1),
+             helper.make_node("MatMul", ["c", "/fc/w:0"], ["m"]), node("Mul", "m step", "s"),
+             node("Add", "s label", "y")]
+    m = model(nodes, [("in put:0", ["N", 2]), ("b/x", ["N", 2])], [("y", ["N", 5])], w)
+    p = Program(m, "loss=softmax-cross-entropy;optimizer=momentum;batch=8;rows=24;slice=10")
+    keys = [leaf["key"] for leaf in p.leaves]
+    if len(set(keys)) != len(keys) or not {*w} < {*keys}:
+        raise ValueError("keys %s" % keys)
+    x = f(24, 4)
+    t = R.randint(0, 5, 24).astype(np.int32)
+    losses, params = twin(lambda q, x: x @ q["/fc/w:0"] * q["step"] + q["label"], classes_loss,
+                          optax.sgd(0.01, 0.9), w, x, t, 8, 10)
+    v = p.start(w, {"in put:0": x[:, :2], "b/x": x[:, 2:]}, t)
+    got, _ = p.run(v, 10)
+    differs(got[:10], losses, 1e-5)
+    for leaf in p.leaves:
+        if leaf["role"] == "weight":
+            differs(v[leaf["name"]], params[leaf["of"]], 1e-5)
+
+
 REFUSED = {  # spec (model: the perceptron) -> what the error must say
     "loss=hinge": "no loss is called 'hinge'; there are softmax-cross-entropy",
     "loss=mse;optimizer=sgd:beta1=0.5": "it has no setting 'beta1'",
@@ -542,6 +565,7 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "dropout": dropout, "batch normalisation frozen": lambda: batchnorm(0),
               "batch normalisation trained": lambda: batchnorm(1), "LSTM": recurrent,
               "transformer": transformer, "HLO": from_hlo,
+              "names": names,
               "an operation without a derivative": no_rule})
 TESTS.update({"refused: " + k: (lambda k=k, t=t: refused(k, t)) for k, t in REFUSED.items()})
 
