@@ -150,6 +150,26 @@ static status_t add_leaves(struct maker *k) {
     if (!evaluate) k->limit = add_scalar(k, TRAIN_LIMIT, "limit");
     return ST_OK;
 }
+// A loss that has the model's last step in it would take that step twice, and hardly learn.
+static status_t check_last(const struct maker *k, hv y) {
+    static const struct {
+        const char *node;
+        enum train_loss loss, right;
+    } twice[] = {
+        {"Softmax", TRAIN_LOSS_softmax_cross_entropy, TRAIN_LOSS_cross_entropy},
+        {"Softmax", TRAIN_LOSS_nll, TRAIN_LOSS_cross_entropy},
+        {"LogSoftmax", TRAIN_LOSS_softmax_cross_entropy, TRAIN_LOSS_nll},
+        {"LogSoftmax", TRAIN_LOSS_cross_entropy, TRAIN_LOSS_nll},
+        {"Sigmoid", TRAIN_LOSS_sigmoid_bce, TRAIN_LOSS_bce},
+    };
+    const char *node = behind(y)->op_type;
+    for (size_t j = 0; node && j < sizeof twice / sizeof *twice; j++)
+        if (k->s->loss == twice[j].loss && strcmp(node, twice[j].node) == 0)
+            return st_invalid("result %lld of the model is that of a %s: its loss is %s, not %s",
+                              (long long)k->s->output, node, loss_rows[twice[j].right].name,
+                              loss_rows[k->s->loss].name);
+    return ST_OK;
+}
 static status_t find_scores(struct maker *k) {
     const struct shape *root = k->model->root->shape;
     int n = shape_is_tuple(root) ? root->n_elems : 1;
@@ -158,6 +178,9 @@ static status_t find_scores(struct maker *k) {
                           (long long)k->s->output);
     k->scores = shape_is_tuple(root) ? root->elems[k->s->output] : root;
     RETURN_IF_ERR(loss_label_shape(k->a, k->s, k->scores, &k->label));
+    hv last = k->model->root;
+    if (last->op == HLO_TUPLE) last = last->operands[k->s->output];
+    RETURN_IF_ERR(check_last(k, last));
     const struct loss_row *row = &loss_rows[k->s->loss];
     if (row->target == LOSS_CLASSES) {
         int64_t axis = k->s->axis < 0 ? k->scores->rank + k->s->axis : k->s->axis;

@@ -556,6 +556,23 @@ ENTRY e {
     raise ValueError("it is taken")
 
 
+def twice():
+    """A loss that has the model's last step in it is refused, with the name of the right one."""
+    for op, loss, right in (("Softmax", "softmax-cross-entropy", "cross-entropy"),
+                            ("LogSoftmax", "softmax-cross-entropy", "nll"),
+                            ("Softmax", "nll", "cross-entropy"),
+                            ("Sigmoid", "sigmoid-bce", "bce")):
+        m = model([node("Gemm", "x w1 b1", "z"), node(op, "z", "y")], [("x", ["N", 16])],
+                  [("y", ["N", 32])], {"w1": MLP["w1"], "b1": MLP["b1"]})
+        try:
+            Program(m, "loss=%s;batch=8" % loss)
+        except ValueError as e:
+            if "that of a %s: its loss is %s, not %s" % (op, right, loss) not in str(e):
+                raise ValueError("it says '%s'" % e)
+            continue
+        raise ValueError("%s of a %s is taken" % (loss, op))
+
+
 TESTS = {"optimizer %s" % k: (lambda k=k, t=t: optimizer(k, t)) for k, t in OPTIMIZERS.items()}
 TESTS.update({"loss %s" % k: (lambda k=k, t=t: one_loss(k, *t)) for k, t in LOSSES.items()})
 TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
@@ -565,7 +582,7 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "dropout": dropout, "batch normalisation frozen": lambda: batchnorm(0),
               "batch normalisation trained": lambda: batchnorm(1), "LSTM": recurrent,
               "transformer": transformer, "HLO": from_hlo,
-              "names": names,
+              "names": names, "a last step taken twice": twice,
               "an operation without a derivative": no_rule})
 TESTS.update({"refused: " + k: (lambda k=k, t=t: refused(k, t)) for k, t in REFUSED.items()})
 
