@@ -135,7 +135,7 @@ struct loop {
     int64_t turns;
     bool *carried; // has a derivative
     bool *same;    // the body leaves it as it is
-    bool *kept;    // a row a turn is needed
+    bool *kept;    // a row a turn is needed: it is read, and no counter
     bool *read;    // the derivative of a turn reads it
 };
 // Elements that depend on what is wanted, in this or a later turn.
@@ -181,6 +181,7 @@ static struct hlo_computation *turn_back(struct loop *l) {
         xs[k] = hlo_add_param(c, k, l->i->shape->elems[k], "state");
     for (int k = 0; k < l->n; k++)
         if (l->carried[k]) seeds[k] = hlo_add_param(c, at++, l->i->shape->elems[k], "by_state");
+
     hv state = hb_tuple(&b, xs, l->n), y = inlined(&b, l->body, &state);
     hv *of = arena_zarray(t->a, hv, l->n + 1);
     int *place = arena_zarray(t->a, int, l->n + 1), n_of = 0;
@@ -194,9 +195,11 @@ static struct hlo_computation *turn_back(struct loop *l) {
     take_status(t, &b);
     if (!c->root) return NULL;
     hlo_remove_dead(c);
+
+    int64_t step;
     for (int k = 0; k < l->n; k++) {
         l->read[k] = xs[k]->users.n > 0;
-        l->kept[k] = l->read[k] && !l->same[k];
+        l->kept[k] = l->read[k] && !l->same[k] && !graph_step(l->body, k, &step);
     }
     return c;
 }
@@ -309,9 +312,14 @@ static hv backward(struct loop *l, struct hlo_computation *turn, hv kept, hv con
     int at = carried, by = l->n;
     for (int k = 0; k < l->n; k++) {
         const struct shape *e = l->i->shape->elems[k];
+        int64_t step;
         args[k] = !l->read[k]  ? hb_splat(&body, e, 0)
                   : l->kept[k] ? get_row(&body, p[at], p[0], e)
                                : p[at];
+        if (l->read[k] && !l->same[k] && graph_step(l->body, k, &step)) {
+            hv turns = hb_convert(&body, p[0], e->dtype), one = hb_const_i64(&body, e->dtype, step);
+            args[k] = hb_add(&body, p[at], hb_mul(&body, turns, one));
+        }
         at += l->read[k];
     }
     for (int k = 1; k < carried; k++)

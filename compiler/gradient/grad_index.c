@@ -116,20 +116,80 @@ static void by_assignment(struct tape *t, const struct scattered *s, hv d) {
     }
     tape_give(t, s->u, tape_where(t, stays, found(t, s, d)));
 }
+// Those that are the result, what was there too, share the derivative.
+static void by_scattered_extreme(struct tape *t, const struct scattered *s, hv d) {
+    struct hb *b = t->b;
+    hv is_x = hb_compare(b, s->x, s->i, CMP_EQ);
+    hv is_u = hb_binary(b, HLO_AND, made(t, s), hb_compare(b, s->u, found(t, s, s->i), CMP_EQ));
+    struct hlo_computation *add = hb_reducer_for(b, HLO_ADD, d->shape->dtype);
+    enum dtype dt = d->shape->dtype;
+    hv n = scatter_again(t, s, hb_convert(b, is_x, dt), hb_convert(b, is_u, dt), add);
+    hv part = hb_div(b, d, n);
+    tape_give(t, s->x, tape_where(t, is_x, part));
+    if (tape_wants(t, s->u)) tape_give(t, s->u, tape_where(t, is_u, found(t, s, part)));
+}
+// To each the product of the others: as by_product of a reduction has it, of what was there and the
+// updates that are made.
+static void by_scattered_product(struct tape *t, const struct scattered *s, hv d) {
+    struct hb *b = t->b;
+    struct hlo_computation *mul = hb_reducer_for(b, HLO_MULTIPLY, d->shape->dtype),
+                           *add = hb_reducer_for(b, HLO_ADD, DT_S32);
+    hv v[2] = {s->x, s->u}, zero[2], rest[2];
+    for (int k = 0; k < 2; k++) {
+        hv is_0 = hb_compare(b, v[k], tape_splat(t, v[k], 0), CMP_EQ);
+        rest[k] = hb_select(b, is_0, tape_splat(t, v[k], 1), v[k]);
+        zero[k] = hb_convert(b, is_0, DT_S32); // an element counts where all zeros are it
+    }
+    hv product = scatter_again(t, s, rest[0], rest[1], mul),
+       zeros = scatter_again(t, s, zero[0], zero[1], add);
+    hv all = hb_mul(b, d, product);
+    tape_give(t, s->x,
+              tape_where(t, hb_compare(b, zeros, zero[0], CMP_EQ), hb_div(b, all, rest[0])));
+    if (!tape_wants(t, s->u)) return;
+    hv counts = hb_compare(b, found(t, s, zeros), zero[1], CMP_EQ);
+    counts = hb_binary(b, HLO_AND, counts, made(t, s));
+    tape_give(t, s->u, tape_where(t, counts, hb_div(b, found(t, s, all), rest[1])));
+}
+// What is done with update k of n: COPY = it stays, PARAMETER = what was there stays.
+static enum hlo_op scattered_by(const struct hlo_computation *f, int k, int n) {
+    const struct hlo_instr *r = f->root;
+    if (n > 1 && r->op != HLO_TUPLE) return HLO_OP_COUNT;
+    if (n > 1) r = r->operands[k];
+    if (r->op == HLO_PARAMETER && r->param_number == k) return HLO_PARAMETER;
+    if (r->op == HLO_PARAMETER && r->param_number == n + k) return HLO_COPY;
+    enum hlo_op op = tape_joined_by(f, k, n);
+    bool turned = op == HLO_SUBTRACT && r->operands[0]->param_number != k;
+    return turned ? HLO_OP_COUNT : op; // then the order of updates counts
+}
+static void by_scattered(struct tape *t, const struct scattered *s, enum hlo_op op, hv d) {
+    bool real = !dtype_is_complex(s->x->shape->dtype);
+
+    if (!shape_elements(s->u->shape) || op == HLO_PARAMETER) {
+        tape_give(t, s->x, d);
+    } else if (op == HLO_COPY) {
+        by_assignment(t, s, d);
+    } else if ((op == HLO_MAXIMUM || op == HLO_MINIMUM) && real) {
+        by_scattered_extreme(t, s, d);
+    } else if (op == HLO_MULTIPLY) {
+        by_scattered_product(t, s, d);
+    } else if (op == HLO_ADD || op == HLO_SUBTRACT) {
+        hv by = op == HLO_ADD ? d : tape_neg(t, d);
+        tape_give(t, s->x, d);
+        if (tape_wants(t, s->u)) tape_give(t, s->u, tape_where(t, made(t, s), found(t, s, by)));
+    } else {
+        tape_refuse(t, s->i, "is supported for sums, products, maxima, minima and assignments");
+    }
+}
 void grad_scatter(struct tape *t, hv i, hv const *d) {
-    struct scattered s = {i,  i->operands[0], i->operands[1], i->operands[2], HLO_ATTR(i, scatter),
-                          {0}};
-    if (i->n_operands != 3) return tape_refuse(t, i, "of several operands is not supported");
-    find_sizes(&s);
-    const struct hlo_instr *r = i->called[0]->root;
-    bool assigns = r->op == HLO_PARAMETER && r->param_number == 1;
-    bool adds = r->op == HLO_ADD && r->operands[0]->op == HLO_PARAMETER &&
-                r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
-    if (!assigns && !adds) return tape_refuse(t, i, "is supported for sums and assignments");
-    if (!shape_elements(s.u->shape)) return tape_give(t, s.x, d[0]);
-    if (assigns) return by_assignment(t, &s, d[0]);
-    tape_give(t, s.x, d[0]);
-    if (tape_wants(t, s.u)) tape_give(t, s.u, tape_where(t, made(t, &s), found(t, &s, d[0])));
+    int n = i->n_operands / 2;
+    for (int k = 0; k < n && hb_ok(t->b); k++) {
+        hv x = i->operands[k], u = i->operands[n + 1 + k];
+        if (!d[k] || (!tape_wants(t, x) && !tape_wants(t, u))) continue;
+        struct scattered s = {n > 1 ? hb_gte(t->b, i, k) : i, x,  i->operands[n], u,
+                              HLO_ATTR(i, scatter),           {0}};
+        find_sizes(&s);
+        by_scattered(t, &s, scattered_by(i->called[0], k, n), d[k]);
+    }
 }
 
 // ---- sort and topk

@@ -2,9 +2,7 @@
 // Rules of reductions, windows and batch normalisation.
 #include "compiler/gradient/tape.h"
 
-// The operation by which element k of n is joined: the root, or its element k, of parameters k and
-// n + k. HLO_OP_COUNT: another function.
-static enum hlo_op joined_by(const struct hlo_computation *f, int k, int n) {
+enum hlo_op tape_joined_by(const struct hlo_computation *f, int k, int n) {
     const struct hlo_instr *r = f->root;
     if (n > 1) {
         if (r->op != HLO_TUPLE) return HLO_OP_COUNT;
@@ -84,25 +82,33 @@ static bool by_selected(struct tape *t, hv i, hv const *d) {
     tape_give(t, r.x, tape_where(t, is, wide(t, &r, r.d)));
     return true;
 }
+static bool is_extreme(enum hlo_op op) {
+    return op == HLO_MAXIMUM || op == HLO_MINIMUM;
+}
 void grad_reduce(struct tape *t, hv i, hv const *d) {
     int n = i->n_operands / 2;
+    enum hlo_op *op = arena_zarray(t->a, enum hlo_op, n + 1);
+    bool known = true;
+    for (int k = 0; k < n; k++) {
+        op[k] = tape_joined_by(i->called[0], k, n);
+        bool real = !dtype_is_complex(i->operands[k]->shape->dtype);
+        known &= !d[k] || op[k] == HLO_ADD || op[k] == HLO_MULTIPLY || (is_extreme(op[k]) && real);
+    }
+    if (!known && op[0] == HLO_OP_COUNT && d[0] && by_selected(t, i, d)) return;
+    if (!known) return tape_reduce_again(t, i, d);
+
     for (int k = 0; k < n && hb_ok(t->b); k++) {
         hv init = i->operands[n + k];
         struct reduced r = {i->operands[k], init, i, d[k], HLO_ATTR(i, dims)->dimensions};
         if (!d[k]) continue;
-        enum hlo_op op = joined_by(i->called[0], k, n);
-        bool edge = op == HLO_MAXIMUM || op == HLO_MINIMUM;
-        if (n > 1 && op == HLO_OP_COUNT && k == 0 && by_selected(t, i, d)) continue;
-        if (n > 1 && edge) r.y = hb_gte(t->b, i, k);
-        if (op == HLO_ADD) {
+        if (n > 1 && is_extreme(op[k])) r.y = hb_gte(t->b, i, k);
+        if (op[k] == HLO_ADD) {
             tape_give(t, r.x, wide(t, &r, r.d));
             if (tape_wants(t, init)) tape_give(t, init, tape_sum_all(t, r.d));
-        } else if (edge && !dtype_is_complex(r.x->shape->dtype)) {
-            by_reduced_extreme(t, &r);
-        } else if (op == HLO_MULTIPLY) {
+        } else if (op[k] == HLO_MULTIPLY) {
             by_product(t, &r);
         } else {
-            tape_refuse(t, i, "is supported for sums, products, maxima, minima and arg-maxima");
+            by_reduced_extreme(t, &r);
         }
     }
 }
@@ -146,11 +152,11 @@ static void by_window_extreme(struct tape *t, hv i, enum hlo_op op, hv d) {
     const struct window *w = &HLO_ATTR(i, window)->window;
     hv x = i->operands[0], in[3] = {x, d, hb_const_f64(t->b, d->shape->dtype, 0)};
     enum dtype dt = x->shape->dtype;
-    for (int s = 0; s < w->n; s++)
+    enum cmp_direction keep = op == HLO_MAXIMUM ? CMP_GE : CMP_LE;
+    for (int s = 0; s < w->n; s++) // select-and-scatter has none
         if (w->v[s].base_dilation != 1 || w->v[s].window_dilation != 1)
-            return tape_refuse(t, i, "with dilation is not supported");
-    struct hlo_computation *called[2] = {selecter(t, op == HLO_MAXIMUM ? CMP_GE : CMP_LE, dt),
-                                         hb_reducer_for(t->b, HLO_ADD, dt)};
+            return tape_window_again(t, i, &d, &keep);
+    struct hlo_computation *called[2] = {selecter(t, keep, dt), hb_reducer_for(t->b, HLO_ADD, dt)};
     hv init = i->operands[1];
     if (tape_wants(t, init)) {
         hv is = hb_compare(t->b, tape_widen(t, init, i->shape), i, CMP_EQ);
@@ -162,15 +168,14 @@ static void by_window_extreme(struct tape *t, hv i, enum hlo_op op, hv d) {
                       &(struct hlo_attr_window){.window = *w}, called, 2));
 }
 void grad_reduce_window(struct tape *t, hv i, hv const *d) {
-    enum hlo_op op = joined_by(i->called[0], 0, 1);
-    if (i->n_operands != 2) return tape_refuse(t, i, "of several operands is not supported");
+    enum hlo_op op = i->n_operands == 2 ? tape_joined_by(i->called[0], 0, 1) : HLO_OP_COUNT;
     if (op == HLO_ADD) {
         by_window_sum(t, i, d[0]);
         if (tape_wants(t, i->operands[1])) tape_give(t, i->operands[1], tape_sum_all(t, d[0]));
-    } else if (op == HLO_MAXIMUM || op == HLO_MINIMUM) {
+    } else if (is_extreme(op)) {
         by_window_extreme(t, i, op, d[0]);
     } else {
-        tape_refuse(t, i, "is supported for sums, maxima and minima");
+        tape_window_again(t, i, d, NULL);
     }
 }
 

@@ -163,40 +163,87 @@ void gradient_of(struct hb *b, hv y, hv const *seeds, hv const *xs, int n, hv **
 
 // ---- a module's
 
-// Each real or complex leaf of parameter x: the derivative, or zeros. Returns how many.
-static int add_results(struct hb *b, hv x, hv const *grads, hv *out) {
+// Each real or complex leaf of shape `of`: the derivative, or zeros. Returns how many.
+static int add_results(struct hb *b, const struct shape *of, hv const *grads, hv *out) {
     int n = 0;
-    for (int k = 0; k < shape_leaves(x->shape); k++) {
-        const struct shape *s = shape_leaf(x->shape, k);
+    for (int k = 0; k < shape_leaves(of); k++) {
+        const struct shape *s = shape_leaf(of, k);
         if (tape_differentiable(s)) out[n++] = grads[k] ? grads[k] : hb_splat(b, s, 0);
     }
     return n;
 }
-status_t gradient_module(struct hlo_module *m) {
-    struct hlo_computation *e = m->entry;
-    struct hb b = hb_begin(e);
-    hv y = e->root, xs[1] = {NULL};
-    int n = (int)e->params.n, leaves = shape_leaves(y->shape), n_out = 0, most = 0;
-    hv *seeds = arena_zarray(m->arena, hv, leaves + 1), *of = n ? e->params.v : xs;
-    hv **grads = arena_zarray(m->arena, hv *, n + 1);
-    hv *params = arena_dup(m->arena, of, sizeof *of * (size_t)(n ? n : 1)); // the list grows
-    for (int k = 0, at = n; k < leaves; k++) {
-        const struct shape *s = shape_leaf(y->shape, k);
-        if (!tape_differentiable(s)) continue;
-        seeds[k] = hlo_add_param(e, at++, s, "seed");
+// Behind the parameters of e one for each real or complex leaf of `of`; out[leaf], NULL for others.
+static void add_params(struct hlo_computation *e, const struct shape *of, const char *name,
+                       hv *out) {
+    for (int k = 0; k < shape_leaves(of); k++) {
+        const struct shape *s = shape_leaf(of, k);
+        if (tape_differentiable(s)) out[k] = hlo_add_param(e, (int64_t)e->params.n, s, name);
     }
-    gradient_of(&b, y, seeds, params, n, grads);
-    for (int k = 0; k < n; k++)
-        most += shape_leaves(params[k]->shape);
-    hv *out = arena_zarray(m->arena, hv, most + 1);
-    for (int k = 0; k < n && hb_ok(&b); k++)
-        n_out += add_results(&b, params[k], grads[k], out + n_out);
-    hv root = hb_tuple(&b, out, n_out);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_set_root(e, root);
+}
+static status_t end_module(struct hlo_module *m, struct hb *b, hv const *out, int n) {
+    hv root = hb_tuple(b, out, n);
+    RETURN_IF_ERR(hb_end(b));
+    hlo_set_root(m->entry, root);
     m->entry_layout = NULL;
     for (size_t k = 0; k < 2; k++)
         hlo_set_module_extra(m, hlo_donor_attrs[k], (struct str){0});
-    hlo_remove_dead(e);
+    hlo_remove_dead(m->entry);
     return ST_OK;
+}
+// The entry, its parameters before others are added, and the leaves that these and the result have.
+struct entry {
+    struct hb b;
+    hv y, *params, **grads;
+    int n, leaves, results;
+};
+static struct entry entry_of(struct hlo_module *m) {
+    struct hlo_computation *e = m->entry;
+    struct entry f = {.b = hb_begin(e), .y = e->root, .n = (int)e->params.n};
+    f.params = arena_zarray(m->arena, hv, f.n + 1);
+    f.grads = arena_zarray(m->arena, hv *, f.n + 1);
+    f.results = shape_leaves(f.y->shape);
+    for (int k = 0; k < f.n; k++) {
+        f.params[k] = e->params.v[k];
+        f.leaves += shape_leaves(f.params[k]->shape);
+    }
+    return f;
+}
+status_t gradient_module(struct hlo_module *m) {
+    struct entry f = entry_of(m);
+    hv *seeds = arena_zarray(m->arena, hv, f.results + 1),
+       *out = arena_zarray(m->arena, hv, f.leaves + 1);
+    int n = 0;
+    add_params(m->entry, f.y->shape, "seed", seeds);
+    gradient_of(&f.b, f.y, seeds, f.params, f.n, f.grads);
+    for (int k = 0; k < f.n && hb_ok(&f.b); k++)
+        n += add_results(&f.b, f.params[k]->shape, f.grads[k], out + n);
+    return end_module(m, &f.b, out, n);
+}
+// The derivatives are linear in their seeds, by the Jacobian's transpose; derived by the seeds they
+// give the Jacobian. The seeds' own values, zeros here, are then of no use.
+status_t gradient_forward(struct hlo_module *m) {
+    struct entry f = entry_of(m);
+    int most = f.leaves + f.results + 1, n = 0, n_seeds = 0;
+    hv *seeds = arena_zarray(m->arena, hv, 6 * most), *of = seeds + most, *back = of + most,
+       *along = back + most, *out = along + most, *dirs = out + most;
+    hv **by = arena_zarray(m->arena, hv *, most);
+
+    for (int k = 0; k < f.results; k++) {
+        const struct shape *s = shape_leaf(f.y->shape, k);
+        if (tape_differentiable(s)) of[n_seeds++] = seeds[k] = hb_splat(&f.b, s, 0);
+    }
+    gradient_of(&f.b, f.y, seeds, f.params, f.n, f.grads);
+    for (int k = 0; k < f.n && hb_ok(&f.b); k++) {
+        hv *x = dirs;
+        for (int j = 0; j < shape_leaves(f.params[k]->shape); j++)
+            x[j] = NULL;
+        add_params(m->entry, f.params[k]->shape, "direction", x);
+        for (int j = 0; j < shape_leaves(f.params[k]->shape); j++)
+            if (f.grads[k][j]) back[n] = f.grads[k][j], along[n++] = x[j];
+    }
+    hv g = hb_tuple(&f.b, back, n);
+    if (hb_ok(&f.b)) gradient_of(&f.b, g, along, of, n_seeds, by);
+    for (int k = 0; k < n_seeds && hb_ok(&f.b); k++)
+        out[k] = by[k][0] ? by[k][0] : of[k];
+    return end_module(m, &f.b, out, n_seeds);
 }

@@ -4,8 +4,8 @@
 // for complex values is JAX's: the derivative is the transpose of the linearised program, without
 // conjugation. Where a function has a corner: equal operands of a maximum share the derivative,
 // unless one of them is a constant, where the derivative is that of the constant side (relu is 0 at
-// 0); elements equal to a reduction's maximum share it; the first of a window takes it; clamp lets
-// through at its bounds; abs has 0 at 0.
+// 0); elements equal to a reduction's or a scatter's maximum share it; the first of a window takes
+// it; clamp lets through at its bounds; abs has 0 at 0.
 #pragma once
 #include "compiler/ir/build.h"
 
@@ -19,7 +19,12 @@
 // form of it.
 void gradient_of(struct hb *b, hv y, hv const *seeds, hv const *xs, int n, hv **grads);
 
-// Module m with an entry that takes, behind m's parameters, a seed for each real or complex leaf of
-// the result, and gives a flat tuple of the derivatives by each real or complex leaf of each
-// parameter, in order, zeros where there is none. m is changed in place.
+// Reverse mode: module m with an entry that takes, behind m's parameters, a seed for each real or
+// complex leaf of the result, and gives a flat tuple of the derivatives by each real or complex
+// leaf of each parameter, in order, zeros where there is none. m is changed in place.
 status_t gradient_module(struct hlo_module *m) MUST_CHECK;
+// Forward mode: module m with an entry that takes, behind m's parameters, a direction for each real
+// or complex leaf of each parameter, and gives a flat tuple of what the real and complex leaves of
+// the result change by along them (a Jacobian-vector product). It is what reverse mode gives,
+// derived by its seeds, so it has the same rules and refusals. m is changed in place.
+status_t gradient_forward(struct hlo_module *m) MUST_CHECK;

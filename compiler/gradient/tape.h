@@ -38,6 +38,13 @@ hv tape_sum_all(struct tape *t, hv x);
 // The result of a reduction over dims of `like`, as wide as it was.
 hv tape_back_to(struct tape *t, hv x, const struct shape *like, const int64_t *dims, int n);
 
+// The operation by which element k of n is joined by f: the root, or its element k, of parameters k
+// and n + k. HLO_OP_COUNT: another function.
+enum hlo_op tape_joined_by(const struct hlo_computation *f, int k, int n);
+// grad_again.c: a reduce, or reduce-window, computed again from operations that have rules.
+void tape_reduce_again(struct tape *t, hv i, hv const *d);
+void tape_window_again(struct tape *t, hv i, hv const *d, const enum cmp_direction *keep);
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #define OP(e, text, arity, traits, attrs, infer, eval, lower, batch, grad)                         \

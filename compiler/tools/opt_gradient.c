@@ -20,7 +20,7 @@ static const struct {
 
 struct check {
     struct test_case *c;
-    struct hlo_module *g; // the derivative
+    struct hlo_module *g, *f; // the derivatives, reverse and forward
     struct arena a;
     uint64_t random;
     struct literal **x, **v, **seeds; // inputs, direction, weights of the results' leaves
@@ -98,6 +98,26 @@ static status_t derivative_at(struct check *k, double *out, double *size) {
         }
     return ST_OK;
 }
+// The same by forward mode.
+static status_t forward_at(struct check *k, double *out) {
+    struct hlo_eval ev = hlo_eval_begin(&k->a);
+    struct arena *a = &k->a;
+    struct literal **in, *got;
+    int n = k->n_x, at = 0, leaves = 0;
+    for (int j = 0; j < k->n_x; j++)
+        leaves += shape_leaves(k->x[j]->shape);
+    in = arena_zarray(a, struct literal *, n + leaves + 1);
+    for (int j = 0; j < k->n_x; j++) {
+        in[j] = k->x[j];
+        for (int leaf = 0; leaf < shape_leaves(k->v[j]->shape); leaf++)
+            if (is_number(lit_leaf(k->v[j], leaf)->shape)) in[n++] = lit_leaf(k->v[j], leaf);
+    }
+    RETURN_IF_ERR(hlo_eval_module(&ev, k->f, in, n, &got));
+    *out = 0;
+    for (int j = 0; j < k->n_leaves; j++)
+        if (k->seeds[j]) *out += inner(k->seeds[j], lit_leaf(got, at++));
+    return ST_OK;
+}
 static void choose(struct check *k, int point) {
     double low = ranges[point].low, high = ranges[point].high;
     bool own = low == high;
@@ -150,13 +170,14 @@ static status_t lost_on_the_way(struct check *k, bool *out) {
 }
 // 1: equal; 0: the function has a corner or no value there; -1: differs, told on stdout.
 static status_t compare_at(struct check *k, int point, int *verdict) {
-    double d, size, here, up, down, h = 1e-6;
+    double d, size, here, up, down, forward, h = 1e-6;
     *verdict = 0;
     choose(k, point);
     RETURN_IF_ERR(value_at(k, 0, &here));
     RETURN_IF_ERR(value_at(k, h, &up));
     RETURN_IF_ERR(value_at(k, -h, &down));
     RETURN_IF_ERR(derivative_at(k, &d, &size));
+    RETURN_IF_ERR(forward_at(k, &forward));
     double right = (up - here) / h, left = (here - down) / h, want = (up - down) / (2 * h);
     double scale = fabs(want) + size + 1e-9 / h * fabs(here) + 1e-6;
     if (!isfinite(here) || !isfinite(right) || !isfinite(left)) return ST_OK;
@@ -164,10 +185,11 @@ static status_t compare_at(struct check *k, int point, int *verdict) {
     bool lost = false;
     if (isnan(d)) RETURN_IF_ERR(lost_on_the_way(k, &lost));
     if (lost) return ST_OK;
-    *verdict = fabs(d - want) <= 2e-5 * scale ? 1 : -1;
-    if (*verdict < 0)
-        printf("case at line %d, point %d: derivative %.9g, differences %.9g\n", k->c->line, point,
-               d, want);
+    bool equal = fabs(d - want) <= 2e-5 * scale && fabs(forward - d) <= 1e-7 * (scale + size);
+    *verdict = equal ? 1 : -1;
+    if (!equal)
+        printf("case at line %d, point %d: derivative %.9g, forward %.9g, differences %.9g\n",
+               k->c->line, point, d, forward, want);
     return ST_OK;
 }
 static bool has_numbers(const struct check *k) {
@@ -190,7 +212,9 @@ static status_t check_one(struct check *k, struct tally *n) {
         return ST_OK;
     }
     k->g = hlo_module_clone(k->c->m);
+    k->f = hlo_module_clone(k->c->m);
     st = gradient_module(k->g);
+    if (!st) st = gradient_forward(k->f);
     if (st && st_code(st) == ST_UNIMPLEMENTED) {
         printf("refused: %s\n", st_message(st));
         n->refused++;
@@ -199,6 +223,7 @@ static status_t check_one(struct check *k, struct tally *n) {
     }
     RETURN_IF_ERR(st);
     RETURN_IF_ERR(hlo_verify(k->g));
+    RETURN_IF_ERR(hlo_verify(k->f));
     int equal = 0, differ = 0, verdict = 0;
     for (int p = 0; p < POINTS; p++) {
         RETURN_IF_ERR(compare_at(k, p, &verdict));
@@ -223,6 +248,7 @@ status_t opt_check_gradient(struct str text, int *out_rc) {
         k.v = k.x + c.n_in, k.seeds = k.v + c.n_in;
         status_t st = c.refused.n ? ST_OK : st_note(check_one(&k, &n), "case at line %d", c.line);
         hlo_module_free(k.g);
+        hlo_module_free(k.f);
         arena_done(&k.a);
         cases_done(&c);
         RETURN_IF_ERR(st);

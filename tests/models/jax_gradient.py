@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derivatives by hlo-opt --gradient, compiled and run on the CPU, against jax.vjp of the same
-function in double precision: arithmetic, contractions, windows, indexing, sorting, linear algebra,
-transforms, branches and loops.
+"""Derivatives by hlo-opt --gradient and --jvp, compiled and run on the CPU, against jax.vjp and
+jax.jvp of the same function in double precision: arithmetic, contractions, windows, indexing,
+sorting, linear algebra, transforms, branches and loops.
    jax_gradient.py BUILD [NAME]..."""
 import os
 import subprocess
@@ -84,6 +84,39 @@ def batch_norm(x, g, b):
     return (x - m) / jnp.sqrt(v + 1e-5) * g[:, None, None] + b[:, None, None]
 
 
+class Twin:
+    """A function that jax.vjp has no rule for, beside one of the same values that it has."""
+
+    def __init__(self, f, twin):
+        self.f, self.twin = f, twin
+
+
+def windows(x, size, strides, dilation=(1, 1)):
+    """The elements of each window of the last two dimensions, in two more behind them."""
+    at = [np.arange(0, n - (k - 1) * d, s)[:, None] + np.arange(k) * d
+          for n, k, s, d in zip(x.shape[-2:], size, strides, dilation)]
+    return x[..., at[0][:, None, :, None], at[1][None, :, None, :]]
+
+
+def spread(x, low, value):
+    """Rows of x two apart, with `low` columns of `value` before, and one row on each side."""
+    wide = jnp.full((x.shape[0], 2 * x.shape[1] + 1, x.shape[2] + low), value)
+    return wide.at[:, 1::2, low:].set(x)
+
+
+def log_add_exp(x, y):
+    return jnp.maximum(x, y) + jnp.log1p(jnp.exp(-jnp.abs(x - y)))
+
+
+def complex_product(a, b):
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def scatter_product(x, u):
+    f = jnp.ones_like(x).at[1].set(u[0]).at[5].set(u[1] * u[3]).at[2].set(u[2])
+    return (x * f) ** 2 + x * f
+
+
 FUNCTIONS = {
     "polynomial": (lambda x, y: x ** 3 * y - x / y + 2 * y, near_one(5), near_one(5)),
     "exp log": (lambda x: jnp.exp(x) * jnp.log(x) + jnp.log1p(x) - jnp.expm1(x), near_one(7)),
@@ -153,6 +186,33 @@ FUNCTIONS = {
                      r(2, 3, 7, 7)),
     "window sum dilated": (lambda x: pool(x, lax.add, 0., (2, 3), (2, 1), ((1, 0), (2, 1)),
                                           base_dilation=(2, 1), window_dilation=(1, 2)), r(5, 8)),
+    "max pool dilated": (Twin(
+        lambda x: pool(x, lax.max, -jnp.inf, (1, 3, 2), (1, 2, 1), window_dilation=(1, 2, 3)),
+        lambda x: windows(x, (3, 2), (2, 1), (2, 3)).max((-1, -2))), r(4, 9, 8)),
+    "max pool of spread rows": (Twin(
+        lambda x: pool(x, lax.max, -jnp.inf, (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (1, 0)),
+                       base_dilation=(1, 2, 1)),
+        lambda x: windows(spread(x, 1, -9.), (3, 2), (2, 1)).max((-1, -2))), r(4, 5, 6)),
+    "min pool of equals": (Twin(
+        lambda x: pool(x, lax.min, jnp.inf, (1, 2, 2), (1, 2, 1), window_dilation=(1, 2, 3)),
+        lambda x: jnp.take_along_axis(
+            (w := windows(x, (2, 2), (2, 1), (2, 3)).reshape(2, 2, 3, 4)),
+            jnp.argmin(w, -1, keepdims=True), -1)[..., 0]),
+        R.randint(0, 3, (2, 5, 6)).astype(float)),
+    "window product": (Twin(
+        lambda x: pool(x, lax.mul, 1., (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (1, 0)),
+                       base_dilation=(1, 2, 1)),
+        lambda x: windows(spread(x, 1, 1.), (3, 2), (2, 1)).prod((-1, -2))), r(4, 5, 6)),
+    "window of a function": (Twin(
+        lambda x: lax.reduce_window(x, -1e9, log_add_exp, (1, 3), (1, 2), ((0, 0), (1, 1))),
+        lambda x: jax.nn.logsumexp(windows(jnp.pad(x, ((0, 0), (1, 1)), constant_values=-1e9),
+                                           (1, 3), (1, 2)), (-1, -2))), r(3, 5)),
+    "reduction by a function": (lambda x: lax.reduce(x, -1e9, log_add_exp, (1,)), r(3, 7, 2)),
+    "reduction of pairs": (Twin(
+        lambda x, y: lax.reduce((x, y), (1., 0.), complex_product, (0,)),
+        lambda x, y: (lambda p: (p.real, p.imag))(jnp.prod(x + 1j * y, 0))), r(5, 3), r(5, 3)),
+    "second derivative of max pool": (lambda x: jax.grad(lambda x: (pool(
+        x, lax.max, -jnp.inf, (1, 3, 3), (1, 2, 2), "SAME") ** 3).sum())(x), r(2, 7, 7)),
     "cumsum": (lambda x: jnp.cumsum(x, 1) ** 2, r(3, 6)),
     "cummax cummin": (lambda x: lax.cummax(x, 1) + lax.cummin(x, 0), r(3, 6)),
     "take": (lambda x: x[I] ** 2, r(7, 3)),
@@ -165,6 +225,15 @@ FUNCTIONS = {
     "scatter set": (lambda x, u: x.at[np.array([1, 5, 2])].set(u) ** 2, r(7, 3), r(3, 3)),
     "scatter outside": (lambda x, u: x.at[np.array([1, 9])].add(u, mode="drop") ** 2, r(7, 3),
                         r(2, 3)),
+    "scatter subtract": (lambda x, u: x.at[I].subtract(u) ** 2, r(7, 3), r(4, 3)),
+    "scatter max min": (lambda x, u: x.at[I].max(u) ** 2 + x.at[I].min(u), r(7, 3), r(4, 3)),
+    "scatter max of equals": (lambda x, u: x.at[I].max(u) * (x + 2), np.ones((7, 2)),
+                              np.array([[1., 2], [3, 1], [0, 0], [3, 1]])),
+    "scatter product": (Twin(lambda x, u: x.at[I].multiply(u) ** 2 + x.at[I].multiply(u),
+                             scatter_product), r(7, 3), r(4, 3)),
+    "scatter product with zeros": (Twin(
+        lambda x, u: x.at[I].multiply(u) ** 2 + x.at[I].multiply(u), scatter_product),
+        np.array([[1., 0, 3]] * 7), np.array([[2., 3, 0], [0, 0, 2], [1, 2, 3], [0, 4, 5]])),
     "segment sum": (lambda x: jax.ops.segment_sum(x, I, 6) ** 2, r(4, 3)),
     "sort": (lambda x: jnp.sort(x, 0) * jnp.arange(5)[:, None], r(5, 3)),
     "sort two": (lambda x, y: lax.sort((x, y), dimension=1, num_keys=1)[1] ** 2, r(3, 5), r(3, 5)),
@@ -206,9 +275,10 @@ FUNCTIONS = {
 }  # yapf: disable
 
 
-def run(build, text, ins):
+def run(build, option, text, ins, want):
+    """The largest error, relative to the largest derivative."""
     with tempfile.TemporaryDirectory() as folder:
-        p = subprocess.run([build + "/hlo-opt", "--gradient", "-"], input=text.encode(),
+        p = subprocess.run([build + "/hlo-opt", option, "-"], input=text.encode(),
                            capture_output=True, timeout=60)
         if p.returncode:
             raise ValueError(p.stderr.decode()[-300:])
@@ -223,20 +293,7 @@ def run(build, text, ins):
         if p.returncode:
             raise ValueError(p.stderr.decode()[-300:])
         with open(folder + "/out", "rb") as f:
-            return f.read()
-
-
-def check(build, f, args):
-    """The largest error, relative to the largest derivative."""
-    y, back = jax.vjp(f, *args)
-    leaves, tree = jax.tree.flatten(y)
-    seeds = [z(*v.shape) if np.iscomplexobj(v) else
-             r(*v.shape) if np.issubdtype(v.dtype, np.floating) else None for v in leaves]
-    given = [np.zeros(v.shape, jax.dtypes.float0) if s is None else jnp.asarray(s, v.dtype)
-             for s, v in zip(seeds, leaves)]
-    want = [np.asarray(w) for w in back(jax.tree.unflatten(tree, given))]
-    text = jax.jit(f, keep_unused=True).lower(*args).compiler_ir("hlo").as_hlo_text()
-    got = run(build, text, list(args) + [np.asarray(s) for s in seeds if s is not None])
+            got = f.read()
     worst, at = 0.0, 0
     for w in want:
         g = np.frombuffer(got, w.dtype, w.size, at).reshape(w.shape)
@@ -247,6 +304,33 @@ def check(build, f, args):
     return worst
 
 
+def drawn(leaves):
+    """Seeds or directions: arrays like those of numbers, and all of them as JAX takes them."""
+    own = [z(*v.shape) if np.iscomplexobj(v) else
+           r(*v.shape) if np.issubdtype(v.dtype, np.floating) else None for v in leaves]
+    given = [np.zeros(v.shape, jax.dtypes.float0) if s is None else jnp.asarray(s, v.dtype)
+             for s, v in zip(own, leaves)]
+    return [np.asarray(s) for s in own if s is not None], given
+
+
+def check(build, f, args):
+    """The largest errors of --gradient and of --jvp."""
+    twin = f.twin if isinstance(f, Twin) else f
+    f = f.f if isinstance(f, Twin) else f
+    args = [jnp.asarray(a) for a in args]
+    text = jax.jit(f, keep_unused=True).lower(*args).compiler_ir("hlo").as_hlo_text()
+    y, back = jax.vjp(twin, *args)
+    leaves, tree = jax.tree.flatten(y)
+    seeds, given = drawn(leaves)
+    want = [np.asarray(w) for w in back(jax.tree.unflatten(tree, given))]
+    reverse = run(build, "--gradient", text, args + seeds, want)
+
+    directions, given = drawn(args)
+    _, along = jax.jvp(twin, args, given)
+    want = [np.asarray(w) for w in jax.tree.leaves(along) if w.dtype != jax.dtypes.float0]
+    return reverse, run(build, "--jvp", text, args + directions, want)
+
+
 def main():
     build, names = sys.argv[1], sys.argv[2:]
     failed = 0
@@ -255,7 +339,7 @@ def main():
             continue
         try:
             e = check(build, f, args)
-            why = "" if e <= TOL else "error %.1e" % e
+            why = "" if max(e) <= TOL else "errors %.1e and %.1e" % e
         except (ValueError, subprocess.TimeoutExpired) as e:
             why = str(e)
         failed += bool(why)
