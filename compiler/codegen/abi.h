@@ -3,13 +3,14 @@
 // the cache key: change anything here, raise it.
 #pragma once
 #include <stdint.h>
-#define HLOD_KERNEL_ABI 5
+#define HLOD_KERNEL_ABI 6
 // A kernel computes units [begin, end) of its `extent` parallel units. Units are independent.
 // Thread safe. Its buffers are operand leaves in order, then result leaves; 64-byte aligned except
 // weights bound as they are, which are at least element-aligned. scratch: `scratch_bytes` private
 // to the calling thread, 64-byte aligned. sizes: what this kernel gives to a body that several
 // share, NULL where there is none. Up to HLOD_KERNEL_DIRECT buffers come as arguments of their
 // own, which cannot alias, so that no second function must be compiled; more come as an array.
+// A scatter that plan_updates_alone (plan/in_place.h) is about finds its operands in its results.
 enum { HLOD_KERNEL_DIRECT = 8 };
 // A loop that is one function is called once, as of an array: the leaves of its state, which begin
 // as the first turn's and end as the result; its working memory, 64-byte aligned, of sizes[0]

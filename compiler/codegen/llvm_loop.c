@@ -9,6 +9,7 @@
 #include <llvm-c/DebugInfo.h>
 
 #include "compiler/kernel/merge.h"
+#include "compiler/plan/in_place.h"
 
 enum { SMALL = 64, MAX_BUFS = 128, MAX_PLACES = 64 };
 struct extent { // of large values: of the loop's memory, or a leaf of its state
@@ -171,7 +172,9 @@ static void emit_kernel(struct emitter *e, const struct plan_step *s, const stru
         bufs[k] = p->p;
         if (p->range && e->apart) apart[k] = e->apart[p->range - 1];
     }
-    if (s->instr->op == HLO_DYNAMIC_UPDATE_SLICE) copy(e, out[0], in[0], s->out[0].size_bytes);
+    bool update = s->instr->op == HLO_DYNAMIC_UPDATE_SLICE || plan_updates_alone(s->instr);
+    for (int k = 0; update && k < s->n_out; k++)
+        copy(e, out[k], in[k], s->out[k].size_bytes);
     struct llvm_inside inside = {e->m, e->b, e->fn, e->scratch, bufs, apart};
     status_t st = llvm_emit_inside(&inside, fn);
     if (e->st)

@@ -74,8 +74,8 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
         if (++*n > MAX_VALUES) p->why = "too many values";
         const char *why = refused(v);
         if (why) p->why = why;
-        if (v->op == K_LOAD && v->flags & KF_PINNED && v->imm_i != KIR_SCRATCH &&
-            looked_up(v->args[0], MAX_LOOKUP))
+        bool again = v->op == K_STORE || (v->op == K_LOAD && v->flags & KF_PINNED);
+        if (again && v->imm_i != KIR_SCRATCH && looked_up(v->args[0], MAX_LOOKUP))
             p->slow = "updates one after the other"; // of a scatter
         for (int k = 0; k < v->n_args; k++)
             use(v->args[k]);

@@ -236,6 +236,37 @@ hv hb_reduce(struct hb *b, hv x, hv init, const int64_t *dims, int n, enum hlo_o
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)dims, n}};
     return hb_call(b, HLO_REDUCE, NULL, (hv[]){x, init}, 2, &d, &c, 1);
 }
+
+// An s64 of 32 bits that orders as x does.
+static hv order_of(struct hb *b, hv x, bool largest) {
+    if (!dtype_is_float(x->shape->dtype)) {
+        hv wide = hb_convert(b, x, DT_S64);
+        return x->shape->dtype == DT_U32 ? hb_add(b, wide, hb_splat(b, wide->shape, -0x1p31))
+                                         : wide;
+    }
+    hv f = hb_convert(b, x, DT_F32), zero = hb_splat(b, f->shape, 0);
+    f = hb_select(b, hb_compare(b, f, zero, CMP_EQ), zero, f);
+    const struct shape *s = shape_with_dtype(mem(b), f->shape, DT_S32);
+    hv bits = hb_op(b, HLO_BITCAST_CONVERT, s, &f, 1, NULL);
+    hv sign = hb_binary(b, HLO_SHIFT_RIGHT_ARITH, bits, hb_splat(b, s, 31));
+    hv below = hb_binary(b, HLO_AND, sign, hb_splat(b, s, INT32_MAX));
+    hv order = hb_binary(b, HLO_XOR, bits, below);
+    hv nan = hb_splat(b, s, largest ? INT32_MAX : INT32_MIN);
+    order = hb_select(b, hb_compare(b, f, f, CMP_NE), nan, order);
+    return hb_convert(b, order, DT_S64);
+}
+hv hb_place_of_extreme(struct hb *b, hv x, int64_t axis, bool largest, bool last) {
+    const struct shape *s = shape_with_dtype(mem(b), x->shape, DT_S64);
+    double end = (double)(s->dims[axis] - 1);
+    bool back = largest != last; // the larger position below wins: count from the end
+    hv pos = hb_iota(b, s, axis);
+    if (back) pos = hb_sub(b, hb_splat(b, s, end), pos);
+    hv key = hb_add(b, hb_mul(b, order_of(b, x, largest), hb_splat(b, s, 0x1p32)), pos);
+    hv none = hb_const_i64(b, DT_S64, largest ? INT64_MIN : INT64_MAX);
+    hv r = hb_reduce(b, key, none, &axis, 1, largest ? HLO_MAXIMUM : HLO_MINIMUM);
+    r = hb_binary(b, HLO_AND, r, hb_splat(b, r->shape, 0x1p32 - 1));
+    return back ? hb_sub(b, hb_splat(b, r->shape, end), r) : r;
+}
 hv hb_reduce_window(struct hb *b, hv x, hv init, const struct window *w, enum hlo_op reducer) {
     struct hlo_computation *c = hb_reducer_for(b, reducer, x->shape->dtype);
     return hb_call(b, HLO_REDUCE_WINDOW, NULL, (hv[]){x, init}, 2,

@@ -76,6 +76,12 @@ hv hb_dot(struct hb *b, hv x, hv y, const struct hlo_attr_dot *d);
 hv hb_dot_over(struct hb *b, hv x, hv y, int64_t xd, int64_t yd);
 hv hb_matmul(struct hb *b, hv x,
              hv y); // numpy matmul semantics for ranks >= 1, batch dims broadcast
+// s64 positions along `axis` of the largest (smallest) elements of x, whose type has up to 32 bits;
+// of equal ones the first (last), -0 equals 0, NaN is more extreme than every number. Value and
+// position are one s64, so that no value is compared with a copy of itself and none can be out of
+// range:
+//     key = order(x) * 2^32 + position     reduce(key, max) mod 2^32
+hv hb_place_of_extreme(struct hb *b, hv x, int64_t axis, bool largest, bool last);
 hv hb_conv(struct hb *b, hv x, hv k, const struct hlo_attr_conv *c);
 hv hb_gather(struct hb *b, hv x, hv idx, const struct hlo_attr_gather *g);
 hv hb_tuple(struct hb *b, hv const *xs, int n);

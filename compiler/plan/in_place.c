@@ -15,6 +15,12 @@ static bool same_place(const struct shape *a, const struct shape *b) {
            dtype_size(a->dtype) == dtype_size(b->dtype) &&
            layout_equal(a->layout, b->layout, a->rank);
 }
+bool plan_updates_alone(const struct hlo_instr *i) {
+    bool ok = i->op == HLO_SCATTER;
+    for (int k = 0; ok && k < i->n_operands / 2; k++)
+        ok = same_place(i->operands[k]->shape, shape_leaf(i->shape, k));
+    return ok;
+}
 static bool elementwise(const struct hlo_instr *i) {
     return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
 }

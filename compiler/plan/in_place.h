@@ -8,6 +8,9 @@
 // element of the result at the same place is written, and by the same unit of work. The caller
 // knows that nothing needs the operand afterwards.
 bool plan_may_share(const struct hlo_instr *i, int in, int out);
+// A scatter whose results are laid out as its operands: its kernel makes the updates alone. Who
+// runs it sees to it that result k holds operand k first, for all k below the number of results.
+bool plan_updates_alone(const struct hlo_instr *i);
 // By the module's input_output_alias: the parameter leaf whose memory each leaf of the root may
 // take, -1 = none. NULL = none for all. What is not written so is passed over.
 int32_t *plan_donated(struct arena *a, const struct hlo_computation *entry);

@@ -6,6 +6,7 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/eval.h"
 #include "compiler/ops/index.h"
+#include "compiler/plan/in_place.h"
 #include "devices/cpu/cpu.h"
 
 static const struct cpu_impl *const list[] = {
@@ -37,6 +38,7 @@ struct kernel_state {
     void *code;
     const struct kernel_info *info;
     void *scratch;
+    bool updates; // plan_updates_alone
 };
 
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
@@ -70,6 +72,7 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     s->alone = k->info->extent < 2 * kernel_grain(k->info);
     s->apart = true;
     s->detail = k->info->tiles ? "kernel:tiles" : "kernel";
+    k->updates = plan_updates_alone(s->plan->instr);
     s->state = k;
     return ST_OK;
 }
@@ -87,6 +90,10 @@ static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
 static status_t kernel_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct kernel_state *k = s->state;
     struct kernel_call c = {k, bufs};
+    void **out = bufs + s->plan->n_in;
+    for (int e = 0; k->updates && e < s->plan->n_out; e++)
+        if (out[e] != bufs[e] && s->plan->out[e].size_bytes)
+            memcpy(out[e], bufs[e], (size_t)s->plan->out[e].size_bytes);
     cpu_parallel(kernel_part, &c, k->info->extent, kernel_grain(k->info));
     return ST_OK;
 }
@@ -94,6 +101,7 @@ void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out) {
     *out = (struct cpu_direct){0};
     if (s->impl != &cpu_impl_kernel || !s->alone) return;
     const struct kernel_state *k = s->state;
+    if (k->updates) return;
     *out = (struct cpu_direct){.code = k->code,
                                .scratch = k->scratch,
                                .sizes = k->info->sizes,
@@ -116,7 +124,7 @@ static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct kernel_info *info = cpu_find_kernel(x, s->plan->instr);
     if (!info) return ST_OK;
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
-    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, NULL};
+    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, NULL, false};
     if (!k->code) return st_internal("loop '%s' is not in the object code", info->symbol);
     if (info->n_bufs != s->plan->n_out + HLOD_LOOP_BUFFERS || info->n_sizes != 1 ||
         info->sizes[0] > s->plan->scratch_bytes)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of scatter and select-and-scatter: one unit, because updates may meet; the result is
-// filled first, then updated in order, read and written in place.
+// filled first, by the kernel or (plan_updates_alone) before it, then updated in order, read and
+// written in place.
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower/lower_rules.h"
+#include "compiler/plan/in_place.h"
 
 struct nest {
     struct kir_loop *loop[HLO_MAX_RANK + 1];
@@ -89,7 +91,7 @@ WHOLE(SCATTER) {
 
     k->fn->extent = 1;
     struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
-    if (shape_elements(s)) {
+    if (shape_elements(s) && !plan_updates_alone(i)) {
         open_nest(lw, s->dims, s->rank, &nest, index);
         for (int o = 0; o < n; o++) {
             RETURN_IF_ERR(lower_operand(lw, i, o, index, &v));

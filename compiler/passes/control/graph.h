@@ -18,3 +18,6 @@ bool graph_has_effect(const struct hlo_computation *f);
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos);
 // How often the body of a while runs; -1 when that is not known, or above 65,536.
 int64_t graph_turns(const struct hlo_instr *w);
+// What the body of a while adds to element k of its state each turn, a whole number; false when it
+// does anything else.
+bool graph_step(const struct hlo_computation *body, int64_t k, int64_t *step);

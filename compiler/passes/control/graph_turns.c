@@ -43,8 +43,7 @@ static int64_t wrap(int64_t v, enum dtype t) {
     return negative ? v - (INT64_C(1) << bits) : v;
 }
 
-// What the body adds to element k; false when it does anything else.
-static bool step_of(const struct hlo_computation *body, int64_t k, int64_t *step) {
+bool graph_step(const struct hlo_computation *body, int64_t k, int64_t *step) {
     const struct hlo_instr *r = body->root, *p = body->params.v[0];
     int64_t at;
     if (r->op != HLO_TUPLE) return false;
@@ -70,7 +69,7 @@ int64_t graph_turns(const struct hlo_instr *w) {
     if (!whole_number(r->operands[left ? 1 : 0], &limit) || !whole_number(init->operands[k], &v))
         return -1;
     if (!(left ? holds(d, v, limit) : holds(d, limit, v))) return 0;
-    if (!step_of(w->called[1], k, &step)) return -1;
+    if (!graph_step(w->called[1], k, &step)) return -1;
     for (int64_t n = 1; n < MAX_TURNS; n++) {
         if (__builtin_add_overflow(v, step, &v)) return -1;
         v = wrap(v, r->operands[0]->shape->dtype);

@@ -2,6 +2,8 @@
 // Rules of reductions and windows. Those that change the order of a float sum are not strict.
 #include <math.h>
 
+#include "compiler/ops/rules.h"
+#include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 
 // A reduction of one operand by one operation; may its terms be reordered here?
@@ -184,4 +186,99 @@ RULE_FN(window_of_one) {
         v[d] = (struct range){0, s->dims[d], w->v[d].stride};
     }
     return w->n == s->rank ? hb_slice(&r->b, i->operands[0], v) : NULL;
+}
+
+// ---- windows one after the other
+
+static const struct window_dim no_window = {
+    .size = 1, .stride = 1, .window_dilation = 1, .base_dilation = 1};
+// What windows v over s cost, in terms; after: the dimensions of what they give.
+static double window_cost(const int64_t *s, const struct window_dim *v, int n, int64_t *after) {
+    enum { PASS = 8 }; // writing a value and reading it again
+    double values = 1, terms = 1;
+    for (int d = 0; d < n; d++) {
+        after[d] = rule_window_size(s[d], &v[d]);
+        values *= (double)after[d];
+        terms *= (double)v[d].size;
+    }
+    return values * (terms + PASS);
+}
+struct two_windows {
+    struct window_dim first[HLO_MAX_RANK], second[HLO_MAX_RANK];
+    double cost;
+};
+static void try_two(const struct shape *s, struct two_windows *t, struct two_windows *best) {
+    int64_t between[HLO_MAX_RANK], after[HLO_MAX_RANK];
+    t->cost = window_cost(s->dims, t->first, s->rank, between);
+    t->cost += window_cost(between, t->second, s->rank, after);
+    if (t->cost < best->cost) *best = *t;
+}
+// Dimension d alone first.
+static void try_dim(const struct shape *s, const struct window *w, int d,
+                    struct two_windows *best) {
+    struct two_windows t;
+    for (int k = 0; k < w->n; k++) {
+        t.first[k] = k == d ? w->v[k] : no_window;
+        t.second[k] = k == d ? no_window : w->v[k];
+    }
+    try_two(s, &t, best);
+}
+// Windows of `size` along d first, then of those every `step`: they may overlap where counting an
+// element twice does no harm.
+static void try_lengths(const struct shape *s, const struct window *w, int d, bool overlap,
+                        struct two_windows *best) {
+    enum { MOST = 64 };
+    struct two_windows t;
+    int64_t all = w->v[d].size;
+    for (int64_t size = 2; size < all && size <= MOST; size++) {
+        int64_t times = (all + size - 1) / size, step = times > 1 ? (all - size) / (times - 1) : 0;
+        if (step < 1 || step * (times - 1) + size != all || (step != size && !overlap)) continue;
+        for (int k = 0; k < w->n; k++) { // others are of one element, but may have strides
+            t.first[k] = w->v[k];
+            t.second[k] = k == d ? w->v[k] : no_window;
+        }
+        t.first[d].size = size;
+        t.first[d].stride = 1;
+        t.second[d].size = times;
+        t.second[d].window_dilation *= step;
+        t.second[d].base_dilation = 1;
+        t.second[d].pad_low = t.second[d].pad_high = 0;
+        try_two(s, &t, best);
+    }
+}
+static struct hlo_instr *windowed(struct rule_ctx *r, const struct hlo_instr *i, hv x,
+                                  struct window_dim *v) {
+    return hb_call(&r->b, HLO_REDUCE_WINDOW, NULL, (hv[]){x, i->operands[1]}, 2,
+                   &(struct hlo_attr_window){.window = {v, x->shape->rank}}, i->called, 1);
+}
+// A window over 9x9 elements takes 18 terms as one over rows and one over columns, a window over
+// 256 takes 32 as 16 windows of 16. Where the initial value is neutral, since it counts again.
+RULE_FN(split_window) {
+    enum { LEAST = 50000 }; // terms
+    enum hlo_op op;
+    const struct shape *s = i->operands[0]->shape;
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !match_reducer(i->called[0], &op) ||
+        !neutral(op, i->operands[1]) || s->dtype != i->shape->dtype || s->dynamic ||
+        i->shape->dynamic || rule_running_window(i, NULL) || lib_pool(i))
+        return NULL;
+    bool extreme = op == HLO_MAXIMUM || op == HLO_MINIMUM;
+    bool small = dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32; // rounded in between
+    if (!extreme && dtype_is_float(s->dtype) && (r->strict || small)) return NULL;
+    if (!extreme && dtype_is_complex(s->dtype) && r->strict) return NULL;
+
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    int64_t after[HLO_MAX_RANK];
+    int wide = 0, last = 0;
+    if (w->n != s->rank) return NULL;
+    for (int d = 0; d < w->n; d++)
+        if (w->v[d].size > 1) wide++, last = d;
+    double cost = window_cost(s->dims, w->v, w->n, after);
+    struct two_windows best = {.cost = cost * 2 / 3};
+    if (cost < LEAST || !wide || !shape_elements(i->shape)) return NULL;
+
+    for (int d = 0; wide > 1 && d < w->n; d++)
+        if (w->v[d].size > 1) try_dim(s, w, d, &best);
+    if (wide == 1) try_lengths(s, w, last, extreme, &best);
+    if (best.cost >= cost * 2 / 3) return NULL;
+    return windowed(r, i, windowed(r, i, i->operands[0], best.first), best.second);
 }

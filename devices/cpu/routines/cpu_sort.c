@@ -4,7 +4,8 @@
 // zeros alike). Keys become integers that order alike; pairs of key and position are sorted by
 // digits from the lowest (radix sort), which is stable, so several keys are several sorts, the last
 // key first; then elements are fetched by position. topk keeps the best seen so far and a bound
-// that most elements do not pass. A line is one thread's.
+// that most elements do not pass; so does a sort by one key of which only the beginning is read,
+// and leaves the rest of its results as it is. A line is one thread's.
 // Does not: other comparators, complex keys (a generated kernel's).
 #include "devices/cpu/cpu.h"
 
@@ -234,6 +235,7 @@ struct sort_state {
     const struct hlo_instr *i;
     struct keys keys;
     int64_t n, kept, lines, inner; // kept: results of a line; elements of a line lie `inner` apart
+    int64_t line;                  // from one line of results to the next
     int64_t room;                  // pairs of a thread, in each of its two halves
     int64_t bytes;                 // of a thread's scratch
     bool wide;                     // some key has 64 bits
@@ -270,8 +272,7 @@ struct sort_state {
 FILL(32, struct pair32)
 FILL(64, struct pair)
 
-// Keys of topk's elements, which order by IEEE's total order, by blocks: loops of a known length
-// for vectors.
+// Keys of elements by blocks: loops of a known length for vectors.
 enum { BLOCK = 32 };
 #define EACH(TYPE, KEY_OF)                                                                         \
     {                                                                                              \
@@ -287,31 +288,66 @@ enum { BLOCK = 32 };
 // Of a float: below zero all bits turned, else the sign.
 #define BY_SIGN(UINT, INT, BITS)                                                                   \
     (UINT)(v[e] ^ ((UINT)((INT)v[e] >> (BITS - 1)) | (UINT)((UINT)1 << (BITS - 1))))
-static void keys_of_32(const char *from, enum dtype t, int n, uint32_t flip, uint32_t *to) {
-    switch (t) {
-    case DT_F32:
+// The same after both zeros are 0 and all NaN one.
+static inline uint32_t value_key_f32(uint32_t x) {
+    x = x << 1 > 0xff000000u ? 0x7fffffff : x << 1 ? x : 0;
+    return x ^ ((uint32_t)((int32_t)x >> 31) | 0x80000000u);
+}
+// How key k of type t is read by blocks.
+enum block {
+    ONE_BY_ONE,
+    BY_VALUE,
+    BLOCK_F32,
+    BLOCK_F64,
+    BLOCK_HALF,
+    BLOCK_S32,
+    BLOCK_S64,
+    BLOCK_U8
+};
+static enum block block_of(enum dtype t, const struct key *k) {
+    if (dtype_is_float(t) && (k->one_zero || k->nans_last))
+        return t == DT_F32 && k->one_zero && k->nans_last ? BY_VALUE : ONE_BY_ONE;
+    return t == DT_F32                   ? BLOCK_F32
+           : t == DT_F64                 ? BLOCK_F64
+           : t == DT_F16 || t == DT_BF16 ? BLOCK_HALF
+           : t == DT_S32                 ? BLOCK_S32
+           : t == DT_S64                 ? BLOCK_S64
+           : t == DT_U8                  ? BLOCK_U8
+                                         : ONE_BY_ONE;
+}
+struct block_form {
+    enum block how;
+    enum dtype t;
+    const struct key *k;
+};
+static void keys_of_32(const struct block_form *f, const char *from, int n, uint32_t flip,
+                       uint32_t *to) {
+    switch (f->how) {
+    case BLOCK_F32:
         EACH(uint32_t, BY_SIGN(uint32_t, int32_t, 32))
-    case DT_F16:
-    case DT_BF16:
+    case BY_VALUE:
+        EACH(uint32_t, value_key_f32(v[e]))
+    case BLOCK_HALF:
         EACH(uint16_t, BY_SIGN(uint16_t, int16_t, 16))
-    case DT_S32:
+    case BLOCK_S32:
         EACH(uint32_t, v[e] ^ 0x80000000u)
-    case DT_U8:
+    case BLOCK_U8:
         EACH(uint8_t, v[e])
     default:
         for (int e = 0; e < n; e++)
-            to[e] = (uint32_t)number_key(from + e * dtype_size(t), t, &(struct key){0}) ^ flip;
+            to[e] = (uint32_t)number_key(from + e * dtype_size(f->t), f->t, f->k) ^ flip;
     }
 }
-static void keys_of_64(const char *from, enum dtype t, int n, uint64_t flip, uint64_t *to) {
-    switch (t) {
-    case DT_F64:
+static void keys_of_64(const struct block_form *f, const char *from, int n, uint64_t flip,
+                       uint64_t *to) {
+    switch (f->how) {
+    case BLOCK_F64:
         EACH(uint64_t, BY_SIGN(uint64_t, int64_t, 64))
-    case DT_S64:
+    case BLOCK_S64:
         EACH(uint64_t, v[e] ^ (UINT64_C(1) << 63))
     default:
         for (int e = 0; e < n; e++)
-            to[e] = number_key(from + e * dtype_size(t), t, &(struct key){0}) ^ flip;
+            to[e] = number_key(from + e * dtype_size(f->t), f->t, f->k) ^ flip;
     }
 }
 #define BELOW(NAME, KEY)                                                                           \
@@ -335,15 +371,17 @@ BELOW(64, uint64_t)
         return n < kept ? n + 1 : n;                                                               \
     }                                                                                              \
     static PAIR *best_##NAME(const struct sort_state *s, const char *line, PAIR *a, PAIR *b) {     \
-        enum dtype t = s->i->operands[0]->shape->dtype;                                            \
+        const struct key *k = &s->keys.v[0];                                                       \
+        enum dtype t = s->i->operands[k->operand]->shape->dtype;                                   \
+        const struct block_form form = {block_of(t, k), t, k};                                     \
         int bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);                                          \
-        KEY flip = s->keys.v[0].down ? (KEY)~(KEY)0 >> (sizeof(KEY) * 8 - (size_t)bits) : 0;       \
+        KEY flip = k->down ? (KEY) ~(KEY)0 >> (sizeof(KEY) * 8 - (size_t)bits) : 0;                \
         KEY bound = 0, keys[BLOCK];                                                                \
         int64_t size = dtype_size(t), n = 0;                                                       \
         bool bounded = false; /* only keys below the bound may be among them */                    \
         for (int64_t at = 0; at < s->n && s->kept; at += BLOCK) {                                  \
             int many = s->n - at < BLOCK ? (int)(s->n - at) : BLOCK;                               \
-            keys_of_##NAME(line + at * size, t, many, flip, keys);                                 \
+            keys_of_##NAME(&form, line + at * size, many, flip, keys);                             \
             if (bounded && many == BLOCK && !below_##NAME(keys, bound)) continue;                  \
             for (int e = 0; e < many; e++) {                                                       \
                 uint32_t here = (uint32_t)(at + e);                                                \
@@ -387,10 +425,11 @@ static void one_line(const struct sort_state *s, void *const *bufs, int64_t line
     bool topk = i->op == HLO_TOPK;
     int n_in = i->n_operands;
     int64_t before = line / s->inner * s->inner, at = before * s->n + line % s->inner;
-    int64_t to = before * s->kept + line % s->inner;
+    int64_t to = before * s->line + line % s->inner;
     struct pair *a = (struct pair *)scratch, *wide = NULL;
     struct pair32 *b = (struct pair32 *)scratch, *narrow = NULL;
-    const char *first = (const char *)bufs[0] + at * dtype_size(i->operands[0]->shape->dtype);
+    int key = s->keys.v[0].operand;
+    const char *first = (const char *)bufs[key] + at * dtype_size(i->operands[key]->shape->dtype);
     if (s->wide && s->room < s->n)
         wide = best_64(s, first, a, a + s->room);
     else if (s->wide)
@@ -415,6 +454,37 @@ static void one_line(const struct sort_state *s, void *const *bufs, int64_t line
 
 // ---- the implementation
 
+// How much of v's lines along dim is read, from their beginning.
+static int64_t read_of(const struct hlo_instr *v, int64_t dim) {
+    int64_t all = v->shape->dims[dim], most = 0;
+    if (v->parent->root == v) return all;
+    for (size_t u = 0; u < v->users.n && most < all; u++) {
+        const struct hlo_instr *user = v->users.v[u];
+        bool fused = user->op == HLO_FUSION;
+        int64_t here = user->op == HLO_SLICE ? HLO_ATTR(user, slice)->slice.v[dim].limit : all;
+        if (here > most && !fused) most = here;
+        for (int k = 0; fused && k < user->n_operands; k++) {
+            if (user->operands[k] != v) continue;
+            here = read_of(user->called[0]->params.v[k], dim);
+            if (here > most) most = here;
+        }
+    }
+    return most;
+}
+// Of a sort: what is worth keeping of a line; n: all.
+static int64_t kept_of_sort(const struct sort_state *s, int64_t dim) {
+    enum { SHARE = 8 }; // of more, radix sort is as fast
+    const struct hlo_instr *i = s->i;
+    bool tuple = shape_is_tuple(i->shape);
+    int64_t read = tuple ? 0 : read_of(i, dim);
+    if (s->keys.n > 1 || s->inner > 1 || i->parent->root == i) return s->n;
+    for (size_t u = 0; tuple && u < i->users.n; u++) {
+        const struct hlo_instr *user = i->users.v[u];
+        int64_t here = user->op == HLO_GET_TUPLE_ELEMENT ? read_of(user, dim) : s->n;
+        if (here > read) read = here;
+    }
+    return read <= s->n / SHARE ? read : s->n;
+}
 static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     struct sort_state *s = arena_new_of(&x->arena, struct sort_state);
     const struct hlo_instr *i = step->plan->instr;
@@ -423,15 +493,16 @@ static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     if (!keys_of(i, &s->keys)) return st_internal("accepted a sort that does not match");
     int64_t dim = line_dim(i);
     s->n = s->kept = shape->dims[dim];
-    if (i->op == HLO_TOPK) s->kept = HLO_ATTR(i, topk)->k;
     for (int d = (int)dim + 1; d < shape->rank; d++)
         s->inner *= shape->dims[d];
     s->lines = shape_elements(shape) / s->n;
+    s->kept = i->op == HLO_TOPK ? HLO_ATTR(i, topk)->k : kept_of_sort(s, dim);
+    s->line = i->op == HLO_TOPK ? s->kept : s->n;
     for (int k = 0; k < s->keys.n; k++)
         s->wide |= dtype_bits(i->operands[s->keys.v[k].operand]->shape->dtype) > 32;
     s->room = s->n;
     int64_t room = s->kept <= IN_ORDER ? s->kept : 2 * s->kept + ROOM;
-    if (i->op == HLO_TOPK && room < s->n) s->room = room;
+    if ((i->op == HLO_TOPK || s->kept < s->n) && room < s->n) s->room = room;
     int64_t each = s->wide ? (int64_t)sizeof(struct pair) : (int64_t)sizeof(struct pair32);
     s->bytes = (2 * s->room * each + 63) / 64 * 64;
     if (s->bytes * s->threads > x->scratch_bytes) x->scratch_bytes = s->bytes * s->threads;
