@@ -99,6 +99,9 @@ struct lower_request {
     const char *entry_name;
     struct frontend_limits limits;
     const _Atomic bool *cancel; // or NULL; CANCELLED between two nodes
+    int64_t fixed_batch,
+        batch;     // ONNX: inputs whose dimension 0 is fixed_batch have batch instead,
+                   // and so do shapes in the model that follow from it; 0 = as they are
     bool training; // what inference leaves out or simplifies stays: batch normalisation, dropout
     struct hlo_module *lowered; // for hlo_compile: what frontend_lower gives, taken; or NULL
 };

@@ -152,10 +152,35 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
     return st;
 }
 
+// Initializers that nothing but these operators reads, in the main graph: what training changes. At
+// any size they are weights, so that a model with other values is the same program.
+static const char *const takes_weights[] = {
+    "Conv",   "ConvTranspose",     "Gemm", "MatMul", "BatchNormalization", "InstanceNormalization",
+    "LSTM",   "LayerNormalization", "GRU", "RNN",    "GroupNormalization", "PRelu",
+    "Gather", "Einsum",            "Add",  "Sub",    "Mul",                "Div"};
+static bool is_weight_taker(const struct onnx_node *n) {
+    bool found = false;
+    for (size_t k = 0; k < sizeof takes_weights / sizeof *takes_weights; k++)
+        found |= n->domain.n == 0 && str_is(n->op, takes_weights[k]);
+    return found;
+}
+// Into *out what anything else reads.
+static void read_otherwise(const struct onnx_graph *g, bool main, struct smap *out) {
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *n = &g->nodes.v[k];
+        for (size_t i = 0; i < n->in.n && !(main && is_weight_taker(n)); i++)
+            smap_put(out, n->in.v[i], out);
+        for (size_t i = 0; i < n->attrs.n; i++)
+            if (n->attrs.v[i].graph) read_otherwise(n->attrs.v[i].graph, false, out);
+    }
+    for (size_t k = 0; k < g->outputs.n; k++)
+        smap_put(out, g->outputs.v[k].name, out);
+}
+
 struct collector {
     struct arena *a;
     const struct onnx_model *m;
-    const struct smap *static_names;
+    const struct smap *static_names, *otherwise; // otherwise: read_otherwise
     struct strbuf *sidecar;
     bool trainable; // frontend_limits.trainable
     VEC(struct weight) all;
@@ -174,7 +199,8 @@ static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     // What can be trained; single numbers are constants of the model more often than weights.
     bool real = dtype_is_float(s->dtype) && dtype_bits(s->dtype) >= 16;
-    if (c->trainable && initializer && real && shape_elements(s) > 1)
+    if (initializer && real && shape_elements(s) > 1 &&
+        (c->trainable || !smap_has(c->otherwise, t->name)))
         return *out = !smap_has(c->static_names, t->name), ST_OK;
     // Zero points, one a channel: whether they are zero decides what the compiler does.
     // Kernels and matrices of such are kept as they are, which folding would turn into f32.
@@ -500,7 +526,7 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     struct onnx_model m;
     struct ingest_result r = {.format = "onnx"};
     struct strbuf program = {0}, sidecar = {0};
-    struct smap static_names = {0};
+    struct smap static_names = {0}, otherwise = {0};
 
     RETURN_IF_ERR(onnx_parse(a, source, limits, &m));
     RETURN_IF_ERR(onnx_check_supported(&m));
@@ -509,10 +535,13 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     struct collector c = {.a = a,
                           .m = &m,
                           .static_names = &static_names,
+                          .otherwise = &otherwise,
                           .sidecar = &sidecar,
                           .trainable = limits && limits->trainable};
 
     struct weight_digests hashing;
+    smap_seed_random(&otherwise);
+    read_otherwise(&m.main, true, &otherwise);
     if (!st) st = collect_weights(&c, &m.main);
     r.weights = c.all.v;
     r.n_weights = st ? 0 : (int32_t)c.all.n;
@@ -528,6 +557,7 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
                           (long long)limits->max_program_bytes);
     r.program = to_arena(a, &program);
     smap_done(&static_names);
+    smap_done(&otherwise);
 
     if (!st) {
         onnx_info(a, &m, &r.info);

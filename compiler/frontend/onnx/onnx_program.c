@@ -117,6 +117,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         }
         if (missing.n) continue;
 
+        if (req->batch && v->rank && dims[0] == req->fixed_batch) dims[0] = req->batch;
         const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, v->rank);
         GOTO_IF_ERR(out, st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
@@ -314,6 +315,8 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .folding = &folding,
                          .cancel = req->cancel,
                          .training = req->training,
+                         .fixed_batch = req->fixed_batch,
+                         .batch = req->batch,
                          .parts = &parts};
 
     st = lower_graph(&c, req, &m.main, comp);

@@ -4,10 +4,8 @@
 // was seen: no value is compared with a copy of itself, and none can be out of range. Of equal
 // elements the first (or last) position wins; -0 equals 0; NaN is more extreme than every number,
 // as in numpy.
-//
-// Types of up to 32 bits travel as one s64, ordered as the values are, with the position below:
-//     key = order(x) * 2^32 + position     reduce(key, max) mod 2^32
-// which is a reduction of integers, and vectorises. Wider types take a reduction of two values.
+// Types of up to 32 bits travel as one s64 (hb_place_of_extreme), which vectorises; wider ones take
+// a reduction of two values.
 #include "compiler/frontend/onnx/onnx_scope.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
@@ -15,31 +13,9 @@ struct extreme {
     bool largest, last;
 };
 
-// An s64 of 32 bits that orders as x does.
-static hv order_of(struct onnx_ctx *c, hv x, bool largest) {
-    struct hb *b = &c->b;
-    if (!dtype_is_float(x->shape->dtype))
-        return onnx_add_k(c, hb_convert(b, x, DT_S64), x->shape->dtype == DT_U32 ? -0x1p31 : 0);
-    hv f = hb_convert(b, x, DT_F32), zero = onnx_splat_like(c, f, 0);
-    f = hb_select(b, hb_compare(b, f, zero, CMP_EQ), zero, f);
-    const struct shape *s = shape_with_dtype(c->a, f->shape, DT_S32);
-    hv bits = hb_op(b, HLO_BITCAST_CONVERT, s, &f, 1, NULL);
-    hv sign = hb_binary(b, HLO_SHIFT_RIGHT_ARITH, bits, hb_splat(b, s, 31));
-    hv order = hb_binary(b, HLO_XOR, bits, onnx_and(c, sign, hb_splat(b, s, INT32_MAX)));
-    hv nan = hb_splat(b, s, largest ? INT32_MAX : INT32_MIN);
-    order = hb_select(b, hb_compare(b, f, f, CMP_NE), nan, order);
-    return hb_convert(b, order, DT_S64);
-}
 static hv by_key(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool keep) {
-    struct hb *b = &c->b;
-    int64_t n = x->shape->dims[axis];
-    bool back = e.largest != e.last; // the larger position below wins: count from the end
-    hv pos = onnx_index_along(c, x->shape, DT_S64, axis);
-    if (back) pos = hb_sub(b, onnx_splat_like(c, pos, (double)(n - 1)), pos);
-    hv key = hb_add(b, onnx_mul_k(c, order_of(c, x, e.largest), 0x1p32), pos);
-    hv r = onnx_reduce_keep(c, key, &axis, 1, e.largest ? HLO_MAXIMUM : HLO_MINIMUM, keep);
-    r = onnx_and(c, r, onnx_splat_like(c, r, 0x1p32 - 1));
-    return back ? hb_sub(b, onnx_splat_like(c, r, (double)(n - 1)), r) : r;
+    hv r = hb_place_of_extreme(&c->b, x, axis, e.largest, e.last);
+    return keep && hb_ok(&c->b) ? onnx_add_axis(c, r, axis) : r;
 }
 
 // (value, position), (value, position) -> the more extreme of both.

@@ -148,12 +148,28 @@ ONNX(range) {
     onnx_out_val(c, 0, hb_constant(b, l));
 }
 
+// A shape that was written for another batch than the one that it is lowered for: where x begins
+// with the batch, or with a multiple of it, so does the new shape.
+static void follow_batch(const struct onnx_ctx *c, hv x, int64_t *dims, int n) {
+    int64_t known = 1, whole, now;
+    bool hole = false;
+    if (!c->batch || !n || !x->shape->rank || dims[0] <= 0 || dims[0] % c->fixed_batch) return;
+    for (int d = 0; d < n; d++) {
+        hole |= dims[d] <= 0;
+        if (dims[d] > 0 && !sz_mul(known, dims[d], &known)) return;
+    }
+    bool follows = hole ? x->shape->dims[0] == c->batch && dims[0] == c->fixed_batch
+                        : sz_mul(shape_elements(x->shape), c->fixed_batch, &whole) &&
+                              sz_mul(known, c->batch, &now) && whole == now;
+    if (follows) dims[0] = dims[0] / c->fixed_batch * c->batch;
+}
 ONNX_X(reshape) {
     int64_t dims[HLO_MAX_RANK], known = 1, total = shape_elements(x->shape);
     int n, hole = -1;
     if (!(onnx_in_has(c, 1) ? onnx_in_ints(c, 1, dims, HLO_MAX_RANK, &n)
                             : onnx_at_ints(c, "shape", dims, HLO_MAX_RANK, &n)))
         return onnx_fail(c, "no shape");
+    follow_batch(c, x, dims, n);
     for (int d = 0; d < n; d++) {
         if (dims[d] == 0 && !onnx_at_int(c, "allowzero", 0)) {
             if (d >= x->shape->rank)

@@ -59,11 +59,13 @@ static struct strbuf model(void) {
     node(&g, "Mul", (const char *const[4]){"x", "w"}, "xw");
     node(&g, "Add", (const char *const[4]){"xw", "b"}, "xwb");
     node(&g, "Resize", (const char *const[4]){"xwb", "", "scales"}, "r");
-    node(&g, "Clip", (const char *const[4]){"r", "least"}, "y");
+    node(&g, "Max", (const char *const[4]){"r", "floor"}, "m");
+    node(&g, "Clip", (const char *const[4]){"m", "least"}, "y");
     initializer(&g, "w", FLOAT, 10, 4);
     initializer(&g, "b", FLOAT, 10, 4);
     initializer(&g, "scales", FLOAT, 2, 4);
     initializer(&g, "least", FLOAT, 1, 4);
+    initializer(&g, "floor", FLOAT, 10, 4);
     initializer(&g, "half", FLOAT16, 3, 2);
     initializer(&g, "f8", FLOAT8, 3, 1);
     initializer(&g, "numbers", INT64, 3, 8);
@@ -87,13 +89,16 @@ static struct ingest_result ingest(struct arena *a, const struct strbuf *m, bool
 }
 static void small_initializers(void **state) {
     (void)state;
-    static const char *const names[] = {"w", "b", "half"};
+    static const char *const names[] = {"w", "b", "floor", "half"};
     struct arena a = {0};
     struct strbuf m = model();
     struct ingest_result plain = ingest(&a, &m, false), train = ingest(&a, &m, true);
-    assert_int_equal(plain.n_weights, 0);
-    assert_int_equal(train.n_weights, 3);
-    for (int k = 0; k < 3; k++) {
+    assert_int_equal(plain.n_weights, 3); // Max reads floor: it may be a limit
+    assert_string_equal(plain.weights[0].name, "w");
+    assert_string_equal(plain.weights[1].name, "b");
+    assert_string_equal(plain.weights[2].name, "half");
+    assert_int_equal(train.n_weights, 4);
+    for (int k = 0; k < 4; k++) {
         assert_string_equal(train.weights[k].name, names[k]);
         assert_false(train.weights[k].inner);
     }
@@ -114,7 +119,7 @@ static void lowers(void **state) {
     if (st) fail_msg("%s", st_message(st));
     for (size_t k = 0; k < module->entry->params.n; k++)
         weights += module->entry->params.v[k]->param_kind == PARAM_WEIGHT;
-    assert_int_equal(weights, 2);
+    assert_int_equal(weights, 3);
     hlo_module_free(module);
     strbuf_done(&m);
     arena_done(&a);
