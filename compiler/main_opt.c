@@ -25,6 +25,9 @@ static const char usage[] =
     "  --gradient            replace the entry by its derivatives: parameters, then a seed for "
     "each\n"
     "                        result, to a tuple of the derivatives by each parameter\n"
+    "  --jvp                 replace the entry by its Jacobian-vector product: parameters, then a "
+    "direction\n"
+    "                        for each, to a tuple of what each result changes by along them\n"
     "  --check-gradient      compare the derivatives of each module with central differences\n"
     "  --train=SPEC          replace a model by the program that trains it: "
     "\"loss=mse;optimizer=adam:rate=1e-3;\n"
@@ -114,6 +117,7 @@ static bool take_flag(const char *arg, struct opt_options *o) {
                  {"--eval", &o->eval},
                  {"--check-passes", &o->check_passes},
                  {"--gradient", &o->gradient},
+                 {"--jvp", &o->jvp},
                  {"--check-gradient", &o->check_gradient},
                  {"--explain-fusion", &o->explain_fusion},
                  {"--explain-rules", &o->explain_rules},

@@ -11,7 +11,7 @@
 #include "compiler/gradient/gradient.h"
 #include "compiler/plan/plan.h"
 #include "compiler/tools/cases.h"
-#include "compiler/train/train.h"
+#include "compiler/train/model.h"
 
 static status_t print_counts(const struct hlo_module *m) {
     struct hlo_counts n = hlo_count(m);
@@ -33,27 +33,12 @@ static status_t print_counts(const struct hlo_module *m) {
 // 1.
 static void assume_sizes(struct arena *a, const struct signature *sig, int64_t batch,
                          struct lower_request *req) {
-    int32_t most = req->n_bindings;
-    for (int32_t k = 0; k < sig->n_in; k++)
-        most += sig->in[k].rank > 0 ? sig->in[k].rank : 0;
-    struct dim_binding *b = arena_array(a, struct dim_binding, most + 1);
-    for (int32_t k = 0; k < req->n_bindings; k++)
-        b[k] = req->bindings[k];
-    req->bindings = b;
-    for (int32_t j = 0; j < 2 * sig->n_in; j++) { // expressions follow from the others
-        const struct sig_tensor *t = &sig->in[j % sig->n_in];
-        for (int32_t d = 0; d < t->rank; d++) {
-            const struct sig_dim *dim = &t->dims[d];
-            int64_t size = dim->usual > 0 ? dim->usual : 1, bound;
-            if (!dim->symbol || dim->expression != (j >= sig->n_in) ||
-                frontend_bound(req, dim, &bound))
-                continue;
-            bool of_batch = batch && d == 0; // as the spec says
-            b[req->n_bindings++] = (struct dim_binding){dim->symbol, of_batch ? batch : size};
-            if (of_batch) continue;
-            fprintf(stderr, "%s=%lld is assumed\n", dim->symbol, (long long)size);
-        }
-    }
+    int32_t given = req->n_bindings;
+    train_assume_sizes(a, sig, batch, req);
+    for (int32_t k = given; k < req->n_bindings; k++)
+        if (!batch || req->bindings[k].size != batch) // as the spec says
+            fprintf(stderr, "%s=%lld is assumed\n", req->bindings[k].symbol,
+                    (long long)req->bindings[k].size);
 }
 struct source {
     struct arena a; // holds what the module borrows
@@ -78,6 +63,7 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     RETURN_IF_ERR(frontend_bindings_parse(&from->a, o->bind, &req));
     if (o->weights || o->train)
         assume_sizes(&from->a, &from->r.sig, o->train ? from->spec.batch : 0, &req);
+    if (o->train) train_free_batch(&from->r.sig, from->spec.batch, &req);
     req.program = from->r.program;
     RETURN_IF_ERR(frontend_lower(format, &req, out));
     status_t st = o->weights ? frontend_bake_weights(*out, &from->r, bytes) : ST_OK;
@@ -85,19 +71,19 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     return st;
 }
 
-// Calls of LAPACK become the operations that have derivatives.
 static status_t derive(const struct opt_options *o, const struct source *from,
                        struct hlo_module *m) {
+    if (o->train)
+        return opt_train(m, o, from->model ? &from->r : NULL, from->bytes, &from->spec);
     struct opt_options first = *o;
-    first.passes = "lapack";
+    first.passes = "lapack"; // its calls become the operations that have derivatives
     RETURN_IF_ERR(opt_run_passes(m, &first));
-    if (o->gradient) return gradient_module(m);
-    return opt_train(m, o, from->model ? &from->r : NULL, from->bytes, &from->spec);
+    return o->jvp ? gradient_forward(m) : gradient_module(m);
 }
 // The gradient and passes first, then what is asked for.
 static status_t work_on(const struct opt_options *o, const struct source *from,
                         struct hlo_module *m) {
-    if (o->gradient || o->train) RETURN_IF_ERR(derive(o, from, m));
+    if (o->gradient || o->jvp || o->train) RETURN_IF_ERR(derive(o, from, m));
     if (o->passes) RETURN_IF_ERR(opt_run_passes(m, o));
     if (o->hash) {
         struct digest d;

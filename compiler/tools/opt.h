@@ -9,7 +9,7 @@
 struct opt_options {
     const char *path;
     bool weights; // of a model: as constants
-    bool print, canonical, hash, counts, eval, check_passes, gradient, check_gradient;
+    bool print, canonical, hash, counts, eval, check_passes, gradient, jvp, check_gradient;
     bool list_passes, list_rules, strict, fast, explain_fusion, explain_rules;
     const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
     const char *disable_passes, *disable_rules; // comma separated or NULL

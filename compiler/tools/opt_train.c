@@ -10,20 +10,14 @@
 #include <unistd.h>
 
 #include "base/store/file.h"
-#include "proto/safetensors.h"
-
-static const char *const roles[] = {
-    [TRAIN_WEIGHT] = "weight",       [TRAIN_SLOT] = "slot",   [TRAIN_MEAN] = "mean",
-    [TRAIN_STATISTIC] = "statistic", [TRAIN_ORDER] = "order", [TRAIN_STEP] = "step",
-    [TRAIN_FROZEN] = "frozen",       [TRAIN_DATA] = "data",   [TRAIN_LABEL] = "label",
-    [TRAIN_SEED] = "seed",           [TRAIN_LIMIT] = "limit"};
+#include "compiler/train/model.h"
 
 // ---- what the parameters are
 
 static void put_leaf(struct strbuf *b, const struct train_leaf *l) {
     strbuf_puts(b, "  {\"name\": ");
     strbuf_json_str(b, str_of(l->name));
-    strbuf_printf(b, ", \"role\": \"%s\"", roles[l->role]);
+    strbuf_printf(b, ", \"role\": \"%s\"", train_role_name(l->role));
     if (l->of) {
         strbuf_puts(b, ", \"of\": ");
         strbuf_json_str(b, str_of(l->of));
@@ -72,27 +66,6 @@ static status_t tell(const char *path, const struct train_program *p,
 
 // ---- what they begin with
 
-// Elements in another type.
-static struct span converted(struct arena *a, struct span data, const struct shape *from,
-                             const struct shape *to) {
-    if (from->dtype == to->dtype) return data;
-    struct literal *x = lit_borrow(a, from, data.p), *y = lit_new(a, to);
-    for (int64_t e = 0; e < shape_elements(to); e++)
-        lit_set_f64(y, e, lit_get_f64(x, e));
-    return (struct span){y->data, (size_t)shape_bytes(to)};
-}
-static struct span weight_data(struct arena *a, const struct ingest_result *r, struct span source,
-                               const struct train_leaf *l) {
-    const struct weight *w = &r->weights[l->weight];
-    struct span data = {(w->sidecar ? r->sidecar.p : source.p) + w->offset, (size_t)w->size_bytes};
-    return converted(a, data, shape_make(a, w->dtype, w->dims, w->rank), l->shape);
-}
-static struct span filled(struct arena *a, const struct train_leaf *l) {
-    struct literal *x = lit_new(a, l->shape);
-    for (int64_t e = 0; e < shape_elements(l->shape) && l->initial != 0; e++)
-        lit_set_f64(x, e, l->initial);
-    return (struct span){x->data, (size_t)shape_bytes(l->shape)};
-}
 static status_t put_state(const char *path, const struct train_program *p,
                           const struct ingest_result *r, struct span source) {
     struct arena a = {0};
@@ -100,11 +73,12 @@ static status_t put_state(const char *path, const struct train_program *p,
     size_t n = 0;
     for (int k = 0; k < p->n_leaves; k++) {
         const struct train_leaf *l = &p->leaves[k];
-        if (k >= p->n_state && l->role != TRAIN_FROZEN && l->role != TRAIN_WEIGHT) continue;
-        struct span data =
-            l->weight >= 0 && l->role != TRAIN_SLOT ? weight_data(&a, r, source, l) : filled(&a, l);
-        v[n++] = (struct safetensor){l->key, dtype_name(l->shape->dtype), l->shape->rank,
-                                     l->shape->dims, data};
+        if (!train_leaf_kept(p, k)) continue;
+        size_t bytes = (size_t)shape_bytes(l->shape);
+        void *data = arena_alloc(&a, bytes + 1);
+        train_leaf_initial(l, r, source, data);
+        v[n++] = (struct safetensor){
+            l->key, dtype_name(l->shape->dtype), l->shape->rank, l->shape->dims, {data, bytes}};
     }
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     status_t st = fd < 0 ? st_errno(errno, path) : safetensors_write(fd, path, v, n, NULL);
@@ -116,7 +90,9 @@ static status_t put_state(const char *path, const struct train_program *p,
 status_t opt_train(struct hlo_module *m, const struct opt_options *o, const struct ingest_result *r,
                    struct span source, const struct train_spec *spec) {
     struct train_program p;
-    RETURN_IF_ERR(train_module(m, r, spec, &p));
+    struct target t;
+    RETURN_IF_ERR(opt_target(o->target ? o->target : "cpu-avx512", &t));
+    RETURN_IF_ERR(train_derive(m, r, spec, &t, &p));
     if (o->train_to) RETURN_IF_ERR(tell(o->train_to, &p, spec));
     if (o->train_state && !r) return st_invalid("--train-state: the module has no weights");
     return o->train_state ? put_state(o->train_state, &p, r, source) : ST_OK;
@@ -124,40 +100,12 @@ status_t opt_train(struct hlo_module *m, const struct opt_options *o, const stru
 
 // ---- what they became
 
-static status_t take_weights(struct arena *a, const struct ingest_result *r,
-                             const struct safetensor *t, size_t n, struct new_weight *v,
-                             size_t *out) {
-    for (size_t k = 0; k < n; k++) {
-        const struct weight *w = NULL;
-        enum dtype type = dtype_from_name(str_of(t[k].dtype));
-        if (strncmp(t[k].name, "hlod.", 5) == 0) continue;
-        for (int j = 0; j < r->n_weights; j++)
-            if (strcmp(r->weights[j].name, t[k].name) == 0) w = &r->weights[j];
-        if (!w) return st_invalid("the model has no weight '%s'", t[k].name);
-        const struct shape *to = shape_make(a, w->dtype, w->dims, w->rank);
-        const struct shape *from = shape_make(a, type, t[k].dims, t[k].rank);
-        if (!shape_same_dims(from, to))
-            return st_invalid("weight '%s' is %s, the file has %s", w->name, shape_text(a, to),
-                              shape_text(a, from));
-        if (w->inner) continue; // frozen: as it is
-        v[(*out)++] = (struct new_weight){w->name, converted(a, t[k].data, from, to), false};
-    }
-    return ST_OK;
-}
 status_t opt_with_weights(const struct opt_options *o, struct span source) {
     struct arena a = {0};
     struct span file;
-    struct ingest_result r;
-    struct safetensor *t;
     struct strbuf b = {0};
-    struct frontend_limits train = {.trainable = true};
-    size_t n = 0, taken = 0;
     status_t st = file_map(&a, o->with_weights, &file);
-    if (!st) st = st_note(safetensors_read(&a, file, &t, &n, NULL), "%s", o->with_weights);
-    if (!st) st = frontend_ingest(&a, NULL, source, &train, &r);
-    struct new_weight *v = arena_zarray(&a, struct new_weight, n + 1);
-    if (!st) st = take_weights(&a, &r, t, n, v, &taken);
-    if (!st) st = frontend_with_weights(source, v, taken, &b);
+    if (!st) st = train_with_weights(NULL, source, file, NULL, &b);
     if (!st && fwrite(b.p, 1, b.n, stdout) != b.n) st = st_errno(errno, "stdout");
     strbuf_done(&b);
     arena_done(&a);

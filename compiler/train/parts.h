@@ -53,6 +53,12 @@ hv batch_rows(struct hb *b, hv x, hv order, hv at, int64_t batch);
 // Random numbers of the model (rng) become a function of seed, step and place in the model.
 void batch_seed_rng(struct hb *b, hv seed, hv step);
 
+// ---- remat.c
+// b's computation up to `last` is a forward pass, behind it stands the backward pass: most of what
+// the second reads of the first is computed again there, a segment at a time, of the first `most`
+// segments (INT32_MAX: all). Returns how many there are, without the last, which is always kept.
+int32_t remat_segments(struct hb *b, hv last, int32_t most);
+
 // ---- spec.c
 bool train_matches(const char *globs, const char *name);
 

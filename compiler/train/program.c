@@ -271,9 +271,12 @@ static hv new_order(struct body *y, hv place) {
 static void differentiate(struct body *y, hv const *weights, int n, hv *out) {
     struct hb *b = &y->b;
     hv seed = part_like(b, y->loss, y->k->s->loss_scale), **all;
+    hv last = b->c->last; // of the forward pass
     if (!hb_ok(b)) return;
     all = arena_zarray(y->k->a, hv *, n + 1);
     gradient_of(b, y->loss, &seed, weights, n, all);
+    int32_t first = y->k->s->remat_first;
+    if (y->k->s->remat) y->k->p.segments = remat_segments(b, last, first ? first : INT32_MAX);
     for (int j = 0; j < n && hb_ok(b); j++) {
         out[j] = all[j][0] ? all[j][0] : part_like(b, weights[j], 0);
         if (y->k->s->loss_scale < 1 || y->k->s->loss_scale > 1)

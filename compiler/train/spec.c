@@ -48,6 +48,7 @@ static const struct field schedule_fields[] = {
 };
 #define COUNT_OF(t) (int)(sizeof(t) / sizeof *(t))
 static const char *const nan_names[] = {"stop", "skip", "ignore"};
+static const char *const remat_names[] = {"none", "segments", "BYTES"};
 static struct train_spec usual(void) {
     return (struct train_spec){.axis = -1,
                                .delta = 1,
@@ -132,6 +133,13 @@ static status_t read_settings(struct arena *a, struct str text, const struct fie
     }
     return ST_OK;
 }
+// remat=BYTES: "512M" as well as "512MiB".
+static bool remat_bytes(struct str text, struct train_spec *s) {
+    if (text.n > 3 && memcmp(text.p + text.n - 2, "iB", 2) == 0) text.n -= 2;
+    if (!str_to_bytes(text, &s->remat_bytes) || !s->remat_bytes) return false;
+    s->remat = TRAIN_REMAT_BYTES;
+    return true;
+}
 static status_t unknown(struct arena *a, const char *what, struct str value,
                         const char *const *names, int n) {
     const char *list = "";
@@ -160,19 +168,24 @@ static status_t read_word(struct arena *a, struct str key, struct str value, str
     } choices[] = {{"loss", names_of(true, losses), TRAIN_LOSS_COUNT},
                    {"optimizer", names_of(false, optimizers), TRAIN_OPTIMIZER_COUNT},
                    {"schedule", schedule_names, TRAIN_SCHEDULE_COUNT},
-                   {"nan", nan_names, COUNT_OF(nan_names)}};
+                   {"nan", nan_names, COUNT_OF(nan_names)},
+                   {"remat", remat_names, COUNT_OF(remat_names)}};
     const struct field *f = find_field(fields, COUNT_OF(fields), key);
     if (f) return set_field(a, f, value, s);
+    if (str_is(key, "remat") && remat_bytes(value, s)) return ST_OK;
+
     for (int c = 0; c < COUNT_OF(choices); c++) {
         struct str name;
         if (!str_is(key, choices[c].key)) continue;
         str_cut(&value, ':', &name);
         int k = index_of(str_trim(name), choices[c].names, choices[c].n);
-        if (k < 0) return unknown(a, choices[c].key, name, choices[c].names, choices[c].n);
+        if (k < 0 || (c == 4 && k == TRAIN_REMAT_BYTES))
+            return unknown(a, choices[c].key, name, choices[c].names, choices[c].n);
         if (c == 0) s->loss = (enum train_loss)k;
         if (c == 1) s->optimizer = (enum train_optimizer)k, s->hyper = optimizer_rows[k].usual;
         if (c == 2) s->schedule = (enum train_schedule)k;
         if (c == 3) s->nan = (enum train_nan)k;
+        if (c == 4) s->remat = (enum train_remat)k;
         const struct field *t = c == 1 ? hyper_fields : schedule_fields;
         int n = c == 1 ? COUNT_OF(hyper_fields) : c == 2 ? COUNT_OF(schedule_fields) : 0;
         return st_note(read_settings(a, value, t, n, s), "%s", choices[c].names[k]);
@@ -252,4 +265,6 @@ void train_spec_print(const struct train_spec *s, struct strbuf *out) {
     if (s->rows == s->batch) u.rows = s->rows;
     print_fields(s, &u, fields, COUNT_OF(fields), ';', out);
     if (s->nan) strbuf_printf(out, ";nan=%s", nan_names[s->nan]);
+    if (s->remat == TRAIN_REMAT_SEGMENTS) strbuf_puts(out, ";remat=segments");
+    if (s->remat == TRAIN_REMAT_BYTES) strbuf_printf(out, ";remat=%lld", (long long)s->remat_bytes);
 }

@@ -36,6 +36,7 @@ enum train_schedule {
     TRAIN_SCHEDULE_COUNT
 };
 enum train_nan { TRAIN_NAN_STOP, TRAIN_NAN_SKIP, TRAIN_NAN_IGNORE };
+enum train_remat { TRAIN_REMAT_NONE, TRAIN_REMAT_SEGMENTS, TRAIN_REMAT_BYTES };
 
 struct train_hyper {
     double rate, momentum, beta1, beta2, decay, eps, weight_decay;
@@ -60,6 +61,9 @@ struct train_spec {
     bool batchnorm; // normalise by the batch, and keep running statistics
     double momentum_of_statistics;
     enum train_nan nan;
+    enum train_remat remat; // segments: their insides are computed again in the backward pass
+    int64_t remat_bytes;    // of TRAIN_REMAT_BYTES: of as few that the planned arena is no larger
+    int32_t remat_first;    // so many segments only, the first ones; 0 = all. No word says this
     bool evaluate; // the mean loss and accuracy of all rows instead, with the weights as they are
 };
 // "loss=mse;optimizer=adam:rate=1e-3:beta1=0.9;schedule=cosine:steps=1000:warmup=50;batch=64".
@@ -81,6 +85,7 @@ enum train_role {
     TRAIN_SEED,
     TRAIN_LIMIT
 };
+const char *train_role_name(enum train_role role); // "weight", "slot", ...
 struct train_leaf { // a parameter of the program, in order
     enum train_role role;
     const char *name; // the parameter's
@@ -96,11 +101,13 @@ struct train_program {
     int32_t n_leaves, n_state; // state comes first, and has the same places in the results
     bool accuracy;             // there is a result behind the losses
     int64_t steps_per_epoch;
+    int32_t segments; // of the forward pass that remat could compute again
     int64_t classes; // of labels: 0 <= label < classes; 0 = values
 };
 // m as frontend_lower gives it becomes the program (in place), of which *out tells. r names the
 // weights; NULL: parameters have their own names, and those that spec.trainable matches are state.
 // Errors: INVALID_ARGUMENT where the model, its shapes or the spec do not fit; UNIMPLEMENTED names
-// the instruction whose opcode has no derivative.
+// the instruction whose opcode has no derivative. TRAIN_REMAT_BYTES is taken as segments (model.h
+// has what looks for the number).
 status_t train_module(struct hlo_module *m, const struct ingest_result *r,
                       const struct train_spec *spec, struct train_program *out) MUST_CHECK;

@@ -347,6 +347,67 @@ def dropout():
         raise ValueError("masks do not follow the seed")
 
 
+# ---- computed again
+
+def same_with_remat(m, weights, x, label, spec, steps, tol=0):
+    """Less memory planned, and the same losses and state: by segments, and by bytes between."""
+    made, arenas = [], []
+    for word in ("none", "segments", "bytes"):
+        if word == "bytes":
+            word = "%d" % ((arenas[0] + arenas[1]) // 2)
+        p = Program(m, spec + ";remat=" + word)
+        v = p.start(weights, {"x": x}, label, seed=5)
+        losses, _ = p.run(v, steps)
+        made.append((losses, v))
+        out = subprocess.run([BUILD + "/hlo-opt", "--passes=@whole,@main", "--counts",
+                              "--target=cpu-avx512", p.dir.name + "/it.hlo"],
+                             capture_output=True, text=True, check=True)
+        arenas.append(int(out.stdout.split("arena_bytes=")[1].split()[0]))
+    plain, state = made[0]
+    for again, other in made[1:]:
+        differs(again, plain, tol)
+        for leaf in state:
+            differs(other[leaf], state[leaf], tol)
+    if not arenas[1] < 0.75 * arenas[0] or not arenas[2] <= (arenas[0] + arenas[1]) // 2:
+        raise ValueError("planned without, by segments, by bytes: %s" % arenas)
+
+
+def deep():
+    """Sixteen layers with dropout: masks are drawn again from the same counters."""
+    nodes, w, x = [], {}, "x"
+    for k in range(16):
+        w["w%d" % k], w["b%d" % k] = f(32, 32, scale=0.2), f(32, scale=0.1)
+        nodes += [node("Gemm", "%s w%d b%d" % (x, k, k), "a%d" % k), node("Tanh", "a%d" % k,
+                  "r%d" % k), node("Dropout", "r%d" % k, "d%d" % k, ratio=0.2)]
+        x = "d%d" % k
+    m = model(nodes + [node("Identity", x, "y")], [("x", ["N", 32])], [("y", ["N", 32])], w,
+              opset=9)
+    same_with_remat(m, w, f(512, 32), R.randint(0, 32, 512).astype(np.int32),
+                    "loss=softmax-cross-entropy;optimizer=adam;batch=256;rows=512;slice=6;"
+                    "trainable=w*,b*", 6)
+
+
+def normalised():
+    """Convolutions with batch normalisation: running statistics follow each batch once."""
+    nodes, w, x, n = [], {}, "x", 2
+    for k in range(9):
+        w.update({"c%d" % k: f(8, n, 3, 3, scale=0.3), "g%d" % k: 1 + f(8, scale=0.1),
+                  "h%d" % k: f(8, scale=0.1), "m%d" % k: f(8, scale=0.1),
+                  "v%d" % k: 1 + np.abs(f(8, scale=0.1))})
+        nodes += [node("Conv", "%s c%d" % (x, k), "e%d" % k, kernel_shape=[3, 3],
+                       pads=[1, 1, 1, 1]),
+                  node("BatchNormalization", "e%d g%d h%d m%d v%d" % ((k,) * 5), "n%d" % k),
+                  node("Relu", "n%d" % k, "r%d" % k)]
+        x, n = "r%d" % k, 8
+    w["w"] = f(8, 4)
+    nodes += [node("GlobalAveragePool", x, "q"), node("Flatten", "q", "t"),
+              node("MatMul", "t w", "y")]
+    m = model(nodes, [("x", ["N", 2, 16, 16])], [("y", ["N", 4])], w)
+    same_with_remat(m, w, f(32, 2, 16, 16), R.randint(0, 4, 32).astype(np.int32),
+                    "loss=softmax-cross-entropy;optimizer=momentum;batch=16;rows=32;slice=6;"
+                    "batchnorm=1", 6, 1e-6)
+
+
 # ---- networks
 
 def conv(x, w, b=None, stride=1):
@@ -514,6 +575,10 @@ REFUSED = {  # spec (model: the perceptron) -> what the error must say
     "loss=mse;optimizer=sgd:beta1=0.5": "it has no setting 'beta1'",
     "loss=mse;optimizer=adam:beta1=1.5": "beta1 is 0 to 1, not '1.5'",
     "loss=mse;speed=9": "no word of a training spec is called 'speed'",
+    "loss=mse;remat=layers": "no remat is called 'layers'; there are none, segments, BYTES",
+    "loss=mse;remat=0": "no remat is called '0'",
+    "loss=mse;remat=BYTES": "no remat is called 'BYTES'",
+    "loss=mse;remat=1K": "are planned with all",
     "optimizer=sgd": "loss=NAME is missing",
     "loss=mse;schedule=cosine": "steps=N is missing",
     "loss=mse;batch=8;rows=7": "7 rows are fewer than a batch of 8",
@@ -579,7 +644,9 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "clipping and decay of matrices": clipping, "running means": running_means,
               "shuffled, in one run and in several": shuffled, "limits": limits,
               "losses that are no numbers": not_numbers, "evaluation": evaluation,
-              "dropout": dropout, "batch normalisation frozen": lambda: batchnorm(0),
+              "dropout": dropout, "computed again, with dropout": deep,
+              "computed again, with statistics": normalised,
+              "batch normalisation frozen": lambda: batchnorm(0),
               "batch normalisation trained": lambda: batchnorm(1), "LSTM": recurrent,
               "transformer": transformer, "HLO": from_hlo,
               "names": names, "a last step taken twice": twice,
