@@ -58,6 +58,7 @@ void worker_call_free(struct worker_call *c);
     status_t worker_##type(struct worker_call *c, UNUSED struct device *d, UNUSED void *reply)
 WORKER_ANSWER(ingest);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
+const struct target *worker_compile_target(void); // that device's own
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
 void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
@@ -80,6 +81,8 @@ struct made_ahead worker_take_ahead(const char *format, const struct lower_reque
 WORKER_ANSWER(compile);
 WORKER_ANSWER(target);
 WORKER_ANSWER(inspect);
+WORKER_ANSWER(train); // worker_train.c
+WORKER_ANSWER(trained);
 WORKER_ANSWER(load);
 WORKER_ANSWER(prepare);
 // worker_ahead.c: what may be loaded soon. *out_ns: how long it was worked at so far. False:
@@ -159,4 +162,5 @@ Hlod__Wire__WireTensor *worker_tensor(struct arena *a, const struct shape *s, in
 enum { MAX_ROWS = 8192 }; // of a profile
 
 // proto <-> compiler types
+struct frontend_limits worker_limits(const Hlod__Wire__Limits *l); // NULL: the defaults
 Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s);

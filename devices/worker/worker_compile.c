@@ -47,7 +47,7 @@ Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s
     return w;
 }
 
-static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
+struct frontend_limits worker_limits(const Hlod__Wire__Limits *l) {
     return l ? (struct frontend_limits){.max_program_bytes = l->max_program_bytes,
                                         .max_depth = l->max_depth,
                                         .max_nodes = l->max_nodes,
@@ -82,7 +82,7 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
 WORKER_ANSWER(ingest) {
     Hlod__Wire__IngestReply *out = reply;
     const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
-    struct frontend_limits limits = limits_of(q->limits);
+    struct frontend_limits limits = worker_limits(q->limits);
     struct ingest_result r;
     struct span source;
     const char *format = q->format && strchr(q->format, '/')
@@ -129,6 +129,9 @@ static struct device *compiles_for;
 void worker_compile_for(struct device *d) {
     compiles_for = d;
 }
+const struct target *worker_compile_target(void) {
+    return dev_target(compiles_for);
+}
 
 static void on_pass(void *ctx, const struct pass_stat *s) {
     Hlod__V1__PassStat m;
@@ -143,7 +146,7 @@ static status_t lower_request_of(struct worker_call *c, const Hlod__Wire__Compil
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
     *out = (struct lower_request){.entry_name =
                                       q->entry_name && q->entry_name[0] ? q->entry_name : "main",
-                                  .limits = limits_of(q->limits),
+                                  .limits = worker_limits(q->limits),
                                   .bindings = b,
                                   .n_bindings = (int32_t)q->n_bindings,
                                   .cancel = &c->cancel};

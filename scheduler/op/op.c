@@ -116,6 +116,7 @@ void op_end(struct op *op, status_t st) {
             job_advance(j);
     }
     st_drop(st);
+    st_drop(op->said);
     for (int i = 0; i < op->n_fds; i++)
         close(op->fds[i]);
     if (op->ingest) hlod__wire__ingest_reply__free_unpacked(op->ingest, NULL);

@@ -24,6 +24,7 @@ struct op {
     status_t st; // outcome of pool work:
     status_t (*work)(struct op *op);
     void (*then)(struct op *op, status_t st);
+    status_t said; // by the worker, while the bytes it read are looked at again; OP_INGEST
     // what it is about
     struct model *model;  // OP_EXE, OP_PREPARE
     struct exe *exe;      // OP_PREPARE; result of OP_EXE

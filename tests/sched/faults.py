@@ -302,6 +302,23 @@ def warm_restart(d):
     finally:
         again.p.poll() is None and again.kill()
 
+def changed_while_read(d):
+    """Bytes that the disk changes under the worker that reads them: what it makes of them, a model
+    or a complaint, is nobody's model and nobody's mistake."""
+    for n, script in enumerate((["fail ingest"], [])):
+        text = model("ingest_ms 700", f"seed {n}", *script)
+        t, out = in_thread(d.json, "POST", "/v1/executables?shape=x=1x4", text)
+        path = glob.escape(d.dir) + f"/data/blobs/*/{hashlib.sha256(text).hexdigest()}"
+        until("the model is on the disk", 5, lambda: glob.glob(path))
+        time.sleep(0.2)
+        with open(glob.glob(path)[0], "r+b") as f:
+            f.seek(len(text) - 2)
+            f.write(b"?")
+        t.join()
+        assert out[0][0] != 200 and out[0][1]["code"] == "DATA_LOSS", out
+        status, r = d.json("POST", "/v1/executables?shape=x=1x4", text)
+        assert status == (400 if script else 200), r
+
 def refused_start(d, data, *args):
     p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "", "--data",
                         os.path.join(d.dir, data), "--worker", d.worker, *args],
@@ -689,11 +706,11 @@ def many_clients(d):
 warm_restart.ends = drain.ends = True
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
 SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds,
-             expected, crash_storm, put_aside, single_flight, long_compiles, deadline,
-             hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close,
-             half_headers, ended_headers, stalled_bodies, per_address, warm_restart, two_daemons,
-             bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies,
-             big_tensors, upload_memory, receive_budget, many_clients]
+             changed_while_read, expected, crash_storm, put_aside, single_flight, long_compiles,
+             deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves,
+             half_close, half_headers, ended_headers, stalled_bodies, per_address, warm_restart,
+             two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing,
+             compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))
