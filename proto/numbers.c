@@ -562,3 +562,22 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
         return (long double)float_at(t, t->cls == NUM_F8 ? float8_find(t->name) : NULL, p);
     }
 }
+
+bool numbers_put(const struct dtype_row *t, void *p, int64_t i, long double v) {
+    switch (t->cls) {
+    case NUM_F32:
+        ((float *)p)[i] = (float)v;
+        return true;
+    case NUM_F64:
+        ((double *)p)[i] = (double)v;
+        return true;
+    case NUM_S32:
+        ((int32_t *)p)[i] = (int32_t)v;
+        return v >= INT32_MIN && v <= INT32_MAX && !(v < (int32_t)v || v > (int32_t)v);
+    case NUM_S64:
+        ((int64_t *)p)[i] = (int64_t)v;
+        return v >= -0x1p63L && v < 0x1p63L && !(v < (int64_t)v || v > (int64_t)v);
+    default:
+        return false;
+    }
+}

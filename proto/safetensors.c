@@ -170,14 +170,20 @@ static status_t put_header(struct strbuf *b, const struct safetensor *v, size_t 
         strbuf_putc(b, ' ');
     return ST_OK;
 }
+status_t safetensors_head(struct strbuf *b, const struct safetensor *v, size_t n,
+                          const char *const *metadata) {
+    struct strbuf head = {0};
+    status_t st = put_header(&head, v, n, metadata);
+    for (int k = 0; k < 8 && !st; k++)
+        strbuf_putc(b, (char)((uint64_t)head.n >> 8 * k));
+    if (!st) strbuf_add(b, head.p, head.n);
+    strbuf_done(&head);
+    return st;
+}
 status_t safetensors_write(int fd, const char *path, const struct safetensor *v, size_t n,
                            const char *const *metadata) {
     struct strbuf b = {0};
-    uint8_t length[8];
-    status_t st = put_header(&b, v, n, metadata);
-    for (int k = 0; k < 8; k++)
-        length[k] = (uint8_t)((uint64_t)b.n >> 8 * k);
-    if (!st) st = file_write(fd, length, sizeof length, path);
+    status_t st = safetensors_head(&b, v, n, metadata);
     if (!st) st = file_write(fd, b.p, b.n, path);
     for (size_t k = 0; k < n && !st; k++)
         if (v[k].data.n) st = file_write(fd, v[k].data.p, v[k].data.n, path);

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/span.h"
 #include "base/status.h"
+#include "base/str.h"
 
 enum { SAFETENSORS_MAX_RANK = 16, SAFETENSORS_MAX_HEADER = 16 << 20 };
 struct safetensor {
@@ -26,3 +27,6 @@ status_t safetensors_read(struct arena *a, struct span file, struct safetensor *
 // INVALID_ARGUMENT: an element type that the format has not.
 status_t safetensors_write(int fd, const char *path, const struct safetensor *v, size_t n,
                            const char *const *metadata) MUST_CHECK;
+// What stands before the tensors' data, which follow one behind the other: length and header.
+status_t safetensors_head(struct strbuf *b, const struct safetensor *v, size_t n,
+                          const char *const *metadata) MUST_CHECK;

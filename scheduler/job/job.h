@@ -21,6 +21,7 @@ struct plan_spec;
 // VERIFY: compile an executable anew, compare with what is stored, keep nothing.
 // PLAN: steps in one device worker; also a run with resident buffers, a plan of one step. PUT, GET:
 // resident buffers. STEP: the scheduler's own, what a plan's step needs before the plan can run.
+// TRAIN: a model as the program that trains it; or, after training, its file with new weights.
 enum job_kind {
     JOB_COMPILE,
     JOB_RUN,
@@ -31,7 +32,8 @@ enum job_kind {
     JOB_PLAN,
     JOB_PUT,
     JOB_GET,
-    JOB_STEP
+    JOB_STEP,
+    JOB_TRAIN
 };
 struct job_input {
     const char *name; // "" = by position
@@ -110,6 +112,12 @@ struct job_spec { // everything borrowed until on_done
             const char *handle;
             int64_t offset, bytes; // of its contents; 0, 0 = all
         } get;
+        struct {
+            const char *spec; // of compiler/train; NULL: the model with the state's weights
+            Hlod__Wire__TrainRows **rows;
+            size_t n_rows;
+            struct digest state; // blob: a checkpoint, checked before; zero = none
+        } train;
     };
 };
 struct job *job_start(struct sched *s,
@@ -173,6 +181,10 @@ struct job_result {
             bool part; // its output is only so many bytes
             int64_t part_bytes;
         } get;
+        struct { // one of them; blobs are in fds
+            const Hlod__Wire__TrainReply *program;
+            const Hlod__Wire__Blob *model;
+        } train;
     };
 };
 const struct job_result *job_result(const struct job *j);

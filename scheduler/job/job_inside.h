@@ -85,6 +85,8 @@ struct job {
         Hlod__Wire__InspectReply *inspect;
         Hlod__Wire__RunPlanReply *plan;
         Hlod__Wire__GetReply *get;
+        Hlod__Wire__TrainReply *train;
+        Hlod__Wire__TrainedReply *trained;
     } reply;
 
     union {                    // the kind's own (kind.own bytes, zero at the start), in the arena

@@ -123,12 +123,28 @@ static void in_request(void *ctx, struct span r) {
         hold_tensors(c, q->inputs[i]->inputs, q->inputs[i]->n_inputs);
         hold_tensors(c, q->inputs[i]->expect, q->inputs[i]->n_expect);
     }
+    if (q->train) {
+        hold_tensors(c, q->train->validation, q->train->n_validation);
+        hold(c, q->train->resume);
+    }
     hlod__v1__submit_jobs_request__free_unpacked(q, NULL);
+}
+static void hold_progress(struct census *c, const Hlod__V1__TrainProgress *p) {
+    if (p) hold(c, p->checkpoint);
+    if (p) hold(c, p->best);
+}
+static void in_brief(void *ctx, struct span r) {
+    Hlod__V1__Job *j = weigh_unpack_or_null(&hlod__v1__job__descriptor, r);
+    if (!j) return;
+    hold_progress(ctx, j->train);
+    hlod__v1__job__free_unpacked(j, NULL);
 }
 static void in_result(void *ctx, struct span r) {
     Hlod__V1__JobOutcome *o = weigh_unpack_or_null(&hlod__v1__job_outcome__descriptor, r);
     if (!o) return;
     hold_tensors(ctx, o->outputs, o->n_outputs);
+    hold(ctx, o->model);
+    hold_progress(ctx, o->train);
     hlod__v1__job_outcome__free_unpacked(o, NULL);
 }
 static void named(void *ctx, UNUSED struct digest key, struct span record) {
@@ -165,7 +181,8 @@ status_t blobs_unused(struct store *s, struct journal *j, struct journal_jobs *j
     struct census c = {.a = a, .out = out, .before_ns = before_ns};
     smap_seed_random(&c.held);
     smap_seed_random(&c.sidecars);
-    status_t st = journal_jobs_contents(jobs, in_request, in_result, &c);
+    status_t st = journal_jobs_contents(
+        jobs, &(struct journal_jobs_contents){in_request, in_brief, in_result, &c});
     if (!st) st = journal_list(j, JOURNAL_MODEL, -1, named, &c);
     if (!st) st = journal_list(j, JOURNAL_SOURCE, -1, with_sidecar, &c);
     if (!st) st = store_list(s, STORE_BLOB, look, &c);

@@ -26,6 +26,7 @@ enum statement {
     S_GET,
     S_LIST,
     S_REQUESTS,
+    S_BRIEFS,
     S_RESULTS,
     S_TOTALS,
     S_OLDEST,
@@ -64,6 +65,7 @@ static const char *const texts[] = {
                "AND (?3 = 0 OR suite < ?3 OR (suite = ?3 AND n > ?4)) "
                "ORDER BY suite DESC, n LIMIT ?5",
     [S_REQUESTS] = "SELECT request, " SOUND_SUITE " FROM suite",
+    [S_BRIEFS] = "SELECT brief, " SOUND_JOB " FROM job WHERE result IS NULL",
     [S_RESULTS] = "SELECT result, " SOUND_JOB " FROM job WHERE result IS NOT NULL",
     [S_TOTALS] = "SELECT total(jobs), total(bytes) FROM suite WHERE ended = jobs",
     [S_OLDEST] = "SELECT id, jobs, bytes, finished FROM suite WHERE ended = jobs "
@@ -376,10 +378,6 @@ status_t journal_jobs_list(struct journal_jobs *j, const struct jobs_query *q,
     return jdb_read(j->db, list, &l);
 }
 
-struct contents {
-    void (*request)(void *, struct span), (*result)(void *, struct span);
-    void *ctx;
-};
 static status_t each_row(struct jcopy *c, int which, void (*fn)(void *, struct span), void *ctx) {
     status_t st = ST_OK;
     while (next_row(c, which, &st))
@@ -387,16 +385,16 @@ static status_t each_row(struct jcopy *c, int which, void (*fn)(void *, struct s
     return st;
 }
 static status_t contents(struct jcopy *c, void *arg) {
-    const struct contents *q = arg;
+    const struct journal_jobs_contents *f = *(const struct journal_jobs_contents **)arg;
     RETURN_IF_ERR(each_row(c, S_REQUESTS, NULL, NULL));
+    RETURN_IF_ERR(each_row(c, S_BRIEFS, NULL, NULL));
     RETURN_IF_ERR(each_row(c, S_RESULTS, NULL, NULL));
-    RETURN_IF_ERR(each_row(c, S_REQUESTS, q->request, q->ctx));
-    return each_row(c, S_RESULTS, q->result, q->ctx);
+    RETURN_IF_ERR(each_row(c, S_REQUESTS, f->request, f->ctx));
+    RETURN_IF_ERR(each_row(c, S_BRIEFS, f->brief, f->ctx));
+    return each_row(c, S_RESULTS, f->result, f->ctx);
 }
-status_t journal_jobs_contents(struct journal_jobs *j, void (*request)(void *, struct span),
-                               void (*result)(void *, struct span), void *ctx) {
-    struct contents q = {request, result, ctx};
-    return jdb_read(j->db, contents, &q);
+status_t journal_jobs_contents(struct journal_jobs *j, const struct journal_jobs_contents *fns) {
+    return jdb_read(j->db, contents, &fns);
 }
 
 // ---- removal

@@ -60,9 +60,15 @@ enum journal_job_part { JOB_PART_BRIEF, JOB_PART_RESULT, JOB_PART_LOG };
 status_t journal_job_get(struct journal_jobs *j, const char *tenant, int64_t suite, uint32_t n,
                          enum journal_job_part part, struct arena *a, struct span *out,
                          bool *out_ended) MUST_CHECK;
-// The packed request of every suite and result of every ended job. fn on this thread.
-status_t journal_jobs_contents(struct journal_jobs *j, void (*request)(void *ctx, struct span r),
-                               void (*result)(void *ctx, struct span r), void *ctx) MUST_CHECK;
+// The packed request of every suite, brief of every job that goes on, and result of every ended
+// one. On this thread.
+struct journal_jobs_contents {
+    void (*request)(void *ctx, struct span r), (*brief)(void *ctx, struct span r),
+        (*result)(void *ctx, struct span r);
+    void *ctx;
+};
+status_t journal_jobs_contents(struct journal_jobs *j,
+                               const struct journal_jobs_contents *fns) MUST_CHECK;
 struct jobs_query {
     const char *tenant;  // NULL = all
     int64_t suite;       // 0 = all

@@ -4,7 +4,6 @@
 #include "scheduler/suite/suite.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
+#include "scheduler/suite/training.h"
 
 enum { MAX_LOG = 64 << 10 };
 static const struct {
@@ -33,37 +33,7 @@ bool suite_parse_id(const char *text, int64_t *out_suite, uint32_t *out_n) {
     return true;
 }
 
-Hlod__V1__JobBudget suite_budget(const struct suite_job *j) {
-    Hlod__V1__JobBudget b = HLOD__V1__JOB_BUDGET__INIT;
-    const Hlod__V1__SubmitJobsRequest *q = j->suite->q;
-    if (q->budget) b = *q->budget;
-    const Hlod__V1__JobBudget *own = q->models[j->cell.model]->budget;
-    if (own && own->run_ms != 0) b.run_ms = own->run_ms;
-    if (own && own->compile_ms != 0) b.compile_ms = own->compile_ms;
-    if (own && own->instructions) b.instructions = own->instructions;
-    if (own && own->peak_bytes) b.peak_bytes = own->peak_bytes;
-    return b;
-}
-
-void suite_log(struct suite_job *j, const char *fmt, ...) {
-    char now[32];
-    va_list ap;
-    clock_wall_text(clock_wall_ns(), now);
-    strbuf_printf(&j->log, "%s ", now);
-    va_start(ap, fmt);
-    strbuf_vprintf(&j->log, fmt, ap);
-    va_end(ap);
-    strbuf_putc(&j->log, '\n');
-}
-
 // ---- telling
-
-static void tell(struct suite_job *j) {
-    struct suites *s = j->suite->s;
-    for (struct suite_watch *w = s->watches; w; w = w->next)
-        if (!w->gone && w->suite == j->suite && (!w->n || w->n == j->n))
-            w->changed(w->ctx, j->brief);
-}
 
 static void set_state(struct suite_job *j, enum job_state state, const char *text) {
     bool idle = j->state == J_QUEUED || j->state == J_WAITING;
@@ -138,6 +108,7 @@ bool suites_overlay(struct suites *s, int64_t suite, uint32_t n, struct arena *a
     if (!j) return false;
     brief->state = arena_strdup(a, j->brief->state);
     brief->attempts = j->attempts;
+    brief->train = training_progress_dup(a, j->brief->train);
     const Hlod__V1__Error *e = j->brief->error;
     if (!e) return true;
     brief->error = arena_dup(a, e, sizeof *e);
@@ -174,11 +145,17 @@ static struct suite_job *ready_job(struct suite *x, int64_t now, int64_t *next) 
     return NULL;
 }
 
+// Trainings last for hours: they have places of their own.
+static int *running_now(struct suites *s, const struct suite *x) {
+    return x->q->train ? &s->n_training : &s->n_running;
+}
+
 static struct suite_job *next_job(struct suites *s, int64_t *next) {
     struct suite_job *best = NULL;
     int best_running = 0;
     int64_t now = clock_ns();
     for (struct suite *x = s->first; x; x = x->next) {
+        if (*running_now(s, x) >= s->cfg.parallel) continue;
         struct suite_job *j = ready_job(x, now, next);
         if (!j) continue;
         int running = running_of(s, x->tenant);
@@ -194,17 +171,20 @@ static void pump(void *arg) {
     struct suites *s = arg;
     s->pump_posted = false;
     int64_t next = 0;
-    while (!s->stopping && s->n_running < s->cfg.parallel) {
+    while (!s->stopping) {
         struct suite_job *j = next_job(s, &next);
         if (!j) break;
-        s->n_running++;
+        ++*running_now(s, j->suite);
         j->attempts++;
         set_state(j, J_RUNNING, "running");
         suite_log(j, "attempt %u", j->attempts);
-        suite_run_start(j);
-        tell(j);
+        if (j->suite->q->train)
+            training_start(j);
+        else
+            suite_run_start(j);
+        suite_tell(j);
     }
-    if (next && s->n_running < s->cfg.parallel && !s->stopping) loop_timer_at(s->timer, next);
+    if (next && !s->stopping) loop_timer_at(s->timer, next);
 }
 void suites_pump(struct suites *s) {
     if (s->pump_posted || s->stopping) return;
@@ -250,27 +230,6 @@ static bool tries_again(struct suite_job *j, status_t st) {
     return true;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-double suite_median(struct arena *a, const double *v, size_t n) {
-    if (!n) return 0;
-    double *t = arena_dup_array(a, v, n);
-    qsort(t, n, sizeof *t, by_value);
-    return t[n / 2];
-}
-
-void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b) {
-    const Hlod__V1__JobOutcome *o = j->outcome;
-    b->state = o->state;
-    b->error = o->error;
-    b->finished = o->finished;
-    b->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
-    b->instructions = o->counts ? o->counts->entry : 0;
-    b->fusions = o->counts ? o->counts->fusions : 0;
-}
-
 static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
     char now[32];
     clock_wall_text(clock_wall_ns(), now);
@@ -283,9 +242,9 @@ static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
     suite_save(j);
 }
 
-void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *a, status_t st) {
+static void job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *a, status_t st) {
     struct suites *s = j->suite->s;
-    s->n_running--;
+    --*running_now(s, j->suite);
     j->run = NULL;
     arena_done(&j->outcome_arena); // of the attempt before
     j->outcome_arena = *a;
@@ -295,7 +254,7 @@ void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *
         set_state(j, J_QUEUED, "queued"); // the next daemon's
     } else if (st && tries_again(j, st)) {
         suite_save(j);
-        tell(j);
+        suite_tell(j);
     } else {
         if (st) {
             o->state = (char *)(uintptr_t)"error";
@@ -307,22 +266,9 @@ void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *
     suites_pump(s);
 }
 
-void suite_unref(struct suite *x) {
-    if (--x->refs) return;
-    for (uint32_t i = 0; i < x->n_jobs; i++) {
-        strbuf_done(&x->jobs[i].log);
-        arena_done(&x->jobs[i].arena);
-        arena_done(&x->jobs[i].outcome_arena);
-    }
-    hlod__v1__submit_jobs_request__free_unpacked(x->q, NULL);
-    free(x->jobs);
-    free(x->tenant);
-    free(x);
-}
-
 // The outcome is needed for its state alone from here; watchers hear of it, and the last job takes
 // its suite out of memory.
-void suite_job_saved(struct suite_job *j) {
+static void job_saved(struct suite_job *j) {
     struct suite *x = j->suite;
     struct suites *s = x->s;
     metric_add(M_BATCH_ENDED, 1);
@@ -333,7 +279,7 @@ void suite_job_saved(struct suite_job *j) {
     suite_ended_brief(j, j->brief);
     strbuf_done(&j->log);
     x->n_left--;
-    tell(j);
+    suite_tell(j);
     end_watches(s, x, j->n);
     if (x->n_left) return;
     struct suite **at = &s->first;
@@ -353,9 +299,12 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
         struct suite_job *j = &x->jobs[i];
         if ((n && n != j->n) || j->state == J_ENDED || j->state == J_ENDING) continue;
         if (j->state == J_RUNNING) {
-            suite_run_cancel(j);
+            if (j->training)
+                training_cancel(j);
+            else
+                suite_run_cancel(j);
             j->run = NULL;
-            s->n_running--;
+            --*running_now(s, x);
         }
         Hlod__V1__JobOutcome *o = message_new(&j->arena, &hlod__v1__job_outcome__descriptor);
         o->state = (char *)(uintptr_t)"cancelled";
@@ -452,6 +401,7 @@ static void read_job(void *ctx, const struct job_record *r) {
         mine->run_ms = b->run_ms;
         mine->instructions = b->instructions;
         mine->fusions = b->fusions;
+        if (b->train) mine->train = training_progress_new(&j->arena, b->train);
     }
     if (r->finished_ns) return;
     strbuf_add(&j->log, r->log.p, r->log.n);
@@ -465,6 +415,8 @@ status_t suites_new(struct sched *sched, struct journal_jobs *journal,
     s->sched = sched;
     s->journal = journal;
     s->cfg = *cfg;
+    s->job_done = job_done;
+    s->job_saved = job_saved;
     smap_seed_random(&s->doubtful);
     s->timer = loop_timer_new(sched_loop(sched), on_timer, s);
     struct journal_jobs_reader r = {read_suite, read_job, s};

@@ -25,7 +25,9 @@ enum {
     MAX_NAME = 200,
     MAX_RANK = 64,
     MAX_RAW = 64 << 10,
-    MAX_ATTEMPTS = 100
+    MAX_ATTEMPTS = 100,
+    MAX_SETTINGS = 64,
+    MAX_SETTING = 500
 };
 
 MUST_CHECK static status_t bad(const char *where, size_t i, const char *what) {
@@ -35,6 +37,14 @@ MUST_CHECK static status_t bad(const char *where, size_t i, const char *what) {
 static status_t check_name(const char *where, size_t i, const char *name) {
     if (!*name || text_is_name(str_of(name), MAX_NAME)) return ST_OK;
     return bad(where, i, "a name of more than 200 bytes, or with characters that are not seen");
+}
+
+// It is there, and the tenant's.
+static status_t check_blob(struct digest d, const struct suite_checker *k, int64_t *out_size) {
+    int fd;
+    RETURN_IF_ERR(blob_open(k->store, k->journal, k->tenant, d, &fd, out_size));
+    close(fd);
+    return ST_OK;
 }
 
 static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTensor *t,
@@ -59,11 +69,8 @@ static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTen
                                             : bad(where, i, "raw does not have the shape's size");
     if (t->raw.len) return bad(where, i, "both blob and raw");
     if (!digest_parse(str_of(t->blob), &d)) return bad(where, i, "blob is no digest");
-    int fd;
     int64_t size;
-    RETURN_IF_ERR(
-        st_note(blob_open(k->store, k->journal, k->tenant, d, &fd, &size), "%s[%zu]", where, i));
-    close(fd);
+    RETURN_IF_ERR(st_note(check_blob(d, k, &size), "%s[%zu]", where, i));
     return size == bytes ? ST_OK : bad(where, i, "the blob does not have the shape's size");
 }
 
@@ -139,6 +146,54 @@ static status_t check_target(size_t i, const Hlod__V1__SubmitJobsRequest *q) {
     return check_name("targets", i, t->name);
 }
 
+// Words that the service says itself, or that would be two settings.
+static bool is_setting(const char *text) {
+    static const char *const own[] = {
+        "loss=", "optimizer=", "schedule=", "batch=", "rows=", "slice=", "shuffle=", "evaluate="};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (str_starts(str_of(text), own[i])) return false;
+    return strchr(text, '=') && !strchr(text, ';') && text_is_name(str_of(text), MAX_SETTING);
+}
+static bool is_words(const char *text) {
+    return !*text || (!strchr(text, ';') && text_is_name(str_of(text), MAX_SETTING));
+}
+static status_t check_training(const Hlod__V1__SubmitJobsRequest *q,
+                               const struct suite_checker *k) {
+    const Hlod__V1__Training *t = q->train;
+    const char *where = "train";
+    struct digest d;
+    if (!*t->loss) return bad(where, 0, "there is no loss");
+    if (!is_words(t->loss) || !is_words(t->optimizer) || !is_words(t->schedule))
+        return bad(where, 0, "a loss, optimizer or schedule of more than 500 bytes, or with ';'");
+    if (t->epochs && t->steps) return bad(where, 0, "both epochs and steps");
+    if (t->steps > INT32_MAX || t->batch > INT32_MAX || t->epochs > INT32_MAX)
+        return bad(where, 0, "at most 2147483647 steps, epochs and rows of a batch");
+    if (t->patience && !t->n_validation) return bad(where, 0, "patience without validation");
+
+    if (t->n_settings > MAX_SETTINGS) return bad(where, 0, "more than 64 settings");
+    for (size_t i = 0; i < t->n_settings; i++)
+        if (!is_setting(t->settings[i]))
+            return st_because(
+                ST_INVALID_ARGUMENT, BAD_OPTION,
+                "train: setting '%.80s': expected NAME=VALUE, not one that has a field "
+                "of its own",
+                t->settings[i]);
+    if (t->n_validation > MAX_TENSORS) return bad(where, 0, "more than 256 tensors");
+    for (size_t i = 0; i < t->n_validation; i++)
+        RETURN_IF_ERR(check_tensor("train.validation", i, t->validation[i], k));
+    if (*t->resume) {
+        if (!digest_parse(str_of(t->resume), &d)) return bad(where, 0, "resume is no digest");
+        int64_t size;
+        RETURN_IF_ERR(st_note(check_blob(d, k, &size), "train.resume"));
+    }
+
+    if (!q->n_inputs) return bad("inputs", 0, "a training needs rows");
+    for (size_t i = 0; i < q->n_inputs; i++)
+        if (!q->inputs[i]->n_inputs || q->inputs[i]->n_expect)
+            return bad("inputs", i, "a training has rows, and nothing that is expected");
+    return ST_OK;
+}
+
 status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_checker *k) {
     RETURN_IF_ERR(check_name("name", 0, q->name));
     if (strlen(q->idempotency_key) > MAX_NAME) return bad("idempotency_key", 0, "too long");
@@ -157,6 +212,7 @@ status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_ch
         RETURN_IF_ERR(check_target(i, q));
     for (size_t i = 0; i < q->n_inputs; i++)
         RETURN_IF_ERR(check_input(i, q, k));
+    if (q->train) RETURN_IF_ERR(check_training(q, k));
     struct arena a = {0};
     struct suite_cell *cells;
     size_t n = suite_expand(q, &a, &cells);

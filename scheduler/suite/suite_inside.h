@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What suite.c (states), suite_run.c (one attempt) and suite_save.c (the way to the journal) share;
-// for no other file. Thread: loop, except the work functions.
+// What suite.c (states), suite_run.c and training.c (one attempt) and suite_save.c (the way to the
+// journal) share; for no other file. Thread: loop, except the work functions.
 #pragma once
 #include "base/map.h"
 #include "base/str.h"
@@ -10,6 +10,7 @@
 struct loop_timer;
 struct suite;
 struct suite_run;
+struct training;
 enum job_state { J_QUEUED, J_RUNNING, J_WAITING, J_ENDING, J_ENDED }; // ENDING: being recorded
 struct suite_job {
     struct suite *suite;
@@ -18,7 +19,8 @@ struct suite_job {
     enum job_state state;
     uint32_t attempts;     // begun, not counting those that a restart cut off
     int64_t not_before_ns; // J_WAITING
-    struct suite_run *run; // J_RUNNING
+    struct suite_run *run; // J_RUNNING; or
+    struct training *training; // of a suite that trains
     struct arena arena;    // brief
     Hlod__V1__Job *brief;
     Hlod__V1__JobOutcome *outcome; // once ENDING
@@ -58,7 +60,8 @@ struct suites {
     struct journal_jobs *journal;
     struct suites_config cfg;
     struct suite *first;   // by id
-    int n_running, n_runs; // runs: objects of suite_run.c, also of cancelled jobs
+    int n_running, n_training; // of suites that train; each kind has cfg.parallel places
+    int n_runs;                // objects of suite_run.c and training.c, also of cancelled jobs
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
     struct suite_watch *watches;
@@ -67,25 +70,33 @@ struct suites {
     struct save_batch *saving;     // the pool's
     struct loop_timer *save_timer; // after a failed write
     int64_t trimmed_ns;
+    // suite.c's. The run is over: outcome->state says how; or (st) it may be tried again. Takes st,
+    // and the arena that the outcome lies in.
+    void (*job_done)(struct suite_job *j, Hlod__V1__JobOutcome *outcome, struct arena *a,
+                     status_t st);
+    void (*job_saved)(struct suite_job *j); // its result is on disk
     struct smap doubtful; // keys of suites that may be on disk though their submit failed
 };
 
 // suite.c
+void suites_pump(struct suites *s); // posts
+
+// suite_parts.c
 void suite_log(struct suite_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The run is over: outcome->state says how; or (st) it may be tried again. Takes st, and the arena
-// that the outcome lies in.
-void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *outcome, struct arena *a,
-                    status_t st);
+void suite_tell(struct suite_job *j);          // those who watch it
+int32_t suite_priority(const struct suite *x); // of its jobs: behind those that are waited for
 void suite_unref(struct suite *x);
 void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b);   // what its outcome adds to it
-void suite_job_saved(struct suite_job *j);                       // its result is on disk
-void suites_pump(struct suites *s);                              // posts
 double suite_median(struct arena *a, const double *v, size_t n); // 0 of none
 Hlod__V1__JobBudget suite_budget(const struct suite_job *j);     // the model's over the suite's
 
-// suite_run.c: one attempt. Ends in suite_job_done, never from inside.
+// suite_run.c: one attempt. Ends in suites.job_done, never from inside.
 void suite_run_start(struct suite_job *j);
-void suite_run_cancel(struct suite_job *j); // no suite_job_done comes
+void suite_run_cancel(struct suite_job *j); // no job_done comes
+
+// training.c: the same for one that trains.
+void training_start(struct suite_job *j);
+void training_cancel(struct suite_job *j);
 
 // suite_save.c
 void suite_save(struct suite_job *j);

@@ -3,7 +3,7 @@
 // any other request's, its outputs compared with what was expected, its budget judged.
 //
 //   pool: payload -> loop: job -> done -> pool: compare, keep outputs -> loop: judge,
-//   suite_job_done
+//   job_done
 //
 // A cancelled attempt lets go of its job at once; the pool's part ends first where it is under way.
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 #include "scheduler/suite/suite_inside.h"
 #include "scheduler/workers/memfds.h"
 
-enum { INLINE_BYTES = 64 << 10, ALIGN = 64, BEHIND = 1000 };
+enum { INLINE_BYTES = 64 << 10, ALIGN = 64 };
 struct suite_run {
     struct suite_job *j; // NULL: cancelled
     struct suite *suite;
@@ -183,7 +183,7 @@ static void finish(void *arg) {
     struct suite_job *j = r->j;
     struct arena a = r->arena;
     r->arena = (struct arena){0};
-    suite_job_done(j, r->outcome, &a, st);
+    j->suite->s->job_done(j, r->outcome, &a, st);
     arena_done(&a);
     free_run(r);
 }
@@ -398,9 +398,6 @@ static void on_done(void *ctx, struct job *job, status_t st) {
 static void start_job(struct suite_run *r) {
     const Hlod__V1__SubmitJobsRequest *q = r->suite->q;
     const Hlod__V1__JobModel *m = q->models[r->j->cell.model];
-    int32_t priority = q->priority > BEHIND - 1      ? BEHIND - 1
-                       : q->priority < -(BEHIND - 1) ? -(BEHIND - 1)
-                                                     : q->priority;
     const Hlod__V1__JobTarget *target = q->n_targets ? q->targets[r->j->cell.target] : NULL;
     struct job_spec spec = {.kind = r->in ? JOB_RUN : JOB_COMPILE,
                             .format = "",
@@ -413,7 +410,7 @@ static void start_job(struct suite_run *r) {
                             .device = target ? target->device : "",
                             .timeout_ms = q->timeout_ms,
                             .tenant = r->suite->tenant,
-                            .priority = priority - BEHIND,
+                            .priority = suite_priority(r->suite),
                             .repeat = q->repeat,
                             .on_event = note_event,
                             .on_done = on_done,

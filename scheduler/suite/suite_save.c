@@ -73,7 +73,7 @@ static void saved(void *arg) {
             if (b->kept[i]) // cannot be: only we write
                 log_event(LOG_ERROR, "jobs.twice", "job=%" PRId64 ".%u", b->records[i].suite,
                           b->records[i].n);
-            suite_job_saved(b->jobs[i]);
+            s->job_saved(b->jobs[i]);
         }
     }
 

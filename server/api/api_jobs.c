@@ -163,6 +163,41 @@ status_t api_submit_jobs(struct call *c) {
     return go(w);
 }
 
+// A training is a suite of one job.
+status_t api_train(struct call *c) {
+    const Hlod__V1__TrainRequest *t = call_request(c);
+    struct arena *a = &c->arena;
+    struct jobs_work *w = new_work(c, submit_work, submitted);
+    Hlod__V1__SubmitJobsRequest *q = message_new(a, &hlod__v1__submit_jobs_request__descriptor);
+    Hlod__V1__JobModel *m = message_new(a, &hlod__v1__job_model__descriptor);
+    Hlod__V1__JobInput *in = message_new(a, &hlod__v1__job_input__descriptor);
+    Hlod__V1__JobTarget *target = message_new(a, &hlod__v1__job_target__descriptor);
+    struct digest model;
+    if (!t->train)
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "train: how it is trained is missing");
+    RETURN_IF_ERR(st_note(api_model(c, t->model, &model), "model"));
+
+    m->name = *t->name ? t->name : t->model; // in lists
+    m->model = api_hex(a, model);
+    m->options = t->options;
+    in->name = (char *)(uintptr_t)"rows";
+    in->inputs = t->data;
+    in->n_inputs = t->n_data;
+    target->device = t->device;
+    q->models = arena_dup(a, &m, sizeof(Hlod__V1__JobModel *));
+    q->inputs = arena_dup(a, &in, sizeof(Hlod__V1__JobInput *));
+    q->targets = arena_dup(a, &target, sizeof(Hlod__V1__JobTarget *));
+    q->n_models = q->n_inputs = 1;
+    q->n_targets = *t->device != 0;
+    q->train = t->train;
+    q->retry = t->retry;
+    q->timeout_ms = t->timeout_ms;
+    q->priority = t->priority;
+    q->idempotency_key = t->idempotency_key;
+    w->q = q;
+    return go(w);
+}
+
 // ---- one job
 
 static status_t get_work(struct jobs_work *w) {

@@ -509,9 +509,34 @@ async function jobs() {
     ], [...suites.values()], { empty: "No batch job. hlo submit suite.yaml makes some." })),
     list.length ? card("Jobs", null, table("Jobs", [
       ["Job", j => link("#/jobs/" + j.id, j.id)], ["State", jobState], ["Model", j => h("b", null, j.model)], ["Target", j => j.target || "", "wide"], ["Input", j => j.input || "", "wide"],
-      ["Attempts", j => count(j.attempts), "num wide"], ["Run", j => number(j.runMs) ? ms(j.runMs) : "", "num"],
+      ["Attempts", j => count(j.attempts), "num wide"], ["Run", j => j.train && number(j.train.steps) ? [`${count(j.train.step)} of ${count(j.train.steps)} `, meter(number(j.train.step) / number(j.train.steps))] : number(j.runMs) ? ms(j.runMs) : "", "num"],
       ["Why", j => j.error ? h("span", { class: "dim" }, `${j.error.reason || j.error.code}: ${j.error.message}`.slice(0, 90)) : "", "wide"],
     ], list, { href: j => "#/jobs/" + j.id })) : null];
+}
+
+// Of a training: how far it is, and its loss over the steps.
+const four = x => number(x).toPrecision(4);
+function lossCurve(points) {
+  const W = 860, H = 240, L = 56, B = 22, last = number(points[points.length - 1].step), ok = points.filter(p => Number.isFinite(Number(p.loss || 0)));
+  if (ok.length < 2) return null;
+  const top = Math.max(...ok.map(p => number(p.loss))) || 1, low = Math.min(0, ...ok.map(p => number(p.loss)));
+  const x = p => L + (W - L - 8) * number(p.step) / last, y = v => 8 + (H - B - 8) * (1 - (v - low) / (top - low));
+  const line = (key, height) => ok.map(p => `${x(p).toFixed(1)},${height(number(p[key])).toFixed(1)}`).join(" ");
+  const grid = [0, .25, .5, .75, 1].map(k => [s("line", { class: "grid", x1: L, x2: W - 8, y1: y(low + k * (top - low)), y2: y(low + k * (top - low)) }), s("text", { class: "tick", x: L - 6, y: y(low + k * (top - low)) + 4, "text-anchor": "end" }, (low + k * (top - low)).toPrecision(3))]);
+  return h("div", { class: "timeline curve" }, s("svg", { viewBox: `0 0 ${W} ${H}`, width: "100%", role: "img", "aria-label": `Loss over ${count(last)} steps: from ${four(ok[0].loss)} to ${four(ok[ok.length - 1].loss)}` }, grid,
+    ok.some(p => p.accuracy) && s("polyline", { points: line("accuracy", v => 8 + (H - B - 8) * (1 - v)), fill: "none", stroke: "var(--kernel)", "stroke-width": 1.2, "stroke-dasharray": "4 3" }),
+    s("polyline", { points: line("loss", y), fill: "none", stroke: "var(--accent)", "stroke-width": 1.8 }),
+    s("text", { class: "tick", x: L, y: H - 5 }, "step 1"), s("text", { class: "tick", x: W - 8, y: H - 5, "text-anchor": "end" }, "step " + count(last))));
+}
+function training(t, out) {
+  const curve = t.curve || [], accuracy = curve.some(p => p.accuracy);
+  return card("Training", h("span", { class: "dim" }, accuracy ? "loss; dashed: accuracy, 0 to 1" : "loss"), h("div", { class: "body" }, h("dl", { class: "facts" },
+    h("dt", null, "Steps"), h("dd", null, h("div", { class: "pair" }, h("span", null, `${count(t.step)} of ${count(t.steps)}`), meter(number(t.step) / (number(t.steps) || 1)))),
+    number(t.step) > 0 && [h("dt", null, "Loss"), h("dd", null, four(t.loss) + (accuracy ? `, accuracy ${four(t.accuracy)}` : ""))],
+    number(t.validationStep) > 0 && [h("dt", null, "Held back"), h("dd", null, `loss ${four(t.validationLoss)}` + (accuracy ? `, accuracy ${four(t.validationAccuracy)}` : "") + `, after step ${count(t.validationStep)}`)],
+    number(t.stepMs) > 0 && [h("dt", null, "Speed"), h("dd", null, `${ms(t.stepMs)} a step, ${count(Math.round(number(t.examplesPerS)))} examples/s`)],
+    t.checkpoint && [h("dt", null, "Checkpoint"), h("dd", null, h("code", null, t.checkpoint), ` of step ${count(t.checkpointStep)}`)],
+    out && out.model && [h("dt", null, "Trained model"), h("dd", null, h("code", null, out.model))])), curve.length > 1 ? lossCurve(curve) : null);
 }
 
 async function job(id) {
@@ -523,6 +548,7 @@ async function job(id) {
       out && out.executable && [h("dt", null, "Executable"), h("dd", null, link("#/executables/" + out.executable, out.executable, "mono"))],
       out && (out.runMs || []).length > 0 && [h("dt", null, "Runs"), h("dd", null, out.runMs.map(ms).join(", "))],
       out && (out.overBudget || []).length > 0 && [h("dt", null, "Over budget"), h("dd", { class: "bad" }, out.overBudget.join("; "))]))),
+    j.train ? training(out && out.train || j.train, out) : null,
     out && (out.comparisons || []).length ? card("Comparisons", null, table("Comparisons", [
       ["Output", c => h("b", null, c.output)], ["", c => state(c.ok ? "same" : "differs", c.ok)], ["Elements", c => count(c.elements), "num"], ["Mismatches", c => count(c.mismatches), "num"],
       ["Largest difference", c => number(c.maxAbs).toPrecision(3), "num wide"], ["First", c => c.mismatches ? `[${number(c.first)}] ${c.found}, expected ${c.expected}` : c.message || "", "wide"]], out.comparisons)) : null,

@@ -14,6 +14,20 @@ out = "build/dashboard"
 os.makedirs(out, exist_ok=True)
 result = Results()
 
+def train(d):
+    """A small network on digits, 60 steps: the job's id, once it has a curve."""
+    subprocess.run(["build/venv/bin/python", "-c",
+                    "import sys; sys.path.insert(0, 'tests/models'); import digits; "
+                    "digits.write(sys.argv[1])", d.dir], check=True)
+    p = subprocess.run([build + "/hlo", "train", d.dir + "/digits.onnx", "--loss",
+                        "softmax-cross-entropy", "-d", f"image=@{d.dir}/image.npy", "-d",
+                        f"label=@{d.dir}/label.npy", "--validate",
+                        f"image=@{d.dir}/held_image.npy", "--validate",
+                        f"label=@{d.dir}/held_label.npy", "--optimizer", "adam", "--batch", "64",
+                        "--steps", "60", "--job", "--detach"], capture_output=True, text=True,
+                       env={**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}, check=True)
+    return p.stdout.strip()
+
 class Browser:
     """The few WebDriver commands that are needed."""
     def __init__(self, dark=False, size=(1400, 1000)):
@@ -330,6 +344,21 @@ try:
            b.js("return document.querySelector('main').innerText"))
     result("job: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
     b.shot("job-light")
+    training = train(d)
+    b.page("#/jobs/" + training)
+    b.wait("return /passed/.test(document.querySelector('.head .state').textContent) || (route(), "
+           "false)")
+    text = b.js("return document.querySelector('main').innerText")
+    result("a training: steps, checkpoint, model", "60 of 60" in text and "Trained model" in text
+           and "examples/s" in text, text)
+    label = b.js("return document.querySelector('.curve svg').getAttribute('aria-label')")
+    drawn = b.js("return document.querySelector('.curve polyline:last-of-type')"
+                 ".getAttribute('points').split(' ').length")
+    result("a training: its curve", label.startswith("Loss over 60 steps") and drawn == 60,
+           (label, drawn))
+    result("a training: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
+    result("a training: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+    b.shot("training-light")
     b.js("document.querySelector('nav a[data-tab=runs]').focus()")
     b.keys(ENTER)
     b.wait("return document.getElementById('main').dataset.ready === '#/runs'")
@@ -359,7 +388,7 @@ try:
     pages = (("#/", "overview"), ("#/executables", "executables"),
              ("#/executables/" + digest, "executable"), ("#/runs", "runs"),
              ("#/runs/" + job, "run"), ("#/jobs", "jobs"), ("#/jobs/" + s["suite"] + ".1", "job"),
-             ("#/try", "try"))
+             ("#/jobs/" + training, "training"), ("#/try", "try"))
     for colours in "dark", "light":
         b.js("theme(arguments[0])", colours)
         for width in 400, 800, 1280, 1920:

@@ -7,7 +7,7 @@ openapi.json with values, headers and bodies that do not fit, cut or broken off 
 answer what is whole, never with INTERNAL or UNKNOWN, serve afterwards, hold no more descriptors
 than before, and end in good order; under a sanitizer it must also have nothing to say. Usage:
 daemon.py --build DIR [--seconds N] [--seed K] [http|grpc|worker ...]"""
-import argparse, gzip, json, os, random, socket, struct, sys, time, traceback
+import argparse, base64, gzip, json, os, random, socket, struct, sys, time, traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "grpc")]
 import grpc
@@ -321,10 +321,20 @@ def worker(o):
     r, counts, end, n, before = Random(o.seed,
                                        []), {}, time.monotonic() + o.seconds, 0, descriptors(d)
     x = [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
-    source = ""
+    source, trainings = "", []
     while time.monotonic() < end:
         n += 1
-        if n % 5 == 1 or not source:
+        if n % 5 == 0 and source:
+            row = {"dtype": "f32", "shape": [1, 4], "raw": base64.b64encode(bytes(16)).decode()}
+            status, sent = d.json("POST", "/v1/train", {
+                "model": source, "data": [{"name": "x", **row}, {"name": "label", **row}],
+                "train": {"loss": "mse", "steps": 3, "checkpoint_steps": 1},
+                "retry": {"max_attempts": 2, "backoff_ms": 1}})
+            if n % 3:
+                trainings.append(sent.get("suite"))
+            if len(trainings) > 3:
+                d.call("DELETE", "/v1/jobs/%s" % trainings.pop(0))
+        elif n % 5 == 1 or not source:
             status, reply = d.json("POST", "/v1/executables?shape=x%3D1x4&timeout_ms=300",
                                    FAKE + f"# {n}\n")
             source = reply.get("sourceDigest") or source

@@ -20,7 +20,7 @@ static Hlod__Artifact__KernelSet kernels = HLOD__ARTIFACT__KERNEL_SET__INIT;
 static Hlod__Artifact__Artifact made(void) {
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
     m.version = 3;
-    m.kernel_abi = 5;
+    m.kernel_abi = 6;
     m.build_id = (char *)"build";
     m.target_id = (char *)"target";
     m.options = (char *)"precision=strict";
@@ -71,7 +71,7 @@ static void check(void **state) {
     info.build_id = (char *)"build";
     info.target_id = (char *)"target";
     info.options = (char *)"precision=strict";
-    info.kernel_abi = 5;
+    info.kernel_abi = 6;
     assert_null(artifact_check(packed(&m), &info));
     struct {
         Hlod__Artifact__Artifact m;
@@ -82,7 +82,7 @@ static void check(void **state) {
                  {made(), "target"},
                  {made(), "options"}};
     cases[0].m.version = 1;
-    cases[1].m.kernel_abi = 4;
+    cases[1].m.kernel_abi = 5;
     cases[2].m.build_id = (char *)"elsewhere";
     cases[3].m.target_id = (char *)"";
     cases[4].m.options = (char *)"";

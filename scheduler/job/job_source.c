@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// INSPECT and TRAIN jobs: what compile workers do besides reading and compiling models. A stage of
+// an executable, out of its artefact or made again from its program; a model's file as the program
+// that trains it, and a checkpoint as the model's file with new weights, whose descriptors stay the
+// job's until it is freed.
+#include <string.h>
+#include <unistd.h>
+
+#include "base/store/store.h"
+#include "scheduler/job/job_call.h"
+#include "scheduler/job/job_run.h"
+#include "scheduler/queue/aside.h"
+
+// ---- inspect
+
+static void on_inspect(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
+    struct worker *w = c->w;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    if (!f && job_call_moved(j, w, lost)) return;
+    status_t st = lost;
+    Hlod__Wire__InspectReply *r = wire_reply(&hlod__wire__inspect_reply__descriptor, f, &st);
+    if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+    struct job_result done = j->r;
+    if (!st) done.inspect.text = r->text;
+    job_answer(j, &done);
+    job_finish(j, st);
+}
+
+status_t inspect_send(struct job *j) {
+    int fds[2], n = 0;
+    Hlod__Wire__Blob artifact, program;
+    status_t st = wire_blob_open(j->s->store, STORE_EXECUTABLE, j->key.digest, STORE_COPY, fds, &n,
+                                 &artifact);
+    if (!st)
+        st = wire_blob_open(j->s->store, STORE_PROGRAM, j->model->program, STORE_COPY, fds, &n,
+                            &program);
+    if (!st) {
+        Hlod__Wire__Compile how = HLOD__WIRE__COMPILE__INIT;
+        how.format = j->model->rec->format;
+        how.program = &program;
+        how.bindings = j->key.bindings;
+        how.n_bindings = j->key.n_bindings;
+        how.options = (char *)j->key.parts.options;
+        how.target_id = (char *)j->key.parts.target_id;
+        how.entry_name = (char *)"main";
+        how.limits = &j->s->cfg.limits;
+        Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
+        m.stage = (char *)j->spec->inspect.stage;
+        m.artifact = &artifact;
+        m.compile = &how;
+        struct run_call *c = job_call_new(j);
+        job_call_send(c, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
+        sched_charge(c->w, c->id, j->tenant, "inspect", j->key.digest);
+    }
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return st;
+}
+
+status_t inspect_want(const struct job *j, struct task *t) {
+    const char *stage = j->spec->inspect.stage;
+    // These are not in the artefact: the worker compiles again.
+    bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
+    t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
+    return again ? sched_take_compile(j->s) : ST_OK;
+}
+
+// ---- train
+
+static void on_train(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_TRAIN_REPLY &&
+        f->type != HLOD__WIRE__TYPE__TYPE_TRAINED_REPLY)
+        return;
+    bool trained = f && f->type == HLOD__WIRE__TYPE__TYPE_TRAINED_REPLY;
+    struct worker *w = c->w;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    if (!f && job_call_moved(j, w, lost)) return;
+    status_t st = lost;
+    ProtobufCMessage *r = wire_reply(trained ? &hlod__wire__trained_reply__descriptor
+                                             : &hlod__wire__train_reply__descriptor,
+                                     f, &st);
+    if (!st && trained != !j->spec->train.spec)
+        st = st_internal("the worker answered another call");
+    if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = r});
+    struct job_result done = j->r;
+    if (!st && trained) done.train.model = j->reply.trained->model;
+    if (!st && !trained) done.train.program = j->reply.train;
+    job_answer(j, &done);
+    job_finish(j, st);
+}
+
+static void send_train(struct job *j, Hlod__Wire__Blob *source, Hlod__Wire__Blob *state,
+                       const int *fds, int n) {
+    struct run_call *c = job_call_new(j);
+    Hlod__Wire__Train m = HLOD__WIRE__TRAIN__INIT;
+    Hlod__Wire__Trained t = HLOD__WIRE__TRAINED__INIT;
+    m.format = t.format = j->model->rec->format;
+    m.limits = t.limits = &j->s->cfg.limits;
+    m.source = t.source = source;
+    m.state = t.state = state;
+    m.spec = (char *)(uintptr_t)j->spec->train.spec;
+    m.rows = j->spec->train.rows;
+    m.n_rows = j->spec->train.n_rows;
+    if (m.spec)
+        job_call_send(c, HLOD__WIRE__TYPE__TYPE_TRAIN, &m.base, fds, n, on_train);
+    else
+        job_call_send(c, HLOD__WIRE__TYPE__TYPE_TRAINED, &t.base, fds, n, on_train);
+    sched_charge(c->w, c->id, j->tenant, "train", j->subject);
+}
+
+status_t train_send(struct job *j) {
+    int fds[2], n = 0;
+    Hlod__Wire__Blob source, state;
+    bool resumes = !digest_is_zero(j->spec->train.state);
+    status_t st =
+        wire_blob_open(j->s->store, STORE_BLOB, j->model->source, STORE_TRUST, fds, &n, &source);
+    if (!st && resumes)
+        st = wire_blob_open(j->s->store, STORE_BLOB, j->spec->train.state, STORE_TRUST, fds, &n,
+                            &state);
+    if (!st) send_train(j, &source, resumes ? &state : NULL, fds, n);
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return st;
+}
+
+status_t train_want(const struct job *j, struct task *t) {
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "train", j->subject));
+    t->want = (struct place_want){.role = ROLE_COMPILE, .device = ""};
+    return sched_take_compile(j->s);
+}
