@@ -27,9 +27,11 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
 	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker \
 	  --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
 .PHONY: soak-train
-soak-train: ## hlo train with 20 kills of daemon, workers and client: the same bytes in the end
+soak-train: ## hlo train with 20 kills of daemon, workers and client, then a training of the
+## server's with 20 kills of daemon and workers: the same bytes in the end
 soak-train: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt
 	$(Q)build/venv/bin/python tests/client/train.py --build $(BUILD) --kills 20
+	$(Q)build/venv/bin/python tests/api/train.py --build $(BUILD) --kills 20
 # The library under a sanitizer, its tests with it; daemon and worker are the usual ones.
 .PHONY: check-client-san
 check-client-san: ## libhlod's tests, asynchronous ones first, under ASan with UBSan and under TSan

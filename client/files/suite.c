@@ -348,6 +348,40 @@ static status_t read_input(const struct reader *r, const json_t *o, Hlod__V1__Jo
     return ST_OK;
 }
 
+// ---- train
+
+static status_t train_at(const struct reader *r, const json_t *o, Hlod__V1__Training **out) {
+    const json_t *v = json_object_get(o, "train"), *order = json_object_get(v, "in_order");
+    if (!v) return ST_OK;
+    RETURN_IF_ERR(known_keys(r, v, "train",
+                             " loss optimizer schedule batch epochs steps seed in_order settings "
+                             "validation patience checkpoint_steps checkpoint_s resume "));
+    Hlod__V1__Training *t = message_new(r->a, &hlod__v1__training__descriptor);
+    int64_t steps = 0, seed = 0, every = 0;
+    RETURN_IF_ERR(text_at(r, v, "loss", &t->loss));
+    RETURN_IF_ERR(text_at(r, v, "optimizer", &t->optimizer));
+    RETURN_IF_ERR(text_at(r, v, "schedule", &t->schedule));
+    RETURN_IF_ERR(text_at(r, v, "resume", &t->resume));
+    RETURN_IF_ERR(words_at(r, v, "settings", &t->settings, &t->n_settings));
+
+    RETURN_IF_ERR(u32_at(r, v, "batch", &t->batch));
+    RETURN_IF_ERR(u32_at(r, v, "epochs", &t->epochs));
+    RETURN_IF_ERR(u32_at(r, v, "patience", &t->patience));
+    RETURN_IF_ERR(u32_at(r, v, "checkpoint_s", &t->checkpoint_s));
+    RETURN_IF_ERR(count_at(r, v, "steps", 0, INT32_MAX, &steps));
+    RETURN_IF_ERR(count_at(r, v, "seed", INT32_MIN, INT32_MAX, &seed));
+    RETURN_IF_ERR(count_at(r, v, "checkpoint_steps", 0, INT32_MAX, &every));
+    t->steps = (uint64_t)steps;
+    t->seed = (int32_t)seed;
+    t->checkpoint_steps = (uint64_t)every;
+
+    RETURN_IF_ERR(tensors_at(r, v, "validation", &t->validation, &t->n_validation));
+    if (order && !json_is_boolean(order)) return bad(r, v, "@: expected true", "in_order");
+    t->in_order = json_is_true(order);
+    *out = t;
+    return ST_OK;
+}
+
 // ---- the whole
 
 static status_t list_at(const struct reader *r, const json_t *tree, const char *key,
@@ -372,7 +406,7 @@ static status_t read_tree(const struct reader *r, const json_t *tree, struct sui
     Hlod__V1__SubmitJobsRequest *q = s->request;
     RETURN_IF_ERR(known_keys(r, tree, "a suite",
                              " suite models targets inputs budget retry rtol atol timeout_ms "
-                             "priority repeat keep_outputs "));
+                             "priority repeat keep_outputs train "));
     const json_t *list, *keep = json_object_get(tree, "keep_outputs");
     size_t n;
     const int *lines = NULL;
@@ -399,6 +433,7 @@ static status_t read_tree(const struct reader *r, const json_t *tree, struct sui
 
     RETURN_IF_ERR(budget_at(r, tree, &q->budget));
     RETURN_IF_ERR(retry_at(r, tree, &q->retry));
+    RETURN_IF_ERR(train_at(r, tree, &q->train));
     RETURN_IF_ERR(number_at(r, tree, "rtol", &q->rtol));
     RETURN_IF_ERR(number_at(r, tree, "atol", &q->atol));
     RETURN_IF_ERR(u32_at(r, tree, "timeout_ms", &q->timeout_ms));

@@ -7,15 +7,14 @@
 
 #include "base/hash.h"
 #include "client/lib/async.h"
+#include "client/lib/jobs.h"
 #include "proto/message.h"
 
 static char *text(const char *z) {
     return (char *)(uintptr_t)(z ? z : "");
 }
 
-// Sent and answered: the public object; NULL after an error, or where there is none.
-static void *call(struct hlod *h, struct arena *a, const struct wire_request *q,
-                  wire_finish finish) {
+void *jobs_call(struct hlod *h, struct arena *a, const struct wire_request *q, wire_finish finish) {
     struct wire_reader r;
     void *got = NULL;
     status_t st = wire_stream(h, q, &r);
@@ -52,7 +51,7 @@ static void blob_request(struct arena *a, bool grpc, const struct hlod_bytes *v,
                                  .method = "PutBlob"};
 }
 
-static Hlod__V1__JobTensor **tensors(struct arena *a, const struct hlod_job_tensor *v, size_t n) {
+Hlod__V1__JobTensor **jobs_tensors(struct arena *a, const struct hlod_job_tensor *v, size_t n) {
     Hlod__V1__JobTensor **out = arena_array(a, Hlod__V1__JobTensor *, n + 1);
     for (size_t i = 0; i < n; i++) {
         const struct hlod_tensor *x = &v[i].tensor;
@@ -85,9 +84,9 @@ static Hlod__V1__JobTarget *target(struct arena *a, const struct hlod_job_target
 static Hlod__V1__JobInput *input(struct arena *a, const struct hlod_job_input *in) {
     Hlod__V1__JobInput *q = message_new(a, &hlod__v1__job_input__descriptor);
     q->name = text(in->name);
-    q->inputs = tensors(a, in->inputs, in->n_inputs);
+    q->inputs = jobs_tensors(a, in->inputs, in->n_inputs);
     q->n_inputs = in->n_inputs;
-    q->expect = tensors(a, in->expect, in->n_expect);
+    q->expect = jobs_tensors(a, in->expect, in->n_expect);
     q->n_expect = in->n_expect;
     return q;
 }
@@ -175,12 +174,12 @@ static void watch_request(struct arena *a, bool grpc, const char *job, hlod_job_
 
 // ---- replies
 
-static status_t nothing(struct wire_reader *r, void **out) {
+status_t jobs_nothing(struct wire_reader *r, void **out) {
     if (r->reply) protobuf_c_message_free_unpacked(r->reply, NULL);
     *out = NULL;
     return ST_OK;
 }
-static status_t submitted(struct wire_reader *r, void **out) {
+status_t jobs_submitted(struct wire_reader *r, void **out) {
     struct arena *a;
     struct hlod_submitted *x = wire_result_new(sizeof *x, &a);
     const Hlod__V1__SubmitJobsReply *m = (const Hlod__V1__SubmitJobsReply *)r->reply;
@@ -256,7 +255,7 @@ enum hlod_code hlod_blob_put_parts(struct hlod *h, const struct hlod_bytes *part
     struct arena a = {0};
     struct wire_request q;
     blob_request(&a, h->grpc != NULL, parts, n_parts, out_digest, &q);
-    call(h, &a, &q, nothing);
+    jobs_call(h, &a, &q, jobs_nothing);
     return h->error.code;
 }
 enum hlod_code hlod_blob_put(struct hlod *h, const void *data, size_t bytes,
@@ -269,7 +268,7 @@ enum hlod_code hlod_blob_get(struct hlod *h, const char *digest, struct hlod_blo
     Hlod__V1__GetBlobRequest m = HLOD__V1__GET_BLOB_REQUEST__INIT;
     m.digest = text(digest);
     wire_call(&a, h->grpc != NULL, "GetBlob", &m.base, &hlod__v1__blob__descriptor, &q);
-    void *got = call(h, &a, &q, blob);
+    void *got = jobs_call(h, &a, &q, blob);
     if (got) *out = got;
     return h->error.code;
 }
@@ -278,7 +277,7 @@ enum hlod_code hlod_jobs_submit(struct hlod *h, const struct hlod_suite *s,
     struct arena a = {0};
     struct wire_request q;
     suite_request(&a, h->grpc != NULL, s, &q);
-    void *got = call(h, &a, &q, submitted);
+    void *got = jobs_call(h, &a, &q, jobs_submitted);
     if (got) *out = got;
     return h->error.code;
 }
@@ -286,7 +285,7 @@ enum hlod_code hlod_jobs_watch(struct hlod *h, const char *job, hlod_job_fn fn, 
     struct arena a = {0};
     struct wire_request q;
     watch_request(&a, h->grpc != NULL, job, fn, ctx, &q);
-    call(h, &a, &q, nothing);
+    jobs_call(h, &a, &q, jobs_nothing);
     return h->error.code;
 }
 void hlod_set_stop(struct hlod *h, bool (*stop)(void *ctx), void *ctx) {
@@ -310,7 +309,7 @@ enum hlod_code hlod_job_outcome(struct hlod *h, const char *job, struct hlod_out
     struct arena a = {0};
     struct wire_request q;
     outcome_request(&a, h->grpc != NULL, job, &q);
-    void *got = call(h, &a, &q, outcome);
+    void *got = jobs_call(h, &a, &q, outcome);
     if (got) *out = got;
     return h->error.code;
 }
@@ -329,26 +328,26 @@ void hlod_outcome_free(struct hlod_outcome *o) {
 enum hlod_code hlod_blob_put_start(struct hlod_async *q, const void *data, size_t bytes,
                                    char out_digest[HLOD_DIGEST_CHARS], hlod_done_fn done, void *ctx,
                                    struct hlod_call **out) {
-    struct hlod_call *c = async_call(q, nothing, done, ctx);
+    struct hlod_call *c = async_call(q, jobs_nothing, done, ctx);
     blob_request(async_arena(c), async_grpc(q), &(struct hlod_bytes){data, bytes}, 1, out_digest,
                  async_request(c));
     return async_start(c, ST_OK, out);
 }
 enum hlod_code hlod_jobs_submit_start(struct hlod_async *q, const struct hlod_suite *s,
                                       hlod_done_fn done, void *ctx, struct hlod_call **out) {
-    struct hlod_call *c = async_call(q, submitted, done, ctx);
+    struct hlod_call *c = async_call(q, jobs_submitted, done, ctx);
     suite_request(async_arena(c), async_grpc(q), s, async_request(c));
     return async_start(c, ST_OK, out);
 }
 enum hlod_code hlod_jobs_watch_start(struct hlod_async *q, const char *job, hlod_job_fn fn,
                                      hlod_done_fn done, void *ctx, struct hlod_call **out) {
-    struct hlod_call *c = async_call(q, nothing, done, ctx);
+    struct hlod_call *c = async_call(q, jobs_nothing, done, ctx);
     watch_request(async_arena(c), async_grpc(q), job, fn, ctx, async_request(c));
     return async_start(c, ST_OK, out);
 }
 enum hlod_code hlod_jobs_cancel_start(struct hlod_async *q, const char *job, hlod_done_fn done,
                                       void *ctx, struct hlod_call **out) {
-    struct hlod_call *c = async_call(q, nothing, done, ctx);
+    struct hlod_call *c = async_call(q, jobs_nothing, done, ctx);
     cancel_request(async_arena(c), async_grpc(q), job, async_request(c));
     return async_start(c, ST_OK, out);
 }
@@ -359,7 +358,7 @@ enum hlod_code hlod_job_outcome_start(struct hlod_async *q, const char *job, hlo
     return async_start(c, ST_OK, out);
 }
 struct hlod_submitted *hlod_call_take_submitted(struct hlod_call *c) {
-    return async_take(c, submitted);
+    return async_take(c, jobs_submitted);
 }
 struct hlod_outcome *hlod_call_take_outcome(struct hlod_call *c) {
     return async_take(c, outcome);

@@ -18,31 +18,11 @@
 #include "client/files/input.h"
 #include "client/files/opt_tool.h"
 #include "client/hlod_buffers.h"
-#include "client/train/train_program.h"
+#include "client/train/train.h"
 #include "proto/numbers.h"
 
-enum { MAX_DATA = 64, MAX_SETS = 32, SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
+enum { SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
 enum { HANDLE_BYTES = 64, LEASE_MS = 6 * 3600 * 1000 }; // a validation may take long
-struct train {
-    struct hlo *h;
-    const char *model, *out, *loss, *optimizer, *schedule, *device, *checkpoint, *resume, *dir;
-    const char *data[MAX_DATA], *held[MAX_DATA], *sets[MAX_SETS];
-    int n_data, n_held, n_sets, batch, epochs, steps, seed, every, patience, window;
-    bool in_order;
-    struct train_program p, validation;
-    char *digest, *validation_digest; // of executables
-    const char **names;               // of the results that are state
-    char **handles, **held_handles;   // of the leaves; NULL = none
-    int64_t step, end, saved, rows;
-    struct npy *given;      // all rows
-    struct arena window_of; // what of `given` is on the device, in the program's types
-    int64_t windows, at;    // parts that the rows come in; which is there, -1 = none
-    double per_step_ms;
-    float *losses, *accuracy; // of the last run
-    double held_loss, held_accuracy, best_loss;
-    const char *best; // file of the weights that did best on the rows held back; NULL = none yet
-    int worse;        // validations since
-};
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int signal) {
     (void)signal;
@@ -51,25 +31,30 @@ static void on_interrupt(int signal) {
 
 // ---- what is asked for
 
+bool train_interrupted(void) {
+    return interrupted;
+}
 static bool is_flag(struct train *t, int k) {
-    if (strcmp(t->h->argv[k], "--no-shuffle") != 0) return false;
-    return t->in_order = true;
+    const struct {
+        const char *name;
+        bool *to;
+    } table[] = {{"--no-shuffle", &t->in_order}, {"--job", &t->job}, {"--detach", &t->detach}};
+    for (size_t j = 0; j < sizeof table / sizeof *table; j++)
+        if (strcmp(t->h->argv[k], table[j].name) == 0) return *table[j].to = true;
+    return false;
 }
 static int read_text(struct train *t, int *k) { // 1: taken; 0: another word; -1: refused
     struct hlo *h = t->h;
     const struct {
         const char *name, **to;
         int *n, most;
-    } table[] = {{"--loss", &t->loss, NULL, 0},
-                 {"--optimizer", &t->optimizer, NULL, 0},
-                 {"--schedule", &t->schedule, NULL, 0},
-                 {"--checkpoint", &t->checkpoint, NULL, 0},
-                 {"--resume", &t->resume, NULL, 0},
-                 {"--device", &t->device, NULL, 0},
-                 {"-o", &t->out, NULL, 0},
-                 {"-d", t->data, &t->n_data, MAX_DATA},
-                 {"--validate", t->held, &t->n_held, MAX_DATA},
-                 {"--set", t->sets, &t->n_sets, MAX_SETS}};
+    } table[] = {
+        {"--loss", &t->loss, NULL, 0},           {"--optimizer", &t->optimizer, NULL, 0},
+        {"--schedule", &t->schedule, NULL, 0},   {"--checkpoint", &t->checkpoint, NULL, 0},
+        {"--resume", &t->resume, NULL, 0},       {"--device", &t->device, NULL, 0},
+        {"--attach", &t->attach, NULL, 0},       {"-o", &t->out, NULL, 0},
+        {"-d", t->data, &t->n_data, MAX_DATA},   {"--validate", t->held, &t->n_held, MAX_DATA},
+        {"--set", t->sets, &t->n_sets, MAX_SETS}};
     for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
         const char *v = option_value(h, k, table[j].name);
         if (!v) continue;
@@ -94,18 +79,29 @@ static int read_count(struct train *t, int *k) {
     }
     return 0;
 }
-static bool ends_in(const char *path, const char *suffix) {
+bool train_ends_in(const char *path, const char *suffix) {
     size_t n = strlen(path), m = strlen(suffix);
     return n > m && strcmp(path + n - m, suffix) == 0;
 }
-static int check_options(const struct train *t) {
+static int check_options(struct train *t) {
+    t->job |= t->detach || t->attach;
+    if (t->job && t->window) return usage_error("--window is not for a job: all rows are its own");
+    if (t->job && t->out && !train_ends_in(t->out, ".onnx"))
+        return usage_error("-o %s: a job gives a model, .onnx; --checkpoint its state", t->out);
+    if (t->detach && (t->out || t->checkpoint || t->attach))
+        return usage_error("--detach only starts a job; --attach JOB -o FILE brings its result");
+    if (t->attach)
+        return t->model || t->loss || t->n_data
+                   ? usage_error("--attach JOB takes no model and no rows: the job has them")
+                   : 0;
     if (!t->model) return usage_error("train needs a model's file");
     if (!t->loss) return usage_error("train needs --loss; softmax-cross-entropy for classes, mse");
     if (!t->n_data) return usage_error("train needs rows: -d NAME=@FILE.npy for each input");
-    if (!t->out && !t->checkpoint) return usage_error("train needs -o OUT.onnx");
-    if (t->out && !ends_in(t->out, ".onnx") && !ends_in(t->out, ".safetensors"))
+    if (!t->out && !t->checkpoint && !t->detach) return usage_error("train needs -o OUT.onnx");
+    if (t->out && !train_ends_in(t->out, ".onnx") && !train_ends_in(t->out, ".safetensors"))
         return usage_error("-o %s: expected a name that ends in .onnx or .safetensors", t->out);
-    if (t->every && !t->checkpoint) return usage_error("--every needs --checkpoint FILE");
+    if (t->every && !t->checkpoint && !t->job)
+        return usage_error("--every needs --checkpoint FILE");
     if (t->patience && !t->n_held) return usage_error("--patience needs --validate NAME=VALUE");
     if (t->steps && t->epochs) return usage_error("--steps and --epochs exclude each other");
     return 0;
@@ -130,8 +126,8 @@ static const struct npy *named(const struct npy *v, int n, const char *name) {
         if (strcmp(v[k].name, name) == 0) return &v[k];
     return NULL;
 }
-static status_t read_rows(struct train *t, const char *const *words, int n, struct npy *v,
-                          int64_t *rows) {
+status_t train_read_rows(struct train *t, const char *const *words, int n, struct npy *v,
+                         int64_t *rows) {
     struct image_options o = {.std = {1, 1, 1}};
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(input_parse(&t->h->arena, words[k], &o, &v[k]));
@@ -262,7 +258,7 @@ static int prepare_validation(struct train *t) {
     struct npy *held = arena_zarray(&h->arena, struct npy, MAX_DATA);
     struct train_program *p = &t->validation;
     int64_t n = 0;
-    status_t st = read_rows(t, t->held, t->n_held, held, &n);
+    status_t st = train_read_rows(t, t->held, t->n_held, held, &n);
     if (!st && n < t->batch)
         st = st_invalid("--validate: %lld rows are fewer than a batch of %d", (long long)n,
                         t->batch);
@@ -281,7 +277,7 @@ static int prepare_validation(struct train *t) {
 static int prepare_program(struct train *t) {
     struct hlo *h = t->h;
     t->given = arena_zarray(&h->arena, struct npy, MAX_DATA);
-    status_t st = read_rows(t, t->data, t->n_data, t->given, &t->rows);
+    status_t st = train_read_rows(t, t->data, t->n_data, t->given, &t->rows);
     if (st) return fail_status(st);
     if (!t->batch) t->batch = t->rows < USUAL_BATCH ? (int)t->rows : USUAL_BATCH;
     bool parts = t->window && t->window < t->rows;
@@ -379,13 +375,7 @@ static int evaluate(struct train *t) {
     t->held_loss = (double)*(const float *)r->outputs[0].tensor.data;
     if (v->accuracy) t->held_accuracy = (double)*(const float *)r->outputs[1].tensor.data;
     hlod_outputs_free(r);
-    if (h->json) {
-        printf("{\"event\":\"validation\",\"step\":%lld,\"loss\":%.9g", (long long)t->step,
-               t->held_loss);
-        if (v->accuracy) printf(",\"accuracy\":%.9g", t->held_accuracy);
-        puts("}");
-        fflush(stdout);
-    }
+    train_tell_validation(t, v->accuracy);
     return 0;
 }
 
@@ -448,7 +438,7 @@ static int copy_file(struct train *t, const char *from, const char *to) {
 }
 static int write_model(struct train *t) {
     if (!t->out) return 0;
-    bool bare = ends_in(t->out, ".safetensors");
+    bool bare = train_ends_in(t->out, ".safetensors");
     const char *weights = t->best;
     int rc = 0;
     if (!weights) {
@@ -462,14 +452,22 @@ static int write_model(struct train *t) {
 
 // ---- telling
 
-static void tell_steps(const struct train *t, int64_t from, int64_t made, double ms) {
+void train_tell_steps(const struct train *t, int64_t from, int64_t made, double ms, bool accuracy) {
     for (int64_t k = 0; k < made && t->h->json; k++) {
         printf("{\"event\":\"step\",\"step\":%lld,\"loss\":%.9g", (long long)(from + k + 1),
                (double)t->losses[k]);
-        if (t->p.accuracy) printf(",\"accuracy\":%.9g", (double)t->accuracy[k]);
+        if (accuracy) printf(",\"accuracy\":%.9g", (double)t->accuracy[k]);
         printf(",\"ms\":%.4g,\"examples_per_s\":%.6g}\n", ms, t->batch / ms * 1e3);
     }
     if (t->h->json) fflush(stdout);
+}
+void train_tell_validation(const struct train *t, bool accuracy) {
+    if (!t->h->json) return;
+    printf("{\"event\":\"validation\",\"step\":%lld,\"loss\":%.9g", (long long)t->step,
+           t->held_loss);
+    if (accuracy) printf(",\"accuracy\":%.9g", t->held_accuracy);
+    puts("}");
+    fflush(stdout);
 }
 static double mean(const float *v, int64_t n) {
     double sum = 0;
@@ -477,15 +475,16 @@ static double mean(const float *v, int64_t n) {
         sum += (double)v[k];
     return n ? sum / (double)n : 0;
 }
-static void tell_line(const struct train *t, int64_t made, bool ends) {
+void train_tell_line(const struct train *t, int64_t per_epoch, int64_t made, bool accuracy,
+                     bool ends) {
     if (t->h->json || t->h->quiet || (!ends && !t->h->tty)) return;
-    int64_t per = t->p.steps_per_epoch * t->windows, epoch = (t->step + per - 1) / per;
+    int64_t epoch = (t->step + per_epoch - 1) / per_epoch;
     fprintf(stderr, "%sepoch %lld, step %lld of %lld: loss %.4f", t->h->tty ? "\r\033[K" : "",
             (long long)epoch, (long long)t->step, (long long)t->end, mean(t->losses, made));
-    if (t->p.accuracy) fprintf(stderr, ", accuracy %.4f", mean(t->accuracy, made));
+    if (accuracy) fprintf(stderr, ", accuracy %.4f", mean(t->accuracy, made));
     if (ends && t->n_held) {
         fprintf(stderr, "; held back: loss %.4f", t->held_loss);
-        if (t->p.accuracy) fprintf(stderr, ", accuracy %.4f", t->held_accuracy);
+        if (accuracy) fprintf(stderr, ", accuracy %.4f", t->held_accuracy);
     }
     fprintf(stderr, "; %.0f examples/s%s", t->batch / t->per_step_ms * 1e3, ends ? "\n" : "");
 }
@@ -520,12 +519,12 @@ static int one_run(struct train *t) {
             rc = fetch(t, k, &step, sizeof step);
     t->step = bad < made && !rc ? step : to;
     t->per_step_ms = ms / (double)made;
-    tell_steps(t, from, bad < made ? t->step - from : made, t->per_step_ms);
+    train_tell_steps(t, from, bad < made ? t->step - from : made, t->per_step_ms, t->p.accuracy);
     if (rc || t->step == to) {
         bool ends = to % (t->p.steps_per_epoch * t->windows) == 0 || to == t->end;
         if (!rc && ends && t->n_held) rc = evaluate(t);
         if (!rc && ends && t->n_held) rc = keep_best(t);
-        tell_line(t, made, ends);
+        train_tell_line(t, t->p.steps_per_epoch * t->windows, made, t->p.accuracy, ends);
         return rc;
     }
     fail_status(st_new(ST_FAILED_PRECONDITION,
@@ -562,12 +561,22 @@ static void remove_folder(const char *dir) {
     rmdir(dir);
 }
 
+static int with_job(struct train *t) {
+    struct sigaction old, quiet = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &quiet, &old);
+    t->losses = arena_zarray(&t->h->arena, float, SLICE);
+    t->accuracy = arena_zarray(&t->h->arena, float, SLICE);
+    int rc = train_job(t);
+    sigaction(SIGINT, &old, NULL);
+    return rc;
+}
 int cmd_train(struct hlo *h) {
     struct train t = {.h = h};
     struct sigaction old, quiet = {.sa_handler = on_interrupt};
     const char *tmp = getenv("TMPDIR");
     int rc = read_options(&t);
     if (rc) return rc;
+    if (t.job) return with_job(&t);
     if (access(t.model, R_OK)) return fail_status(st_errno(errno, t.model));
     char *dir = arena_printf(&h->arena, "%s/hlo-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(dir)) return fail_status(st_errno(errno, dir));

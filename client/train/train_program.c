@@ -56,12 +56,21 @@ status_t train_program_take(struct arena *a, struct train_program *p, const char
     size_t n;
     RETURN_IF_ERR(file_map(a, file, &bytes));
     RETURN_IF_ERR(st_note(safetensors_read(a, bytes, &v, &n, NULL), "%s", file));
+    for (size_t j = 0; j < n; j++) {
+        bool known = false;
+        for (int k = 0; k < p->n_leaves && !known; k++)
+            known = is_kept(p, k) && strcmp(p->leaves[k].key, v[j].name) == 0;
+        if (!known)
+            return st_invalid("%s: '%s' is not of this training: it has another optimizer or model",
+                              file, v[j].name);
+    }
     for (int k = 0; k < p->n_leaves; k++) {
         struct train_leaf *l = &p->leaves[k];
         const struct safetensor *t = NULL;
         if (!is_kept(p, k)) continue;
         for (size_t j = 0; j < n && !t; j++)
             if (strcmp(v[j].name, l->key) == 0) t = &v[j];
+        if (!t && l->data && strcmp(l->role, "frozen") == 0) continue; // as the model has it
         if (!t) return st_invalid("%s has no '%s': it is of another training", file, l->key);
         if (strcmp(t->dtype, l->dtype) != 0 || t->rank != l->rank || t->data.n != l->size_bytes ||
             (l->rank && memcmp(t->dims, l->dims, sizeof *l->dims * (size_t)l->rank) != 0))
@@ -90,24 +99,6 @@ int train_program_make(struct hlo *h, const char *model, const char *spec, const
 
 // ---- values
 
-static bool put_number(const struct dtype_row *t, void *to, int64_t at, long double v) {
-    switch (t->cls) {
-    case NUM_F32:
-        ((float *)to)[at] = (float)v;
-        return true;
-    case NUM_F64:
-        ((double *)to)[at] = (double)v;
-        return true;
-    case NUM_S32:
-        ((int32_t *)to)[at] = (int32_t)v;
-        return v >= INT32_MIN && v <= INT32_MAX && !(v < (int32_t)v || v > (int32_t)v);
-    case NUM_S64:
-        ((int64_t *)to)[at] = (int64_t)v;
-        return v >= -0x1p63L && v < 0x1p63L && !(v < (int64_t)v || v > (int64_t)v);
-    default:
-        return false;
-    }
-}
 static status_t check_classes(const struct train_program *p, const struct train_leaf *l) {
     if (strcmp(l->role, "label") != 0 || !p->classes) return ST_OK;
     const int32_t *v = l->data;
@@ -147,7 +138,7 @@ status_t train_program_give(struct arena *a, const struct train_program *p, stru
     if (from == to) return check_classes(p, l);
     void *out = arena_alloc(a, l->size_bytes + 1);
     for (int64_t k = 0; k < n; k++)
-        if (!put_number(to, out, k, numbers_at(from, x->data, k)))
+        if (!numbers_put(to, out, k, numbers_at(from, x->data, k)))
             return st_invalid("'%s': element %lld, %Lg, is no %s", x->name, (long long)k,
                               numbers_at(from, x->data, k), l->dtype);
     l->data = out;

@@ -26,6 +26,8 @@ WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up"
                             r"200 steps in one executable: loss 2\.\d+ to 0\."],
           "training": [r"held back: loss 0\.\d+, accuracy (0\.9|1\.0)", r"^scores f32\[512,5\]",
                        r"'event': 'step', 'step': 1, 'loss'", r"^the same weights$",
+                       r"passed +model.onnx, rows .* step 200 of 200, loss \d",
+                       r'^{"state":"passed","step":40,"loss":0',
                        r"entry=\d+ total=\d+", r"^instructions before: entry \d+"],
           "tvm": [r"^executable", r"scores f32\[1,5\]", r"longest steps"]}
 result = Results()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """client/python against a daemon, over HTTP and over gRPC: messages beside google.protobuf, element
-types, uploads, errors, events, buffers, plans, tokens and TLS, threads, asyncio; and the examples
-of its README as written. Usage: python_client.py --build DIR [NAME...] (build/venv/bin/python)"""
+types, uploads, errors, events, buffers, trainings, plans, tokens and TLS, threads, asyncio; and the
+examples of its README as written. Usage: python_client.py --build DIR [NAME...]
+(build/venv/bin/python)"""
 import argparse, asyncio, hashlib, os, pickle, random, re
 import shutil, subprocess, sys, tempfile, threading, time
 import numpy as np
@@ -408,6 +409,49 @@ def buffers(h):
         x.free()
 
 
+def trains(h):
+    proto, _ = model(seed=7)
+    r = np.random.default_rng(0)
+    x, label = r.normal(0, 0.2, (256, 3, 8, 8)).astype(np.float32), r.integers(0, 5, 256)
+    x[np.arange(256), :, label] += 1
+    rows, held = {"image": x[:192], "label": label[:192]}, {"image": x[192:], "label": label[192:]}
+    how = dict(optimizer="adam:rate=1e-2", batch=64, epochs=8, settings={"clip": 1})
+    t = h.train(proto, rows, "cross-entropy", validation=held, **how)
+    seen = list(t.watch())
+    losses = [v for p in seen for v in p.losses]
+    done = t.wait()
+    assert done.progress.step == 24 and done.progress.state == "passed", done.progress
+    assert len(losses) <= 24 and [s for s, _, _ in done.curve] == list(range(1, 25)), done.curve
+    assert done.curve[-1][1] < done.curve[0][1] and done.progress.validation_accuracy > 0.5
+    with tempfile.TemporaryDirectory() as d:
+        done.save(d + "/t.onnx")
+        done.save_state(d + "/t.safetensors")
+        with open(d + "/t.onnx", "rb") as f:
+            assert hashlib.sha256(f.read()).hexdigest() == done.model
+        assert os.path.getsize(d + "/t.safetensors") > 3 * 192 * 5 * 4
+    got = h.run(done.model, {"image": x[192:]})["scores"].argmax(1)
+    assert abs((got == label[192:]).mean() - done.progress.validation_accuracy) < 1e-6
+    more = h.train(proto, rows, "cross-entropy", **{**how, "epochs": 9}, resume=done.checkpoint)
+    assert more.wait().progress.step == 27 and h.training(more.job).wait().model
+    bad = h.train(proto, rows, "hinge")
+    raises(hlod.InvalidArgument, bad.wait, "no loss is called 'hinge'")
+    raises(hlod.InvalidArgument, lambda: h.train(proto, rows, "mse", epochs=1, steps=1), "both")
+    raises(hlod.InvalidArgument, lambda: h.train(proto, {"image": np.array(["a"])}, "mse"), "rows")
+    long = h.train(proto, rows, "cross-entropy", steps=10**6)
+    for p in long.watch():
+        if p.step:
+            break
+    long.cancel()
+    raises(hlod.HlodError, long.wait, "cancelled")
+
+    async def later():
+        a = hlod.aio.AsyncClient(h)
+        t = await a.train(proto, rows, "cross-entropy", **how)
+        assert [p.state async for p in t.watch()][-1] == "passed"
+        assert (await t.wait()).model
+    asyncio.run(later())
+
+
 def plans(h):
     d = h.compile(DOUBLE).digest
     out = h.compile(DOUBLE).outputs[0].name
@@ -517,7 +561,7 @@ def deadlines(h):
 
 
 EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, strangers, events,
-        buffers, plans, threads, arrays, asynchronous, deadlines]
+        buffers, trains, plans, threads, arrays, asynchronous, deadlines]
 
 # ---- servers of their own
 

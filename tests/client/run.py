@@ -16,6 +16,17 @@ def sh(command, **kw):
     p = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, **kw)
     return p.returncode, p.stdout + p.stderr
 
+LINE = """
+import sys, numpy as np, onnx
+from onnx import helper as h, numpy_helper as n
+v = h.make_tensor_value_info
+w, b = (n.from_array(np.zeros(s, np.float32), x) for x, s in (("w", (4, 1)), ("b", (1,))))
+g = h.make_graph([h.make_node("Gemm", ["x", "w", "b"], ["y"])], "g", [v("x", 1, ("N", 4))],
+                 [v("y", 1, ("N", 1))], [w, b])
+onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8), sys.argv[1])
+"""
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
@@ -42,7 +53,8 @@ def main():
         open(work + "/example.c", "w").write(example + "\n")
         open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include '
                                           '<hlod_async.h>\n#include <hlod_buffers.h>\n#include '
-                                          '<hlod_jobs.h>\nint main() { hlod_close(nullptr); return '
+                                          '<hlod_jobs.h>\n#include <hlod_train.h>\n'
+                                          'int main() { hlod_close(nullptr); return '
                                           'hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
         warn = "-Wall -Wextra -Werror " + o.flags
         builds = {"example, shared": f"cc -std=c11 {warn} -o example example.c $(pkg-config "
@@ -60,7 +72,7 @@ def main():
                                "$(pkg-config --cflags --libs hlod)",
                   **{f"examples/{n}": f"cc -std=c11 {warn} -o {n} {EXAMPLES}/{n}.c $(pkg-config "
                                       "--cflags --libs hlod)"
-                     for n in ("run", "stream_compile", "async", "jobs")},
+                     for n in ("run", "stream_compile", "async", "jobs", "train")},
                   "C++": f"c++ -std=c++11 {warn} -o cxx cxx.cc $(pkg-config --cflags --libs hlod) "
                          "&& ./cxx"}
         for name, command in builds.items():
@@ -94,6 +106,17 @@ def main():
             rc, text = sh_env(f"./buffers_test {at} {plus}")
             result(f"buffers_test {at[:4]}", rc == 0 and "all is well" in text, text)
         result("the daemon of buffers_test ends", sim.stop() == 0, "")
+        line = work + "/line.onnx"
+        sh(f"build/venv/bin/python -c {shlex.quote(LINE)} {line}")
+        cpu = Daemon(o.build + "/hlod", o.build + "/hlod-worker")
+        for at in "%s:%d" % cpu.addr, "grpc://" + cpu.grpc:
+            rc, text = sh_env(f"./train {line} trained.onnx {at}")
+            found = re.search(r"job \d+\.1: passed, loss 0\.0", text)
+            same = os.path.exists(work + "/trained.onnx") and \
+                os.path.getsize(work + "/trained.onnx") == os.path.getsize(line)
+            result(f"examples/train {at[:4]}", rc == 0 and bool(found) and same
+                   and "step 480 of 480: loss" in text, text)
+        result("the daemon that trained ends", cpu.stop() == 0, "")
         fixed = work + "/fixed"
         open(fixed, "w").write("FAKE\nin x f32 1,4\nout y f32 1,4\nweight 8\n")
         for at in address, grpc:

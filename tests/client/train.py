@@ -81,7 +81,7 @@ class Case:
         return open(os.path.join(self.d.dir, name), "rb").read()
 
     def check(self, name, ok, why=""):
-        self.results("train: " + name, ok, why)
+        self.results("train: " + name, ok, str(why))
 
 
 def learns(c):
@@ -190,6 +190,124 @@ def resumes(c, kills=0):
     c.check("the same bytes", c.read("whole.safetensors") == c.read("parts.safetensors"))
 
 
+def as_a_job(c):
+    """The server trains: the same bytes, the same lines; who waits may go and come back."""
+    words = ["train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam", "--batch", "64",
+             "--validate", "image=@held_image.npy", "--validate", "label=@held_label.npy"]
+    by_hlo = c.hlo("by hlo", *words, "--epochs", "2", "-o", "hlo.onnx", "--json")
+    by_job = c.hlo("by the server", *words, "--epochs", "2", "-o", "job.onnx", "--checkpoint",
+                   "job.safetensors", "--job", "--json")
+    c.check("the server's bytes", c.read("hlo.onnx") == c.read("job.onnx"))
+
+    def told(text, event):
+        return [{k: v for k, v in e.items() if k not in ("ms", "examples_per_s")}
+                for e in map(json.loads, text.splitlines()) if e["event"] == event]
+    for event in "step", "validation":
+        c.check("the server's %ss" % event, told(by_hlo, event) == told(by_job, event),
+                told(by_job, event)[:2])
+    c.check("its checkpoint", told(by_job, "checkpoint")[-1]["step"] == 44)
+    c.hlo("a job's state, taken up here", *words, "--epochs", "3", "--resume", "job.safetensors",
+          "-o", "a.onnx")
+    c.hlo("and there", *words, "--epochs", "3", "--resume", "job.safetensors", "--job", "-o",
+          "b.onnx")
+    c.check("both go on alike", c.read("a.onnx") == c.read("b.onnx"))
+
+    job = c.hlo("left alone", *words, "--steps", "3000", "--detach", out=r"^\d+\.1\n$").strip()
+    p = subprocess.Popen([c.build + "/hlo", "train", "--attach", job, "-o", "c.onnx", "--json"],
+                         env=c.env(), cwd=c.d.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+    for line in p.stdout:
+        if json.loads(line)["event"] == "step":
+            break
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=30)
+    c.check("interrupted, it says how to come back", p.returncode == 130 and
+            "hlo train --attach %s" % job in err, (p.returncode, err))
+    c.hlo("it goes on", "jobs", "get", job, out=r"running .*step \d+ of 3000")
+    c.hlo("until it is ended", "jobs", "cancel", job)
+    c.hlo("which is told", "train", "--attach", job, "-o", "c.onnx", rc=5, err="cancelled")
+    c.hlo("a job's error", "train", "digits.onnx", "--loss", "hinge", *ROWS, "--job", "-o",
+          "n.onnx", rc=5, err="no loss is called 'hinge'")
+    c.hlo("a job has no parts", *words, "--window", "100", "--job", "-o", "n.onnx", rc=2,
+          err="--window is not for a job")
+    c.hlo("a job gives a model", *words, "--job", "-o", "n.safetensors", rc=2, err="gives a model")
+    c.hlo("detached, with a file", *words, "--detach", "-o", "n.onnx", rc=2, err="only starts")
+    left = json.loads(c.hlo("buffers after jobs", "buffers", "--json")).get("buffers", [])
+    left = [b for b in left if b["leaseMs"] == 3600000]  # not of an hlo that was killed
+    c.check("no buffer is left of jobs", not left, str(left))
+
+
+def in_a_suite(c):
+    """hlo submit: two ways to train one model, of which one fails by its words."""
+    suite = """suite: two
+models: [digits.onnx]
+inputs:
+  - name: all
+    values: {image: "@image.npy", label: "@label.npy"}
+train:
+  loss: softmax-cross-entropy
+  optimizer: adam
+  batch: 64
+  epochs: 2
+  settings: [clip=1]
+  validation: {image: "@held_image.npy", label: "@held_label.npy"}
+"""
+    path = c.d.dir + "/suite.yaml"
+    open(path, "w").write(suite)
+    c.hlo("a suite", "submit", "suite.yaml", "--wait", out="1 jobs, 1 passed")
+    jobs = json.loads(c.hlo("its job", "jobs", "ls", "--json"))["jobs"]
+    job = next(j for j in jobs if j["suiteName"] == "two")
+    c.hlo("its model", "train", "--attach", job["id"], "-o", "suite.onnx")
+    c.hlo("the same by hlo", "train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adam",
+          "--batch", "64", "--epochs", "2", "--set", "clip=1", "-o", "alone.onnx")
+    c.check("a suite: the same bytes", c.read("suite.onnx") == c.read("alone.onnx"))
+    open(path, "w").write(suite.replace("batch:", "bach:"))
+    c.hlo("a word that is none", "submit", "suite.yaml", rc=2, err=r"suite.yaml:\d+: no key 'bach'")
+    open(path, "w").write(suite.replace("clip=1", "batch=1"))
+    c.hlo("a setting that has a key", "submit", "suite.yaml", rc=3, err="setting 'batch=1'")
+
+
+def attention(path, batch):
+    """Two heads over rows of six: with a batch by name, or of one, in its shapes too."""
+    r = np.random.default_rng(5)
+    shapes = ([[0, 6, 2, 4], [-1, 6, 4], [-1, 2, 6, 4], [0, -1]] if batch == "N" else
+              [[1, 6, 2, 4], [2, 6, 4], [1, 2, 6, 4], [1, -1]])
+    node = onnx.helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["q"]), node("Reshape", ["q", "s0"], ["heads"]),
+             node("Transpose", ["heads"], ["front"], perm=[0, 2, 1, 3]),
+             node("Reshape", ["front", "s1"], ["merged"]),
+             node("Transpose", ["merged"], ["turned"], perm=[0, 2, 1]),
+             node("MatMul", ["merged", "turned"], ["a"]), node("Softmax", ["a"], ["p"], axis=-1),
+             node("MatMul", ["p", "merged"], ["v"]), node("Reshape", ["v", "s2"], ["apart"]),
+             node("Reshape", ["apart", "s3"], ["flat"]), node("MatMul", ["flat", "u"], ["y"])]
+    inits = [numpy_helper.from_array(r.normal(size=(8, 8)).astype(np.float32), "w"),
+             numpy_helper.from_array(r.normal(size=(48, 3)).astype(np.float32), "u")]
+    inits += [numpy_helper.from_array(np.array(s), "s%d" % k) for k, s in enumerate(shapes)]
+    value = onnx.helper.make_tensor_value_info
+    g = onnx.helper.make_graph(nodes, "g", [value("x", 1, (batch, 6, 8))],
+                               [value("y", 1, (batch, 3))], inits)
+    onnx.save(onnx.helper.make_model(g, opset_imports=[onnx.helper.make_opsetid("", 17)],
+                                     ir_version=8), path)
+
+
+def fixed_batch(c):
+    """A model that was exported for one row learns from batches, as the same with a free size."""
+    r = np.random.default_rng(6)
+    np.save(c.d.dir + "/x.npy", r.normal(size=(64, 6, 8)).astype(np.float32))
+    np.save(c.d.dir + "/t.npy", r.integers(0, 3, 64))
+    for name, batch in ("free", "N"), ("fixed", 1):
+        attention(c.d.dir + "/%s.onnx" % name, batch)
+        for job in [], ["--job"]:
+            c.hlo("a %s batch%s" % (name, " in a job" * bool(job)), "train", name + ".onnx", *LOSS,
+                  "-d", "x=@x.npy", "-d", "label=@t.npy", "--optimizer", "adam", "--batch", "16",
+                  "--epochs", "3", "-o", "%s%d.onnx" % (name, bool(job)), *job)
+    w = [numpy_helper.to_array(i).tobytes() for n in ("free0", "free1", "fixed0", "fixed1")
+         for i in onnx.load(c.d.dir + "/%s.onnx" % n).graph.initializer[:2]]
+    c.check("a fixed batch: the same weights", w[:2] == w[2:4] == w[4:6] == w[6:])
+    c.hlo("a fixed batch: it serves as it was", "run", "fixed1.onnx", "-i", "x=random",
+          out=r"y f32\[1,3\]")
+
+
 def refuses(c):
     x = np.load(os.path.join(c.d.dir, "image.npy"))
     y = np.load(os.path.join(c.d.dir, "label.npy"))
@@ -238,7 +356,8 @@ def main():
     try:
         if args.kills:
             resumes(c, args.kills)
-        for test in (learns, stops_early, in_parts, as_jax, resumes, refuses):
+        for test in (learns, stops_early, in_parts, as_jax, resumes, as_a_job, in_a_suite,
+                     fixed_batch, refuses):
             if not args.kills:
                 test(c)
     finally:

@@ -13,7 +13,7 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
                      Unimplemented)
 from .local import libhlod, program, serve
 from .results import Event, Profile, ProfileRow, Result, TensorSpec
-
+from .training import Progress, Trained, Training
 
 
 def __getattr__(name: str) -> object:
@@ -27,7 +27,8 @@ def __getattr__(name: str) -> object:
 
 __version__ = "0.1.0"
 __all__ = ["Aborted", "AlreadyExists", "Buffer", "Cancelled", "Client", "DataLoss",
-           "DeadlineExceeded", "Event", "Executable", "FailedPrecondition", "HlodError", "Internal",
-           "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied", "Profile", "ProfileRow",
-           "ResourceExhausted", "Result", "TensorSpec", "Unauthenticated", "Unavailable",
-           "Unimplemented", "connect", "libhlod", "program", "serve"]
+           "DeadlineExceeded", "Event", "Executable", "FailedPrecondition", "HlodError",
+           "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied", "Profile",
+           "ProfileRow", "Progress", "ResourceExhausted", "Result", "TensorSpec", "Trained",
+           "Training", "Unauthenticated", "Unavailable", "Unimplemented", "connect", "libhlod",
+           "program", "serve"]

@@ -13,6 +13,7 @@ from typing import Any, AsyncIterator, Callable, Iterator
 from .client import Client, Executable, Models
 from .client import connect as _connect
 from .results import Event
+from .training import Progress, Trained, Training
 
 _END = object()
 _THREADS = ThreadPoolExecutor(64, thread_name_prefix="hlod")  # begun as they are needed
@@ -21,10 +22,14 @@ _THREADS = ThreadPoolExecutor(64, thread_name_prefix="hlod")  # begun as they ar
 async def _in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     got = await asyncio.get_running_loop().run_in_executor(_THREADS,
                                                            functools.partial(fn, *args, **kwargs))
+    if isinstance(got, Training):
+        return AsyncTraining(got)
+    if isinstance(got, Trained):
+        return _Awaited(got)
     return AsyncExecutable(got) if isinstance(got, Executable) else got
 
 
-async def _each(make: Callable[[], Iterator[Event]]) -> AsyncIterator[Event]:
+async def _each(make: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
     events = await _in_thread(make)
     try:
         while True:
@@ -59,6 +64,13 @@ class AsyncExecutable(_Awaited):
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return await _in_thread(self._of, *args, **kwargs)
+
+
+class AsyncTraining(_Awaited):
+    """A Training whose methods are coroutines; `async for p in training.watch()`."""
+
+    def watch(self) -> AsyncIterator[Progress]:
+        return _each(self._of.watch)
 
 
 class AsyncClient:

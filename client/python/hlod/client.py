@@ -9,12 +9,14 @@ threads."""
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _where, dtypes
+from . import training as _training
 from ._http import HttpTransport
 from ._model import Source, jax_leaves, jax_result, source
 from ._schema import METHODS
@@ -272,6 +274,28 @@ class Client:
             return self._events("CompileStream", {**q, "source": b"".join(m.parts())}, timeout)
         return self._with_model(
             m, lambda digest: self._events("CompileStream", {**q, "model": digest}, timeout))
+
+    def train(self, model: Model, data: Mapping[str, Any], loss: str,
+              **how: Any) -> _training.Training:
+        """Starts a training, which the server goes on with alone.
+
+        data        all rows of each input, and of `label`, what the loss compares with
+        loss        "softmax-cross-entropy", "mse", ... (docs/training.md has the words)
+        optimizer   "adam:rate=1e-3"; schedule "cosine:steps=1000:warmup=50"
+        batch       rows a step; epochs, or steps; seed; shuffle=False keeps the rows' order
+        settings    {"clip": 1, "ema": 0.999, "trainable": "head.*", "nan": "skip", ...}
+        validation  rows held back, looked at after each epoch; patience: ends after so many
+                    epochs without a better one, with the best weights
+        checkpoint_steps, checkpoint_s   how often the state is kept; resume: a checkpoint's digest
+        device, precision, priority, name
+        """
+        how.setdefault("key", os.urandom(16).hex())  # sent twice, it is one training
+        q = _training.request(self, self.upload(model), data, loss, **how)
+        return _training.Training(self, f"{self.call('Train', q)['suite']}.1")
+
+    def training(self, job: str) -> _training.Training:
+        """A training by its job: "12.1"."""
+        return _training.Training(self, job)
 
     def _send(self, m: Source) -> str:
         """Sends a model in pieces. Its digest."""
