@@ -35,7 +35,7 @@ cd "$work"
 echo "== 1. train on 1,437 pictures; 360 are held back"
 "$bin/hlo" train digits.onnx --loss softmax-cross-entropy -d image=@image.npy -d label=@label.npy \
     --validate image=@held_image.npy --validate label=@held_label.npy \
-    --optimizer adam --batch 64 --epochs 10 -o trained.onnx 2>&1
+    --optimizer adam --batch 64 --epochs 10 -o trained.onnx --job 2>&1
 
 echo
 echo "== 2. serve it: the first five pictures that were held back"

@@ -39,7 +39,7 @@ install: all install-client
 install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 client/hlod.h client/hlod_admin.h client/hlod_async.h client/hlod_buffers.h \
-	  client/hlod_events.h client/hlod_jobs.h $(DESTDIR)$(PREFIX)/include
+	  client/hlod_events.h client/hlod_jobs.h client/hlod_train.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(BUILD)/libhlod.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(BUILD)/libhlod.so $(DESTDIR)$(PREFIX)/lib/libhlod.so.$(VERSION)
 	ln -sf libhlod.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libhlod.so.0

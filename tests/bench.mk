@@ -29,7 +29,7 @@ bench-programs: $(BUILD)/hlo-run
 	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
 .PHONY: bench-train
 bench-train: ## training steps of ONNX models beside JAX and optax on XLA:CPU (ARGS="ResNet
-## --rounds 5")
+## --rounds 5", or "--remat segments": beside the same program without it)
 bench-train: $(BUILD)/hlo-run $(BUILD)/hlo-opt
 	$(Q)$(PYTHON) tests/bench/training.py $(BUILD) $(ARGS)
 .PHONY: bench-kernels

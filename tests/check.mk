@@ -32,6 +32,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  grpc '$(MAKE) -s check-grpc' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
+	  train-jobs 'build/venv/bin/python tests/api/train.py --build $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \
 	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \
@@ -163,6 +164,7 @@ check-san: all units $(FAKE_WORKER) $(BUILD)/device_test
 	  client '$(MAKE) -s check-client SAN=$(SAN)' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
+	  train-jobs 'build/venv/bin/python tests/api/train.py --build $(BUILD)' \
 	  openapi '$(MAKE) -s check-openapi SAN=$(SAN)' \
 	  soak '$(MAKE) -s check-soak SAN=$(SAN)' \
 	  hostile '$(MAKE) -s fuzz-daemon SAN=$(SAN) SECS=20' \

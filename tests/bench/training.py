@@ -4,6 +4,7 @@ same network, loss and optimiser in JAX and optax on XLA:CPU: steps a second, in
 the losses of the first steps compared.
 
     training.py BUILD [--threads N] [--rounds N] [NAME...]   NAME: only rows whose name holds it
+    training.py BUILD --remat WORD [...]    instead: with remat=WORD beside the same without it
 """
 import argparse
 import json
@@ -317,14 +318,60 @@ def measure(build, row, threads, rounds):
     return middle(ours[1:]), middle(theirs), error, state
 
 
+def planned(build, text):
+    """Bytes of the planned arena on a CPU with AVX-512."""
+    p = subprocess.run([build + "/hlo-opt", "--passes=@whole,@main", "--target=cpu-avx512",
+                        "--counts", "-"], input=text, capture_output=True, text=True, check=True)
+    return int(p.stdout.split("arena_bytes=")[1].split()[0])
+
+
+def measure_remat(build, row, word, threads, rounds):
+    """Milliseconds a step and bytes planned, with remat=word and without; how losses differ."""
+    make, optimizer, steps = row
+    g, feeds, label, batch, rank, extra = make()
+    spec = "loss=softmax-cross-entropy;optimizer=%s;batch=%d;rows=%d;slice=%d%s" % (
+        optimizer, batch, len(label), steps, extra)
+    runs, losses, sizes, times = [], [], [], [[], []]
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        try:
+            for folder, more in ((one, ";remat=" + word), (two, "")):
+                text, values, _ = program(build, folder, g, feeds, label, spec + more, rank, steps)
+                runs.append(Ours(build, folder, text, values, threads))
+                raw = runs[-1].values(600)
+                losses.append(np.frombuffer(raw, np.float32)[-2 * steps:-steps])
+                sizes.append(planned(build, text))
+            for k in range(rounds + 1):
+                for run, t in zip(runs, times):
+                    t += run.times(1 if k == 0 else 2, 600)
+        finally:
+            for run in runs:
+                run.end()
+    error = float(np.abs(losses[0] - losses[1]).max() / np.abs(losses[1]).max())
+    return [sorted(t[1:])[len(t[1:]) // 2] / steps for t in times], sizes, error
+
+
+def remat(args):
+    for name, row in ROWS.items():
+        if args.names and not any(n in name for n in args.names):
+            continue
+        (ours, plain), (size, whole), error = measure_remat(args.build, row, args.remat,
+                                                            args.threads, args.rounds)
+        print("%-40s remat=%s %9.2f ms a step  without %9.2f  %5.2f  arena %.0f of %.0f MB, %.2f  "
+              "losses differ by %.0e" % (name, args.remat, ours, plain, ours / plain, size / 1e6,
+                                         whole / 1e6, size / whole, error), flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("build")
     p.add_argument("names", nargs="*", default=[])
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--remat")
     args = p.parse_args()
     os.environ["JAX_PLATFORMS"] = "cpu"
+    if args.remat:
+        return remat(args)
     logs = []
     for name, row in ROWS.items():
         if args.names and not any(n in name for n in args.names):
