@@ -528,8 +528,9 @@ static int one_run(struct train *t) {
         return rc;
     }
     fail_status(st_new(ST_FAILED_PRECONDITION,
-                       "the loss of step %lld is %g: nothing was updated by it; --set nan=skip "
-                       "leaves such steps out, a smaller rate or --set clip=1 may avoid them",
+                       "the loss of step %lld, or the norm of its gradients, is %g: nothing was "
+                       "updated by it; --set nan=skip leaves such steps out, a smaller rate or "
+                       "--set clip=1 may avoid them",
                        (long long)t->step + 1, (double)t->losses[bad]));
     return EXIT_RUN;
 }

@@ -22,6 +22,7 @@ struct maker {
     const struct shape *scores;               // of the result that the loss looks at
     const struct shape *label;                // of a batch; NULL = none
     int order, step, label_leaf, seed, limit; // leaves; -1 = there is none
+    int scale, clean; // the loss's scale, steps since it changed; -1 = it does not change
 };
 
 // ---- what the parameters are
@@ -125,13 +126,21 @@ static void add_all(struct maker *k, enum train_role role) {
             k->leaf_of[j] = add_leaf(k, role, p, p->name, kept_shape(k, p->shape));
     }
 }
+// Changes of the loss's scale, as of Micikevicius et al., "Mixed precision training", 2018, section
+// 3.2: halved by a step whose gradients overflow, doubled after so many that did not.
+enum { SCALE_LEAST = 1, SCALE_FIRST = 1 << 16, SCALE_MOST = 1 << 24, SCALE_STEPS = 2000 };
 static int add_scalar(struct maker *k, enum train_role role, const char *name) {
     return add_leaf(k, role, NULL, name, shape_scalar(k->a, DT_S32));
+}
+static void add_scale(struct maker *k) {
+    k->scale = add_leaf(k, TRAIN_SLOT, NULL, "loss_scale", shape_scalar(k->a, DT_F32));
+    k->leaves.v[k->scale].initial = SCALE_FIRST;
+    k->clean = add_scalar(k, TRAIN_SLOT, "loss_scale.clean");
 }
 static status_t add_leaves(struct maker *k) {
     int64_t rows = k->s->rows;
     bool evaluate = k->s->evaluate;
-    k->order = k->step = k->label_leaf = k->seed = k->limit = -1;
+    k->order = k->step = k->label_leaf = k->seed = k->limit = k->scale = k->clean = -1;
     add_all(k, TRAIN_WEIGHT);
     if (!k->leaves.n && !evaluate)
         return st_invalid("the model has no weights that 'trainable=%s' names: nothing to train",
@@ -139,6 +148,7 @@ static status_t add_leaves(struct maker *k) {
     add_all(k, TRAIN_STATISTIC);
     if (!evaluate && k->s->shuffle && rows > k->s->batch)
         k->order = add_leaf(k, TRAIN_ORDER, NULL, "order", shape_make(k->a, DT_S32, &rows, 1));
+    if (!evaluate && k->s->loss_scale <= 0) add_scale(k);
     if (!evaluate) k->step = add_scalar(k, TRAIN_STEP, "step");
     k->p.n_state = evaluate ? 0 : (int32_t)k->leaves.n;
     add_all(k, TRAIN_FROZEN);
@@ -198,6 +208,7 @@ struct body {
     hv *in, *out; // the loop's state, before and after a turn: leaves, then these
     int losses, accuracy, first, go, n;
     hv loss, correct, rate;
+    hv told; // what the row of losses gets
 };
 // The model's value for the values of its parameters, at the end of b's computation.
 static hv run_model(struct hb *b, struct maker *k, hv const *args) {
@@ -270,24 +281,29 @@ static hv new_order(struct body *y, hv place) {
 // Gradients by the weights, in order; zeros where the loss does not depend on one.
 static void differentiate(struct body *y, hv const *weights, int n, hv *out) {
     struct hb *b = &y->b;
-    hv seed = part_like(b, y->loss, y->k->s->loss_scale), **all;
+    const struct maker *k = y->k;
+    hv by = k->scale < 0 ? NULL : y->in[k->scale], **all;
+    hv seed = by ? part_wide(b, by, y->loss) : part_like(b, y->loss, k->s->loss_scale);
     hv last = b->c->last; // of the forward pass
     if (!hb_ok(b)) return;
-    all = arena_zarray(y->k->a, hv *, n + 1);
+    all = arena_zarray(k->a, hv *, n + 1);
     gradient_of(b, y->loss, &seed, weights, n, all);
-    int32_t first = y->k->s->remat_first;
-    if (y->k->s->remat) y->k->p.segments = remat_segments(b, last, first ? first : INT32_MAX);
+    int32_t first = k->s->remat_first;
+    if (k->s->remat) y->k->p.segments = remat_segments(b, last, first ? first : INT32_MAX);
     for (int j = 0; j < n && hb_ok(b); j++) {
         out[j] = all[j][0] ? all[j][0] : part_like(b, weights[j], 0);
-        if (y->k->s->loss_scale < 1 || y->k->s->loss_scale > 1)
-            out[j] = part_mul(b, out[j], 1 / y->k->s->loss_scale);
+        if (by && hb_ok(b))
+            out[j] = hb_div(b, out[j], part_wide(b, by, out[j]));
+        else if (!by && (k->s->loss_scale < 1 || k->s->loss_scale > 1))
+            out[j] = part_mul(b, out[j], 1 / k->s->loss_scale);
     }
 }
 // The largest norm that the gradients may have together is kept; NULL: nobody asks for the norm.
 static hv clip(struct body *y, hv *g, int n) {
     struct hb *b = &y->b;
     const struct train_spec *s = y->k->s;
-    if (!hb_ok(b) || (s->clip <= 0 && s->nan != TRAIN_NAN_SKIP)) return NULL;
+    bool asked = s->clip > 0 || s->nan == TRAIN_NAN_SKIP || y->k->scale >= 0;
+    if (!hb_ok(b) || !asked) return NULL;
     hv sum = hb_const_f64(b, DT_F32, 0);
     for (int j = 0; j < n; j++)
         sum = hb_add(b, sum, hb_convert(b, part_sum(b, hb_mul(b, g[j], g[j])), DT_F32));
@@ -366,6 +382,45 @@ static void update_each(struct body *y, const struct gradients *all, hv good, bo
         if (early) move_up(b, before, to[j]);
     }
 }
+// The next scale. Where it was above the least one, a step that overflowed is left out, and `goes`,
+// whether the loss is a number, says whether the training goes on; else the step counts as one
+// whose loss is no number.
+static hv change_scale(struct body *y, hv goes, hv finite) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    hv scale = y->in[k->scale], clean = part_add(b, y->in[k->clean], 1);
+    hv above = hb_compare(b, scale, part_like(b, scale, SCALE_LEAST), CMP_GT);
+    hv due = hb_compare(b, clean, part_like(b, clean, SCALE_STEPS), CMP_GE);
+    hv more = hb_min(b, part_mul(b, scale, 2), part_like(b, scale, SCALE_MOST));
+    hv less = hb_max(b, part_mul(b, scale, 0.5), part_like(b, scale, SCALE_LEAST));
+    hv none = part_like(b, clean, 0);
+    y->out[k->scale] = hb_select(b, finite, hb_select(b, due, more, scale), less);
+    y->out[k->clean] = hb_select(b, finite, hb_select(b, due, none, clean), none);
+    for (int j = 0; j < 2; j++) // a loss that is no number says nothing of the scale
+        keep_old(y, goes, j ? k->clean : k->scale);
+    return hb_binary(b, HLO_AND, goes, hb_binary(b, HLO_OR, finite, above));
+}
+// What else a step that is not good leaves as it was; goes: the training does not end by it.
+static void keep_or_stop(struct body *y, hv good, hv goes, hv norm) {
+    struct maker *k = y->k;
+    struct hb *b = &y->b;
+    enum train_nan nan = k->s->nan;
+    y->told = y->loss;
+    y->out[k->step] = part_add(b, y->in[k->step], 1);
+    if (nan == TRAIN_NAN_IGNORE) return;
+    for (int j = 0; j < k->p.n_state; j++)
+        if (k->leaves.v[j].role == TRAIN_STATISTIC) keep_old(y, good, j);
+    if (nan == TRAIN_NAN_SKIP) return;
+
+    keep_old(y, goes, k->step);
+    y->out[y->go] = goes;
+    // A step that ends it shows so in the row of losses, also where only its gradients overflowed.
+    if (norm && hb_ok(b)) {
+        hv number = hb_unary(b, HLO_IS_FINITE, y->loss);
+        hv why = hb_select(b, number, hb_convert(b, norm, y->loss->shape->dtype), y->loss);
+        y->told = hb_select(b, goes, y->loss, why);
+    }
+}
 static void update_all(struct body *y) {
     struct maker *k = y->k;
     struct hb *b = &y->b;
@@ -379,19 +434,16 @@ static void update_all(struct body *y) {
     hv good = hb_unary(b, HLO_IS_FINITE, y->loss);
     differentiate(y, all.w, all.n, all.g);
     if (!hb_ok(b)) return;
-    hv norm = clip(y, all.g, all.n);
-    if (norm) good = hb_binary(b, HLO_AND, good, hb_unary(b, HLO_IS_FINITE, norm));
+    hv norm = clip(y, all.g, all.n), finite = norm ? hb_unary(b, HLO_IS_FINITE, norm) : NULL;
+    hv goes = good;
+    if (norm) good = hb_binary(b, HLO_AND, good, finite);
     update_each(y, &all, good, !norm);
     if (!hb_ok(b)) return;
-
-    y->out[k->step] = part_add(b, y->in[k->step], 1);
-    if (k->s->nan == TRAIN_NAN_IGNORE) return;
-    for (int j = 0; j < k->p.n_state; j++) {
-        bool counts = j == k->step && k->s->nan == TRAIN_NAN_SKIP;
-        enum train_role role = k->leaves.v[j].role;
-        if ((role == TRAIN_STATISTIC || role == TRAIN_STEP) && !counts) keep_old(y, good, j);
-    }
-    if (k->s->nan == TRAIN_NAN_STOP) y->out[y->go] = good;
+    if (k->scale >= 0)
+        goes = change_scale(y, goes, finite);
+    else
+        goes = good;
+    keep_or_stop(y, good, goes, norm);
 }
 static hv put(struct hb *b, hv row, hv value, hv at) {
     const int64_t one = 1;
@@ -427,9 +479,9 @@ static void train_step(struct body *y) {
     y->loss = mean_of(b, l.each);
     y->rate = schedule_rate(b, k->s, step);
     hv at = hb_sub(b, step, y->in[y->first]);
-    y->out[y->losses] = put(b, y->in[y->losses], y->loss, at);
     if (l.correct) y->out[y->accuracy] = put(b, y->in[y->accuracy], mean_of(b, l.correct), at);
     update_all(y);
+    if (hb_ok(b)) y->out[y->losses] = put(b, y->in[y->losses], y->told, at);
 }
 // Sums over the rows of batch `first` that no batch before it had: the last one is moved up to
 // where it is whole.

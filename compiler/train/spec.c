@@ -171,6 +171,10 @@ static status_t read_word(struct arena *a, struct str key, struct str value, str
                    {"nan", nan_names, COUNT_OF(nan_names)},
                    {"remat", remat_names, COUNT_OF(remat_names)}};
     const struct field *f = find_field(fields, COUNT_OF(fields), key);
+    if (f && f->at == AT(loss_scale) && str_is(value, "dynamic")) {
+        s->loss_scale = 0;
+        return ST_OK;
+    }
     if (f) return set_field(a, f, value, s);
     if (str_is(key, "remat") && remat_bytes(value, s)) return ST_OK;
 
@@ -201,6 +205,8 @@ static status_t check(struct train_spec *s) {
     if (s->rows < s->batch)
         return st_invalid("%lld rows are fewer than a batch of %lld", (long long)s->rows,
                           (long long)s->batch);
+    if (s->loss_scale <= 0 && s->nan == TRAIN_NAN_IGNORE)
+        return st_invalid("loss_scale=dynamic leaves out steps that overflow: nan is stop or skip");
     return ST_OK;
 }
 status_t train_spec_parse(struct arena *a, struct str text, struct train_spec *out) {
@@ -263,7 +269,9 @@ void train_spec_print(const struct train_spec *s, struct strbuf *out) {
         strbuf_printf(out, ";schedule=%s%s", schedule_names[s->schedule], strbuf_cstr(&settings));
     strbuf_done(&settings);
     if (s->rows == s->batch) u.rows = s->rows;
+    if (s->loss_scale <= 0) u.loss_scale = s->loss_scale;
     print_fields(s, &u, fields, COUNT_OF(fields), ';', out);
+    if (s->loss_scale <= 0) strbuf_puts(out, ";loss_scale=dynamic");
     if (s->nan) strbuf_printf(out, ";nan=%s", nan_names[s->nan]);
     if (s->remat == TRAIN_REMAT_SEGMENTS) strbuf_puts(out, ";remat=segments");
     if (s->remat == TRAIN_REMAT_BYTES) strbuf_printf(out, ";remat=%lld", (long long)s->remat_bytes);

@@ -8,6 +8,7 @@
 //   parameters  state..., frozen..., data..., [label], seed s32, limit s32
 //     state     the weights that are trained, each followed by what the optimiser keeps of it;
 //               statistics of batch normalisation; order s32[rows] where rows are shuffled;
+//               loss_scale f32, loss_scale.clean s32 (steps since it changed) where dynamic;
 //               step s32: steps made so far
 //     data      the model's inputs, with `rows` in place of the batch
 //   results     state'..., losses f32[slice], [accuracy f32[slice]]: of the steps that were made,
@@ -53,7 +54,8 @@ struct train_spec {
     double factor, end;              // of `step`; what linear and cosine end at, a part of the rate
     double clip;                     // largest norm of all gradients together; 0 = any
     double ema;                      // decay of the weights' running mean; 0 = none is kept
-    double loss_scale;               // gradients are computed of so many times the loss
+    double loss_scale;               // gradients are computed of so many times the loss; 0 = as
+                                     // much as does not overflow, found while training
     const char *trainable, *decayed; // comma separated globs over names of weights; decayed also
                                      // "matrices" (of two dimensions or more)
     int64_t batch, rows, slice;      // slice: most steps a run makes; rows 0 = batch

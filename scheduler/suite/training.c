@@ -546,8 +546,9 @@ static void ran(struct training *t) {
     if (good < made)
         t->ending =
             st_new(ST_FAILED_PRECONDITION,
-                   "the loss of step %" PRId64 " is %g: nothing was updated by it; the setting "
-                   "nan=skip leaves such steps out, a smaller rate or clip=1 may avoid them",
+                   "the loss of step %" PRId64 ", or the norm of its gradients, is %g: nothing was "
+                   "updated by it; the setting nan=skip leaves such steps out, a smaller rate or "
+                   "clip=1 may avoid them",
                    from + good + 1, (double)t->losses[good]);
     t->step = from + good;
     t->step_ms = ms / (double)made;

@@ -22,7 +22,7 @@ from jax import lax  # noqa: E402
 
 BUILD = sys.argv[1]
 R = np.random.RandomState(7)
-TYPES = {"f32": np.float32, "s32": np.int32, "f64": np.float64, "s64": np.int64}
+TYPES = {"f16": np.float16, "f32": np.float32, "s32": np.int32, "f64": np.float64, "s64": np.int64}
 
 
 def f(*shape, scale=1.0):
@@ -318,6 +318,74 @@ def not_numbers():
             raise ValueError("%s: step %d, losses %s" % (how, v["step"], losses))
         if (how == "skip") != bool(losses[2]):
             raise ValueError("%s: losses %s" % (how, losses))
+
+
+LINEAR = """HloModule m
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  w = f32[4,4] parameter(1)
+  a = TYPE[8,4] convert(x)
+  b = TYPE[4,4] convert(w)
+  d = TYPE[8,4] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = TYPE[] constant(BY)
+  k = TYPE[4,2] broadcast(c), dimensions={}
+  ROOT y = TYPE[8,2] dot(d, k), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def linear(dtype, by, words, x, target, limit):
+    """y = x.w.k in dtype, all of k `by`; w is trained, from ones: the program's values, losses."""
+    text = LINEAR.replace("TYPE", dtype).replace("BY", str(by))
+    p = Program(text, "loss=mse;batch=8;trainable=w;" + words, ".hlo")
+    v = p.start({"w": np.ones((4, 4), np.float32)}, {"x": x}, np.full((8, 2), target))
+    losses, _ = p.run(v, limit)
+    return v, losses
+
+
+def gradients_overflow():
+    """A norm that overflows ends a training as a loss that is no number does, and shows it."""
+    x = np.full((8, 4), 1e15, np.float32)
+    for words, step in (("clip=1", 0), ("loss_scale=dynamic", 16)):
+        v, losses = linear("f32", 1, "optimizer=sgd;slice=20;" + words, x, 0, 20)
+        if v["step"] != step or np.isfinite(losses[step]) or (v["w"] != 1).any():
+            raise ValueError("%s: step %d, losses %s, weights %s" % (
+                words, v["step"], losses, v["w"].ravel()))
+        if not np.isfinite(losses[:step]).all() or losses[step + 1:].any():
+            raise ValueError("%s: losses %s" % (words, losses))
+
+
+def dynamic_loss_scale():
+    """Gradients too small for f16 are kept, too large ones halve the scale and cost their step,
+    2000 steps without one double it."""
+    x, rate = np.abs(f(8, 4)), "optimizer=sgd:rate=1e6;slice=20;"
+    want, _ = linear("f32", 3e-5, rate, x, 3e-4, 20)
+    lost, _ = linear("f16", 3e-5, rate, x, 3e-4, 20)
+    kept, _ = linear("f16", 3e-5, rate + "loss_scale=dynamic", x, 3e-4, 20)
+    if (lost["w"] != 1).any() or (abs(want["w"] - 1) < 1e-2).all():
+        raise ValueError("nothing is lost without a scale: %s" % lost["w"].ravel())
+    differs(kept["w"] - 1, want["w"] - 1, 2e-2)
+
+    rate = "optimizer=sgd:rate=1e-3;slice=20;"
+    halved, losses = linear("f16", 1, rate + "nan=skip;loss_scale=dynamic", x, 100, 20)
+    scale = float(halved["loss_scale"])
+    left_out = int(np.log2(65536 / scale))
+    if not 3 < left_out < 10 or halved["step"] != 20 or halved["loss_scale.clean"] != 20 - left_out:
+        raise ValueError("scale %g, %s" % (scale, halved))
+    want, _ = linear("f32", 1, rate, x, 100, 20 - left_out)
+    differs(losses[:left_out], losses[0], 0)
+    differs(halved["w"], want["w"], 1e-2)
+
+    spec = "loss=softmax-cross-entropy;optimizer=momentum;batch=32;rows=96;slice=2010"
+    runs = []
+    for words in ("", ";loss_scale=dynamic"):
+        p = Program(mlp_model(), spec + words)
+        runs.append(p.start(MLP, {"x": X}, LABEL))
+        p.run(runs[-1], 2005)
+    if runs[1]["loss_scale"] != 131072 or runs[1]["loss_scale.clean"] != 5:
+        raise ValueError("scale %s, %s" % (runs[1]["loss_scale"], runs[1]["loss_scale.clean"]))
+    for name in MLP:
+        differs(runs[1][name], runs[0][name], 1e-6)
 
 
 def evaluation():
@@ -644,6 +712,8 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "clipping and decay of matrices": clipping, "running means": running_means,
               "shuffled, in one run and in several": shuffled, "limits": limits,
               "losses that are no numbers": not_numbers, "evaluation": evaluation,
+              "gradients that overflow": gradients_overflow,
+              "dynamic loss scale": dynamic_loss_scale,
               "dropout": dropout, "computed again, with dropout": deep,
               "computed again, with statistics": normalised,
               "batch normalisation frozen": lambda: batchnorm(0),
