@@ -52,7 +52,7 @@ static struct {
     _Atomic bool alone;      // the owner does all of it, and woke no other
     _Atomic bool rescued;    // another thread came all the same
     struct cpu_pace pace;    // the owner's, and what follows
-    bool watched;            // others know that it works alone
+    _Atomic bool watched;    // others know that it works alone, and none sleeps without a limit
     int64_t together_until_ns;
     // Of the region: read by threads that hold a chunk of it.
     void (*part)(void *ctx, int64_t begin, int64_t end, int thread);
@@ -188,6 +188,7 @@ static bool rest(uint32_t seen) {
     if (atomic_load(&pool.region) != region || !atomic_load(&pool.open)) return false;
     atomic_store(&pool.rescued, true);
     atomic_store(&pool.alone, false);
+    atomic_store(&pool.watched, false);
     return true;
 }
 
@@ -224,8 +225,8 @@ static void post(int limit, bool alone) {
     for (int k = 0; k < pool.n; k++)
         atomic_store_explicit(&pool.slot[k].word, word, memory_order_release);
     if (!alone) wake(limit < atomic_load(&pool.threads) ? POOL_THREADS : pool.n - 1);
-    if (alone && !pool.watched) wake(POOL_THREADS);
-    pool.watched = alone;
+    if (alone && !atomic_load(&pool.watched)) wake(POOL_THREADS);
+    atomic_store(&pool.watched, alone);
 }
 static void wait_for_others(void) {
     for (uint32_t open; (open = atomic_load(&pool.open));) {
@@ -256,7 +257,9 @@ void cpu_pool_alone(int64_t ns) {
     pool.together_until_ns = 0;
 }
 void cpu_pool_call(void) {
-    if (atomic_exchange(&pool.alone, false)) wake(POOL_THREADS);
+    if (!atomic_exchange(&pool.alone, false)) return;
+    atomic_store(&pool.watched, false); // who goes to sleep from now on looks for nobody
+    wake(POOL_THREADS);
 }
 
 // ---- the owner's
@@ -297,7 +300,7 @@ bool cpu_pool_begin(bool rouse) {
     depth = 1;
     pool.slot[0].patience = pool.spin_turns;
     atomic_store_explicit(&pool.slot[0].cpu, sched_getcpu(), memory_order_relaxed);
-    pool.watched = false;
+    atomic_store(&pool.watched, false);
     if (rouse && !better_alone(clock_ns())) wake(cpu_pool_grow(cpu_threads()));
     return true;
 }

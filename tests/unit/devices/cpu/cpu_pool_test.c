@@ -242,6 +242,7 @@ static void test_pace(void **state) {
 // The owner works alone: others are not woken, nor needed, but come where a region wants them.
 static void test_alone(void **state) {
     (void)state;
+    alarm(60);
     int was = cpu_use_threads(2);
     assert_true(cpu_pool_begin(true));
     cpu_pool_alone(500000000);
@@ -253,6 +254,7 @@ static void test_alone(void **state) {
         check_team(2); // its barrier calls the other
     assert_true(cpu_pool_begin(true));
     cpu_pool_end();
+    usleep(20000); // the other sleeps, and the region that it was called to is over
     _Atomic int met = 0;
     cpu_pool_alone(500000000);
     cpu_pool_team(meet, &met, 2); // as the library's own barriers: nobody is called
@@ -262,6 +264,7 @@ static void test_alone(void **state) {
     cpu_pool_end();
     cpu_pool_alone(0);
     cpu_use_threads(was);
+    alarm(0);
 }
 
 static cpu_set_t set_of(const char *cpus) {
