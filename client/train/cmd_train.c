@@ -513,6 +513,7 @@ static int one_run(struct train *t) {
     int64_t made = to - from, bad = made;
     for (int64_t k = made - 1; k >= 0; k--)
         if (!isfinite((double)t->losses[k])) bad = k;
+
     int32_t step;
     for (int k = 0; k < t->p.n_state && !rc; k++)
         if (strcmp(t->p.leaves[k].role, "step") == 0 && bad < made)
@@ -520,6 +521,7 @@ static int one_run(struct train *t) {
     t->step = bad < made && !rc ? step : to;
     t->per_step_ms = ms / (double)made;
     train_tell_steps(t, from, bad < made ? t->step - from : made, t->per_step_ms, t->p.accuracy);
+
     if (rc || t->step == to) {
         bool ends = to % (t->p.steps_per_epoch * t->windows) == 0 || to == t->end;
         if (!rc && ends && t->n_held) rc = evaluate(t);

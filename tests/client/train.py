@@ -337,10 +337,11 @@ def refuses(c):
           rc=3)
     fails("nothing to train", r"nothing to train", *LOSS, *ROWS, "--set", "trainable=nothing*",
           rc=3)
-    fails("no number", r"loss of step \d+, or the norm of its gradients, is nan: nothing was updated",
-          *LOSS, *ROWS, "--optimizer", "sgd:rate=1e30", rc=5)
-    fails("overflow that nobody minds", r"leaves out steps that overflow: nan is stop or skip", *LOSS,
-          *ROWS, "--set", "loss_scale=dynamic", "--set", "nan=ignore", rc=3)
+    fails("no number",
+          r"loss of step \d+, or the norm of its gradients, is nan: nothing was updated", *LOSS,
+          *ROWS, "--optimizer", "sgd:rate=1e30", rc=5)
+    fails("overflow that nobody minds", r"leaves out steps that overflow: nan is stop or skip",
+          *LOSS, *ROWS, "--set", "loss_scale=dynamic", "--set", "nan=ignore", rc=3)
     fails("another training's checkpoint", r"o.safetensors has no 'hlod.conv1.weight.slot0'",
           *LOSS, *ROWS, "--optimizer", "rmsprop", "--resume", "o.safetensors")
     fails("no loss", r"train needs --loss", *ROWS, rc=2)
