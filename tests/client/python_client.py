@@ -214,7 +214,7 @@ def texts(h):
 def onnx_models(h):
     m, w = model()
     image = np.random.default_rng(2).normal(size=(2, 3, 8, 8)).astype(np.float32)
-    z = image.reshape(2, -1) @ w
+    z = image.reshape(2, -1).astype(np.float64) @ w
     want = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     with tempfile.TemporaryDirectory() as dir:
         path = os.path.join(dir, "m.onnx")
@@ -222,11 +222,11 @@ def onnx_models(h):
         exe = h.compile(path, {"image": (2, 3, 8, 8)})
         for r in (h.run(path, {"image": image}), h.run(m, [image]), h.run(path, image),
                   exe.run(image)):
-            np.testing.assert_allclose(r["scores"], want, rtol=1e-5)
+            np.testing.assert_allclose(r["scores"], want, rtol=1e-5, atol=1e-6)
         h.models.set("named", path)
         assert "named" in list(h.models) and h.models.list()[0]["loaded"]
         for r in (h.run("named", image), h.run("named:1", {"image": image.tolist()})):
-            np.testing.assert_allclose(r["scores"], want, rtol=1e-5)
+            np.testing.assert_allclose(r["scores"], want, rtol=1e-5, atol=1e-6)
         assert h.models.remove("named") >= 1 and "named" not in list(h.models)
         raises(FileNotFoundError, lambda: h.run(os.path.join(dir, "none.onnx"), image))
     raises(LookupError, lambda: h.run("named", {"image": image}), "MODEL_NOT_FOUND")
