@@ -265,8 +265,9 @@ def quantised(add):
     add("GatherBlockQuantized zero points", MS + "GatherBlockQuantized",
         [u8(9, 64), np.array([1, -2]), f32(9, 4), u8(9, 4)],
         {"bits": 8, "block_size": 16, "quantize_axis": 1}, constant=(0, 2, 3))
+    # weights of 7 bits: ONNX Runtime's sums saturate here where the CPU has no VNNI
     add("QLinearConv channels last", MS + "QLinearConv",
-        [u8(1, 6, 6, 2), scale(0.01), np.array(130, np.uint8), s8(4, 2, 3, 3),
+        [u8(1, 6, 6, 2), scale(0.01), np.array(130, np.uint8), s8(4, 2, 3, 3) // 2,
          np.full(4, 0.02, np.float32), np.zeros(4, np.int8), scale(0.08), np.array(128, np.uint8),
          np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1], "channels_last": 1}, near=1,
         constant=(3, 4, 5, 8))
