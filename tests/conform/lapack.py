@@ -190,7 +190,7 @@ def edges(rng, t):
         lambda x: la.svd(x)[0]))), [np.repeat(x[:1], 300, 0)]
     singular = np.stack([0 * x[0], np.ones_like(x[0]), unit])
     yield "singular", together(
-        lambda x: jnp.isnan(la.inv(x[:1])), lambda x: la.det(x) / 40, lambda x: la.eigh(x)[0],
+        lambda x: ~jnp.isfinite(la.inv(x[:1])), lambda x: la.det(x) / 40, lambda x: la.eigh(x)[0],
         lambda x: la.svd(x)[1], lambda x: la.qr(x)[1], lambda x: la.matrix_rank(x)), [singular]
     for bad in (np.nan, np.inf):
         y = x[:, :9, :9].copy()

@@ -44,6 +44,9 @@ class Model:
                 for i in s.get_inputs()}
 
 
+VNNI = "avx512_vnni" in open("/proc/cpuinfo").read()
+
+
 def session(path, threads=2, optimised=True, exact=False):
     """exact: sums of u8 by s8 do not saturate where the CPU has no VNNI, which takes longer."""
     o = ort.SessionOptions()
@@ -208,7 +211,8 @@ def expected(m, inputs):
         return answer(m.twin), [answer(rounded(m.twin), False)]
     want, others = answer(m.path), []
     try:
-        others.append(answer(m.path, False))
+        if m.numbers != "int8" or VNNI:  # unoptimised, exact sums are not to be had
+            others.append(answer(m.path, False))
     except Exception:  # an operator that only an optimised graph has kernels for
         pass
     if m.twin:
