@@ -27,7 +27,7 @@ struct target {
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
     int vector_bits;                                    // 512, 256, 128
-    bool direct;    // x86-64 with AVX-512 F, BW, DQ and VL: kernels without LLVM where possible
+    bool direct;    // x86-64 with AVX-512 (F, BW, DQ, VL) or AVX2 (FMA, F16C): kernels without LLVM
     int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
     int threads;    // compute threads the code is made for
     // Kernels that do fewer operations are compiled with little or less effort: their run takes
@@ -43,7 +43,7 @@ struct target {
     bool library_channels;  // it runs compiler/passes/layout/channels.h's fusions of 32-bit values
     bool library_attention; // it runs compiler/passes/fusion/attention.h's calls
     bool library_bf16;      // it multiplies bf16 with bf16, summing in f32, faster than f32
-    bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
+    bool library_int8;      // it multiplies s8 or u8 with s8, summing exactly in s32
     // In which form does the library want this convolution's input and output (3 input channels may
     // stay as they are)? False: it takes them row-major only.
     bool (*wants_form)(const struct target *t, const struct hlo_instr *conv,

@@ -16,7 +16,7 @@
 #include "compiler/codegen/code_cache.h"
 #include "compiler/codegen/container.h"
 #include "compiler/codegen/llvm_emit.h"
-#include "compiler/codegen/x86_direct.h"
+#include "compiler/codegen/x86/x86_direct.h"
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/merge.h"
@@ -188,7 +188,7 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
     bool long_run = k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
                                      work >= LLVM_LOOP_WORK);
     k->why = "a loop runs it for long";
-    if (!long_run) k->direct = x86_direct(a, k->fn, &k->why);
+    if (!long_run) k->direct = x86_direct(a, k->fn, g->t->vector_bits, &k->why);
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {

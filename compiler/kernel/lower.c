@@ -120,13 +120,19 @@ static bool take_back(struct lower *lw) {
     lw->short_rows = false;
     return true;
 }
+// A row that fills a vector is a loop of one turn for the direct generator; LLVM finds vectors
+// across rows that are written out.
+static int64_t minor_most(const struct lower *lw) {
+    int64_t lanes = lw->target && lw->target->direct ? lw->target->vector_bits / 32 : 0;
+    return lanes && lanes <= MINOR ? lanes - 1 : MINOR;
+}
 static void want_cut(void *ctx, struct kir_val *v) {
     struct cutter *c = ctx;
     if (v->op != K_DIVMOD) return;
     struct lower_space *s = pmap_get_ptr(&c->lw->var_space, v->args[0]);
     if (!s) return;
     int64_t stride = v->args[0]->imm_j * v->imm_i;
-    want_minor(c, s, stride, MINOR);
+    want_minor(c, s, stride, minor_most(c->lw));
     if (v->imm_j) want_minor(c, s, stride * v->imm_j, MINOR / 2); // a loop of them does as well
     c->changed |= cut(s, stride);
     if (v->imm_j) c->changed |= cut(s, stride * v->imm_j);

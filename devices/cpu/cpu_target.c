@@ -52,7 +52,9 @@ const struct target *cpu_target(void) {
     t.llvm_triple = t.llvm_cpu = t.llvm_features = "";
     t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
     const char *codegen = getenv("HLOD_CPU_CODEGEN");
-    t.direct = avx512 && !(codegen && strcmp(codegen, "llvm") == 0);
+    bool direct = avx512 || (avx2 && __builtin_cpu_supports("f16c") &&
+                             __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt"));
+    t.direct = direct && !(codegen && strcmp(codegen, "llvm") == 0);
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
 
@@ -76,7 +78,7 @@ const struct target *cpu_target(void) {
                     : "sse2",
              t.library_int8 ? "+vnni" : "", t.library_bf16 ? "+bf16" : "", t.conv_block,
              HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
-             avx512 && !t.direct ? ":llvm" : "");
+             direct && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
 }

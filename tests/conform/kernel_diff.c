@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "compiler/tools/cases.h"
 #include "compiler/codegen/abi.h"
-#include "compiler/codegen/x86_direct.h"
+#include "compiler/codegen/x86/x86_direct.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/pipeline.h"
@@ -174,7 +174,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
     if (!st) kir_print(&text, fn);
     st_drop(st);
     all.kernels++;
-    if (!x86_direct(&a, fn, &why).n) {
+    if (!x86_direct(&a, fn, cpu_target()->vector_bits, &why).n) {
         all.left++;
         if (all.verbose) printf("LEFT %s: %s\n", i->name, why);
     } else {

@@ -391,9 +391,10 @@ static void apart(int n) {
 }
 
 // By the generator without LLVM, where it takes them (x86_direct.h).
-static void direct(void **s) {
-    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) skip();
+static void direct_by(void **s, int vector_bits) {
+    int was = host.vector_bits;
     host.direct = true;
+    host.vector_bits = vector_bits;
     cases(s);
     elementwise(s);
     many_buffers();
@@ -404,12 +405,21 @@ static void direct(void **s) {
     apart(3001);
     no_llvm = false;
     host.direct = false;
+    host.vector_bits = was;
+}
+static void direct_avx512(void **s) {
+    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) skip();
+    direct_by(s, 512);
+}
+static void direct_avx2(void **s) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) skip();
+    direct_by(s, 256);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(cases),
-                                       cmocka_unit_test(damaged),     cmocka_unit_test(shared),
-                                       cmocka_unit_test(efforts),     cmocka_unit_test(work),
-                                       cmocka_unit_test(direct)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise),   cmocka_unit_test(cases),      cmocka_unit_test(damaged),
+        cmocka_unit_test(shared),        cmocka_unit_test(efforts),    cmocka_unit_test(work),
+        cmocka_unit_test(direct_avx512), cmocka_unit_test(direct_avx2)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,13 +56,13 @@ static void fill(double *x) {
         if (i < (int)(sizeof special / sizeof special[0])) x[i] = special[i];
     }
 }
-static void check(bool direct, enum precision prec) {
+static void check(bool direct, int vector_bits, enum precision prec) {
     const struct target host = {.id = "test",
                                 .kind = "cpu",
                                 .llvm_triple = "",
                                 .llvm_cpu = "",
                                 .llvm_features = "",
-                                .vector_bits = 512,
+                                .vector_bits = vector_bits,
                                 .direct = direct,
                                 .threads = 2};
     struct strbuf b = {0};
@@ -105,13 +105,15 @@ static void check(bool direct, enum precision prec) {
 }
 static void by_llvm(void **s) {
     (void)s;
-    check(false, PRECISION_DEFAULT);
-    check(false, PRECISION_STRICT);
+    check(false, 512, PRECISION_DEFAULT);
+    check(false, 512, PRECISION_STRICT);
 }
 static void by_ours(void **s) {
     (void)s;
     if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        check(true, PRECISION_DEFAULT);
+        check(true, 512, PRECISION_DEFAULT);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        check(true, 256, PRECISION_DEFAULT);
 }
 
 int main(void) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // x86_asm: an assembler for the instructions that the direct generator needs: 64-bit integer ones,
 // mask registers, and vectors, all of which are encoded with EVEX (AVX-512 F, BW, DQ, VL), whatever
-// their length. No disp8 compression, no short branches: the encoder stays one function.
+// their length, or all with VEX (AVX2, FMA, F16C). No disp8 compression, no short branches: each
+// encoder stays one function.
 // Constants lie in a pool behind the code and are addressed relative to it. Encodings: Intel SDM,
 // volume 2, sections 2.3 (VEX) and 2.7 (EVEX).
 #pragma once
@@ -9,7 +10,8 @@
 #include "base/vec.h"
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
-enum x86_len { L128, L256, L512 };
+// FULL: the machine's vectors, 64 bytes with AVX-512, 32 with AVX2.
+enum x86_len { L128, HALF, FULL };
 enum x86_cc {
     CC_B = 2,
     CC_E = 4,
@@ -42,6 +44,8 @@ struct x86_fix {
     bool pool;
 };
 struct x86 {
+    bool vex; // AVX2: 16 registers of 32 bytes; register 16 + n is n, there are no masks
+    bool bad; // an instruction was asked for that VEX has not
     struct strbuf code, pool;
     VEC(struct x86_fix) fixes;
     VEC(int32_t) labels;
@@ -70,7 +74,7 @@ struct x86_v { // k: mask, 0 = none; zero: lanes without it become 0 instead of 
     int imm; // -1: none
 };
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last);
-// With VSIB: m.index is a vector register.
+// With VSIB: m.index is a vector register. k: a mask; with AVX2 a vector register.
 void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x86_mem m, int k);
 // Mask instructions (VEX). ANDN: y without x.
 enum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Class G: integers of 64 bits that are addresses, sizes and bounds, in general registers. What
 // takes several steps is made in RAX, since the home of a result may be that of an argument.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 static bool brief(int64_t v) {
     return v >= INT32_MIN && v <= INT32_MAX;
@@ -10,8 +10,8 @@ static bool brief(int64_t v) {
 void x86_spread(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);
     if (!x->lanes || x86_class(v) != CLASS_G || v->op == K_CONST) return;
-    int from = x86_int(g, v, RAX), dst = x86_home_dst(x->lanes);
-    x86_op2(g, EV_EACH_GPR | (x->wide ? EV_W : 0), L512, dst, x86_r(from));
+    int from = x86_int(g, v, RAX), dst = x86_home_dst(g, x->lanes);
+    x86_each_gpr(g, x->wide, dst, from);
     if (x->shape == SHAPE_STRIDE) {
         int64_t at64[8];
         int32_t at32[16];
@@ -19,8 +19,8 @@ void x86_spread(struct x86_gen *g, const struct kir_val *v) {
             if (k < 8) at64[k] = k * x->stride;
             at32[k] = (int32_t)(k * x->stride);
         }
-        int32_t at = x86_const(&g->as, x->wide ? (void *)at64 : (void *)at32, 64);
-        x86_op3(g, x->wide ? EV_ADDQ : EV_ADDD, L512, dst, dst, x86_m(x86_pooled(at)));
+        int32_t at = x86_const(&g->as, x->wide ? (void *)at64 : (void *)at32, g->as.vex ? 32 : 64);
+        x86_op3(g, x->wide ? EV_ADDQ : EV_ADDD, FULL, dst, dst, x86_m(x86_pooled(at)));
     }
     x86_home_put(g, x->lanes, dst);
 }
@@ -150,7 +150,7 @@ static void negate(struct x86_gen *g, const struct kir_val *v) {
     x86_put(g, v, RAX);
 }
 static void choose(struct x86_gen *g, const struct kir_val *v) {
-    x86_mask_to(&g->as, RDX, x86_mask_reg(g, v->args[0]));
+    x86_mask_bits(g, RDX, x86_mask_reg(g, v->args[0]));
     x86_mov(&g->as, RAX, x86_int(g, v->args[1], RAX));
     int y = x86_int(g, v->args[2], RCX);
     x86_test(&g->as, RDX, 1);

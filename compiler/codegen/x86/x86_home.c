@@ -2,7 +2,7 @@
 // Where values are while a kernel is written: the register or slot of one (its home), constants of
 // the pool, and the instructions that bring a value from its home and back. What makes values
 // (x86_index.c, x86_lanes.c, x86_cast.c, x86_memory.c) calls this; it calls only x86_asm.c.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 int32_t x86_frame_slot(struct x86_gen *g) {
     int32_t slot = (g->p->frame + 63) / 64 * 64;
@@ -31,6 +31,12 @@ void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x
 }
 
 struct x86_arg x86_each(struct x86_gen *g, bool wide, uint64_t bits) {
+    if (g->as.vex) { // no instruction reads one element into all lanes on the way
+        uint64_t all[4], both = wide ? bits : (bits & UINT32_MAX) | bits << 32;
+        for (int k = 0; k < 4; k++)
+            all[k] = both;
+        return x86_m(x86_pooled(x86_const(&g->as, all, sizeof all)));
+    }
     struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, wide ? 8 : 4)));
     r.each = true;
     return r;
@@ -46,7 +52,7 @@ struct x86_arg x86_each_float(struct x86_gen *g, bool wide, double v) {
 }
 
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
-    return s != SHAPE_SAME && g->vec && g->vec->lanes == 8 && !wide ? L256 : L512;
+    return s != SHAPE_SAME && g->vec && x86_is_half(g, g->vec->lanes, wide) ? HALF : FULL;
 }
 
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
@@ -55,17 +61,18 @@ struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
     return x86_of(v)->home;
 }
 
-int x86_home_dst(const struct x86_home *h) {
+int x86_home_dst(const struct x86_gen *g, const struct x86_home *h) {
     static const int8_t temp[CLASSES] = {[CLASS_G] = RAX, [CLASS_V] = TMP3, [CLASS_K] = K_TMP};
-    return h->reg >= 0 ? h->reg : temp[h->class];
+    bool mask = h->class == CLASS_K && g->as.vex;
+    return h->reg >= 0 ? h->reg : mask ? MASK_TMP : temp[h->class];
 }
 
 int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp) {
     if (h->reg >= 0) return h->reg;
     if (h->class == CLASS_G)
         x86_load(&g->as, temp, x86_slot(h));
-    else if (h->class == CLASS_V)
-        x86_op2(g, EV_MOVUPS, L512, temp, x86_m(x86_slot(h)));
+    else if (h->class == CLASS_V || g->as.vex)
+        x86_op2(g, EV_MOVUPS, FULL, temp, x86_m(x86_slot(h)));
     else
         x86_mask_load(&g->as, temp, x86_slot(h));
     return temp;
@@ -73,15 +80,15 @@ int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp) {
 
 void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg) {
     if (h->reg == reg) return;
-    bool slot = h->reg < 0;
+    bool slot = h->reg < 0, vector = h->class == CLASS_V || (h->class == CLASS_K && g->as.vex);
     if (h->class == CLASS_G && slot)
         x86_store(&g->as, x86_slot(h), reg, 8);
     else if (h->class == CLASS_G)
         x86_mov(&g->as, h->reg, reg);
-    else if (h->class == CLASS_V && slot)
-        x86_op2(g, EV_STOREUPS, L512, reg, x86_m(x86_slot(h)));
-    else if (h->class == CLASS_V)
-        x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(reg));
+    else if (vector && slot)
+        x86_op2(g, EV_STOREUPS, FULL, reg, x86_m(x86_slot(h)));
+    else if (vector)
+        x86_op2(g, EV_MOVAPS, FULL, h->reg, x86_r(reg));
     else if (slot)
         x86_mask_store(&g->as, x86_slot(h), reg);
     else
@@ -89,7 +96,7 @@ void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg) {
 }
 
 int x86_dst(const struct x86_gen *g, const struct kir_val *v) {
-    return x86_home_dst(x86_home_of(g, v));
+    return x86_home_dst(g, x86_home_of(g, v));
 }
 
 void x86_put(struct x86_gen *g, const struct kir_val *v, int reg) {
@@ -120,15 +127,15 @@ struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wid
     struct x86_arg a = place(h);
     if (x86_of(v)->wide == wide) return a;
     if (wide) {
-        x86_op2(g, v->type == DT_U32 ? EV_ZXDQ : EV_SXDQ, L512, temp, a);
+        x86_op2(g, v->type == DT_U32 ? EV_ZXDQ : EV_SXDQ, FULL, temp, a);
         return x86_r(temp);
     }
     if (a.mem) {
-        x86_op2(g, EV_MOVUPS, L512, temp, a);
+        x86_op2(g, EV_MOVUPS, FULL, temp, a);
         a = x86_r(temp);
     }
-    x86_op2(g, EV_NARROWQD, L512, a.reg, x86_r(temp)); // the source is the register operand
-    if (x86_of(v)->shape == SHAPE_SAME) x86_op2(g, EV_EACHSS, L512, temp, x86_r(temp));
+    x86_narrow(g, temp, a.reg);
+    if (x86_of(v)->shape == SHAPE_SAME) x86_op2(g, EV_EACHSS, FULL, temp, x86_r(temp));
     return x86_r(temp);
 }
 
@@ -136,15 +143,22 @@ int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len
     if (!a.mem) return a.reg;
     bool each = a.each;
     a.each = false;
-    x86_op2(g, each ? wide ? EV_EACHSD : EV_EACHSS : EV_MOVUPS, each ? L512 : len, temp, a);
+    x86_op2(g, each ? wide ? EV_EACHSD : EV_EACHSS : EV_MOVUPS, each ? FULL : len, temp, a);
     return temp;
 }
 
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
-    return x86_in_register(g, x86_lane_arg(g, v, wide, temp), wide, L512, temp);
+    return x86_in_register(g, x86_lane_arg(g, v, wide, temp), wide, FULL, temp);
+}
+
+int x86_avx2_mask(struct x86_gen *g, const struct kir_val *v, int temp) {
+    if (v->op != K_CONST) return x86_home_reg(g, x86_home_of(g, v), temp);
+    x86_op3(g, v->imm_i ? EV_PCMPEQD : EV_XOR, FULL, temp, temp, x86_r(temp));
+    return temp;
 }
 
 int x86_mask_reg(struct x86_gen *g, const struct kir_val *v) {
+    if (g->as.vex) return x86_avx2_mask(g, v, MASK_TMP);
     if (v->op != K_CONST) return x86_home_reg(g, x86_home_of(g, v), K_TMP);
     x86_mask3(&g->as, v->imm_i ? MASK_XNOR : MASK_XOR, K_TMP, K_TMP, K_TMP);
     return K_TMP;
@@ -161,7 +175,33 @@ int x86_int(struct x86_gen *g, const struct kir_val *v, int temp) {
 void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k) {
     x86_setcc(&g->as, cc, RAX);
     x86_unary(&g->as, UN_NEG, RAX, true);
-    x86_mask_from(&g->as, k, RAX);
+    if (g->as.vex)
+        x86_each_gpr(g, false, k, RAX);
+    else
+        x86_mask_from(&g->as, k, RAX);
+}
+void x86_mask_bits(struct x86_gen *g, int gpr, int k) {
+    enum { SIGNS = 0x50 };
+    if (g->as.vex)
+        x86_op2(g, EV(1, 0, 0, SIGNS), FULL, gpr, x86_r(k));
+    else
+        x86_mask_to(&g->as, gpr, k);
+}
+void x86_each_gpr(struct x86_gen *g, bool wide, int dst, int gpr) {
+    if (!g->as.vex) {
+        x86_op2(g, EV_EACH_GPR | (wide ? EV_W : 0), FULL, dst, x86_r(gpr));
+        return;
+    }
+    x86_op2(g, EV_FROM_GPR | (wide ? EV_W : 0), L128, dst, x86_r(gpr));
+    x86_op2(g, wide ? EV_EACHQ : EV_EACHD, FULL, dst, x86_r(dst));
+}
+void x86_narrow(struct x86_gen *g, int dst, int src) {
+    if (!g->as.vex) {
+        x86_op2(g, EV_NARROWQD, FULL, src, x86_r(dst)); // the source is the register operand
+        return;
+    }
+    x86_op3i(g, EV_SHUFPS, FULL, dst, src, x86_r(src), 0x88); // 0 2 0 2 of each half
+    x86_op3i(g, EV_PERMQ, FULL, dst, 0, x86_r(dst), 0x08);
 }
 
 void x86_lane_shift(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how,

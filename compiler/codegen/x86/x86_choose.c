@@ -6,7 +6,7 @@
 // and they do not: loops in a vector loop run the same number of times in every lane.
 #include <stdlib.h>
 
-#include "compiler/codegen/x86_plan.h"
+#include "compiler/codegen/x86/x86_plan.h"
 
 enum {
     MAX_VALUES = 6000,
@@ -344,7 +344,7 @@ static int gaps_left(const struct kir_block *b, const struct quality *q) {
         bool first = true; // of its buffer
         for (const struct kir_val *u = b->first; u != v; u = u->next)
             first &= u->op != K_STORE || u->imm_i != v->imm_i;
-        if (q->wide && dtype_size(v->elem) != 4) continue; // pack() has 16 lanes
+        if (q->wide && dtype_size(v->elem) != 4) continue; // pack() has all lanes
         if (first) filled += fill_gaps(b, v, q->p->a);
     }
     return q->gaps - filled;
@@ -392,7 +392,7 @@ static struct quality judge_loop(struct kir_loop *l, struct x86_plan *p) {
     clear(&l->body);
     struct quality q = judge_tiles(l, p, false);
     if (!q.tiles || !q.wide) return q;
-    clear(&l->body); // 8 lanes: tiles have 16
+    clear(&l->body); // half the lanes: tiles have all
     return judge_tiles(l, p, true);
 }
 static bool has_loop(const struct kir_block *b) {
@@ -432,7 +432,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
             why = q.why;
             if (!why && !(inner && q.apart)) {
                 x86_tile_take(p, &l->body);
-                x->lanes = q.wide ? 8 : 16;
+                x->lanes = x86_lanes(p, q.wide);
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
                 continue;

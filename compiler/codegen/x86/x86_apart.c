@@ -3,7 +3,7 @@
 // gathered; those of 1 and 2 bytes, for which there is no such instruction, are put into a register
 // one by one. Stores with gaps are written one by one, but for groups that fill each other's gaps:
 // those become whole vectors.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 #define PERMUTE      EV(2, 1, 0, 0x36) /* the last operand by places in src */
 #define PERMUTE_INTO EV(2, 1, 0, 0x7f) /* dst and the last operand by places in src */
@@ -25,7 +25,8 @@
 // ---- lanes one by one
 
 static void count_lanes(struct x86_gen *g) { // before the first lane_runs: in RAX
-    if (g->masked && g->left < 0) x86_mask_to(&g->as, RAX, K_TAIL);
+    if (!g->masked || g->left >= 0) return;
+    x86_mask_bits(g, RAX, g->as.vex ? x86_avx2_tail(g, false, MASK_TMP) : K_TAIL);
 }
 // Do this lane and those behind it take part? Where only the run knows, the code jumps to `done`.
 static bool lane_runs(struct x86_gen *g, int lane, int done) {
@@ -38,7 +39,7 @@ static bool lane_runs(struct x86_gen *g, int lane, int done) {
 
 // Elements of 1 or 2 bytes at indices of any kind: eight in each of TMP0 and TMP1.
 static void load_small(struct x86_gen *g, const struct kir_val *v) {
-    enum { HALF = 8 };
+    enum { EIGHT = 8 };
     const struct kir_val *at = v->args[0];
     const struct x86_val *x = x86_of(at);
     int size = dtype_size(v->elem), lanes = g->vec->lanes, done = x86_label(&g->as), base = RDX;
@@ -47,50 +48,54 @@ static void load_small(struct x86_gen *g, const struct kir_val *v) {
         x86_lea(&g->as, RDX, x86_address(g, v));
     } else {
         slot = x86_frame_slot(g);
-        x86_op2(g, EV_STOREUPS, L512, x86_lane_reg(g, at, x->wide, TMP0), x86_m(x86_at(RSP, slot)));
+        x86_op2(g, EV_STOREUPS, FULL, x86_lane_reg(g, at, x->wide, TMP0), x86_m(x86_at(RSP, slot)));
         base = x86_base(g, v, RDX);
     }
 
     count_lanes(g);
     x86_op3(g, EV_XOR, L128, TMP0, TMP0, x86_r(TMP0));
-    if (lanes > HALF) x86_op3(g, EV_XOR, L128, TMP1, TMP1, x86_r(TMP1));
+    if (lanes > EIGHT) x86_op3(g, EV_XOR, L128, TMP1, TMP1, x86_r(TMP1));
 
     for (int k = 0; k < lanes && lane_runs(g, k, done); k++) {
         struct x86_mem m = x86_at(RDX, (int32_t)(k * x->stride * size));
-        int to = k < HALF ? TMP0 : TMP1;
+        int to = k < EIGHT ? TMP0 : TMP1;
         if (x->shape != SHAPE_STRIDE) {
             int each = x->wide ? 8 : 4;
             x86_load_small(&g->as, RCX, x86_at(RSP, slot + k * each), each, true);
             m = (struct x86_mem){
                 .base = (int8_t)base, .index = RCX, .scale = (uint8_t)x86_log_size(v->elem)};
         }
-        x86_op3i(g, size == 1 ? INSERT_8 : INSERT_16, L128, to, to, x86_m(m), k % HALF);
+        x86_op3i(g, size == 1 ? INSERT_8 : INSERT_16, L128, to, to, x86_m(m), k % EIGHT);
     }
 
     x86_bind(&g->as, done);
-    if (lanes > HALF && size == 1)
+    if (lanes > EIGHT && size == 1)
         x86_op3(g, JOIN_LOW, L128, TMP0, TMP0, x86_r(TMP1));
-    else if (lanes > HALF)
-        x86_op3i(g, SET_QUARTER, L256, TMP0, TMP0, x86_r(TMP1), 1);
+    else if (lanes > EIGHT)
+        x86_op3i(g, SET_QUARTER, HALF, TMP0, TMP0, x86_r(TMP1), 1);
     x86_load_lanes(g, v, x86_r(TMP0));
 }
-// A store with gaps.
-static void store_each(struct x86_gen *g, const struct kir_val *s) {
+void x86_store_each(struct x86_gen *g, const struct kir_val *s) {
     static const uint32_t extract[] = {EXTRACT_8, EXTRACT_16, EXTRACT_32, EXTRACT_32 | EV_W};
     int log = x86_log_size(s->elem), size = 1 << log, in_quarter = 16 / size;
     int64_t stride = x86_of(s->args[0])->stride;
-    struct x86_v how = x86_stored(g, s);
-    int r = how.dst, done = x86_label(&g->as);
-    if (size < 4) {
-        x86_vec(&g->as, how, x86_r(TMP3));
-        r = TMP3;
+    int r, done = x86_label(&g->as);
+    if (g->as.vex) {
+        r = x86_avx2_elements(g, s);
+    } else {
+        struct x86_v how = x86_stored(g, s);
+        r = how.dst;
+        if (size < 4) {
+            x86_vec(&g->as, how, x86_r(TMP3));
+            r = TMP3;
+        }
     }
     x86_lea(&g->as, RDX, x86_address(g, s));
     count_lanes(g);
     for (int k = 0, from = r; k < g->vec->lanes && lane_runs(g, k, done); k++) {
         if (k && k % in_quarter == 0) {
             from = TMP2;
-            x86_op3i(g, GET_QUARTER, L512, r, 0, x86_r(from), k / in_quarter);
+            x86_op3i(g, GET_QUARTER, FULL, r, 0, x86_r(from), k / in_quarter);
         }
         x86_op3i(g, extract[log], L128, from, 0, x86_m(x86_at(RDX, (int32_t)(k * stride * size))),
                  k % in_quarter);
@@ -113,40 +118,63 @@ static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
         m = x86_address(g, v);
         x86_lea(&g->as, RDX, m);
         m = (struct x86_mem){.base = RDX, .index = TMP0, .scale = (uint8_t)x86_log_size(v->elem)};
-        x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_pooled(x86_const(&g->as, offsets, 64))));
+        x86_op2(g, EV_MOVUPS, FULL, TMP0,
+                x86_m(x86_pooled(x86_const(&g->as, offsets, g->as.vex ? 32 : 64))));
     } else {
         far = x->wide;
         m = (struct x86_mem){.base = (int8_t)x86_base(g, v, RDX),
                              .index = (int8_t)x86_lane_reg(g, at, far, TMP0),
                              .scale = (uint8_t)x86_log_size(v->elem)};
     }
+
+    uint32_t op = (far ? GATHER_WIDE : GATHER) | (wide ? EV_W : 0);
+    enum x86_len len = x86_length(g, SHAPE_LANES, wide || far);
+    if (g->as.vex) {
+        x86_avx2_gather(g, op, len, wide, TMP3, m);
+        x86_put(g, v, TMP3);
+        return;
+    }
     if (g->masked)
         x86_mask2(&g->as, MASK_MOVE, K_TMP, K_TAIL);
     else
         x86_mask3(&g->as, MASK_XNOR, K_TMP, K_TMP, K_TMP);
-    x86_op3(g, EV_XOR, L512, TMP3, TMP3, x86_r(TMP3));
-    x86_gather(&g->as, (far ? GATHER_WIDE : GATHER) | (wide ? EV_W : 0),
-               x86_length(g, SHAPE_LANES, wide || far), TMP3, m, K_TMP);
+    x86_op3(g, EV_XOR, FULL, TMP3, TMP3, x86_r(TMP3));
+    x86_gather(&g->as, op, len, TMP3, m, K_TMP);
+    x86_put(g, v, TMP3);
+}
+// The second half of the lanes begins an element before its place, so that both reads end with the
+// last lane.
+static void avx2_second(struct x86_gen *g, const struct kir_val *v) {
+    enum x86_len len = x86_length(g, SHAPE_LANES, false);
+    int lanes = g->vec->lanes;
+    x86_lea(&g->as, RDX, x86_address(g, v));
+    x86_op2(g, EV_MOVUPS, len, TMP3, x86_m(x86_at(RDX, 0)));
+    x86_op3i(g, EV_SHUFPS, len, TMP3, TMP3, x86_m(x86_at(RDX, 4 * (lanes - 1))), 0xd8); // 0 2 1 3
+    if (len == FULL) x86_op3i(g, EV_PERMQ, FULL, TMP3, 0, x86_r(TMP3), 0xd8);
     x86_put(g, v, TMP3);
 }
 // Every second element of 4 bytes: one load for 8 lanes, two for 16, the last without the element
 // behind the last lane.
 static void load_second(struct x86_gen *g, const struct kir_val *v) {
     int32_t even[16];
+    if (g->as.vex) {
+        avx2_second(g, v);
+        return;
+    }
     bool two = g->vec->lanes == 16;
     for (int k = 0; k < 16; k++)
         even[k] = 2 * k % (two ? 32 : 16);
     x86_lea(&g->as, RDX, x86_address(g, v));
     x86_mov_imm(&g->as, RAX, 0x7fff);
     x86_mask_from(&g->as, K_TMP, RAX);
-    if (two) x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
-    x86_masked(g, EV_MOVUPS, L512, TMP1, 0, x86_m(x86_at(RDX, two ? 64 : 0)), K_TMP, true);
+    if (two) x86_op2(g, EV_MOVUPS, FULL, TMP0, x86_m(x86_at(RDX, 0)));
+    x86_masked(g, EV_MOVUPS, FULL, TMP1, 0, x86_m(x86_at(RDX, two ? 64 : 0)), K_TMP, true);
 
-    x86_op2(g, EV_MOVUPS, L512, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
+    x86_op2(g, EV_MOVUPS, FULL, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
     if (two)
-        x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
+        x86_op3(g, PERMUTE_TWO, FULL, TMP3, TMP0, x86_r(TMP1));
     else
-        x86_op3(g, PERMUTE, L512, TMP3, TMP3, x86_r(TMP1));
+        x86_op3(g, PERMUTE, FULL, TMP3, TMP3, x86_r(TMP1));
     x86_put(g, v, TMP3);
 }
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
@@ -167,6 +195,10 @@ void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
 static void interleave(struct x86_gen *g, const struct x86_group *group) {
     int n = group->n, w = g->vec->lanes;
     enum x86_len len = x86_length(g, SHAPE_LANES, false);
+    if (g->as.vex) {
+        x86_avx2_interleave(g, group);
+        return;
+    }
     x86_lea(&g->as, RDX, x86_address(g, group->store[0]));
     for (int j = 0; j < n; j++) {
         x86_op2(g, EV_MOVAPS, len, TMP3,
@@ -188,12 +220,12 @@ static void interleave(struct x86_gen *g, const struct x86_group *group) {
 static void codes(struct x86_gen *g, const struct kir_val *s) {
     int r = x86_lane_reg(g, s->args[1], false, TMP0);
     if (s->elem == DT_BF16) {
-        x86_to_bf16(g, L512, TMP0, r);
+        x86_to_bf16(g, FULL, TMP0, r);
     } else if (s->elem == DT_F16) {
-        x86_op3i(g, EV_PS2PH, L512, r, 0, x86_r(TMP0), 0);
-        x86_op2(g, EXTEND_16, L512, TMP0, x86_r(TMP0));
+        x86_op3i(g, EV_PS2PH, FULL, r, 0, x86_r(TMP0), 0);
+        x86_op2(g, EXTEND_16, FULL, TMP0, x86_r(TMP0));
     } else {
-        x86_op3(g, EV_AND, L512, TMP0, r, x86_each32(g, dtype_size(s->elem) == 1 ? 0xff : 0xffff));
+        x86_op3(g, EV_AND, FULL, TMP0, r, x86_each32(g, dtype_size(s->elem) == 1 ? 0xff : 0xffff));
     }
 }
 // Up to four bytes of a lane side by side.
@@ -202,15 +234,20 @@ static void pack(struct x86_gen *g, const struct x86_group *group) {
     int size = dtype_size(group->store[0]->elem), bytes = size * group->n;
     for (int k = 0; k < group->n; k++) {
         codes(g, group->store[k]);
-        if (k) x86_op3i(g, EV_SHIFT, L512, LEFT, TMP0, x86_r(TMP0), 8 * size * k);
+        if (k) x86_op3i(g, EV_SHIFT, FULL, LEFT, TMP0, x86_r(TMP0), 8 * size * k);
         if (k)
-            x86_op3(g, EV_OR, L512, TMP3, TMP3, x86_r(TMP0));
+            x86_op3(g, EV_OR, FULL, TMP3, TMP3, x86_r(TMP0));
         else
-            x86_op2(g, EV_MOVAPS, L512, TMP3, x86_r(TMP0));
+            x86_op2(g, EV_MOVAPS, FULL, TMP3, x86_r(TMP0));
     }
+
     x86_lea(&g->as, RDX, x86_address(g, group->store[0]));
+    if (g->as.vex) {
+        x86_avx2_pack(g, bytes, TMP3);
+        return;
+    }
     struct x86_v out = {
-        .op = bytes == 2 ? DOWN_16 : EV_STOREUPS, .len = L512, .dst = TMP3, .imm = -1};
+        .op = bytes == 2 ? DOWN_16 : EV_STOREUPS, .len = FULL, .dst = TMP3, .imm = -1};
     if (bytes == 3) { // twelve bytes of each quarter, then the quarters side by side
         uint8_t bytes_of[64];
         int32_t words[16];
@@ -218,9 +255,9 @@ static void pack(struct x86_gen *g, const struct x86_group *group) {
             bytes_of[k] = k % 16 < 12 ? (uint8_t)(k % 16 / 3 * 4 + k % 16 % 3) : 0x80;
         for (int k = 0; k < 16; k++)
             words[k] = k < 12 ? k / 3 * 4 + k % 3 : 15;
-        x86_op3(g, SHUFFLE, L512, TMP3, TMP3, x86_m(x86_pooled(x86_const(&g->as, bytes_of, 64))));
-        x86_op2(g, EV_MOVUPS, L512, TMP1, x86_m(x86_pooled(x86_const(&g->as, words, 64))));
-        x86_op3(g, PERMUTE, L512, TMP3, TMP1, x86_r(TMP3));
+        x86_op3(g, SHUFFLE, FULL, TMP3, TMP3, x86_m(x86_pooled(x86_const(&g->as, bytes_of, 64))));
+        x86_op2(g, EV_MOVUPS, FULL, TMP1, x86_m(x86_pooled(x86_const(&g->as, words, 64))));
+        x86_op3(g, PERMUTE, FULL, TMP3, TMP1, x86_r(TMP3));
         x86_mov_imm(&g->as, RAX, 0xfff);
         x86_mask_from(&g->as, K_TMP, RAX);
         out.k = K_TMP;
@@ -230,13 +267,13 @@ static void pack(struct x86_gen *g, const struct x86_group *group) {
 void x86_store_apart(struct x86_gen *g, const struct kir_val *s) {
     const struct x86_group *group = x86_grouped(s) ? x86_of(s)->group : NULL;
     if (!group) {
-        store_each(g, s);
+        x86_store_each(g, s);
         return;
     }
     if (group->last != s) return;
     if (g->masked)
         for (int k = 0; k < group->n; k++)
-            store_each(g, group->store[k]);
+            x86_store_each(g, group->store[k]);
     else
         (dtype_size(s->elem) < 4 ? pack : interleave)(g, group);
 }

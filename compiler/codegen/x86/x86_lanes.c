@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes V and K: arithmetic in vector registers and masks. The last operand of an instruction
 // may be memory: a slot, or a constant of the pool that is read into all lanes.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 enum { ROUND_NEAREST = 8, ROUND_DOWN, ROUND_UP, ROUND_ZERO }; // 8: no exceptions
 enum { UNORDERED = 3 };
@@ -15,6 +15,10 @@ static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, 
 // minimum and maximum: NaN wins, -0 < +0.
 static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int x,
                      struct x86_arg y) {
+    if (g->as.vex) {
+        x86_avx2_extremum(g, max, wide, len, dst, x, y);
+        return;
+    }
     uint32_t w = wide ? EV_W : 0;
     int k = K_TMP, yr = x86_in_register(g, y, wide, len, TMP2);
     x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, k, x, x86_r(yr), UNORDERED);
@@ -47,7 +51,10 @@ void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x
     }
     uint32_t o = int_op(op, dtype_class(t) == DC_SIGNED, wide);
     if (!o) g->why = "an operation on integers";
-    x86_op3(g, o, len, dst, x, y);
+    if (g->as.vex && wide && op != K_ADD && op != K_SUB)
+        x86_avx2_wide(g, op, t, dst, x, y);
+    else
+        x86_op3(g, o, len, dst, x, y);
     bool grows = op == K_ADD || op == K_SUB || op == K_MUL || op == K_SHL;
     if (grows && dtype_bits(t) < 32) x86_normal(g, t, len, dst, dst);
 }
@@ -166,7 +173,7 @@ static void divmod(struct x86_gen *g, const struct kir_val *v) {
         x = TMP3;
     }
     if (wide && !x86_of(v)->wide) {
-        x86_op2(g, EV_NARROWQD, L512, x, x86_r(TMP3));
+        x86_narrow(g, TMP3, x);
         x = TMP3;
     }
     x86_put(g, v, x);
@@ -195,6 +202,8 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
         x = x86_in_register(g, y, wide, len, TMP0);
         if (is_float)
             x86_op3(g, EV_AND | w, len, dst, x, x86_each(g, wide, sign - 1));
+        else if (wide && g->as.vex)
+            x86_avx2_wide_abs(g, dst, x);
         else
             x86_op2(g, wide ? EV_ABSQ : EV_ABSD, len, dst, x86_r(x));
         if (dtype_bits(v->type) < 32) x86_normal(g, v->type, len, dst, dst);
@@ -233,6 +242,12 @@ static void copysign_lanes(struct x86_gen *g, const struct kir_val *v, enum x86_
 static void choose(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
                    int dst) {
     int k = x86_mask_reg(g, v->args[0]), no = x86_lane_reg(g, v->args[2], wide, TMP0);
+    if (g->as.vex) {
+        struct x86_arg yes = x86_lane_arg(g, v->args[1], wide, TMP1);
+        k = x86_avx2_widen(g, k, wide, x86_of(v->args[0])->shape == SHAPE_LANES);
+        x86_avx2_blend(g, len, dst, no, yes, k);
+        return;
+    }
     x86_masked(g, EV_BLEND | (wide ? EV_W : 0), len, dst, no,
                x86_lane_arg(g, v->args[1], wide, TMP1), k, false);
 }
@@ -256,7 +271,7 @@ static void by_integers(struct x86_gen *g, const struct kir_val *v, int dst) {
         x86_unary(&g->as, sign ? UN_IDIV : UN_DIV, RCX, false);
         if (v->op == K_REM) x86_mov(&g->as, RAX, RDX);
     }
-    x86_op2(g, EV_EACH_GPR, L512, dst, x86_r(RAX));
+    x86_each_gpr(g, false, dst, RAX);
 }
 
 static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
@@ -300,7 +315,7 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     }
 
     if (wide && !x86_of(v)->wide) {
-        x86_op2(g, EV_NARROWQD, L512, dst, x86_r(TMP3));
+        x86_narrow(g, TMP3, dst);
         x86_put(g, v, TMP3);
     } else {
         x86_put(g, v, dst);
@@ -353,13 +368,21 @@ static void compare(struct x86_gen *g, const struct kir_val *v, int k) {
     static const uint8_t real[] = {0, 4, 0x1d, 0x1e, 0x12, 0x11}, whole[] = {0, 4, 5, 6, 2, 1};
     const struct kir_val *x = v->args[0], *y = v->args[1];
     enum dtype t = x->type;
-    bool wide = x86_of(x)->wide || x86_of(y)->wide;
+    bool wide = x86_of(x)->wide || x86_of(y)->wide, lanes = x86_of(v)->shape == SHAPE_LANES;
+    if (g->as.vex && !dtype_is_float(t)) {
+        x86_avx2_compare_ints(g, v, k);
+        return;
+    }
     uint32_t op = dtype_is_float(t)             ? EV_CMPPS + (wide ? EV_PD | EV_W : 0)
                   : dtype_class(t) == DC_SIGNED ? EV_CMPD | (wide ? EV_W : 0)
                                                 : EV_CMPUD | (wide ? EV_W : 0);
     int a = x86_lane_reg(g, x, wide, TMP0);
-    x86_op3i(g, op, length_of(g, v, wide), k, a, x86_lane_arg(g, y, wide, TMP1),
-             dtype_is_float(t) ? real[v->imm_i] : whole[v->imm_i]);
+    struct x86_arg b = x86_lane_arg(g, y, wide, TMP1);
+    if (g->as.vex)
+        x86_avx2_compare(g, wide, lanes, length_of(g, v, wide), k, a, b, real[v->imm_i]);
+    else
+        x86_op3i(g, op, length_of(g, v, wide), k, a, b,
+                 dtype_is_float(t) ? real[v->imm_i] : whole[v->imm_i]);
 }
 static void compare_ints(struct x86_gen *g, const struct kir_val *v, int k) {
     static const uint8_t sign[] = {CC_E, CC_NE, CC_GE, CC_G, CC_LE, CC_L},
@@ -371,6 +394,10 @@ static void compare_ints(struct x86_gen *g, const struct kir_val *v, int k) {
 }
 // Two masks. The second may need K_TMP, so the first goes to RAX where both do.
 static void masks(struct x86_gen *g, const struct kir_val *v, int k) {
+    if (g->as.vex) {
+        x86_avx2_logic(g, v, k);
+        return;
+    }
     int x = x86_mask_reg(g, v->args[0]), y;
     bool both = x == K_TMP && x86_mask_reg(g, v->args[1]) == K_TMP;
     if (both) {
@@ -395,6 +422,11 @@ static void masks(struct x86_gen *g, const struct kir_val *v, int k) {
     }
 }
 static void choose_mask(struct x86_gen *g, const struct kir_val *v, int k) {
+    if (g->as.vex) {
+        int no = x86_avx2_mask(g, v->args[2], TMP0), yes = x86_avx2_mask(g, v->args[1], TMP1);
+        x86_avx2_blend(g, FULL, k, no, x86_r(yes), x86_mask_reg(g, v->args[0]));
+        return;
+    }
     int c = x86_mask_reg(g, v->args[0]);
     x86_mask2(&g->as, MASK_MOVE, 0, c);
     x86_mask3(&g->as, MASK_ANDN, K_TMP, 0, x86_mask_reg(g, v->args[2])); // without the condition
@@ -436,7 +468,12 @@ void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
             bool wide = x86_of(x)->wide, is_float = dtype_is_float(x->type);
             int r = x86_lane_reg(g, x, wide, TMP0);
             enum x86_len len = length_of(g, v, wide);
-            if (is_float)
+            bool lanes = x86_of(v)->shape == SHAPE_LANES;
+            if (g->as.vex && is_float)
+                x86_avx2_compare(g, wide, lanes, len, k, r, x86_each(g, wide, 0), 4);
+            else if (g->as.vex)
+                x86_avx2_nonzero(g, wide, lanes, len, k, r);
+            else if (is_float)
                 x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, k, r,
                          wide ? x86_each64(g, 0) : x86_each32(g, 0), 4);
             else

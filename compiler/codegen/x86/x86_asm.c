@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The encodings. See x86_asm.h.
-#include "compiler/codegen/x86_asm.h"
+#include "compiler/codegen/x86/x86_asm.h"
 
 enum { ALIGN = 64 };
 
@@ -102,8 +102,62 @@ static void evex(struct x86 *a, const struct x86_v *v, int x, int b, int high, b
     byte(a, (v->zero ? 0x80 : 0) | (int)v->len << 5 | (each ? 0x10 : 0) | (high ? 0 : 8) | v->k);
     byte(a, (int)(v->op & 255));
 }
+
+// Is there such an instruction with VEX, of the same meaning but for its length? Of those that the
+// generator knows: x86_avx2_*.c say the others in several.
+static bool has_vex(uint32_t op) {
+    int map = (int)(op >> 16), pp = (int)(op >> 12) & 3, w = (int)(op >> 8) & 1, o = op & 255;
+    bool wide_int = w && pp == 1;
+    switch (map) {
+    case 1:
+        return !(o >= 0x78 && o <= 0x7b) && !(o == 0x72 && w) && !(o == 0x5b && w) &&
+               !(o == 0xe6 && pp == 2 && w);
+    case 2:
+        return pp == 1 && o != 0x1f && o != 0x27 && o != 0x65 && o != 0x77 && o != 0x7a &&
+               o != 0x7b && o != 0x7c && o != 0x7f && !(wide_int && o >= 0x38 && o <= 0x40) &&
+               !(wide_int && o == 0x46);
+    default:
+        return o != 0x1e && o != 0x1f && o != 0x23 && o != 0x50;
+    }
+}
+// Some have no W with VEX where EVEX has it.
+static int vex_w(uint32_t op) {
+    bool none = (op & 0xff00ff) == 0x020019 || (op & 0xff00ff) == 0x030005; // into all lanes; pairs
+    return none ? 0 : (int)(op >> 8) & 1;
+}
+static void vex_prefix(struct x86 *a, const struct x86_v *v, int x, int b) {
+    int map = (int)(v->op >> 16), pp = (int)(v->op >> 12) & 3, w = vex_w(v->op), l = v->len == FULL;
+    int rest = (~v->src & 15) << 3 | l << 2 | pp;
+    if (v->k || v->zero || !has_vex(v->op)) a->bad = true;
+    if (map == 1 && !w && !x && !b) {
+        byte(a, 0xc5);
+        byte(a, (v->dst & 8 ? 0 : 0x80) | rest);
+    } else {
+        byte(a, 0xc4);
+        byte(a, (v->dst & 8 ? 0 : 0x80) | (x ? 0 : 0x40) | (b ? 0 : 0x20) | map);
+        byte(a, w << 7 | rest);
+    }
+    byte(a, (int)(v->op & 255));
+}
+static void vex_vec(struct x86 *a, const struct x86_v *v, const struct x86_arg *last) {
+    if (!last->mem) {
+        vex_prefix(a, v, 0, last->reg & 8);
+        byte(a, 0xc0 | (v->dst & 7) << 3 | (last->reg & 7));
+    } else {
+        bool plain = last->m.pool;
+        if (last->each) a->bad = true;
+        vex_prefix(a, v, !plain && last->m.index >= 0 && last->m.index & 8,
+                   !plain && last->m.base & 8);
+        modrm(a, v->dst, &last->m, v->imm >= 0);
+    }
+    if (v->imm >= 0) byte(a, v->imm);
+}
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     int tail = v.imm >= 0;
+    if (a->vex) {
+        vex_vec(a, &v, &last);
+        return;
+    }
     if (!last.mem) {
         evex(a, &v, last.reg & 16, last.reg & 8, v.src & 16, false);
         byte(a, 0xc0 | (v.dst & 7) << 3 | (last.reg & 7));
@@ -116,7 +170,14 @@ void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     if (tail) byte(a, v.imm);
 }
 void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x86_mem m, int k) {
-    struct x86_v v = {.op = op, .len = len, .dst = dst, .k = (uint8_t)k, .imm = -1};
+    struct x86_v v = {.op = op, .len = len, .dst = dst, .imm = -1};
+    if (a->vex) {
+        v.src = k;
+        vex_prefix(a, &v, m.index & 8, m.base & 8);
+        modrm(a, dst, &m, 0);
+        return;
+    }
+    v.k = (uint8_t)k;
     evex(a, &v, m.index & 8, m.base & 8, m.index & 16, false);
     modrm_wide(a, dst, &m, 0);
 }
@@ -124,6 +185,7 @@ void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x8
 // ---- masks: VEX with W0, no prefix
 
 static void vex(struct x86 *a, int reg, int x, int b, int vvvv, int l) {
+    if (a->vex) a->bad = true;
     byte(a, 0xc4);
     byte(a, (reg & 8 ? 0 : 0x80) | (x ? 0 : 0x40) | (b ? 0 : 0x20) | 1);
     byte(a, (~vvvv & 15) << 3 | l << 2);

@@ -8,8 +8,11 @@
 // or 64 bits: narrower types lie extended in 32, an index whose range is known to fit lies in 32.
 // A value that is the same in all lanes fills the whole register, so that scalar code is vector
 // code and nothing is ever broadcast at its use.
+//
+// With AVX2 vectors are half as long, there are 16 of them, and a pred is a vector too: lanes of 32
+// bits, all ones where it is true.
 #pragma once
-#include "compiler/codegen/x86_asm.h"
+#include "compiler/codegen/x86/x86_asm.h"
 #include "compiler/kernel/kir.h"
 
 enum x86_shape { SHAPE_SAME, SHAPE_STRIDE, SHAPE_LANES };
@@ -68,6 +71,7 @@ struct x86_val {
 struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
+    bool vex; // AVX2
     VEC(struct x86_home *) homes;
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
@@ -91,6 +95,10 @@ static inline enum x86_class x86_class(const struct kir_val *v) {
 }
 static inline bool x86_grouped(const struct kir_val *store) {
     return x86_of(store)->group && x86_of(store->args[0])->shape == SHAPE_STRIDE;
+}
+// Lanes of 64 (wide) or 32 bits that a register has.
+static inline int x86_lanes(const struct x86_plan *p, bool wide) {
+    return (p->vex ? 8 : 16) >> wide;
 }
 // Turns of a loop; -1: only the run knows.
 static inline int64_t x86_trip(const struct kir_loop *l) {

@@ -2,24 +2,25 @@
 // Blocks, loops and the frame. A vector loop is written up to three times: with several
 // accumulators while that many turns are left, with one, and once under a mask for what is left
 // then. Of bounds that are known only what runs is written.
-#include "compiler/codegen/x86_direct.h"
+#include "compiler/codegen/x86/x86_direct.h"
 
 #include "compiler/codegen/abi.h"
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 enum { MAX_CODE = 1 << 20 };
+#define PERM_HALVES EV(3, 1, 0, 0x06)
 
 static void block(struct x86_gen *g, const struct kir_block *b);
 
 // ---- values between homes
 
 // The register through which a value comes into a home.
-static int by_way_of(const struct x86_home *h) {
-    return h->class == CLASS_V && h->reg < 0 ? TMP0 : x86_home_dst(h);
+static int by_way_of(const struct x86_gen *g, const struct x86_home *h) {
+    return h->class == CLASS_V && h->reg < 0 ? TMP0 : x86_home_dst(g, h);
 }
 static void move_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
                     bool wide) {
-    int temp = by_way_of(h);
+    int temp = by_way_of(g, h);
     x86_home_put(g, h,
                  h->class == CLASS_G   ? x86_int(g, from, temp)
                  : h->class == CLASS_V ? x86_lane_reg(g, from, wide, temp)
@@ -28,6 +29,14 @@ static void move_to(struct x86_gen *g, const struct x86_home *h, const struct ki
 // In the last turn of a vector loop only its lanes take part.
 static void merge_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
                      bool wide) {
+    if (g->as.vex) {
+        bool mask = h->class == CLASS_K;
+        int r = mask ? x86_mask_reg(g, from) : x86_lane_reg(g, from, wide, TMP0),
+            to = x86_home_reg(g, h, TMP3), tail = x86_avx2_tail(g, wide, TMP1);
+        x86_avx2_blend(g, x86_length(g, SHAPE_LANES, wide), to, to, x86_r(r), tail);
+        x86_home_put(g, h, to);
+        return;
+    }
     if (h->class == CLASS_K) {
         x86_mask3(&g->as, MASK_AND, K_TMP, K_TAIL, x86_mask_reg(g, from));
         int now = x86_home_reg(g, h, 0);
@@ -68,7 +77,7 @@ static void yields(struct x86_gen *g, const struct kir_loop *l) {
         const struct kir_val *carry = l->carry[c];
         struct x86_home *h = x86_home_of(g, carry);
         if (crossed)
-            x86_home_put(g, h, x86_home_reg(g, kept[c], by_way_of(h)));
+            x86_home_put(g, h, x86_home_reg(g, kept[c], by_way_of(g, h)));
         else if (own && g->masked)
             merge_to(g, h, l->yield[c], wide_of(carry));
         else if (l->yield[c] != carry)
@@ -157,20 +166,40 @@ static void start_accumulators(struct x86_gen *g, struct x86_loop *x) {
             struct x86_arg neutral = dtype_is_float(v->type)
                                          ? x86_each_float(g, wide, op == K_MUL ? 1 : -0.0)
                                          : x86_each(g, wide, op == K_MUL);
-            x86_home_put(g, h, x86_in_register(g, neutral, wide, L512, by_way_of(h)));
+            x86_home_put(g, h, x86_in_register(g, neutral, wide, FULL, by_way_of(g, h)));
         }
     g->copy = 0;
 }
 
 // All lanes of `r` become op over its lanes. Uses TMP1, TMP2 and TMP3.
+static void avx2_across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, bool half, int r) {
+    enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 5 };
+    enum x86_len len = half ? HALF : FULL;
+    if (!half) {
+        x86_op3i(g, PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
+        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+    }
+    for (int k = wide; k < 2; k++) {
+        x86_op3i(g, wide ? EV_PERMILPD : EV_PERMILPS, len, TMP1, 0, x86_r(r),
+                 wide     ? DOUBLES
+                 : k == 0 ? PAIRS
+                          : ONES);
+        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+    }
+    if (half) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
+}
 static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int lanes, int r) {
     enum { HALVES = 0x4e, QUARTERS = 0xb1, PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 0x55 };
-    enum x86_len len = lanes == 8 && !wide ? L256 : L512;
-    if (len == L512) {
-        x86_op3i(g, EV_PERMSHUF, L512, TMP1, r, x86_r(r), HALVES);
-        x86_combine(g, op, t, wide, L512, r, r, x86_r(TMP1));
+    enum x86_len len = x86_is_half(g, lanes, wide) ? HALF : FULL;
+    if (g->as.vex) {
+        avx2_across(g, op, t, wide, len == HALF, r);
+        return;
     }
-    x86_op3i(g, EV_PERMSHUF, len, TMP1, r, x86_r(r), len == L512 ? QUARTERS : 1);
+    if (len == FULL) {
+        x86_op3i(g, EV_PERMSHUF, FULL, TMP1, r, x86_r(r), HALVES);
+        x86_combine(g, op, t, wide, FULL, r, r, x86_r(TMP1));
+    }
+    x86_op3i(g, EV_PERMSHUF, len, TMP1, r, x86_r(r), len == FULL ? QUARTERS : 1);
     x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
     if (wide) {
         x86_op3i(g, EV_PERMILPD, len, TMP1, 0, x86_r(r), DOUBLES);
@@ -181,16 +210,21 @@ static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int 
     x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
     x86_op3i(g, EV_PERMILPS, len, TMP1, 0, x86_r(r), ONES);
     x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
-    if (len == L256) x86_op2(g, EV_EACHSS, L512, r, x86_r(r));
+    if (len == HALF) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
 }
 static void finish_mask(struct x86_gen *g, struct x86_loop *x, int c) {
     const struct kir_val *v = x->l->carry[c];
     const struct x86_home *h = x86_of(v)->home;
-    bool all = reduction(x->l, c) == K_AND;
-    int lanes = (1 << x->lanes) - 1, k = x86_home_reg(g, h, K_TMP);
-    for (int n = 1; n < x->copies; n++)
-        x86_mask3(&g->as, all ? MASK_AND : MASK_OR, k, k, x86_home_reg(g, x->more[c][n], 0));
-    x86_mask_to(&g->as, RAX, k);
+    bool all = reduction(x->l, c) == K_AND, vex = g->as.vex;
+    int lanes = (1 << x->lanes) - 1, k = x86_home_reg(g, h, vex ? MASK_TMP : K_TMP);
+    for (int n = 1; n < x->copies; n++) {
+        int other = x86_home_reg(g, x->more[c][n], vex ? TMP1 : 0);
+        if (vex)
+            x86_op3(g, all ? EV_AND : EV_OR, FULL, k, k, x86_r(other));
+        else
+            x86_mask3(&g->as, all ? MASK_AND : MASK_OR, k, k, other);
+    }
+    x86_mask_bits(g, RAX, k);
     x86_alu_imm(&g->as, ALU_AND, RAX, lanes);
     x86_alu_imm(&g->as, ALU_CMP, RAX, all ? lanes : 0);
     x86_mask_of_flags(g, all ? CC_E : CC_NE, k);
@@ -203,7 +237,7 @@ static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
         enum kop op = reduction(l, c);
         const struct x86_home *h = x86_of(v)->home;
         bool wide = wide_of(v);
-        enum x86_len len = x->lanes == 8 && !wide ? L256 : L512;
+        enum x86_len len = x86_is_half(g, x->lanes, wide) ? HALF : FULL;
         if (h->class == CLASS_K) {
             finish_mask(g, x, c);
             continue;
@@ -214,7 +248,7 @@ static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
                         x86_r(x86_home_reg(g, x->more[c][n], TMP1)));
         across(g, op, v->type, wide, x->lanes, r);
         if (starts_apart(op))
-            x86_combine(g, op, v->type, wide, L512, r, r,
+            x86_combine(g, op, v->type, wide, FULL, r, r,
                         x86_r(x86_lane_reg(g, l->init[c], wide, TMP1)));
         x86_home_put(g, h, r);
         if (x86_class(result) == CLASS_G) {
@@ -251,18 +285,23 @@ static void turns_while(struct x86_gen *g, struct x86_loop *x, int times, bool s
 }
 static void last_turn(struct x86_gen *g, struct x86_loop *x, int64_t left) {
     int done = x86_label(&g->as);
+    bool vex = g->as.vex;
     if (left >= 0) {
-        x86_mov_imm(&g->as, RAX, (1 << left) - 1);
+        if (!vex) x86_mov_imm(&g->as, RAX, (1 << left) - 1);
     } else {
         x86_mov(&g->as, RCX, x86_int(g, x->l->end, RCX));
         x86_alu(&g->as, ALU_SUB, RCX, x86_int(g, x->l->var, RAX));
         x86_alu_imm(&g->as, ALU_CMP, RCX, 0);
         x86_jump_if(&g->as, CC_LE, done);
-        x86_mov_imm(&g->as, RAX, 1);
-        x86_shift_cl(&g->as, SHIFT_LEFT, RAX);
-        x86_alu_imm(&g->as, ALU_SUB, RAX, 1);
+        if (vex) {
+            x86_avx2_set_tail(g);
+        } else {
+            x86_mov_imm(&g->as, RAX, 1);
+            x86_shift_cl(&g->as, SHIFT_LEFT, RAX);
+            x86_alu_imm(&g->as, ALU_SUB, RAX, 1);
+        }
     }
-    x86_mask_from(&g->as, K_TAIL, RAX);
+    if (!vex) x86_mask_from(&g->as, K_TAIL, RAX);
     g->masked = true;
     g->left = (int)left;
     turn(g, x->l);
@@ -300,7 +339,11 @@ static void one_value(struct x86_gen *g, const struct kir_val *v);
 // Only the arm that is taken.
 static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
     int other = x86_label(&g->as), done = x86_label(&g->as);
-    x86_mask_test(&g->as, x86_mask_reg(g, v->args[0]));
+    int k = x86_mask_reg(g, v->args[0]);
+    if (g->as.vex)
+        x86_op2(g, EV_PTEST, FULL, k, x86_r(k));
+    else
+        x86_mask_test(&g->as, k);
     x86_jump_if(&g->as, CC_E, other);
     for (int arm = 1; arm < 3; arm++) {
         for (const struct kir_val *a = v->block->first; a != v; a = a->next)
@@ -344,8 +387,8 @@ static void parameter(struct x86_gen *g, const struct x86_home *h, int n) {
     if (!h) return;
     struct x86_mem from =
         n < IN_REGISTERS ? x86_at(RBP, -8 * (n + 1)) : x86_at(RBP, 16 + 8 * (n - IN_REGISTERS));
-    x86_load(&g->as, x86_home_dst(h), from);
-    x86_home_put(g, h, x86_home_dst(h));
+    x86_load(&g->as, x86_home_dst(g, h), from);
+    x86_home_put(g, h, x86_home_dst(g, h));
 }
 static const int8_t kept_registers[] = {RBX, R12, R13, R14, R15};
 enum { KEPT = 5, PARAMETERS = 6 };
@@ -422,13 +465,14 @@ static void write_kernel(struct x86_gen *g) {
     int32_t frame = (g->p->frame + 63) / 64 * 64;
     memcpy(g->as.code.p + at, &frame, sizeof frame);
     x86_finish(&g->as);
+    if (g->as.bad && !g->why) g->why = "an instruction that AVX2 has not";
 }
 
-struct span x86_direct(struct arena *a, const struct kir_fn *f, const char **why) {
+struct span x86_direct(struct arena *a, const struct kir_fn *f, int vector_bits, const char **why) {
     struct span s = {NULL, 0};
     struct arena own = {0};
-    struct x86_plan p = {.a = &own, .f = f};
-    struct x86_gen g = {.p = &p};
+    struct x86_plan p = {.a = &own, .f = f, .vex = vector_bits < 512};
+    struct x86_gen g = {.p = &p, .as.vex = p.vex};
     if (x86_choose(&p) && x86_place(&p)) {
         write_kernel(&g);
         if (!g.why) s = (struct span){arena_dup(a, g.as.code.p, g.as.code.n), g.as.code.n};

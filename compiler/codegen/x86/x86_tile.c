@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads of a transposition: lanes lie far apart, but a loop further out, `along`, reads neighbours.
-// Where a window of 16 (8, 4) turns of that loop begins, a tile of 16 rows (the lanes) and as many
+// Where a window of 16 (8, 4) turns of that loop begins, a tile of rows (the lanes) and as many
 // columns is read by rows, transposed and kept on the frame, extended to 32 bits; in each turn the
 // load reads its column there. The last window ends with the loop, over what the one before had.
 // Loops between the two have tiles of their own for each of their turns.
 // Does not: elements of 8 bytes, rows whose place depends on more than sums of loop variables.
 #include <stdlib.h>
 
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
-enum { TILE_BYTES = 32768, ALL_TILES = 131072, ROWS = 16, COLUMN = 64 };
+enum { TILE_BYTES = 32768, ALL_TILES = 131072, WINDOW = 16 };
 #define INSERT_128  EV(3, 1, 0, 0x18)
 #define PAIRS_LOW   EV(1, 0, 0, 0x14)
 #define PAIRS_HIGH  EV(1, 0, 0, 0x15)
 #define HALVES_LOW  EV(1, 1, 1, 0x14)
 #define HALVES_HIGH EV(1, 1, 1, 0x15)
 #define LOW_WORDS   EV(2, 2, 0, 0x33)
+
+static int rows_of(const struct x86_plan *p) {
+    return x86_lanes(p, false);
+}
+static int column_of(const struct x86_plan *p) { // bytes
+    return 4 * rows_of(p);
+}
 
 // ---- which loads
 
@@ -54,7 +61,7 @@ bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v
         v->flags & KF_PINNED || v->imm_i == KIR_SCRATCH || v->imm_i >= p->f->n_in ||
         llabs(t.stride) < 2 || llabs(t.stride) > (1 << 24) || trip < 4)
         return false;
-    t.bytes = (trip + ROWS - 1) / ROWS * ROWS * COLUMN;
+    t.bytes = (trip + rows_of(p) - 1) / rows_of(p) * WINDOW * column_of(p);
     for (int d = p->n_open - 1; d >= 0; d--) {
         struct x86_loop *x = p->open[d];
         if (!coefficient(v->args[0], x->l->var, &c)) return false;
@@ -136,7 +143,7 @@ void x86_window_turn(struct x86_gen *g, struct x86_loop *x) {
     x86_jump_if(&g->as, CC_LE, past);
     x86_alu(&g->as, ALU_ADD, RCX, RAX);
     x86_bind(&g->as, past);
-    x86_shift_imm(&g->as, SHIFT_LEFT, RCX, 6);
+    x86_shift_imm(&g->as, SHIFT_LEFT, RCX, __builtin_ctz((unsigned)column_of(g->p)));
     x86_store(&g->as, word(x->window_slot, AT), RCX, 8);
     if (fixed) return;
     x86_mov_imm(&g->as, RAX, 0);
@@ -152,10 +159,10 @@ void x86_window_turn(struct x86_gen *g, struct x86_loop *x) {
 
 // ---- tiles
 
-// RCX: the block of 16 lanes that is being computed, in bytes from the tile's slot.
+// RCX: the block of lanes that is being computed, in bytes from the tile's slot: 64 a lane.
 static void block_offset(struct x86_gen *g, const struct x86_tile *t) {
-    int64_t begin = 0;
-    int32_t columns = (int32_t)((x86_trip(t->lanes) + ROWS - 1) / ROWS * ROWS);
+    int64_t begin = 0, rows = rows_of(g->p);
+    int32_t columns = (int32_t)((x86_trip(t->lanes) + rows - 1) / rows * rows);
     kir_is_const(t->lanes->begin, &begin);
     x86_mov(&g->as, RCX, x86_int(g, t->lanes->var, RCX));
     if (begin) x86_alu_imm(&g->as, ALU_SUB, RCX, (int32_t)begin);
@@ -168,40 +175,40 @@ static void block_offset(struct x86_gen *g, const struct x86_tile *t) {
         x86_alu(&g->as, ALU_ADD, RCX, RAX);
         columns *= (int32_t)x86_trip(l);
     }
-    x86_shift_imm(&g->as, SHIFT_LEFT, RCX, 6);
+    x86_shift_imm(&g->as, SHIFT_LEFT, RCX, __builtin_ctz(WINDOW * 4));
 }
 static struct x86_mem tile_at(const struct x86_tile *t, int32_t at) {
     return (struct x86_mem){.base = RSP, .index = RCX, .disp = t->slot + at};
 }
-// Four columns from column `at` on. Register i holds rows i, i + 4, i + 8 and i + 12, so that
-// nothing crosses its quarters.
+// Four columns from column `at` on. Register i holds rows i, i + 4 and so on, so that nothing
+// crosses its parts of 16 bytes.
 static void four_columns(struct x86_gen *g, const struct kir_val *v, int at, int rows) {
     static const int8_t row[4] = {TMP0, TMP1, TMP2, TMP3}, part[4] = {0, 1, 2, 3};
     const struct x86_tile *t = x86_of(v)->tile;
     int size = dtype_size(v->elem);
     bool sign = dtype_class(v->elem) == DC_SIGNED;
     uint32_t extend = EV(2, 1, 0, (sign ? 0x20u : 0x30u) + (size == 2 ? 3u : 1u));
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < rows_of(g->p); r++) {
         int to = row[r % 4];
         struct x86_mem m = x86_at(RDX, (int32_t)((r * t->stride + at) * size));
         if (r >= rows) {
-            if (r < 4) x86_op3(g, EV_XOR, L512, to, to, x86_r(to));
+            if (r < 4) x86_op3(g, EV_XOR, FULL, to, to, x86_r(to));
         } else if (r < 4) {
             x86_op2(g, size == 4 ? EV_MOVUPS : extend, L128, to, x86_m(m));
         } else if (size == 4) {
-            x86_op3i(g, INSERT_128, L512, to, to, x86_m(m), r / 4);
+            x86_op3i(g, INSERT_128, FULL, to, to, x86_m(m), r / 4);
         } else {
             x86_op2(g, extend, L128, part[0], x86_m(m));
-            x86_op3i(g, INSERT_128, L512, to, to, x86_r(part[0]), r / 4);
+            x86_op3i(g, INSERT_128, FULL, to, to, x86_r(part[0]), r / 4);
         }
     }
     for (int k = 0; k < 4; k++)
-        x86_op3(g, k % 2 ? PAIRS_HIGH : PAIRS_LOW, L512, part[k], row[k / 2 * 2],
+        x86_op3(g, k % 2 ? PAIRS_HIGH : PAIRS_LOW, FULL, part[k], row[k / 2 * 2],
                 x86_r(row[k / 2 * 2 + 1]));
     for (int k = 0; k < 4; k++) {
-        x86_op3(g, k % 2 ? HALVES_HIGH : HALVES_LOW, L512, row[k], part[k / 2],
+        x86_op3(g, k % 2 ? HALVES_HIGH : HALVES_LOW, FULL, row[k], part[k / 2],
                 x86_r(part[k / 2 + 2]));
-        x86_op2(g, EV_STOREUPS, L512, row[k], x86_m(tile_at(t, (at + k) * COLUMN)));
+        x86_op2(g, EV_STOREUPS, FULL, row[k], x86_m(tile_at(t, (at + k) * column_of(g->p))));
     }
 }
 // One column, an element at a time.
@@ -221,7 +228,8 @@ static void fill(struct x86_gen *g, const struct kir_val *v, struct x86_mem from
     bool unknown = x86_trip(along->l) < 0;
     x86_lea(&g->as, RDX, from);
     x86_load(&g->as, RAX, word(along->window_slot, AT));
-    x86_shift_imm(&g->as, SHIFT_RIGHT, RAX, 6 - x86_log_size(v->elem));
+    x86_shift_imm(&g->as, SHIFT_RIGHT, RAX,
+                  __builtin_ctz((unsigned)column_of(g->p)) - x86_log_size(v->elem));
     x86_alu(&g->as, ALU_SUB, RDX, RAX);
     block_offset(g, t);
     if (unknown) {
@@ -231,11 +239,11 @@ static void fill(struct x86_gen *g, const struct kir_val *v, struct x86_mem from
     }
     if (!g->tile_save) g->tile_save = take(g, 4 * 64);
     for (int k = 0; k < 4; k++)
-        x86_op2(g, EV_STOREUPS, L512, k, x86_m(word(g->tile_save, 64 * k)));
+        x86_op2(g, EV_STOREUPS, FULL, k, x86_m(word(g->tile_save, 64 * k)));
     for (int at = 0; at < along->window; at += 4)
         four_columns(g, v, at, rows);
     for (int k = 0; k < 4; k++)
-        x86_op2(g, EV_MOVUPS, L512, k, x86_m(word(g->tile_save, 64 * k)));
+        x86_op2(g, EV_MOVUPS, FULL, k, x86_m(word(g->tile_save, 64 * k)));
     x86_jump(&g->as, done);
     x86_bind(&g->as, few);
     if (unknown) one_column(g, v, rows);
@@ -248,16 +256,19 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
     x86_load(&g->as, RAX, word(t->along->window_slot, FRESH));
     x86_test(&g->as, RAX, 0xff);
     x86_jump_if(&g->as, CC_NE, filled);
-    fill(g, v, from, g->masked ? (int)(x86_trip(t->lanes) % ROWS) : ROWS);
+    fill(g, v, from, g->masked ? (int)(x86_trip(t->lanes) % rows_of(g->p)) : rows_of(g->p));
     x86_bind(&g->as, filled);
     block_offset(g, t);
     x86_load(&g->as, RAX, word(t->along->window_slot, AT));
     x86_alu(&g->as, ALU_ADD, RCX, RAX);
-    x86_op2(g, EV_MOVUPS, L512, dst, x86_m(tile_at(t, 0)));
-    if (v->elem == DT_BF16) x86_op3i(g, EV_SHIFT, L512, 6, dst, x86_r(dst), 16);
+    x86_op2(g, EV_MOVUPS, FULL, dst, x86_m(tile_at(t, 0)));
+    if (v->elem == DT_BF16) x86_op3i(g, EV_SHIFT, FULL, 6, dst, x86_r(dst), 16);
     if (v->elem == DT_F16) {
-        x86_op2(g, LOW_WORDS, L512, dst, x86_r(TMP0));
-        x86_op2(g, EV_PH2PS, L512, dst, x86_r(TMP0));
+        if (g->as.vex)
+            x86_avx2_words(g, FULL, TMP0, dst);
+        else
+            x86_op2(g, LOW_WORDS, FULL, dst, x86_r(TMP0));
+        x86_op2(g, EV_PH2PS, FULL, dst, x86_r(TMP0));
     }
     x86_put(g, v, dst);
 }

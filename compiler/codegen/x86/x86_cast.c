@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions. To integers they saturate and NaN gives 0, as kops.def asks; the instructions give
 // the smallest (signed) or largest (unsigned) integer for what does not fit.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 enum { ORDERED = 7, UNORDERED = 3, NOT_LESS = 0x1d }; // comparisons: 0x1d is >=, false for NaN
 #define CVT_DQ_PS  EV(1, 0, 0, 0x5b)
@@ -33,15 +33,21 @@ static void from_mask(struct x86_gen *g, const struct kir_val *v, int dst) {
     bool wide = x86_of(v)->wide;
     struct x86_arg one =
         dtype_is_float(v->type) ? x86_each_float(g, wide, 1) : x86_each(g, wide, 1);
+    if (g->as.vex) {
+        k = x86_avx2_widen(g, k, wide, x86_of(v)->shape == SHAPE_LANES);
+        x86_op3(g, EV_AND, FULL, dst, k, one);
+        x86_put(g, v, dst);
+        return;
+    }
     one.each = false;
-    x86_masked(g, wide ? EV_EACHSD : EV_EACHSS, L512, dst, 0, one, k, true);
+    x86_masked(g, wide ? EV_EACHSD : EV_EACHSS, FULL, dst, 0, one, k, true);
     x86_put(g, v, dst);
 }
 
 // All lanes of one value: conversions between widths leave half of them.
 static void fill(struct x86_gen *g, const struct kir_val *v, bool wide, int dst) {
     if (x86_of(v)->shape == SHAPE_SAME)
-        x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, L512, dst, x86_r(dst));
+        x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, FULL, dst, x86_r(dst));
 }
 
 static uint32_t to_float(enum dtype from, bool from_wide, bool to_wide) {
@@ -54,8 +60,11 @@ static void make_float(struct x86_gen *g, const struct kir_val *v, int dst) {
     bool from = x86_of(x)->wide, to = v->type == DT_F64;
     uint32_t op =
         dtype_is_float(x->type) ? to ? CVT_PS_PD : CVT_PD_PS : to_float(x->type, from, to);
-    x86_op2(g, op, x86_length(g, x86_of(v)->shape, from || to), dst,
-            x86_lane_arg(g, x, from, TMP0));
+    enum x86_len len = x86_length(g, x86_of(v)->shape, from || to);
+    if (g->as.vex && op != CVT_PS_PD && op != CVT_PD_PS && op != CVT_DQ_PS && op != CVT_DQ_PD)
+        x86_avx2_float(g, x->type, from, to, len, dst, x86_lane_reg(g, x, from, TMP0));
+    else
+        x86_op2(g, op, len, dst, x86_lane_arg(g, x, from, TMP0));
     if (from && !to) fill(g, v, false, dst);
     x86_put(g, v, dst);
 }
@@ -63,13 +72,18 @@ static void make_float(struct x86_gen *g, const struct kir_val *v, int dst) {
 // dst, made of the float lanes x, is 0 where they are NaN. A mask counts lanes of the width it was
 // compared in, so the move under it has the width of the result, with as many lanes.
 static void zero_nan(struct x86_gen *g, bool from, bool to, enum x86_len len, int dst, int x) {
-    enum x86_len kept = from == to ? len : to ? L512 : L256;
+    enum x86_len kept = from == to ? len : to ? FULL : HALF;
     compare(g, len, from, x, x86_r(x), ORDERED);
     x86_masked(g, to ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS, kept, dst, 0, x86_r(dst), K_TMP, true);
 }
+// Of AVX2's lanes in TMP3.
+static void avx2_zero_nan(struct x86_gen *g, bool from, bool lanes, enum x86_len len, int x) {
+    x86_avx2_compare(g, from, lanes, len, MASK_TMP, x, x86_r(x), ORDERED);
+    x86_op3(g, EV_AND, FULL, TMP3, TMP3, x86_r(MASK_TMP));
+}
 // x, float lanes in a register, to t: 8 and 16 bits are bounded as floats first.
-static void make_small(struct x86_gen *g, enum dtype t, bool wide, enum x86_len len, int dst,
-                       int x) {
+static void make_small(struct x86_gen *g, enum dtype t, bool wide, bool lanes, enum x86_len len,
+                       int dst, int x) {
     int bits = dtype_bits(t);
     bool sign = dtype_class(t) == DC_SIGNED;
     uint32_t w = wide ? EV_PD | EV_W : 0;
@@ -77,13 +91,22 @@ static void make_small(struct x86_gen *g, enum dtype t, bool wide, enum x86_len 
     x86_op3(g, EV_MAXPS + w, len, dst, x, x86_each_float(g, wide, lo)); // NaN becomes lo
     x86_op3(g, EV_MINPS + w, len, dst, dst, x86_each_float(g, wide, hi));
     x86_op2(g, wide ? CVT_PD_DQ : CVT_PS_DQ, len, dst, x86_r(dst));
-    if (sign) zero_nan(g, wide, false, len, dst, x);
+    if (sign && g->as.vex)
+        avx2_zero_nan(g, wide, lanes, len, x);
+    else if (sign)
+        zero_nan(g, wide, false, len, dst, x);
 }
-static void make_int(struct x86_gen *g, enum dtype t, bool wide, enum x86_len len, int dst, int x) {
+static void make_int(struct x86_gen *g, enum dtype t, bool wide, bool lanes, enum x86_len len,
+                     int dst, int x) {
+    if (g->as.vex) {
+        x86_avx2_int(g, t, wide, lanes, len, x);
+        return;
+    }
+
     bool sign = dtype_class(t) == DC_SIGNED, to = dtype_bits(t) == 64;
     uint32_t w = wide ? EV_PD | EV_W : 0;
     // Singles are read from half a register when they become 64 bits.
-    enum x86_len made = to || wide ? L512 : len;
+    enum x86_len made = to || wide ? FULL : len;
     if (!sign) {
         x86_op3(g, EV_MAXPS + w, len, dst, x, x86_each_float(g, wide, 0));
         x86_op2(g,
@@ -102,8 +125,8 @@ static void make_int(struct x86_gen *g, enum dtype t, bool wide, enum x86_len le
     struct x86_arg most = x86_each(g, to, to ? INT64_MAX : INT32_MAX);
     most.each = false;
     x86_masked(g, to ? EV_EACHSD : EV_EACHSS,
-               to     ? L512
-               : wide ? L256
+               to     ? FULL
+               : wide ? HALF
                       : len,
                dst, 0, most, K_TMP, false);
     zero_nan(g, wide, to, len, dst, x);
@@ -114,18 +137,19 @@ static void whole_lanes(struct x86_gen *g, const struct kir_val *v) {
     bool wide = x86_of(x)->wide, to = x86_of(v)->wide;
     enum dtype t = v->type;
     enum x86_len len = x86_length(g, x86_of(v)->shape, wide);
+    bool lanes = x86_of(v)->shape == SHAPE_LANES;
     int r = x86_lane_reg(g, x, wide, TMP0);
     if (dtype_is_float(x->type)) {
         if (dtype_bits(t) <= 16)
-            make_small(g, t, wide, len, TMP3, r);
+            make_small(g, t, wide, lanes, len, TMP3, r);
         else
-            make_int(g, t, wide, len, TMP3, r);
+            make_int(g, t, wide, lanes, len, TMP3, r);
     } else if (to && !wide) {
-        x86_op2(g, dtype_class(x->type) == DC_SIGNED ? EV_SXDQ : EV_ZXDQ, L512, TMP3, x86_r(r));
+        x86_op2(g, dtype_class(x->type) == DC_SIGNED ? EV_SXDQ : EV_ZXDQ, FULL, TMP3, x86_r(r));
     } else if (wide && !to) {
-        x86_op2(g, EV_NARROWQD, L512, r, x86_r(TMP3));
+        x86_narrow(g, TMP3, r);
     } else {
-        x86_op2(g, EV_MOVAPS, L512, TMP3, x86_r(r));
+        x86_op2(g, EV_MOVAPS, FULL, TMP3, x86_r(r));
     }
     if (wide && !to) fill(g, v, false, TMP3);
     if (!dtype_is_float(x->type) && dtype_bits(t) < 32)
@@ -146,13 +170,13 @@ void x86_cast(struct x86_gen *g, const struct kir_val *v) {
 void x86_cast_index(struct x86_gen *g, const struct kir_val *v) {
     const struct kir_val *x = v->args[0];
     if (x->type == DT_PRED) {
-        x86_mask_to(&g->as, RAX, x86_mask_reg(g, x));
+        x86_mask_bits(g, RAX, x86_mask_reg(g, x));
         x86_alu_imm(&g->as, ALU_AND, RAX, 1);
     } else if (v->op == K_BITS) {
         x86_op2(g, EV_TO_GPR | EV_W, L128, x86_lane_reg(g, x, true, TMP0), x86_r(RAX));
     } else if (dtype_is_float(x->type)) {
         bool wide = x86_of(x)->wide;
-        make_int(g, v->type, wide, L512, TMP3, x86_lane_reg(g, x, wide, TMP0));
+        make_int(g, v->type, wide, false, FULL, TMP3, x86_lane_reg(g, x, wide, TMP0));
         x86_op2(g, EV_TO_GPR | EV_W, L128, TMP3, x86_r(RAX));
     } else {
         x86_op2(g, EV_TO_GPR, L128, x86_lane_reg(g, x, false, TMP0), x86_r(RAX));
@@ -168,6 +192,13 @@ void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x) {
     x86_op3(g, EV_AND, len, TMP1, TMP1, x86_each32(g, 1));
     x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_r(x));
     x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_each32(g, 0x7fff));
+    if (g->as.vex) {
+        x86_avx2_compare(g, false, false, len, MASK_TMP, x, x86_r(x), UNORDERED);
+        x86_op3(g, EV_OR, len, TMP2, x, x86_each32(g, 0x400000));
+        x86_avx2_blend(g, len, TMP1, TMP1, x86_r(TMP2), MASK_TMP);
+        x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);
+        return;
+    }
     compare(g, len, false, x, x86_r(x), UNORDERED);
     x86_masked(g, EV_OR, len, TMP1, x, x86_each32(g, 0x400000), K_TMP, false);
     x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);

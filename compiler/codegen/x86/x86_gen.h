@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // x86_gen: state and helpers of the direct generator while it writes a kernel. Private to x86_*.c.
 #pragma once
-#include "compiler/codegen/x86_plan.h"
+#include "compiler/codegen/x86/x86_plan.h"
 
 // Registers that no value lives in. G: RAX, RCX, RDX. K1 holds the lanes of a loop's last turn.
-enum { TMP0 = 28, TMP1, TMP2, TMP3, K_TAIL = 1, K_TMP = 7 };
+// With AVX2 the four of vectors are 12 to 15 (x86_asm.h), and what K_TMP is for is MASK_TMP.
+enum { TMP0 = 28, TMP1, TMP2, TMP3, MASK_TMP = 27, K_TAIL = 1, K_TMP = 7 };
 
 struct x86_gen {
     struct x86 as;
@@ -15,6 +16,7 @@ struct x86_gen {
     int copy;             // of its accumulators
     int32_t *tables;      // offsets in the pool
     int32_t tile_save;    // slot of registers that tiles borrow; 0: none yet
+    int32_t tail;         // AVX2: slot of the lanes of a last turn; 0: none yet
     const char *why;      // something that is not written: static text
 };
 
@@ -33,7 +35,7 @@ enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
 int x86_dst(const struct x86_gen *g, const struct kir_val *v);
 void x86_put(struct x86_gen *g, const struct kir_val *v, int reg);
 // The same of a home. A register with what it holds: its own, or `temp`, into which it is read.
-int x86_home_dst(const struct x86_home *h);
+int x86_home_dst(const struct x86_gen *g, const struct x86_home *h);
 void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg);
 int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp);
 // Class G. A register with v in it (`temp` if it has none of its own).
@@ -44,6 +46,14 @@ int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp
 int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp);
 int x86_mask_reg(struct x86_gen *g, const struct kir_val *v);
 void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k);
+int x86_avx2_mask(struct x86_gen *g, const struct kir_val *v, int temp); // in `temp`, not MASK_TMP
+void x86_mask_bits(struct x86_gen *g, int gpr, int k);                   // a bit a lane of 32 bits
+void x86_each_gpr(struct x86_gen *g, bool wide, int dst, int gpr);       // into all lanes
+void x86_narrow(struct x86_gen *g, int dst, int src); // the low halves of 64 bits
+// Do this loop's values of 32 (not wide) bits fill half a register?
+static inline bool x86_is_half(const struct x86_gen *g, int lanes, bool wide) {
+    return !wide && lanes == x86_lanes(g->p, true);
+}
 // Constants of the pool, read into all lanes: of 64 (wide) or 32 bits.
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide);
 struct x86_arg x86_each(struct x86_gen *g, bool wide, uint64_t bits);
@@ -91,6 +101,43 @@ void x86_quant(struct x86_gen *g, const struct kir_val *v);
 void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x); // codes, in 32 bits
 void x86_cast_index(struct x86_gen *g, const struct kir_val *v);       // to class G, from another
 
+// x86_avx2.c: what AVX-512 has instructions for.
+// A mask's lanes as wide as those it stands for, where they are `lanes` and not one value; in
+// MASK_TMP, or the register that has them so already.
+int x86_avx2_widen(struct x86_gen *g, int k, bool wide, bool lanes);
+// The lanes of a last turn, in register `temp`.
+int x86_avx2_tail(struct x86_gen *g, bool wide, int temp);
+void x86_avx2_set_tail(struct x86_gen *g); // RCX of them; uses RAX and TMP0
+// dst = yes where k (of lanes as wide as theirs) is set, else no.
+void x86_avx2_blend(struct x86_gen *g, enum x86_len len, int dst, int no, struct x86_arg yes,
+                    int k);
+// dst, lanes of 32 bits: float lanes x compared with y (how: as EV_CMPPS has it).
+void x86_avx2_compare(struct x86_gen *g, bool wide, bool lanes, enum x86_len len, int dst, int x,
+                      struct x86_arg y, int how);
+void x86_avx2_compare_ints(struct x86_gen *g, const struct kir_val *v, int dst);
+void x86_avx2_nonzero(struct x86_gen *g, bool wide, bool lanes, enum x86_len len, int dst, int x);
+void x86_avx2_logic(struct x86_gen *g, const struct kir_val *v, int dst); // of two masks
+void x86_avx2_extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int x,
+                       struct x86_arg y);
+// Operations on integers of 64 bits.
+void x86_avx2_wide(struct x86_gen *g, enum kop op, enum dtype t, int dst, int x, struct x86_arg y);
+void x86_avx2_wide_abs(struct x86_gen *g, int dst, int x);
+// The low halves of lanes, side by side.
+void x86_avx2_words(struct x86_gen *g, enum x86_len len, int dst, int x);
+// x86_avx2_cast.c. Floats of the integers x of type t; integers of type t in TMP3 of the floats x.
+void x86_avx2_float(struct x86_gen *g, enum dtype t, bool from, bool to, enum x86_len len, int dst,
+                    int x);
+void x86_avx2_int(struct x86_gen *g, enum dtype t, bool wide, bool lanes, enum x86_len len, int x);
+// x86_avx2_memory.c. Loads and stores of neighbours: `bytes` of a register from its beginning.
+void x86_avx2_load_tail(struct x86_gen *g, const struct kir_val *v, struct x86_mem m);
+void x86_avx2_store(struct x86_gen *g, const struct kir_val *s);
+// A register with the elements of s side by side from its beginning. Uses TMP0 to TMP3.
+int x86_avx2_elements(struct x86_gen *g, const struct kir_val *s);
+void x86_avx2_gather(struct x86_gen *g, uint32_t op, enum x86_len len, bool wide, int dst,
+                     struct x86_mem m);
+void x86_avx2_interleave(struct x86_gen *g, const struct x86_group *group);
+void x86_avx2_pack(struct x86_gen *g, int bytes, int r);
+
 // x86_memory.c
 void x86_load_value(struct x86_gen *g, const struct kir_val *v);
 void x86_store_value(struct x86_gen *g, const struct kir_val *v);
@@ -106,6 +153,7 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s);
 // x86_apart.c
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v);
 void x86_store_apart(struct x86_gen *g, const struct kir_val *s);
+void x86_store_each(struct x86_gen *g, const struct kir_val *s); // lane by lane
 
 // x86_tile.c: at each turn of a loop with tiles; the load of one, lane 0 at `from`.
 void x86_window_turn(struct x86_gen *g, struct x86_loop *x);
@@ -157,6 +205,14 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_EACH_GPR   EV(2, 1, 0, 0x7c)
 #define EV_EACHW_GPR  EV(2, 1, 0, 0x7b)
 #define EV_TO_GPR     EV(1, 1, 0, 0x7e)
+#define EV_PTEST      EV(2, 1, 0, 0x17)
+#define EV_PCMPEQD    EV(1, 1, 0, 0x76)
+#define EV_PSHUFB     EV(2, 1, 0, 0x00)
+#define EV_FROM_GPR   EV(1, 1, 0, 0x6e)
+#define EV_EACHD      EV(2, 1, 0, 0x58)
+#define EV_EACHQ      EV(2, 1, 0, 0x59)
+#define EV_SHUFPS     EV(1, 0, 0, 0xc6)
+#define EV_PERMQ      EV(3, 1, 1, 0x00)
 #define EV_STORESS    EV(1, 2, 0, 0x11)
 #define EV_STORESD    EV(1, 3, 1, 0x11)
 #define EV_FMA132     EV(2, 1, 0, 0x98)

@@ -4,7 +4,7 @@
 // each class. What does not fit stays in memory: the cheapest, by uses and depth of loops.
 #include <stdlib.h>
 
-#include "compiler/codegen/x86_plan.h"
+#include "compiler/codegen/x86/x86_plan.h"
 
 enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000 };
 static const int8_t registers[CLASSES][32] = {
@@ -12,6 +12,8 @@ static const int8_t registers[CLASSES][32] = {
     [CLASS_V] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
                  15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, -1},
     [CLASS_K] = {2, 3, 4, 5, 6, -1}};
+// With AVX2, of masks too: 11 is MASK_TMP, the others are TMP0 to TMP3.
+static const int8_t vex_registers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -1};
 
 struct walk {
     struct x86_plan *p;
@@ -209,20 +211,24 @@ static int by_first(const void *a, const void *b) {
 static float cost(const struct x86_home *h) {
     return h->constant ? h->weight / 16 : h->weight;
 }
+// The class whose registers it takes.
+static enum x86_class kept_in(const struct x86_plan *p, const struct x86_home *h) {
+    return p->vex && h->class == CLASS_K ? CLASS_V : (enum x86_class)h->class;
+}
 static void give_slot(struct x86_plan *p, struct x86_home *h) {
     if (h->constant || h->slot >= 0) return;
-    int size = h->class == CLASS_V ? 64 : 8;
+    int size = kept_in(p, h) == CLASS_V ? p->vex ? 32 : 64 : 8;
     p->frame = (p->frame + size - 1) / size * size;
     h->slot = p->frame;
     p->frame += size;
 }
 static void scan(struct x86_plan *p, enum x86_class class) {
     struct x86_home *in[32] = {NULL};
-    const int8_t *regs = registers[class];
+    const int8_t *regs = p->vex && class == CLASS_V ? vex_registers : registers[class];
     for (size_t i = 0; i < p->homes.n; i++) {
         struct x86_home *h = p->homes.v[i];
         int found = -1, cheapest = -1;
-        if (h->class != class) continue;
+        if (kept_in(p, h) != class) continue;
         for (int r = 0; regs[r] >= 0; r++) {
             // Made where the other is read for the last time: that may share its register.
             if (in[r] && in[r]->last <= h->first && !(in[r]->last == in[r]->first)) in[r] = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores: one element, or neighbours (masked in a loop's last turn). Those that lie apart
 // are in x86_apart.c.
-#include "compiler/codegen/x86_gen.h"
+#include "compiler/codegen/x86/x86_gen.h"
 
 #define EXTEND(from, to, sign) EV(2, 1, 0, ((sign) ? 0x20 : 0x30) + (from) + (to))
 enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
@@ -27,7 +27,8 @@ struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
 
 static void in_lanes(struct x86_gen *g, uint32_t op, enum x86_len len, int dst,
                      struct x86_arg from) {
-    x86_masked(g, op, len, dst, 0, from, g->masked ? K_TAIL : 0, g->masked);
+    bool mask = g->masked && !g->as.vex;
+    x86_masked(g, op, len, dst, 0, from, mask ? K_TAIL : 0, mask);
 }
 
 static void load_one(struct x86_gen *g, const struct kir_val *v) {
@@ -48,14 +49,19 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
         x86_put(g, v, k);
         return;
     }
+
     int dst = x86_dst(g, v);
     if (size >= 4) {
-        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, L512, dst, x86_m(m));
+        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, FULL, dst, x86_m(m));
     } else {
         x86_load_small(&g->as, RAX, m, size, dtype_class(t) == DC_SIGNED);
         if (t == DT_BF16) x86_shift_imm(&g->as, SHIFT_LEFT, RAX, 16);
-        x86_op2(g, t == DT_F16 ? EV_EACHW_GPR : EV_EACH_GPR, L512, dst, x86_r(RAX));
-        if (t == DT_F16) x86_op2(g, EV_PH2PS, L512, dst, x86_r(dst));
+        if (t == DT_F16 && g->as.vex) x86_imul_imm(&g->as, RAX, RAX, 0x10001); // both words
+        if (t == DT_F16 && !g->as.vex)
+            x86_op2(g, EV_EACHW_GPR, FULL, dst, x86_r(RAX));
+        else
+            x86_each_gpr(g, false, dst, RAX);
+        if (t == DT_F16) x86_op2(g, EV_PH2PS, FULL, dst, x86_r(dst));
     }
     x86_put(g, v, dst);
 }
@@ -64,13 +70,23 @@ void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg m
     int size = dtype_size(t);
     enum x86_len len = x86_length(g, SHAPE_LANES, size == 8);
     bool sign = dtype_class(t) == DC_SIGNED;
+    if (g->as.vex && g->masked && m.mem) {
+        x86_avx2_load_tail(g, v, m.m);
+        return;
+    }
     if (t == DT_PRED) {
         int k = x86_dst(g, v);
         in_lanes(g, EXTEND(FROM_8, 0, false), len, TMP0, m);
+        if (g->as.vex) {
+            x86_avx2_nonzero(g, false, true, len, k, TMP0);
+            x86_put(g, v, k);
+            return;
+        }
         x86_op3(g, EV_TEST, len, k, TMP0, x86_r(TMP0));
         x86_put(g, v, k);
         return;
     }
+
     int dst = x86_dst(g, v);
     if (size == 8)
         in_lanes(g, EV_MOVUPS | EV_PD | EV_W, len, dst, m);
@@ -120,6 +136,10 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s) {
     return how;
 }
 static void store_neighbours(struct x86_gen *g, const struct kir_val *s) {
+    if (g->as.vex) {
+        x86_avx2_store(g, s);
+        return;
+    }
     struct x86_v how = x86_stored(g, s);
     if (g->masked) how.k = K_TAIL;
     x86_vec(&g->as, how, x86_m(x86_address(g, s)));
@@ -129,7 +149,7 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
     enum dtype t = s->elem;
     int size = dtype_size(t);
     if (t == DT_PRED) {
-        x86_mask_to(&g->as, RAX, x86_mask_reg(g, v));
+        x86_mask_bits(g, RAX, x86_mask_reg(g, v));
         x86_alu_imm(&g->as, ALU_AND, RAX, 1);
     } else if (x86_class(v) == CLASS_G) {
         int r = x86_int(g, v, RAX);
@@ -142,10 +162,10 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
             return;
         }
         if (t == DT_F16) {
-            x86_op3i(g, EV_PS2PH, L512, r, 0, x86_r(TMP3), 0);
+            x86_op3i(g, EV_PS2PH, FULL, r, 0, x86_r(TMP3), 0);
             r = TMP3;
         } else if (t == DT_BF16) {
-            x86_to_bf16(g, L512, TMP3, r);
+            x86_to_bf16(g, FULL, TMP3, r);
             r = TMP3;
         }
         x86_op2(g, EV_TO_GPR, L128, r, x86_r(RAX));

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// x86_direct: the second code generator: kir straight to x86-64 machine code with AVX-512 or AVX2,
+// in some tens of microseconds a kernel where LLVM takes milliseconds. See docs/decisions/0017.
+#pragma once
+#include "base/span.h"
+#include "compiler/kernel/kir.h"
+
+// Code of the kernel, called as abi.h says: position independent, to be placed at 64 bytes, with
+// its constants behind it. vector_bits: 512 (AVX-512 F, BW, DQ, VL) or 256 (AVX2, FMA, F16C).
+// Empty, with *why (static text): not taken, LLVM must make it. Any thread; allocates in `a`;
+// writes the kernel's `emit` fields.
+struct span x86_direct(struct arena *a, const struct kir_fn *f, int vector_bits, const char **why);
