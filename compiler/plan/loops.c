@@ -6,6 +6,7 @@
 #include "compiler/plan/loops.h"
 
 #include "compiler/ir/op.h"
+#include "compiler/plan/renew.h"
 
 enum { NEAR = 512, MOST_LOOPS = 8 };
 static const int64_t MOST_BYTES = 16 << 20; // of what moves, and of a loop's state
@@ -92,7 +93,8 @@ static void place_loops(struct orderer *o, int first) {
         put(o, group[k], n - 1 - k);
 }
 
-struct plan_order plan_order(struct arena *a, const struct hlo_computation *c) {
+struct plan_order plan_order(struct arena *a, const struct hlo_computation *c,
+                             const int32_t *over) {
     struct orderer o = {.n = c->n_instrs};
     o.list = arena_array(a, const struct hlo_instr *, o.n + 1);
     o.placed = arena_zarray(a, bool, o.n + 1);
@@ -101,10 +103,11 @@ struct plan_order plan_order(struct arena *a, const struct hlo_computation *c) {
     o.out.v = arena_array(a, const struct hlo_instr *, o.n + 1);
     o.out.beside = arena_zarray(a, int, o.n + 1);
     int n = 0;
-    for (const struct hlo_instr *i = c->first; i; i = i->next) {
-        o.list[n] = i;
-        pmap_put_ptr(&o.index, i, (void *)(intptr_t)++n);
-    }
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        o.list[n++] = i;
+    plan_renew_last(a, c, over, o.list, n);
+    for (int k = 0; k < n; k++)
+        pmap_put_ptr(&o.index, o.list[k], (void *)(intptr_t)(k + 1));
     for (int k = 0; k < n; k++) {
         if (o.placed[k]) continue;
         if (may_run_beside(o.list[k]))

@@ -8,4 +8,6 @@ struct plan_order {
     int *beside; // v[k] and so many behind it are loops that need nothing of each other; 0 = none
     int n;
 };
-struct plan_order plan_order(struct arena *a, const struct hlo_computation *c);
+// over: the parameter leaf that each leaf of the root may take (renew.h), or NULL.
+struct plan_order plan_order(struct arena *a, const struct hlo_computation *c,
+                             const int32_t *over);

@@ -356,7 +356,7 @@ static void resolve(struct planner *pl, struct slice *s) {
 
 static status_t plan_body(struct planner *pl) {
     struct plan *p = pl->p;
-    struct plan_order order = plan_order(pl->a, p->comp);
+    struct plan_order order = plan_order(pl->a, p->comp, pl->over);
     for (int k = 0; k < order.n; k++) {
         if (alias(pl, order.v[k])) continue;
         RETURN_IF_ERR(add_step(pl, order.v[k]));
