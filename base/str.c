@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <float.h>
+#include <fnmatch.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -371,6 +372,27 @@ bool str_listed(struct str word, const char *words) {
     while (str_cut(&all, ' ', &one))
         if (str_eq(word, one)) return true;
     return false;
+}
+void strbuf_glob(struct strbuf *b, const char *name) {
+    for (const char *p = name; *p; p++) {
+        if (strchr("*?[\\!", *p)) strbuf_putc(b, '\\');
+        strbuf_putc(b, *p);
+    }
+}
+bool str_in_globs(const char *globs, const char *name) {
+    struct str all = {globs, strlen(globs)}, one;
+    bool found = false;
+    char pattern[256];
+    while (str_cut(&all, ',', &one)) {
+        one = str_trim(one);
+        bool not = one.n && one.p[0] == '!';
+        if (not) one.p++, one.n--;
+        if (!one.n || one.n >= sizeof pattern) continue;
+        memcpy(pattern, one.p, one.n);
+        pattern[one.n] = 0;
+        if (fnmatch(pattern, name, 0) == 0) found = !not;
+    }
+    return found;
 }
 struct str str_trim(struct str s) {
     while (s.n && strchr(" \t\r\n", s.p[0]))

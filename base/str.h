@@ -54,6 +54,10 @@ bool str_cut(struct str *s, char sep, struct str *head);
 struct str str_trim(struct str s);
 // Is it one of the words, which stand between single blanks?
 bool str_listed(struct str word, const char *words);
+// Of comma separated globs, as of fnmatch, the last that the name matches decides: "w*,!w2" has w1
+// and not w2. "" has none; a glob of 256 bytes or more, or an empty one, matches nothing.
+bool str_in_globs(const char *globs, const char *name);
+void strbuf_glob(struct strbuf *b, const char *name); // the glob that matches this name alone
 // The host part of an address means this machine: localhost, a number of 127.0.0.0/8, ::1 with or
 // without brackets. A name that only begins like one (127.example.org) does not.
 bool str_is_loopback(struct str host);

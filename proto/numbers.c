@@ -563,20 +563,49 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
     }
 }
 
+static bool is_whole(long double v, long double low, long double high) { // high: not included
+    return v >= low && v < high && !(truncl(v) < v || truncl(v) > v);
+}
+static bool put_integer(void *to, int bytes, bool is_signed, long double v) {
+    const int bits = 8 * bytes;
+    const long double half = ldexpl(1, bits - 1);
+    if (!is_whole(v, is_signed ? -half : 0, is_signed ? half : 2 * half)) return false;
+    const uint64_t u = is_signed ? (uint64_t)(int64_t)v : (uint64_t)v;
+    memcpy(to, &u, (size_t)bytes); // little-endian, as all that travels
+    return true;
+}
+static bool put_16(void *to, uint16_t h, bool fits) {
+    memcpy(to, &h, sizeof h);
+    return fits;
+}
 bool numbers_put(const struct dtype_row *t, void *p, int64_t i, long double v) {
+    uint8_t *to = (uint8_t *)p + i * t->bytes;
+    const float f = (float)v;
+
     switch (t->cls) {
     case NUM_F32:
-        ((float *)p)[i] = (float)v;
-        return true;
+        memcpy(to, &f, sizeof f);
+        return !isfinite(v) || isfinite(f);
     case NUM_F64:
-        ((double *)p)[i] = (double)v;
+        memcpy(to, &(double){(double)v}, sizeof(double));
         return true;
+    case NUM_F16:
+        return put_16(to, f16_of(f), !isfinite(v) || isfinite(f16_to(f16_of(f))));
+    case NUM_BF16:
+        return put_16(to, bf16_of(f), !isfinite(v) || isfinite(bf16_to(bf16_of(f))));
+    case NUM_S8:
+    case NUM_S16:
     case NUM_S32:
-        ((int32_t *)p)[i] = (int32_t)v;
-        return v >= INT32_MIN && v <= INT32_MAX && !(v < (int32_t)v || v > (int32_t)v);
     case NUM_S64:
-        ((int64_t *)p)[i] = (int64_t)v;
-        return v >= -0x1p63L && v < 0x1p63L && !(v < (int64_t)v || v > (int64_t)v);
+        return put_integer(to, t->bytes, true, v);
+    case NUM_U8:
+    case NUM_U16:
+    case NUM_U32:
+    case NUM_U64:
+        return put_integer(to, t->bytes, false, v);
+    case NUM_PRED:
+        *to = v > 0;
+        return is_whole(v, 0, 2);
     default:
         return false;
     }

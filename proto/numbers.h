@@ -57,6 +57,6 @@ void numbers_print_strings(struct strbuf *b, int64_t n, struct span data);
 // Element i as a number: exact for every class but NUM_RAW, which gives its first
 // byte, and NUM_STRING, which is no number.
 long double numbers_at(const struct dtype_row *t, const void *p, int64_t i);
-// Sets element i of f32, f64, s32 or s64; false: v is none of that type's (integers only), or the
-// type is another.
+// Sets element i to v, rounded to what a real type has; false: v is no integer of that type, beyond
+// the largest real number of it, or the type is none of 8 to 64 bits with numbers as we know them.
 bool numbers_put(const struct dtype_row *t, void *p, int64_t i, long double v);

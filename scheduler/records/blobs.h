@@ -26,6 +26,9 @@ status_t blob_check(struct store *s, struct journal *j, struct digest d) MUST_CH
 // What the store said of a blob that must be there: logged where it is damage. Takes and returns
 // st.
 status_t blob_said(status_t st, struct digest d) MUST_CHECK;
+// Bytes from..from+n of a blob that must be there; all of it is checked once (STORE_CHECK_ONCE).
+status_t blob_read_part(struct store *s, struct digest d, int64_t from, void *to,
+                        int64_t n) MUST_CHECK;
 // NOT_FOUND, BLOB_NOT_FOUND: not there, or not the tenant's. The caller closes the descriptor.
 status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
                    int *out_fd, int64_t *out_bytes) MUST_CHECK;

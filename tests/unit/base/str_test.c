@@ -174,6 +174,27 @@ static void like(void **state) {
 }
 
 // What is over the caller's bytes stays in them.
+static void globs(void **state) {
+    (void)state;
+    assert_true(str_in_globs("w*,!w2", "w1"));
+    assert_false(str_in_globs("w*,!w2", "w2"));
+    assert_true(str_in_globs("w*,!w?, w2 ", "w2")); // the last one decides
+    assert_false(str_in_globs("", "w"));
+    assert_false(str_in_globs(",,!", "w"));
+    assert_false(str_in_globs("!w", "w"));
+    char longer[400];
+    memset(longer, '*', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    assert_false(str_in_globs(longer, "w"));
+    static const char *const names[] = {"a", "!a", "a[0]", "a*b?", "a\\b"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        struct strbuf b = {0};
+        strbuf_glob(&b, names[k]);
+        for (size_t j = 0; j < sizeof names / sizeof *names; j++)
+            assert_int_equal(str_in_globs(b.p, names[j]), j == k);
+        strbuf_done(&b);
+    }
+}
 static void over(void **state) {
     (void)state;
     char text[9];
@@ -191,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reading),      cmocka_unit_test(printing),
         cmocka_unit_test(printing_f64), cmocka_unit_test(hosts_of_this_machine),
-        cmocka_unit_test(like),         cmocka_unit_test(over)};
+        cmocka_unit_test(like),         cmocka_unit_test(over),
+        cmocka_unit_test(globs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,9 +184,58 @@ static void texts(void **state) {
     }
 }
 
+// A number as an element of each type: what fits is what reads back, rounded where it is real.
+static void put(void **state) {
+    (void)state;
+    static const struct {
+        const char *type;
+        long double v, back;
+        bool fits;
+    } table[] = {
+        {"f16", 0.1L, 0.0999755859375L, true},
+        {"f16", 65504, 65504, true},
+        {"f16", 65536, 0, false},
+        {"bf16", 3.14159L, 3.140625L, true},
+        {"bf16", 1e39L, 0, false},
+        {"f32", 0.5L, 0.5L, true},
+        {"f32", 1e39L, 0, false},
+        {"f64", -0x1p900L, -0x1p900L, true},
+        {"s8", -128, -128, true},
+        {"s8", 128, 0, false},
+        {"u8", 255, 255, true},
+        {"u8", -1, 0, false},
+        {"s16", 32767, 32767, true},
+        {"u16", 65536, 0, false},
+        {"s32", 2147483647, 2147483647, true},
+        {"s32", 0.5L, 0, false},
+        {"u32", 4294967295, 4294967295, true},
+        {"s64", -0x1p63L, -0x1p63L, true},
+        {"s64", 0x1p63L, 0, false},
+        {"u64", 0x1p63L, 0x1p63L, true},
+        {"u64", 0x1p64L, 0, false},
+        {"pred", 1, 1, true},
+        {"pred", 2, 0, false},
+        {"string", 1, 0, false},
+        {"c64", 1, 0, false},
+    };
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        const struct dtype_row *t = numbers_dtype(str_of(table[k].type));
+        char bytes[3 * 16] = {0};
+        assert_int_equal(numbers_put(t, bytes, 1, table[k].v), table[k].fits);
+        if (table[k].fits) assert_true(numbers_at(t, bytes, 1) == table[k].back);
+        assert_int_equal(bytes[0], 0); // elements beside stay
+        assert_int_equal(bytes[2 * t->bytes], 0);
+    }
+    const struct dtype_row *f16 = numbers_dtype(STR("f16")), *s8 = numbers_dtype(STR("s8"));
+    char one[2];
+    assert_true(numbers_put(f16, one, 0, (long double)INFINITY));
+    assert_true(numbers_put(f16, one, 0, (long double)NAN));
+    assert_false(numbers_put(s8, one, 0, (long double)NAN));
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(against_strtod), cmocka_unit_test(print_scan),
                                    cmocka_unit_test(shapes_and_words), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(texts)};
+                                   cmocka_unit_test(texts), cmocka_unit_test(put)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
