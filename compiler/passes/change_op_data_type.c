@@ -4,12 +4,16 @@
 // weights move to `prepare` with everything else that depends on weights alone. A value that such a
 // contraction reads is rounded for all its readers in this computation, so that it lies in memory
 // once and in half the bytes: what computes it writes bf16, other readers widen what they take.
-// Results of the program stay f32. Dots by batches (attention's products) stay f32: between two of
-// them lie a softmax and a mask, and blocks of rows (attention.c) take both as one step.
+// Results of the program stay f32. In the body of a loop what its state holds stays f32 for those
+// who read it otherwise, so that a training's weights take updates that bf16 would lose; what no
+// turn changes (a recurrent layer's weights) is not rounded anew in each. Dots by batches
+// (attention's products) stay f32: between two of them lie a softmax and a mask, and blocks of rows
+// (attention.c) take both as one step.
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/pass.h"
 
 struct change {
+    const struct hlo_computation *body; // of a loop; NULL: the entry
     struct hb *b;
     struct pass_ctx *p;
     struct pmap narrow;           // value of f32 -> the same in bf16
@@ -36,15 +40,34 @@ static int64_t depth(const struct hlo_instr *i) {
     struct i64s over = HLO_ATTR(i, dot)->rhs_contracting_dims;
     return over.n == 1 ? w->shape->dims[over.v[0]] : 1;
 }
-static bool may_change(const struct hlo_instr *i) {
+// An element of a loop's state, also as moved or converted.
+static const struct hlo_instr *state(const struct change *c, const struct hlo_instr *x) {
+    while (x->op == HLO_RESHAPE || x->op == HLO_TRANSPOSE || x->op == HLO_BITCAST ||
+           x->op == HLO_CONVERT || x->op == HLO_COPY)
+        x = x->operands[0];
+    bool element = c->body && x->op == HLO_GET_TUPLE_ELEMENT &&
+                   x->operands[0] == c->body->params.v[0];
+    return element ? x : NULL;
+}
+// An element that each turn hands on as it is.
+static bool unchanged(const struct change *c, const struct hlo_instr *x) {
+    const struct hlo_instr *e = state(c, x), *root = c->body ? c->body->root : NULL;
+    if (!e || root->op != HLO_TUPLE) return false;
+    int64_t at = HLO_ATTR(e, gte)->index;
+    const struct hlo_instr *out = root->operands[at];
+    return out->op == HLO_GET_TUPLE_ELEMENT && out->operands[0] == c->body->params.v[0] &&
+           HLO_ATTR(out, gte)->index == at;
+}
+static bool may_change(const struct change *c, const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || i->shape->dtype != DT_F32 || i->shape->dynamic ||
         shape_elements(i->shape) == 0)
         return false;
+    if (i->op != HLO_DOT && i->op != HLO_CONVOLUTION) return false;
+    if (unchanged(c, i->operands[0]) || unchanged(c, i->operands[1])) return false;
     if (i->op == HLO_DOT && HLO_ATTR(i, dot)->lhs_batch_dims.n) return false;
     bool groups = i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->feature_group_count > 1;
     if ((i->op == HLO_DOT || groups) && depth(i) % 2 && !(groups && depth(i) == 1)) return false;
-    return (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) &&
-           i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
+    return i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
 }
 
 static hv with_zeros(struct change *c, hv x, int64_t dim) {
@@ -94,7 +117,7 @@ static void round_for_all(struct change *c, hv x) {
     hv y = pmap_get_ptr(&c->narrow, x), w = NULL;
     c->b->op_type = x->op_type;
     c->b->op_name = x->op_name;
-    if (x->op == HLO_PARAMETER || x->mark == 1 || x == c->b->c->root) return;
+    if (x->op == HLO_PARAMETER || state(c, x) || x->mark == 1 || x == c->b->c->root) return;
     for (size_t k = 0; k < x->users.n; k++)
         if (!widens_free(x->users.v[k])) return;
 
@@ -113,12 +136,12 @@ static void round_for_all(struct change *c, hv x) {
     greatest(c, x, y);
 }
 
-static status_t change_in(struct hlo_computation *comp, struct pass_ctx *p) {
+static status_t change_in(struct hlo_computation *comp, bool body, struct pass_ctx *p) {
     struct hb b = hb_begin(comp);
-    struct change c = {.b = &b, .p = p};
+    struct change c = {.body = body ? comp : NULL, .b = &b, .p = p};
     pass_mark_weights(comp);
     HLO_EACH_INSTR(i, comp) {
-        if (!may_change(i)) continue;
+        if (!may_change(&c, i)) continue;
         struct hlo_instr *last = comp->last;
         b.op_type = i->op_type;
         b.op_name = i->op_name;
@@ -141,5 +164,15 @@ status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
     if (!p->opt || p->opt->precision != PRECISION_FAST || !p->target || !p->target->library_bf16 ||
         !p->target->library_runs)
         return ST_OK;
-    return change_in(m->entry, p);
+    struct pmap bodies = {0};
+    status_t st = ST_OK;
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c)
+    if (i->op == HLO_WHILE) pmap_put_ptr(&bodies, i->called[1], NULL);
+    HLO_EACH_COMPUTATION(c, m) {
+        bool body = pmap_has_ptr(&bodies, c);
+        if (!st && (body || c == m->entry)) st = change_in(c, body, p);
+    }
+    pmap_done(&bodies);
+    return st;
 }
