@@ -32,6 +32,8 @@ static const char usage[] =
     "  --train=SPEC          replace a model by the program that trains it: "
     "\"loss=mse;optimizer=adam:rate=1e-3;\n"
     "                        batch=32;rows=1000;shuffle=1;...\" (compiler/train/train.h)\n"
+    "  --train-rows=SHAPES   of all rows: \"x:1000x3x32x32;label:1000\"; sizes that the model\n"
+    "                        leaves open are these\n"
     "  --train-to=FILE       write what the parameters of that program are, as JSON\n"
     "  --train-state=FILE    write what its state begins with, as safetensors\n"
     "  --with-weights=FILE   print the model with the weights of a safetensors file instead\n"
@@ -88,6 +90,7 @@ static bool take_value(const char *arg, struct opt_options *o) {
                  {"--target=", &o->target},
                  {"--bind=", &o->bind},
                  {"--train=", &o->train},
+                 {"--train-rows=", &o->train_rows},
                  {"--train-to=", &o->train_to},
                  {"--train-state=", &o->train_state},
                  {"--with-weights=", &o->with_weights},

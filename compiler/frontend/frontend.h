@@ -40,7 +40,8 @@ struct weight {
     struct digest digest; // of the bytes
     bool sidecar;
     int64_t offset, size_bytes;
-    bool inner; // of a Constant node or of a graph in a node: frontend_with_weights has it not
+    bool inner; // of a graph in a node, or of a Constant node where those are not trained:
+                // frontend_with_weights has it not
 };
 struct op_count {
     const char *name;
@@ -75,12 +76,18 @@ struct ingest_result {
     const char *format; // row name
     struct program_info info;
 };
+// Of a training, the tensors of real numbers of Constant nodes of the main graph: AUTO: weights
+// where they hold more numbers than all initializers.
+enum frontend_constants { CONSTANTS_AUTO, CONSTANTS_FROZEN, CONSTANTS_TRAINED };
 struct frontend_limits {
     int64_t max_program_bytes; /* without weights */
     int max_depth;
     int64_t max_nodes;
     int64_t max_tensor_bytes;
     bool trainable; // initializers of real numbers are weights at any size
+    enum frontend_constants constants; // what a training makes of those of Constant nodes
+    const char *singles; // globs (str_in_globs) of single numbers that are weights of a training,
+                         // others are constants; NULL = none
 }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
 // A symbol's size; or, symbol "=<input>[<element>]", an element of an input whose values decide
@@ -91,6 +98,10 @@ struct dim_binding {
     const char *symbol;
     int64_t size;
 };
+// TRAINING: what inference leaves out or simplifies stays: batch normalisation is one operation,
+// dropout drops, and numbers are drawn anew at each run, also where a node has a seed. VALIDATION:
+// as for inference, and dropout does not drop where the model says so either.
+enum lower_purpose { LOWER_INFERENCE, LOWER_TRAINING, LOWER_VALIDATION };
 enum { MAX_BOUND_VALUES = 256 }; // elements of one such input
 struct lower_request {
     struct span program;
@@ -102,7 +113,8 @@ struct lower_request {
     int64_t fixed_batch,
         batch;     // ONNX: inputs whose dimension 0 is fixed_batch have batch instead,
                    // and so do shapes in the model that follow from it; 0 = as they are
-    bool training; // what inference leaves out or simplifies stays: batch normalisation, dropout
+    const char *whole; // globs of inputs that keep their dimension 0 then; NULL = none
+    enum lower_purpose purpose;
     struct hlo_module *lowered; // for hlo_compile: what frontend_lower gives, taken; or NULL
 };
 

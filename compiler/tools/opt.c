@@ -28,13 +28,9 @@ static status_t print_counts(const struct hlo_module *m) {
     return st;
 }
 
-// Any format to a module: HLO text directly, others through ingest and lower.
 // A module that stands for a model alone has sizes: those that are not given are the usual ones, or
-// 1.
-static void assume_sizes(struct arena *a, const struct signature *sig, int64_t batch,
-                         struct lower_request *req) {
-    int32_t given = req->n_bindings;
-    train_assume_sizes(a, sig, batch, req);
+// 1. What is behind the `given` ones is told, but for the batch.
+static void tell_assumed(const struct lower_request *req, int32_t given, int64_t batch) {
     for (int32_t k = given; k < req->n_bindings; k++)
         if (!batch || req->bindings[k].size != batch) // as the spec says
             fprintf(stderr, "%s=%lld is assumed\n", req->bindings[k].symbol,
@@ -47,6 +43,20 @@ struct source {
     bool model;             // r is of it
     struct span bytes;
 };
+static status_t read_training(const struct opt_options *o, struct source *from,
+                              struct hlo_module **out) {
+    struct lower_request req = {.entry_name = "main"};
+    struct train_rows *rows;
+    size_t n;
+    RETURN_IF_ERR(frontend_bindings_parse(&from->a, o->bind, &req));
+    RETURN_IF_ERR(opt_train_rows(&from->a, o->train_rows, &rows, &n));
+    int32_t given = req.n_bindings;
+    RETURN_IF_ERR(train_lower(&from->a, NULL, from->bytes, NULL, rows, n, &from->spec, &req,
+                              &from->r, out));
+    if (!n) tell_assumed(&req, given, from->spec.batch);
+    return ST_OK;
+}
+// Any format to a module: HLO text directly, others through ingest and lower.
 static status_t read_module(const struct opt_options *o, struct str text, struct source *from,
                             struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
@@ -56,14 +66,17 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
     if (strcmp(format, "hlo-proto") == 0)
         return hlo_proto_read(bytes, NULL, limits.incomplete, out);
-    struct lower_request req = {.entry_name = "main", .training = o->train != NULL};
-    struct frontend_limits train = {.trainable = true};
     from->model = true;
-    RETURN_IF_ERR(frontend_ingest(&from->a, format, bytes, o->train ? &train : NULL, &from->r));
+    if (o->train) return read_training(o, from, out);
+
+    struct lower_request req = {.entry_name = "main"};
+    RETURN_IF_ERR(frontend_ingest(&from->a, format, bytes, NULL, &from->r));
     RETURN_IF_ERR(frontend_bindings_parse(&from->a, o->bind, &req));
-    if (o->weights || o->train)
-        assume_sizes(&from->a, &from->r.sig, o->train ? from->spec.batch : 0, &req);
-    if (o->train) train_free_batch(&from->r.sig, from->spec.batch, &req);
+    int32_t given = req.n_bindings;
+    if (o->weights) {
+        train_assume_sizes(&from->a, &from->r.sig, 0, &req);
+        tell_assumed(&req, given, 0);
+    }
     req.program = from->r.program;
     RETURN_IF_ERR(frontend_lower(format, &req, out));
     status_t st = o->weights ? frontend_bake_weights(*out, &from->r, bytes) : ST_OK;

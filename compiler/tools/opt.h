@@ -4,7 +4,7 @@
 #pragma once
 #include "compiler/ir/text/text.h"
 #include "compiler/target.h"
-#include "compiler/train/train.h"
+#include "compiler/train/model.h"
 
 struct opt_options {
     const char *path;
@@ -19,6 +19,7 @@ struct opt_options {
     const char *to;          // "text", "proto" (HloModuleProto) or NULL
     const char *bind;        // ONNX: "N=1,S=128", or NULL
     const char *train;       // a spec of compiler/train, or NULL
+    const char *train_rows;  // shapes of all rows: "x:1000x3x32x32;label:1000", or NULL
     const char *train_to;    // file for what --train tells of the program, or NULL
     const char *train_state; // file for what its state begins with (safetensors), or NULL
     const char *with_weights; // safetensors: print the model with these instead, or NULL
@@ -42,7 +43,10 @@ status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
 // differ. Prints on stdout.
 status_t opt_check_gradient(struct str text, int *out_rc) MUST_CHECK;
 
-// opt_train.c: m becomes the program that trains it; what its parameters are, and what they begin
+// opt_train.c: "x:1000x3;label:1000" as shapes, in a; NULL: none. INVALID_ARGUMENT.
+status_t opt_train_rows(struct arena *a, const char *text, struct train_rows **out,
+                        size_t *n) MUST_CHECK;
+// m becomes the program that trains it; what its parameters are, and what they begin
 // with, is written where o says. r NULL: m is no model's; else that of `source`.
 status_t opt_train(struct hlo_module *m, const struct opt_options *o, const struct ingest_result *r,
                    struct span source, const struct train_spec *spec) MUST_CHECK;

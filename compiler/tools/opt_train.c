@@ -12,6 +12,29 @@
 #include "base/store/file.h"
 #include "compiler/train/model.h"
 
+// ---- what the rows are
+
+static status_t read_shape(struct arena *a, struct str item, struct train_rows *r) {
+    struct str name = item, size;
+    while (name.n && name.p[name.n - 1] != ':')
+        name.n--;
+    struct str dims = {item.p + name.n, item.n - name.n};
+    int64_t *v = arena_array(a, int64_t, HLO_MAX_RANK);
+    *r = (struct train_rows){.name = arena_strndup(a, name.p, name.n ? name.n - 1 : 0), .dims = v};
+    bool good = name.n > 1;
+    while (good && str_cut(&dims, 'x', &size))
+        good = r->rank < HLO_MAX_RANK && str_to_i64(size, &v[r->rank]) && v[r->rank++] >= 0;
+    return good ? ST_OK
+                : st_invalid("--train-rows: '" STR_FMT "' is no NAME:SIZExSIZE", STR_ARG(item));
+}
+status_t opt_train_rows(struct arena *a, const char *text, struct train_rows **out, size_t *n) {
+    struct str all = str_of(text ? text : ""), item;
+    *out = arena_array(a, struct train_rows, (int64_t)all.n / 2 + 1);
+    for (*n = 0; str_cut(&all, ';', &item);)
+        if (item.n) RETURN_IF_ERR(read_shape(a, item, &(*out)[(*n)++]));
+    return ST_OK;
+}
+
 // ---- what the parameters are
 
 static void put_leaf(struct strbuf *b, const struct train_leaf *l) {
@@ -28,6 +51,7 @@ static void put_leaf(struct strbuf *b, const struct train_leaf *l) {
     for (int k = 0; k < l->shape->rank; k++)
         strbuf_printf(b, "%s%lld", k ? ", " : "", (long long)l->shape->dims[k]);
     strbuf_puts(b, "]");
+    if (l->still) strbuf_puts(b, ", \"still\": true");
     if (l->role == TRAIN_SLOT) {
         strbuf_puts(b, ", \"initial\": ");
         strbuf_f64(b, l->initial);

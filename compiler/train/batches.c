@@ -74,24 +74,37 @@ hv batch_rows(struct hb *b, hv x, hv order, hv at, int64_t batch) {
     return hb_gather(b, x, part_of(b, order, at, batch), &g);
 }
 
+static hv random_unit(struct hb *b, hv seed, int64_t stream, hv step, const struct shape *like) {
+    hv bits = random_bits(b, seed, stream, step, like); // f32 in [0, 1)
+    bits = hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, bits, part_like(b, bits, 8));
+    return part_mul(b, hb_convert(b, bits, DT_F32), 0x1p-24);
+}
+// Between p and q, or with mean p and deviation q (Box and Muller; 1 - u is never 0).
+static hv random_numbers(struct hb *b, hv i, hv seed, int64_t stream, hv step) {
+    hv p = i->operands[0], q = i->operands[1];
+    hv u = random_unit(b, seed, stream, step, i->shape);
+    if (HLO_ATTR(i, rng)->distribution == RNG_UNIFORM) {
+        u = hb_mul(b, u, part_wide(b, hb_sub(b, q, p), u));
+        return hb_add(b, u, part_wide(b, p, u));
+    }
+    hv angle = part_mul(b, random_unit(b, seed, stream + 1, step, i->shape), 2 * M_PI);
+    hv radius = hb_unary(b, HLO_LOG, hb_sub(b, part_like(b, u, 1), u));
+    radius = hb_unary(b, HLO_SQRT, part_mul(b, radius, -2));
+    hv n = hb_mul(b, radius, hb_unary(b, HLO_COS, angle));
+    return hb_add(b, hb_mul(b, n, part_wide(b, q, n)), part_wide(b, p, n));
+}
 void batch_seed_rng(struct hb *b, hv seed, hv step) {
     int64_t stream = 1;
     hv last = b->c->last;
     for (hv i = b->c->first, next; i && hb_ok(b); i = next) {
         next = i == last ? NULL : i->next;
         if (i->op != HLO_RNG) continue;
-        if (HLO_ATTR(i, rng)->distribution != RNG_UNIFORM || i->shape->dtype != DT_F32)
-            return hb_fail(b, st_unimplemented("random numbers of %s '%s' are not uniform ones in "
-                                               "f32",
+        if (i->shape->dtype != DT_F32)
+            return hb_fail(b, st_unimplemented("random numbers of %s '%s' are not in f32",
                                                i->op_type ? i->op_type : "rng",
                                                i->op_name ? i->op_name : i->name));
-        hv low = i->operands[0], high = i->operands[1];
-        hv before = b->c->last;
-        hv bits = random_bits(b, seed, stream++, step, i->shape);
-        bits = hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, bits, part_like(b, bits, 8));
-        hv u = part_mul(b, hb_convert(b, bits, DT_F32), 0x1p-24);
-        u = hb_mul(b, u, part_wide(b, hb_sub(b, high, low), u));
-        u = hb_add(b, u, part_wide(b, low, u));
+        hv before = b->c->last, u = random_numbers(b, i, seed, stream, step);
+        stream += HLO_ATTR(i, rng)->distribution == RNG_UNIFORM ? 1 : 2;
         for (hv k = before->next, after; k; k = after) { // made at the end, wanted here
             after = k->next;
             hlo_move_before(k, i);

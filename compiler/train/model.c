@@ -9,13 +9,16 @@ const char *train_role_name(enum train_role role) {
     static const char *const names[] = {
         [TRAIN_WEIGHT] = "weight",       [TRAIN_SLOT] = "slot",   [TRAIN_MEAN] = "mean",
         [TRAIN_STATISTIC] = "statistic", [TRAIN_ORDER] = "order", [TRAIN_STEP] = "step",
-        [TRAIN_FROZEN] = "frozen",       [TRAIN_DATA] = "data",   [TRAIN_LABEL] = "label",
-        [TRAIN_SEED] = "seed",           [TRAIN_LIMIT] = "limit"};
+        [TRAIN_FROZEN] = "frozen",       [TRAIN_WHOLE] = "whole", [TRAIN_DATA] = "data",
+        [TRAIN_LABEL] = "label",         [TRAIN_SEED] = "seed",   [TRAIN_LIMIT] = "limit"};
     return names[role];
 }
 
 // ---- the program
 
+static bool is_whole(const struct lower_request *req, const struct sig_tensor *t) {
+    return t->rank == 0 || (req->whole && str_in_globs(req->whole, t->name));
+}
 void train_assume_sizes(struct arena *a, const struct signature *sig, int64_t batch,
                         struct lower_request *req) {
     int32_t most = req->n_bindings;
@@ -33,35 +36,39 @@ void train_assume_sizes(struct arena *a, const struct signature *sig, int64_t ba
             if (!dim->symbol || dim->expression != (j >= sig->n_in) ||
                 frontend_bound(req, dim, &bound))
                 continue;
-            b[req->n_bindings++] =
-                (struct dim_binding){dim->symbol, batch && d == 0 ? batch : size};
+            if (batch && d == 0 && !is_whole(req, t)) size = batch;
+            b[req->n_bindings++] = (struct dim_binding){dim->symbol, size};
         }
     }
 }
 
-void train_free_batch(const struct signature *sig, int64_t batch, struct lower_request *req) {
+// Where the model fixes dimension 0 of its first input by rows at another size than `batch`, that
+// size becomes the batch in req; the file stays as it is.
+static void free_batch(const struct signature *sig, int64_t batch, struct lower_request *req) {
     for (int32_t k = 0; k < sig->n_in && batch; k++) {
         const struct sig_tensor *t = &sig->in[k];
-        if (t->rank < 1 || t->dims[0].symbol) continue;
+        if (t->rank < 1 || t->dims[0].symbol || is_whole(req, t)) continue;
         if (t->dims[0].size < 1 || t->dims[0].size == batch) return;
         req->fixed_batch = t->dims[0].size;
         req->batch = batch;
         return;
     }
 }
-
+// Adds to req's bindings what the given arrays say of sizes that the model leaves open.
 static void bind_rows(struct arena *a, const struct signature *sig, const struct train_rows *rows,
                       size_t n, struct lower_request *req) {
-    int32_t most = 0;
+    int32_t most = req->n_bindings, given = req->n_bindings;
     for (size_t k = 0; k < n; k++)
         most += rows[k].rank;
     struct dim_binding *b = arena_array(a, struct dim_binding, most + 1);
+    for (int32_t k = 0; k < given; k++)
+        b[k] = req->bindings[k];
     req->bindings = b;
     for (int32_t i = 0; i < sig->n_in; i++)
         for (size_t k = 0; k < n; k++) {
             const struct sig_tensor *t = &sig->in[i];
             if (strcmp(t->name, rows[k].name) != 0 || t->rank != rows[k].rank) continue;
-            for (int32_t d = 1; d < t->rank; d++) {
+            for (int32_t d = is_whole(req, t) ? 0 : 1; d < t->rank; d++) {
                 int64_t bound;
                 if (t->dims[d].symbol && !t->dims[d].expression && req->n_bindings < most &&
                     !frontend_bound(req, &t->dims[d], &bound))
@@ -69,19 +76,41 @@ static void bind_rows(struct arena *a, const struct signature *sig, const struct
             }
         }
 }
+
+// The globs that name more than everything: what single numbers are trained by.
+static const char *named(struct arena *a, const char *globs) {
+    struct strbuf b = {0};
+    struct str all = str_of(globs), one;
+    while (str_cut(&all, ',', &one))
+        if (!str_is(str_trim(one), "*")) strbuf_printf(&b, STR_FMT ",", STR_ARG(one));
+    const char *out = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return out;
+}
+status_t train_lower(struct arena *a, const char *format, struct span source,
+                     const struct frontend_limits *limits, const struct train_rows *rows, size_t n,
+                     const struct train_spec *spec, struct lower_request *req,
+                     struct ingest_result *r, struct hlo_module **out) {
+    struct frontend_limits l = limits ? *limits : (struct frontend_limits){0};
+    l.trainable = true;
+    l.constants = spec->constants;
+    l.singles = named(a, spec->trainable);
+    RETURN_IF_ERR(frontend_ingest(a, format, source, &l, r));
+    req->purpose = spec->evaluate ? LOWER_VALIDATION : LOWER_TRAINING;
+    req->limits = l;
+    req->program = r->program;
+    req->whole = spec->whole;
+    bind_rows(a, &r->sig, rows, n, req);
+    train_assume_sizes(a, &r->sig, spec->batch, req);
+    free_batch(&r->sig, spec->batch, req);
+    return frontend_lower(r->format, req, out);
+}
 status_t train_model(struct arena *a, const char *format, struct span source,
                      const struct frontend_limits *limits, const struct train_rows *rows, size_t n,
                      const struct train_spec *spec, const struct target *target,
                      struct ingest_result *r, struct hlo_module **out, struct train_program *p) {
-    struct frontend_limits l = limits ? *limits : (struct frontend_limits){0};
-    l.trainable = true;
-    RETURN_IF_ERR(frontend_ingest(a, format, source, &l, r));
-    struct lower_request req = {
-        .entry_name = "main", .training = true, .limits = l, .program = r->program};
-    bind_rows(a, &r->sig, rows, n, &req);
-    train_assume_sizes(a, &r->sig, spec->batch, &req);
-    train_free_batch(&r->sig, spec->batch, &req);
-    RETURN_IF_ERR(frontend_lower(r->format, &req, out));
+    struct lower_request req = {.entry_name = "main"};
+    RETURN_IF_ERR(train_lower(a, format, source, limits, rows, n, spec, &req, r, out));
     status_t st = train_derive(*out, r, spec, target, p);
     if (st) hlo_module_free(*out);
     return st;
@@ -177,6 +206,8 @@ status_t train_with_weights(const char *format, struct span source, struct span 
     struct safetensor *t;
     struct frontend_limits l = limits ? *limits : (struct frontend_limits){0};
     l.trainable = true;
+    l.constants = CONSTANTS_TRAINED;
+    l.singles = "*";
     size_t n = 0, taken = 0;
     status_t st = safetensors_read(&a, file, &t, &n, NULL);
     if (!st) st = frontend_ingest(&a, format, source, &l, &r);

@@ -6,25 +6,28 @@
 #include "compiler/train/train.h"
 #include "proto/safetensors.h"
 
-// Sizes that `sig` leaves open and req does not bind are bound: dimension 0 of an input to `batch`
-// (0 = as the others), others to their usual ones, or 1; expressions follow from them. They are
-// added behind req's own, in a new array in `a`.
+// Sizes that `sig` leaves open and req does not bind are bound: dimension 0 of an input by rows to
+// `batch` (0 = as the others), others to their usual ones, or 1; expressions follow from them. They
+// are added behind req's own, in a new array in `a`.
 void train_assume_sizes(struct arena *a, const struct signature *sig, int64_t batch,
                         struct lower_request *req);
 
-struct train_rows { // all rows of an input, or of one that the model has not
+struct train_rows { // all rows of an input, one that is given whole, or of none of the model's
     const char *name;
     int32_t rank;
     const int64_t *dims;
 };
-// Where the model fixes dimension 0 of its first input at another size than `batch`, that size
-// becomes the batch in req; the file stays as it is.
-void train_free_batch(const struct signature *sig, int64_t batch, struct lower_request *req);
-
-// The model's file as the program that trains it by `spec`; sizes that the model leaves open are
-// those of the n rows, where they tell (dimension 0 apart, which is the batch). r and what the
-// module borrows lie in `a`; *p in the module's. Errors: of frontend_ingest, frontend_lower and
-// train_module. The caller frees the module.
+// The model's file, lowered for training by `spec`. Sizes that the model leaves open and req does
+// not bind are those of the n arrays, where they tell (dimension 0 of rows apart, which is the
+// batch), else as of train_assume_sizes; dimension 0 of the first input by rows, where the model
+// fixes it, becomes the batch. r and what the module borrows lie in `a`; req has what it was done
+// with. Errors: of frontend_ingest and frontend_lower. The caller frees the module.
+status_t train_lower(struct arena *a, const char *format, struct span source,
+                     const struct frontend_limits *limits, const struct train_rows *rows, size_t n,
+                     const struct train_spec *spec, struct lower_request *req,
+                     struct ingest_result *r, struct hlo_module **out) MUST_CHECK;
+// The same, and then the program that trains it; *p in the module's arena. Errors also of
+// train_derive.
 status_t train_model(struct arena *a, const char *format, struct span source,
                      const struct frontend_limits *limits, const struct train_rows *rows, size_t n,
                      const struct train_spec *spec, const struct target *target,

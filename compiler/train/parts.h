@@ -59,9 +59,6 @@ void batch_seed_rng(struct hb *b, hv seed, hv step);
 // segments (INT32_MAX: all). Returns how many there are, without the last, which is always kept.
 int32_t remat_segments(struct hb *b, hv last, int32_t most);
 
-// ---- spec.c
-bool train_matches(const char *globs, const char *name);
-
 // ---- formulas
 static inline hv part_like(struct hb *b, hv x, double k) {
     return hb_splat(b, x->shape, k);

@@ -3,6 +3,7 @@
 // loop's body:
 //   entry   state, frozen, data, label, seed, limit
 //             -> while (state..., rest..., losses, accuracy, first, go) -> state, losses, accuracy
+//   epoch   where rows are shuffled: a new order, and the loop over the epoch's steps
 //   body    a batch, the model, the loss, its gradients, an update for each weight
 #include <string.h>
 
@@ -53,11 +54,13 @@ static bool is_statistic(const struct hlo_instr *p) {
 static enum train_role role_of(const struct maker *k, const struct hlo_instr *p) {
     const char *name = source_name(k, p);
     bool weight = p->param_kind == PARAM_WEIGHT;
-    bool named = train_matches(k->s->trainable, name);
+    bool named = str_in_globs(k->s->trainable, name);
     if (weight && is_statistic(p)) return k->s->batchnorm ? TRAIN_STATISTIC : TRAIN_FROZEN;
     if (weight && k->r && k->r->weights[p->param_index].inner) return TRAIN_FROZEN;
-    if (!weight && (k->r || strcmp(k->s->trainable, "*") == 0)) return TRAIN_DATA;
-    if (!named) return weight ? TRAIN_FROZEN : TRAIN_DATA;
+    bool input = !weight && (k->r || strcmp(k->s->trainable, "*") == 0);
+    if (input || (!named && !weight))
+        return p->shape->rank == 0 || str_in_globs(k->s->whole, name) ? TRAIN_WHOLE : TRAIN_DATA;
+    if (!named) return TRAIN_FROZEN;
     return dtype_is_float(p->shape->dtype) ? TRAIN_WEIGHT : TRAIN_FROZEN;
 }
 // Weights and what is kept of them are at least f32, so that small updates count.
@@ -97,9 +100,9 @@ static status_t all_rows(const struct maker *k, const struct shape *s, const str
 static status_t add_data(struct maker *k, const struct hlo_instr *p) {
     const struct shape *s = p->shape, *all;
     if (shape_is_tuple(s) || !s->rank || s->dims[0] != k->s->batch)
-        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld; where "
-                          "the model fixes that, take it",
-                          p->name, shape_text(k->a, s), (long long)k->s->batch);
+        return st_invalid("input '%s' is %s: its first dimension is not the batch of %lld; an "
+                          "input that is the same for all rows is given whole",
+                          source_name(k, p), shape_text(k->a, s), (long long)k->s->batch);
     RETURN_IF_ERR(st_note(all_rows(k, s, &all), "input '%s'", p->name));
     k->leaf_of[p->param_number] = add_leaf(k, TRAIN_DATA, p, p->name, all);
     return ST_OK;
@@ -123,7 +126,8 @@ static void add_all(struct maker *k, enum train_role role) {
         if (role == TRAIN_WEIGHT)
             add_weight(k, p);
         else
-            k->leaf_of[j] = add_leaf(k, role, p, p->name, kept_shape(k, p->shape));
+            k->leaf_of[j] = add_leaf(k, role, p, p->name,
+                                     role == TRAIN_WHOLE ? p->shape : kept_shape(k, p->shape));
     }
 }
 // Changes of the loss's scale, as of Micikevicius et al., "Mixed precision training", 2018, section
@@ -152,6 +156,7 @@ static status_t add_leaves(struct maker *k) {
     if (!evaluate) k->step = add_scalar(k, TRAIN_STEP, "step");
     k->p.n_state = evaluate ? 0 : (int32_t)k->leaves.n;
     add_all(k, TRAIN_FROZEN);
+    add_all(k, TRAIN_WHOLE);
     for (size_t j = 0; j < k->model->params.n; j++)
         if (role_of(k, k->model->params.v[j]) == TRAIN_DATA)
             RETURN_IF_ERR(add_data(k, k->model->params.v[j]));
@@ -258,28 +263,19 @@ static void train_batchnorm(struct body *y) {
 static hv mean_of(struct hb *b, hv x) {
     return part_mul(b, part_sum(b, x), 1 / (double)shape_elements(x->shape));
 }
-static hv new_order(struct body *y, hv place) {
-    struct maker *k = y->k;
-    struct hlo_module *m = k->m;
-    struct hlo_computation *f[2] = {hb_callee(m, "shuffle"), hb_callee(m, "keep_order")};
-    const struct shape *order = k->leaves.v[k->order].shape, *s = shape_scalar(k->a, DT_S32);
-    const struct shape *parts[3] = {order, s, s}, *in = shape_tuple(k->a, parts, 3);
-    for (int j = 0; j < 2; j++) {
-        struct hb b = hb_begin(f[j]);
-        hv p = hlo_add_param(f[j], 0, in, "p");
-        hlo_set_root(f[j], j ? hb_gte(&b, p, 0)
-                             : batch_order(&b, hb_gte(&b, p, 1), hb_gte(&b, p, 2), order->dims[0]));
-        status_t st = hb_end(&b);
-        if (st) hb_fail(&y->b, st);
-    }
-    struct hb *b = &y->b;
-    hv epoch = hb_div(b, y->in[k->step], part_like(b, place, (double)k->p.steps_per_epoch));
-    hv all[3] = {y->in[k->order], y->in[k->seed], epoch}, arg = hb_tuple(b, all, 3);
-    hv begins = hb_compare(b, place, part_like(b, place, 0), CMP_EQ);
-    return hb_call(b, HLO_CONDITIONAL, order, (hv[]){begins, arg, arg}, 3, NULL, f, 2);
+// Which weights the loss does not depend on; with none that it does, nothing would be learnt.
+static void note_still(struct body *y, hv *const *all, const int *leaf, int n) {
+    int still = 0;
+    for (int j = 0; j < n && hb_ok(&y->b); j++)
+        still += y->k->leaves.v[leaf[j]].still = !all[j][0];
+    if (still == n && hb_ok(&y->b))
+        hb_fail(&y->b, st_invalid("the loss depends on none of the %d weights that are trained, or "
+                                  "only through what has no derivative (integers, ArgMax, "
+                                  "roundings): %s, ...",
+                                  n, y->k->leaves.v[leaf[0]].of));
 }
 // Gradients by the weights, in order; zeros where the loss does not depend on one.
-static void differentiate(struct body *y, hv const *weights, int n, hv *out) {
+static void differentiate(struct body *y, hv const *weights, const int *leaf, int n, hv *out) {
     struct hb *b = &y->b;
     const struct maker *k = y->k;
     hv by = k->scale < 0 ? NULL : y->in[k->scale], **all;
@@ -288,6 +284,7 @@ static void differentiate(struct body *y, hv const *weights, int n, hv *out) {
     if (!hb_ok(b)) return;
     all = arena_zarray(k->a, hv *, n + 1);
     gradient_of(b, y->loss, &seed, weights, n, all);
+    note_still(y, all, leaf, n);
     int32_t first = k->s->remat_first;
     if (k->s->remat) y->k->p.segments = remat_segments(b, last, first ? first : INT32_MAX);
     for (int j = 0; j < n && hb_ok(b); j++) {
@@ -317,7 +314,7 @@ static hv clip(struct body *y, hv *g, int n) {
 }
 static bool decays(const struct maker *k, const struct train_leaf *l) {
     return strcmp(k->s->decayed, "matrices") == 0 ? l->shape->rank >= 2
-                                                  : train_matches(k->s->decayed, l->of);
+                                                  : str_in_globs(k->s->decayed, l->of);
 }
 static void update_weight(struct body *y, int leaf, hv gradient, hv good) {
     struct hb *b = &y->b;
@@ -432,7 +429,7 @@ static void update_all(struct body *y) {
         if (k->leaves.v[j].role == TRAIN_WEIGHT) all.leaf[all.n] = j, all.w[all.n++] = y->in[j];
 
     hv good = hb_unary(b, HLO_IS_FINITE, y->loss);
-    differentiate(y, all.w, all.n, all.g);
+    differentiate(y, all.w, all.leaf, all.n, all.g);
     if (!hb_ok(b)) return;
     hv norm = clip(y, all.g, all.n), finite = norm ? hb_unary(b, HLO_IS_FINITE, norm) : NULL;
     hv goes = good;
@@ -450,6 +447,18 @@ static hv put(struct hb *b, hv row, hv value, hv at) {
     hv x = hb_reshape(b, hb_convert(b, value, DT_F32), &one, 1);
     return hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, NULL, (hv[]){row, x, at}, 3, NULL);
 }
+// Numbers drawn inside a loop or a branch would be others when the derivative computes it again.
+static void refuse_inner_rng(struct body *y) {
+    HLO_EACH_COMPUTATION(c, y->k->m) {
+        if (c == y->b.c || c == y->k->model) continue;
+        HLO_EACH_INSTR(i, c)
+        if (i->op == HLO_RNG && hb_ok(&y->b))
+            return hb_fail(&y->b, st_unimplemented(
+                                      "%s '%s' draws random numbers inside a loop or a branch",
+                                      i->op_type ? i->op_type : "rng",
+                                      i->op_name ? i->op_name : i->name));
+    }
+}
 // The model on one batch: its scores, with what training changes in it.
 static hv forward(struct body *y, hv order, hv at) {
     struct maker *k = y->k;
@@ -459,7 +468,9 @@ static hv forward(struct body *y, hv order, hv at) {
     if (!hb_ok(b)) return y->in[0];
     hv scores = run_model(b, k, args), kept = hb_tuple(b, &scores, 1); // one name through edits
     if (k->s->batchnorm && !k->s->evaluate) train_batchnorm(y);
-    if (k->seed >= 0) batch_seed_rng(b, y->in[k->seed], y->in[k->step]);
+    hv seed = k->seed >= 0 ? y->in[k->seed] : hb_const_i64(b, DT_S32, 0);
+    batch_seed_rng(b, seed, k->seed >= 0 ? y->in[k->step] : at);
+    refuse_inner_rng(y);
     return hb_ok(b) ? kept->operands[0] : scores;
 }
 static hv label_of(struct body *y, hv order, hv at) {
@@ -472,7 +483,7 @@ static void train_step(struct body *y) {
     struct hb *b = &y->b;
     hv step = y->in[k->step], order = NULL;
     hv place = hb_binary(b, HLO_REMAINDER, step, part_like(b, step, (double)k->p.steps_per_epoch));
-    if (k->order >= 0) y->out[k->order] = order = new_order(y, place);
+    if (k->order >= 0) order = y->in[k->order];
     hv label = label_of(y, order, place), scores = forward(y, order, place);
     struct loss l = loss_of(b, k->s, scores, label);
     if (!hb_ok(b)) return;
@@ -567,6 +578,50 @@ static status_t make_condition(struct body *y, struct hlo_computation *c,
     return ST_OK;
 }
 
+// ---- an epoch
+
+// An epoch's order of rows is made where it begins, in a loop over epochs around that over steps:
+// there it is read, and not state that each turn hands on.
+static hv new_order(struct maker *k, struct hb *b, hv order, hv seed, hv epoch, hv begins) {
+    struct hlo_computation *f[2] = {hb_callee(k->m, "shuffle"), hb_callee(k->m, "keep_order")};
+    const struct shape *s = shape_scalar(k->a, DT_S32), *parts[3] = {order->shape, s, s};
+    const struct shape *in = shape_tuple(k->a, parts, 3);
+    for (int j = 0; j < 2; j++) {
+        struct hb fb = hb_begin(f[j]);
+        hv p = hlo_add_param(f[j], 0, in, "p");
+        hlo_set_root(f[j], j ? hb_gte(&fb, p, 0)
+                             : batch_order(&fb, hb_gte(&fb, p, 1), hb_gte(&fb, p, 2),
+                                           order->shape->dims[0]));
+        status_t st = hb_end(&fb);
+        if (st) hb_fail(b, st);
+    }
+    hv arg = hb_tuple(b, (hv[]){order, seed, epoch}, 3);
+    return hb_call(b, HLO_CONDITIONAL, order->shape, (hv[]){begins, arg, arg}, 3, NULL, f, 2);
+}
+static status_t make_epoch(struct body *y, struct hlo_computation *c,
+                           struct hlo_computation *const *steps, const struct shape *state) {
+    struct maker *k = y->k;
+    struct hb b = hb_begin(c);
+    hv p = hlo_add_param(c, 0, state, "state"), *v = arena_zarray(k->a, hv, y->n);
+    for (int j = 0; j < y->n; j++)
+        v[j] = hb_gte(&b, p, j);
+    hv step = v[k->step], limit = v[k->limit];
+    hv per = part_like(&b, step, (double)k->p.steps_per_epoch);
+    hv epoch = hb_div(&b, step, per), begin = hb_mul(&b, epoch, per);
+    hv begins = hb_compare(&b, step, begin, CMP_EQ);
+    v[k->order] = new_order(k, &b, v[k->order], v[k->seed], epoch, begins);
+    v[k->limit] = hb_min(&b, limit, hb_add(&b, begin, per));
+
+    hv init = hb_tuple(&b, v, y->n);
+    hv w = hb_call(&b, HLO_WHILE, state, &init, 1, NULL, steps, 2);
+    for (int j = 0; j < y->n; j++)
+        v[j] = j == k->limit ? limit : hb_gte(&b, w, j);
+    hv root = hb_tuple(&b, v, y->n);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_set_root(c, root);
+    return ST_OK;
+}
+
 // ---- the entry
 
 // The names that the model's parameters have are those of the program.
@@ -624,15 +679,22 @@ static status_t make_program(struct maker *k) {
     struct body y = {.k = k, .losses = n, .accuracy = n + 1};
     y.first = n + 1 + k->p.accuracy, y.go = y.first + 1, y.n = y.go + 1;
     y.in = arena_zarray(k->a, hv, y.n), y.out = arena_zarray(k->a, hv, y.n);
-    struct hlo_computation *c[3] = {hlo_computation_add(m, "go_on"),
-                                    hlo_computation_add(m, k->s->evaluate ? "batch" : "turn"),
-                                    hlo_computation_add(m, "train")};
+    struct hlo_computation *loop[2] = {
+        hlo_computation_add(m, "go_on"),
+        hlo_computation_add(m, k->s->evaluate ? "batch" : "turn")};
     const struct shape *state = loop_shape(&y);
-    y.b = hb_begin(c[1]);
-    RETURN_IF_ERR(make_condition(&y, c[0], state));
+    y.b = hb_begin(loop[1]);
+    RETURN_IF_ERR(make_condition(&y, loop[0], state));
     RETURN_IF_ERR(make_body(&y, state));
-    RETURN_IF_ERR(make_entry(&y, c[2], (struct hlo_computation *[]){c[0], c[1]}, state));
-    m->entry = c[2];
+    if (k->order >= 0) {
+        struct hlo_computation *epochs[2] = {hlo_computation_add(m, "go_on_behind"),
+                                             hlo_computation_add(m, "epoch")};
+        RETURN_IF_ERR(make_condition(&y, epochs[0], state));
+        RETURN_IF_ERR(make_epoch(&y, epochs[1], loop, state));
+        memcpy(loop, epochs, sizeof loop);
+    }
+    m->entry = hlo_computation_add(m, "train");
+    RETURN_IF_ERR(make_entry(&y, m->entry, loop, state));
     m->entry_layout = NULL;
     hlo_computation_remove(k->model);
     alias_state(k);

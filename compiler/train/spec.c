@@ -3,7 +3,6 @@
 // behind colons. A table of fields serves reading, checking and printing.
 #include "compiler/train/parts.h"
 
-#include <fnmatch.h>
 #include <stddef.h>
 
 enum kind { NUMBER, COUNT, FLAG, TEXT };
@@ -24,6 +23,7 @@ static const struct field fields[] = {
     {"loss_scale", AT(loss_scale), NUMBER, 1e-30, 1e30},
     {"trainable", AT(trainable), TEXT, 0, 0},
     {"decayed", AT(decayed), TEXT, 0, 0},
+    {"whole", AT(whole), TEXT, 0, 0},
     {"batch", AT(batch), COUNT, 1, 1 << 24},
     {"rows", AT(rows), COUNT, 0, 1 << 30},
     {"slice", AT(slice), COUNT, 1, 1 << 20},
@@ -49,6 +49,7 @@ static const struct field schedule_fields[] = {
 #define COUNT_OF(t) (int)(sizeof(t) / sizeof *(t))
 static const char *const nan_names[] = {"stop", "skip", "ignore"};
 static const char *const remat_names[] = {"none", "segments", "BYTES"};
+static const char *const constants_names[] = {"auto", "frozen", "trained"};
 static struct train_spec usual(void) {
     return (struct train_spec){.axis = -1,
                                .delta = 1,
@@ -58,28 +59,13 @@ static struct train_spec usual(void) {
                                .loss_scale = 1,
                                .trainable = "*",
                                .decayed = "matrices",
+                               .whole = "",
                                .batch = 1,
                                .slice = 64,
                                .momentum_of_statistics = 0.9};
 }
 static void *place(const struct train_spec *s, const struct field *f) {
     return (char *)(uintptr_t)s + f->at;
-}
-
-bool train_matches(const char *globs, const char *name) {
-    struct str all = str_of(globs), one;
-    bool found = false;
-    char pattern[256];
-    while (str_cut(&all, ',', &one)) {
-        one = str_trim(one);
-        bool not = one.n && one.p[0] == '!';
-        if (not) one.p++, one.n--;
-        if (!one.n || one.n >= sizeof pattern) continue;
-        memcpy(pattern, one.p, one.n);
-        pattern[one.n] = 0;
-        if (fnmatch(pattern, name, 0) == 0) found = !not;
-    }
-    return found;
 }
 
 // ---- reading
@@ -169,7 +155,8 @@ static status_t read_word(struct arena *a, struct str key, struct str value, str
                    {"optimizer", names_of(false, optimizers), TRAIN_OPTIMIZER_COUNT},
                    {"schedule", schedule_names, TRAIN_SCHEDULE_COUNT},
                    {"nan", nan_names, COUNT_OF(nan_names)},
-                   {"remat", remat_names, COUNT_OF(remat_names)}};
+                   {"remat", remat_names, COUNT_OF(remat_names)},
+                   {"constants", constants_names, COUNT_OF(constants_names)}};
     const struct field *f = find_field(fields, COUNT_OF(fields), key);
     if (f && f->at == AT(loss_scale) && str_is(value, "dynamic")) {
         s->loss_scale = 0;
@@ -190,6 +177,7 @@ static status_t read_word(struct arena *a, struct str key, struct str value, str
         if (c == 2) s->schedule = (enum train_schedule)k;
         if (c == 3) s->nan = (enum train_nan)k;
         if (c == 4) s->remat = (enum train_remat)k;
+        if (c == 5) s->constants = (enum frontend_constants)k;
         const struct field *t = c == 1 ? hyper_fields : schedule_fields;
         int n = c == 1 ? COUNT_OF(hyper_fields) : c == 2 ? COUNT_OF(schedule_fields) : 0;
         return st_note(read_settings(a, value, t, n, s), "%s", choices[c].names[k]);
@@ -272,6 +260,7 @@ void train_spec_print(const struct train_spec *s, struct strbuf *out) {
     if (s->loss_scale <= 0) u.loss_scale = s->loss_scale;
     print_fields(s, &u, fields, COUNT_OF(fields), ';', out);
     if (s->loss_scale <= 0) strbuf_puts(out, ";loss_scale=dynamic");
+    if (s->constants) strbuf_printf(out, ";constants=%s", constants_names[s->constants]);
     if (s->nan) strbuf_printf(out, ";nan=%s", nan_names[s->nan]);
     if (s->remat == TRAIN_REMAT_SEGMENTS) strbuf_puts(out, ";remat=segments");
     if (s->remat == TRAIN_REMAT_BYTES) strbuf_printf(out, ";remat=%lld", (long long)s->remat_bytes);

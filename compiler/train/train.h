@@ -5,12 +5,14 @@
 // as many steps as `limit` says, and what it computes at a step depends on state, data, seed and
 // the step's number alone, so that training goes on from any state as if never stopped.
 //
-//   parameters  state..., frozen..., data..., [label], seed s32, limit s32
+//   parameters  state..., frozen..., whole..., data..., [label], seed s32, limit s32
 //     state     the weights that are trained, each followed by what the optimiser keeps of it;
 //               statistics of batch normalisation; order s32[rows] where rows are shuffled;
 //               loss_scale f32, loss_scale.clean s32 (steps since it changed) where dynamic;
 //               step s32: steps made so far
-//     data      the model's inputs, with `rows` in place of the batch
+//     whole     the model's inputs that every batch reads as they are: single numbers, and those
+//               that spec.whole names
+//     data      the others, with `rows` in place of the batch
 //   results     state'..., losses f32[slice], [accuracy f32[slice]]: of the steps that were made,
 //               in order, zeros behind
 // A step's batch is the next `batch` rows of the order; what is left of an epoch when no whole
@@ -58,6 +60,8 @@ struct train_spec {
                                      // much as does not overflow, found while training
     const char *trainable, *decayed; // comma separated globs over names of weights; decayed also
                                      // "matrices" (of two dimensions or more)
+    enum frontend_constants constants;
+    const char *whole;           // globs over names of inputs that are given whole, not by rows
     int64_t batch, rows, slice;      // slice: most steps a run makes; rows 0 = batch
     bool shuffle;
     bool batchnorm; // normalise by the batch, and keep running statistics
@@ -82,6 +86,7 @@ enum train_role {
     TRAIN_ORDER,
     TRAIN_STEP,
     TRAIN_FROZEN,
+    TRAIN_WHOLE,
     TRAIN_DATA,
     TRAIN_LABEL,
     TRAIN_SEED,
@@ -95,6 +100,8 @@ struct train_leaf { // a parameter of the program, in order
     const char *key;  // in a checkpoint: of a weight its own; others begin with "hlod."
     int64_t weight;   // index into the manifest; -1 = of no weight
     const struct shape *shape;
+    bool still;     // a weight that the loss does not depend on, or only through what has no
+                    // derivative (integers, ArgMax): its gradient is zero
     double initial; // of slots: each element; weights, statistics, frozen and running means begin
                     // as the weight, order and step as zeros
 };

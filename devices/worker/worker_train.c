@@ -17,6 +17,7 @@ static Hlod__Wire__TrainLeaf *leaf_message(struct arena *a, const struct train_l
     m->role = (char *)(uintptr_t)train_role_name(l->role);
     if (l->of) m->of = arena_strdup(a, l->of);
     m->key = arena_strdup(a, l->key);
+    m->still = l->still;
     m->dtype = (char *)(uintptr_t)dtype_name(l->shape->dtype);
     m->n_dims = (size_t)l->shape->rank;
     m->dims = arena_dup_array(a, l->shape->dims, l->shape->rank);

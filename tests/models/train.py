@@ -413,6 +413,59 @@ def dropout():
             raise ValueError("loss %g" % first)
     if seen[0] != seen[1] or seen[0] == seen[2]:
         raise ValueError("masks do not follow the seed")
+    p = Program(m, "loss=mse;batch=8;evaluate=1")  # nothing is dropped where it is validated
+    differs(p.run(p.start(w, {"x": ones}, zeros))[0], 1.0, 1e-6)
+
+
+def drawn():
+    """Normal numbers of the model, which say they have a seed: others at each step, and the same
+    where one step is made again; in a loop they are refused."""
+    nodes = [node("MatMul", "x w", "m"), node("RandomNormalLike", "m", "e", mean=1.0, scale=2.0,
+                                              seed=3.0), node("Add", "m e", "y")]
+    w, x = {"w": np.zeros((4, 500), np.float32)}, np.ones((8, 4), np.float32)
+    p = Program(model(nodes, [("x", ["N", 4])], [("y", ["N", 500])], w),
+                "loss=mse;optimizer=sgd:rate=0;batch=8;slice=4")
+    v = p.start(w, {"x": x}, np.zeros((8, 500), np.float32))
+    losses, _ = p.run(v, 4)
+    again, _ = p.run(p.start(w, {"x": x}, np.zeros((8, 500), np.float32)), 1)
+    if len(set(losses)) < 4 or np.abs(losses - 5).max() > 0.5 or again[0] != losses[0]:
+        raise ValueError("mean squares of N(1, 2): %s, %s" % (losses, again))
+    value, t = helper.make_tensor_value_info, TensorProto
+    body = helper.make_graph([node("Dropout", "h", "d"), node("Identity", "c", "k")], "body",
+                             [value("i", t.INT64, []), value("c", t.BOOL, []),
+                              value("h", t.FLOAT, None)],
+                             [value("k", t.BOOL, []), value("d", t.FLOAT, None)])
+    loop = helper.make_node("Loop", ["n", "", "m"], ["y"], body=body)
+    refused_model("draws random numbers inside a loop", model(
+        [nodes[0], loop], [("x", ["N", 4])], [("y", ["N", 500])], {**w, "n": np.array(3)}))
+
+
+def refused_model(why, m, spec="loss=mse;batch=8"):
+    try:
+        Program(m, spec)
+    except ValueError as e:
+        if why not in str(e):
+            raise ValueError("it says '%s'" % e)
+        return
+    raise ValueError("it is taken")
+
+
+def named_numbers():
+    """A single number is trained where it is named; what the loss cannot follow is told."""
+    nodes = [node("MatMul", "x w", "m"), node("Mul", "m t", "y")]
+    w = {"w": f(4, 3), "t": np.array(2, np.float32)}
+    m = model(nodes, [("x", ["N", 4])], [("y", ["N", 3])], w)
+    for words, names in (("", ["w"]), (";trainable=*,t", ["w", "t"]), (";trainable=t", ["t"])):
+        p = Program(m, "loss=mse;batch=8" + words)
+        got = [leaf["of"] for leaf in p.leaves if leaf["role"] == "weight"]
+        if got != names:
+            raise ValueError("trained by '%s': %s" % (words, got))
+    nodes[0] = node("MatMul", "x r", "m")
+    m = model([node("Round", "w", "r")] + nodes, [("x", ["N", 4])], [("y", ["N", 3])], w)
+    p = Program(m, "loss=mse;batch=8;trainable=*,t")
+    if [leaf["of"] for leaf in p.leaves if leaf.get("still")] != ["w"]:
+        raise ValueError("not told of w")
+    refused_model("the loss depends on none of the 1 weights that are trained", m)
 
 
 # ---- computed again
@@ -714,7 +767,8 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "losses that are no numbers": not_numbers, "evaluation": evaluation,
               "gradients that overflow": gradients_overflow,
               "dynamic loss scale": dynamic_loss_scale,
-              "dropout": dropout, "computed again, with dropout": deep,
+              "dropout": dropout, "random numbers": drawn, "single numbers": named_numbers,
+              "computed again, with dropout": deep,
               "computed again, with statistics": normalised,
               "batch normalisation frozen": lambda: batchnorm(0),
               "batch normalisation trained": lambda: batchnorm(1), "LSTM": recurrent,

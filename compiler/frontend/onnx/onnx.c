@@ -183,10 +183,22 @@ struct collector {
     const struct smap *static_names, *otherwise; // otherwise: read_otherwise
     struct strbuf *sidecar;
     bool trainable; // frontend_limits.trainable
+    bool constants; // those of Constant nodes of the main graph are trained as well
+    const char *singles;
     VEC(struct weight) all;
 };
 
-// Is a tensor bound rather than baked? One that decides shapes is baked at any size.
+static bool is_real(const struct shape *s) {
+    return dtype_is_float(s->dtype) && dtype_bits(s->dtype) >= 16;
+}
+// Single numbers are constants of the model more often than weights.
+static bool is_counted(const struct collector *c, const struct onnx_tensor *t,
+                       const struct shape *s) {
+    if (shape_elements(s) != 1) return shape_elements(s) > 1;
+    return c->singles && str_in_globs(c->singles, arena_strndup(c->a, t->name.p, t->name.n));
+}
+// Is a tensor bound rather than baked? One that decides shapes is baked at any size. `initializer`:
+// of the main graph, or as good as one.
 static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool initializer,
                           bool *out) {
     const struct shape *s;
@@ -197,9 +209,7 @@ static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool
                           STR_ARG(t->name), STR_ARG(t->location));
     if (t->data_type == ONNX_STRING) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
-    // What can be trained; single numbers are constants of the model more often than weights.
-    bool real = dtype_is_float(s->dtype) && dtype_bits(s->dtype) >= 16;
-    if (initializer && real && shape_elements(s) > 1 &&
+    if (initializer && is_real(s) && is_counted(c, t, s) &&
         (c->trainable || !smap_has(c->otherwise, t->name)))
         return *out = !smap_has(c->static_names, t->name), ST_OK;
     // Zero points, one a channel: whether they are zero decides what the compiler does.
@@ -229,6 +239,37 @@ static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struc
     return ST_OK;
 }
 
+static struct onnx_tensor *constant_of(const struct onnx_node *n) {
+    bool plain = n->domain.n == 0 && str_is(n->op, "Constant") && n->attrs.n == 1 && n->out.n == 1;
+    return plain && n->attrs.v[0].t && !n->attrs.v[0].t->external ? n->attrs.v[0].t : NULL;
+}
+static int64_t real_numbers(struct arena *a, const struct onnx_tensor *t) {
+    const struct shape *s = NULL;
+    status_t st = t->data_type == ONNX_STRING ? ST_OK : onnx_tensor_shape(a, t, &s);
+    st_drop(st); // is_weight says what is wrong with it
+    int64_t n = !st && s && is_real(s) ? shape_elements(s) : 0;
+    return n > 1 ? n : 0;
+}
+// Do most of the numbers that could be trained stand in Constant nodes?
+static bool weights_in_constants(struct arena *a, const struct onnx_graph *g) {
+    double inits = 0, constants = 0;
+    for (size_t k = 0; k < g->inits.n; k++)
+        inits += (double)real_numbers(a, &g->inits.v[k]);
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_tensor *t = constant_of(&g->nodes.v[k]);
+        constants += t ? (double)real_numbers(a, t) : 0;
+    }
+    return constants > inits;
+}
+
+static void for_training(struct collector *c, const struct frontend_limits *l) {
+    c->trainable = l && l->trainable;
+    if (!c->trainable) return;
+    c->singles = l->singles;
+    c->constants = l->constants == CONSTANTS_TRAINED ||
+                   (l->constants == CONSTANTS_AUTO && weights_in_constants(c->a, &c->m->main));
+}
+
 // Initializers and the tensors of Constant nodes, of this graph and those below.
 static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
     for (size_t k = 0; k < g->inits.n; k++)
@@ -237,9 +278,8 @@ static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
         struct onnx_node *n = &g->nodes.v[k];
         for (size_t i = 0; i < n->attrs.n; i++)
             if (n->attrs.v[i].graph) RETURN_IF_ERR(collect_weights(c, n->attrs.v[i].graph));
-        if (n->domain.n == 0 && str_is(n->op, "Constant") && n->attrs.n == 1 && n->out.n == 1 &&
-            n->attrs.v[0].t && !n->attrs.v[0].t->external)
-            RETURN_IF_ERR(collect_tensor(c, n->attrs.v[0].t, n->out.v[0], false));
+        struct onnx_tensor *t = constant_of(n);
+        if (t) RETURN_IF_ERR(collect_tensor(c, t, n->out.v[0], c->constants && g == &c->m->main));
     }
     return ST_OK;
 }
@@ -536,12 +576,12 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
                           .m = &m,
                           .static_names = &static_names,
                           .otherwise = &otherwise,
-                          .sidecar = &sidecar,
-                          .trainable = limits && limits->trainable};
+                          .sidecar = &sidecar};
 
     struct weight_digests hashing;
     smap_seed_random(&otherwise);
     read_otherwise(&m.main, true, &otherwise);
+    for_training(&c, limits);
     if (!st) st = collect_weights(&c, &m.main);
     r.weights = c.all.v;
     r.n_weights = st ? 0 : (int32_t)c.all.n;

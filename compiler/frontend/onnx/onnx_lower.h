@@ -48,7 +48,7 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     int depth;
     bool dynamic_ok; // in_val gives values with a size of their own, too
     bool text_ok;    // and text
-    bool training;   // lower_request.training
+    enum lower_purpose purpose; // lower_request.purpose
     int64_t fixed_batch, batch; // lower_request's
     struct onnx_strings *texts;
     struct onnx_chosen { // what NonZero or Compress found, for a second look at the same values

@@ -117,12 +117,14 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         }
         if (missing.n) continue;
 
-        if (req->batch && v->rank && dims[0] == req->fixed_batch) dims[0] = req->batch;
+        const char *name = arena_strndup(c->a, v->name.p, v->name.n);
+        bool rows = req->batch && v->rank && dims[0] == req->fixed_batch;
+        if (rows && !(req->whole && str_in_globs(req->whole, name))) dims[0] = req->batch;
         const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, v->rank);
         GOTO_IF_ERR(out, st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
         o->text = add_input(c, v);
-        o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, v->name.p, v->name.n));
+        o->v = hlo_add_param(comp, (*number)++, s, name);
         if (onnx_by_value(&static_names, v)) o->known = bound_value(c, req, k, s);
         if (o->known) o->v = hb_constant(&c->b, o->known); // the parameter stays, unused
         smap_put(&c->values, v->name, o);
@@ -314,7 +316,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .budget = &budget,
                          .folding = &folding,
                          .cancel = req->cancel,
-                         .training = req->training,
+                         .purpose = req->purpose,
                          .fixed_batch = req->fixed_batch,
                          .batch = req->batch,
                          .parts = &parts};

@@ -220,7 +220,8 @@ ONNX_X(batchnorm) {
         return batchnorm_training(c);
     }
     if (x->shape->rank < 2) channel = 0;
-    if (c->training) { // one operation, so that the statistics can be told from other weights
+    // One operation, so that the statistics can be told from other weights.
+    if (c->purpose == LOWER_TRAINING) {
         struct hlo_attr_batchnorm how = {.epsilon = (float)onnx_at_float(c, "epsilon", 1e-5f),
                                          .feature_index = channel};
         hv in[5] = {x, scale, bias, mean, var};

@@ -28,7 +28,7 @@ static hv seeded_unit(struct onnx_ctx *c, float seed, const struct shape *like) 
 static hv draw(struct onnx_ctx *c, const struct shape *like, bool normal, double p, double q) {
     struct hb *b = &c->b;
     const struct shape *s = shape_make(c->a, DT_F32, like->dims, like->rank);
-    if (!onnx_attr(c->n, "seed")) {
+    if (!onnx_attr(c->n, "seed") || c->purpose == LOWER_TRAINING) {
         hv args[2] = {hb_const_f64(b, DT_F32, p), hb_const_f64(b, DT_F32, q)};
         struct hlo_attr_rng a = {.distribution = normal ? RNG_NORMAL : RNG_UNIFORM};
         return hb_op(b, HLO_RNG, s, args, 2, &a);
@@ -94,7 +94,8 @@ ONNX_X(dropout) {
     const struct literal *training =
         c->opset >= 12 && onnx_in_has(c, 2) ? onnx_in_known(c, 2) : NULL;
     double ratio = c->opset < 12 ? onnx_at_float(c, "ratio", 0.5f) : 0.5;
-    bool drops = c->training || (training && lit_get_i64(training, 0));
+    bool drops = c->purpose == LOWER_TRAINING || (training && lit_get_i64(training, 0));
+    drops &= c->purpose != LOWER_VALIDATION;
     if (drops && c->opset >= 12 && onnx_in_has(c, 1)) {
         const struct literal *l = onnx_in_known(c, 1);
         ratio = l ? lit_get_f64(l, 0) : 0;

@@ -125,8 +125,74 @@ static void lowers(void **state) {
     arena_done(&a);
 }
 
+// A graph whose weight, of n numbers, stands in a Constant node, beside an initializer of four.
+static struct strbuf with_constant(uint64_t n) {
+    struct strbuf g = {0}, m = {0}, opset = {0}, t = {0}, attr = {0}, c = {0};
+    static const float ones[16];
+    wire_put_int(&t, 1, n);
+    wire_put_int(&t, 2, FLOAT);
+    wire_put_bytes(&t, 9, ones, n * 4);
+    put_text(&attr, 1, "value");
+    nest(&attr, 5, &t);
+    wire_put_int(&attr, 20, 4);
+    put_text(&c, 2, "c");
+    put_text(&c, 4, "Constant");
+    nest(&c, 5, &attr);
+    nest(&g, 1, &c);
+    node(&g, "Mul", (const char *const[4]){"x", "c"}, "xc");
+    node(&g, "Mul", (const char *const[4]){"xc", "s"}, "xs");
+    node(&g, "Concat", (const char *const[4]){"xs", "w"}, "y");
+    initializer(&g, "w", FLOAT, 4, 4);
+    initializer(&g, "s", FLOAT, 1, 4);
+    value(&g, 11, "x", (const int[]){(int)n}, 1);
+    value(&g, 12, "y", (const int[]){0}, 1);
+    wire_put_int(&m, 1, 8);
+    nest(&m, 7, &g);
+    put_text(&opset, 1, "");
+    wire_put_int(&opset, 2, 19);
+    nest(&m, 8, &opset);
+    return m;
+}
+static void constants(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t n;
+        struct frontend_limits limits;
+        int weights, inner;
+    } table[] = {{8, {.trainable = true}, 2, 0}, // more numbers than the initializers have
+                 {3, {.trainable = true}, 1, 0},
+                 {8, {.trainable = true, .constants = CONSTANTS_FROZEN}, 1, 0},
+                 {3, {.trainable = true, .constants = CONSTANTS_TRAINED}, 2, 0},
+                 {3, {.trainable = true, .singles = "s"}, 2, 0},
+                 {3, {.trainable = true, .singles = "x*,w"}, 1, 0},
+                 {8, {.singles = "s", .constants = CONSTANTS_TRAINED}, 0, 0}};
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        struct arena a = {0};
+        struct strbuf m = with_constant(table[k].n), out = {0};
+        struct span source = {(const uint8_t *)m.p, m.n};
+        struct ingest_result r;
+        status_t st = frontend_ingest(&a, "onnx", source, &table[k].limits, &r);
+        if (st) fail_msg("%s", st_message(st));
+        assert_int_equal(r.n_weights, table[k].weights);
+        float new_ones[16] = {7, 7, 7, 7, 7, 7, 7, 7};
+        for (int j = 0; j < r.n_weights; j++) {
+            struct new_weight w = {r.weights[j].name, {(const uint8_t *)new_ones,
+                                   (size_t)r.weights[j].size_bytes}, false};
+            assert_int_equal(r.weights[j].inner, 0);
+            st = frontend_with_weights(source, &w, 1, &out);
+            if (st) fail_msg("%s", st_message(st));
+            assert_true(w.found);
+            assert_int_equal(out.n, m.n);
+            strbuf_clear(&out);
+        }
+        strbuf_done(&out);
+        strbuf_done(&m);
+        arena_done(&a);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(small_initializers),
-                                       cmocka_unit_test(lowers)};
+                                       cmocka_unit_test(lowers), cmocka_unit_test(constants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
