@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/records/blobs.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -81,6 +83,24 @@ status_t blob_check(struct store *s, struct journal *j, struct digest d) {
     return ST_OK;
 }
 
+status_t blob_read_part(struct store *s, struct digest d, int64_t from, void *to, int64_t n) {
+    int fd;
+    int64_t bytes, done = 0;
+    status_t st = open_checked(s, d, &fd, &bytes);
+    if (st) return blob_said(st, d);
+    if (n > bytes || from > bytes - n) st = st_new(ST_DATA_LOSS, "it has %" PRId64 " bytes", bytes);
+    while (done < n && !st) {
+        ssize_t got = pread(fd, (uint8_t *)to + done, (size_t)(n - done), from + done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            st = got ? st_errno(errno, "a blob") : st_new(ST_DATA_LOSS, "a blob ended early");
+        else
+            done += got;
+    }
+    close(fd);
+    return st;
+}
+
 status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
                    int *out_fd, int64_t *out_bytes) {
     struct digest source;
@@ -125,6 +145,7 @@ static void in_request(void *ctx, struct span r) {
     }
     if (q->train) {
         hold_tensors(c, q->train->validation, q->train->n_validation);
+        hold_tensors(c, q->train->whole, q->train->n_whole);
         hold(c, q->train->resume);
     }
     hlod__v1__submit_jobs_request__free_unpacked(q, NULL);

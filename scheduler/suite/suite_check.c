@@ -149,7 +149,8 @@ static status_t check_target(size_t i, const Hlod__V1__SubmitJobsRequest *q) {
 // Words that the service says itself, or that would be two settings.
 static bool is_setting(const char *text) {
     static const char *const own[] = {
-        "loss=", "optimizer=", "schedule=", "batch=", "rows=", "slice=", "shuffle=", "evaluate="};
+        "loss=",  "optimizer=", "schedule=", "batch=", "rows=",
+        "slice=", "shuffle=",   "evaluate=", "whole="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (str_starts(str_of(text), own[i])) return false;
     return strchr(text, '=') && !strchr(text, ';') && text_is_name(str_of(text), MAX_SETTING);
@@ -178,9 +179,15 @@ static status_t check_training(const Hlod__V1__SubmitJobsRequest *q,
                 "train: setting '%.80s': expected NAME=VALUE, not one that has a field "
                 "of its own",
                 t->settings[i]);
-    if (t->n_validation > MAX_TENSORS) return bad(where, 0, "more than 256 tensors");
+    if (t->n_validation > MAX_TENSORS || t->n_whole > MAX_TENSORS)
+        return bad(where, 0, "more than 256 tensors");
     for (size_t i = 0; i < t->n_validation; i++)
         RETURN_IF_ERR(check_tensor("train.validation", i, t->validation[i], k));
+    for (size_t i = 0; i < t->n_whole; i++) {
+        RETURN_IF_ERR(check_tensor("train.whole", i, t->whole[i], k));
+        if (strpbrk(t->whole[i]->name, ",;"))
+            return bad("train.whole", i, "a name with ',' or ';'");
+    }
     if (*t->resume) {
         if (!digest_parse(str_of(t->resume), &d)) return bad(where, 0, "resume is no digest");
         int64_t size;

@@ -169,14 +169,27 @@ static void has_frozen(struct training *t) {
     take_handle(t->at->frozen_handle, job_result(t->job)->put.tuple);
     put_next(t);
 }
-static void has_rows(struct training *t) {
-    struct training_program *p = t->at;
+static void take_rows(struct training *t, struct training_program *p) {
     take_handle(p->rows_handle, job_result(t->job)->put.tuple);
     job_free(t->job);
     t->job = NULL;
     memfd_unref(p->payload);
     p->payload = NULL;
+}
+static void has_rows(struct training *t) {
+    take_rows(t, t->at);
     made(t);
+}
+static void put_rows(struct training *t, struct training_program *p,
+                     void (*then)(struct training *)) {
+    struct job_spec spec = no_payload(JOB_PUT);
+    spec.inputs = p->row_input;
+    spec.n_inputs = p->n_row_input;
+    spec.payload = p->payload;
+    spec.payload_fd = memfd_fd(p->payload);
+    spec.put.tuple = true;
+    spec.put.lease_ms = LEASE_MS;
+    training_job(t, &spec, then);
 }
 
 static struct job_input leaf_input(const Hlod__Wire__TrainLeaf *l) {
@@ -217,14 +230,7 @@ static void put_next(struct training *t) {
         put_leaves(t, true, has_frozen);
         return;
     }
-    struct job_spec spec = no_payload(JOB_PUT);
-    spec.inputs = p->row_input;
-    spec.n_inputs = p->n_row_input;
-    spec.payload = p->payload;
-    spec.payload_fd = memfd_fd(p->payload);
-    spec.put.tuple = true;
-    spec.put.lease_ms = LEASE_MS;
-    training_job(t, &spec, has_rows);
+    put_rows(t, p, has_rows);
 }
 
 static void compiled(struct training *t) {
@@ -288,6 +294,18 @@ static bool check_leaf(const struct training_program *p, size_t k, const Hlod__W
     return size >= 0 && (!has_value || (l->size == (uint64_t)size && l->offset <= bytes &&
                                         l->size <= bytes - l->offset));
 }
+static void tell_weights(struct training *t) {
+    const struct training_program *p = &t->train;
+    int64_t weights = 0, numbers = 0;
+    for (size_t k = 0; k < p->n_state; k++) {
+        if (strcmp(p->leaves[k]->role, "weight") != 0) continue;
+        weights++, numbers += leaf_input(p->leaves[k]).elements;
+        if (p->leaves[k]->still)
+            suite_log(t->j, "the loss does not depend on '%s'", p->leaves[k]->of);
+    }
+    suite_log(t->j, "%" PRId64 " weights of %" PRId64 " numbers are trained, %zu are not", weights,
+              numbers, p->n_frozen);
+}
 static status_t take_program(struct training *t) {
     struct training_program *p = t->at;
     const struct job_result *x = job_result(t->job);
@@ -305,11 +323,12 @@ static status_t take_program(struct training *t) {
     if (p->evaluates) return ST_OK;
     t->step = r->step;
     t->end = (int64_t)t->q->steps;
-    if (!t->end && !sz_mul(t->q->epochs ? t->q->epochs : 1, r->steps_per_epoch, &t->end))
+    if (!t->end && !sz_mul(t->q->epochs ? t->q->epochs : 1, training_epoch(t), &t->end))
         t->end = INT64_MAX;
     if (t->end > INT32_MAX)
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "more than 2147483647 steps");
     training_goes_back(t);
+    tell_weights(t);
     suite_log(t->j, "begins at step %" PRId64 " of %" PRId64, t->step, t->end);
     return ST_OK;
 }
@@ -318,19 +337,21 @@ static void got_program(struct training *t) {
     if (st)
         training_fail(t, st);
     else
-        training_work(t, training_rows_work, stored);
+        training_work(t, training_program_work, stored);
 }
 static void make_program(struct training *t) {
     struct training_program *p = t->at;
     struct job_spec spec = no_payload(JOB_TRAIN);
     const Hlod__V1__JobModel *m = t->suite->q->models[t->j->cell.model];
-    spec.train.rows = arena_array(&t->arena, Hlod__Wire__TrainRows *, p->n_rows + 1);
-    for (; spec.train.n_rows < p->n_rows; spec.train.n_rows++) {
-        Hlod__Wire__TrainRows *r = spec.train.rows[spec.train.n_rows] =
+    size_t n = p->n_rows + t->q->n_whole;
+    spec.train.rows = arena_array(&t->arena, Hlod__Wire__TrainRows *, n + 1);
+    for (size_t k = 0; k < n; k++) {
+        const Hlod__V1__JobTensor *x = k < p->n_rows ? p->given[k] : t->q->whole[k - p->n_rows];
+        Hlod__Wire__TrainRows *r = spec.train.rows[spec.train.n_rows++] =
             message_new(&t->arena, &hlod__wire__train_rows__descriptor);
-        r->name = p->rows[spec.train.n_rows]->name;
-        r->dims = p->rows[spec.train.n_rows]->shape;
-        r->n_dims = p->rows[spec.train.n_rows]->n_shape;
+        r->name = x->name;
+        r->dims = x->shape;
+        r->n_dims = x->n_shape;
     }
     spec.train.spec = p->spec;
     if (!p->evaluates) spec.train.state = t->from;
@@ -428,7 +449,7 @@ static void validate(struct training *t) {
     struct job_input *in = arena_zarray(&t->slice, struct job_input, v->n_leaves + 1);
     for (size_t k = 0, row = 0; k < v->n_leaves; k++) {
         const Hlod__Wire__TrainLeaf *l = v->leaves[k];
-        if (!strcmp(l->role, "data") || !strcmp(l->role, "label")) {
+        if (training_is_given(l)) {
             in[k] = by_handle(&t->slice, l->name, v->rows_handle, (int)row++);
             continue;
         }
@@ -548,8 +569,8 @@ static void ran(struct training *t) {
             st_new(ST_FAILED_PRECONDITION,
                    "the loss of step %" PRId64 ", or the norm of its gradients, is %g: nothing was "
                    "updated by it; the setting nan=skip leaves such steps out, a smaller rate or "
-                   "clip=1 may avoid them",
-                   from + good + 1, (double)t->losses[good]);
+                   "clip=1 may avoid them%s",
+                   from + good + 1, fabs((double)t->losses[good]), t->odd);
     t->step = from + good;
     t->step_ms = ms / (double)made;
     t->validated = false;
@@ -557,7 +578,7 @@ static void ran(struct training *t) {
     next_slice(t);
 }
 // The last step of the next run: about a quarter of a second away, nearer beside others' work, not
-// past an epoch's end or a checkpoint.
+// past the rows that are there or a checkpoint.
 static int64_t next_stop(struct training *t) {
     if (sched_active(sched_of(t)) > 0) t->others_ns = clock_ns(); // our own last one has ended
     bool beside = t->others_ns && clock_ns() - t->others_ns < BESIDE_FOR_MS * 1000000ll;
@@ -565,8 +586,8 @@ static int64_t next_stop(struct training *t) {
     if (most < 1) most = 1;
     if (most > TRAINING_SLICE) most = TRAINING_SLICE;
     int64_t to = t->step + most, per = t->train.steps_per_epoch;
-    int64_t epoch = (t->step / per + 1) * per, every = (int64_t)t->q->checkpoint_steps;
-    if (to > epoch) to = epoch;
+    int64_t part = (t->step / per + 1) * per, every = (int64_t)t->q->checkpoint_steps;
+    if (to > part) to = part;
     if (every && to > t->saved_step + every) to = t->saved_step + every;
     return to < t->end ? to : t->end;
 }
@@ -593,6 +614,26 @@ static void run_slice(struct training *t) {
     run_program(t, &t->train, arena_dup_array(&t->slice, in, n), n, true, ran);
 }
 
+// ---- rows that come in parts
+
+static void has_part(struct training *t) {
+    take_rows(t, &t->train);
+    next_slice(t);
+}
+static void read_part(struct training *t) {
+    put_rows(t, &t->train, has_part);
+}
+// The rows of the next step to the device, where those of an earlier part make room.
+static void next_part(struct training *t, int64_t part) {
+    free_handle(t, t->train.rows_handle);
+    *t->train.rows_handle = 0;
+    t->at = &t->train;
+    t->train.part = part;
+    training_work(t, training_rows_work, read_part);
+}
+
+// ---- the next thing to do
+
 static void look_at_clock(struct training *t) {
     int64_t limit_ms = t->suite->q->timeout_ms;
     if (t->ending) return;
@@ -606,7 +647,8 @@ static void look_at_clock(struct training *t) {
 static void next_slice(struct training *t) {
     bool nothing_kept = !*training_progress(t)->checkpoint;
     bool patient = !t->q->patience || training_progress(t)->worse < t->q->patience;
-    bool epoch = t->step % t->train.steps_per_epoch == 0 || t->step >= t->end;
+    bool epoch = t->step % training_epoch(t) == 0 || t->step >= t->end;
+    int64_t part = t->step / t->train.steps_per_epoch % t->train.parts;
     look_at_clock(t);
     if (!t->ending && t->held.n_rows && epoch && t->step > t->saved_step && !t->validated)
         validate(t);
@@ -616,7 +658,9 @@ static void next_slice(struct training *t) {
         status_t st = t->ending;
         t->ending = ST_OK;
         end(t, st);
-    } else if (t->step < t->end && patient)
+    } else if (t->step < t->end && patient && part != t->train.part)
+        next_part(t, part);
+    else if (t->step < t->end && patient)
         run_slice(t);
     else if (nothing_kept) // it began at its end
         keep(t);
@@ -626,24 +670,34 @@ static void next_slice(struct training *t) {
 
 // ---- its beginning
 
+// How many rows there are, and how many of them at a time.
+MUST_CHECK static status_t count_rows(struct training *t) {
+    struct training_program *p = &t->train, *v = &t->held;
+    const int64_t window = t->q->window;
+    RETURN_IF_ERR(training_count(p->given, p->n_rows, &p->all_rows));
+    if (v->n_rows)
+        RETURN_IF_ERR(st_note(training_count(v->given, v->n_rows, &v->all_rows), "validation"));
+    t->batch = t->q->batch ? t->q->batch : p->all_rows < USUAL_BATCH ? p->all_rows : USUAL_BATCH;
+    if (v->n_rows && v->all_rows < t->batch)
+        return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                          "validation: %" PRId64 " rows are fewer than a batch of %" PRId64,
+                          v->all_rows, t->batch);
+    p->rows = window && window < p->all_rows ? window : p->all_rows;
+    p->parts = (p->all_rows + p->rows - 1) / p->rows;
+    v->rows = v->all_rows;
+    v->parts = 1;
+    return ST_OK;
+}
 static void begin(struct training *t) {
     const Hlod__V1__Training *q = t->q;
     Hlod__V1__TrainProgress *m = training_progress(t);
-    int64_t rows = 0, held = 0;
-    status_t st = training_count(t->train.rows, t->train.n_rows, &rows);
-    if (!st && t->held.n_rows)
-        st = st_note(training_count(t->held.rows, t->held.n_rows, &held), "validation");
-    t->batch = q->batch ? q->batch : rows < USUAL_BATCH ? rows : USUAL_BATCH;
-    if (!st && t->held.n_rows && held < t->batch)
-        st = st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
-                        "validation: %" PRId64 " rows are fewer than a batch of %" PRId64, held,
-                        t->batch);
+    status_t st = count_rows(t);
     if (st) {
         training_fail(t, st);
         return;
     }
-    t->train.spec = training_spec(&t->arena, q, t->batch, rows, false);
-    t->held.spec = training_spec(&t->arena, q, t->batch, held, true);
+    t->train.spec = training_spec(&t->arena, q, t->batch, &t->train);
+    t->held.spec = training_spec(&t->arena, q, t->batch, &t->held);
     t->at = &t->train;
     t->own_checkpoint = *m->checkpoint != 0;
     const char *from = t->own_checkpoint ? m->checkpoint : q->resume;
@@ -669,9 +723,9 @@ void training_start(struct suite_job *j) {
     t->q = q->train;
     t->begin_ns = clock_ns();
     t->device = target ? target->device : "";
-    t->train.rows = in->inputs;
+    t->train.given = in->inputs;
     t->train.n_rows = in->n_inputs;
-    t->held.rows = q->train->validation;
+    t->held.given = q->train->validation;
     t->held.n_rows = q->train->n_validation;
     t->held.evaluates = true;
     t->train.values_fd = t->held.values_fd = -1;

@@ -17,12 +17,14 @@ enum { TRAINING_SLICE = 1024, TRAINING_HANDLE = 32 }; // steps of a run at most;
 struct training_program {
     const char *spec;
     bool evaluates;
-    Hlod__V1__JobTensor **rows; // by the names of inputs; "label": the target
+    Hlod__V1__JobTensor **given; // rows by the names of inputs; "label": the target
     size_t n_rows;
     Hlod__Wire__TrainLeaf **leaves; // parameters, in order
     size_t n_leaves, n_state;
     bool accuracy;
     int64_t steps_per_epoch, classes;
+    int64_t all_rows;       // how many there are; of which the program has so many at a time
+    int64_t rows, parts;    // the last part begins where it is whole
     struct digest source, exe;
     char **names; // of its results
     size_t n_names;
@@ -30,6 +32,7 @@ struct training_program {
     struct memfd *payload;       // the rows, until they are on the device
     struct job_input *row_input; // in it
     size_t n_row_input;
+    int64_t part;                // that is in the payload, or on the device
     char rows_handle[TRAINING_HANDLE], frozen_handle[TRAINING_HANDLE]; // tuples; "" = none
     size_t n_frozen;
 };
@@ -67,6 +70,7 @@ struct training {
     bool kept_some;           // a checkpoint in this attempt
     bool is_best;             // the state being kept did best on the rows held back
     bool validated;           // the present step was
+    char odd[160];            // what was seen in the rows that is no finite number, or ""
     status_t ending;          // why it ends once its state is kept; or NULL
     struct training_kept now; // kept last
     struct training_kept last, best;
@@ -84,10 +88,17 @@ Hlod__V1__TrainProgress *training_progress(const struct training *t);
 // training_rows.c
 // How many rows there are. INVALID_ARGUMENT: tensors disagree, or have no rows.
 status_t training_count(Hlod__V1__JobTensor *const *v, size_t n, int64_t *out) MUST_CHECK;
-// The spec of compiler/train; in a.
-char *training_spec(struct arena *a, const Hlod__V1__Training *q, int64_t batch, int64_t rows,
-                    bool evaluates);
-// Stores t->at's program, and reads its rows into memory for the device, in the program's types.
+// The spec of compiler/train, for p->rows rows; in a.
+char *training_spec(struct arena *a, const Hlod__V1__Training *q, int64_t batch,
+                    const struct training_program *p);
+bool training_is_given(const Hlod__Wire__TrainLeaf *l); // rows, or what is the same for all
+// Steps of a pass over all rows.
+int64_t training_epoch(const struct training *t);
+// Stores t->at's program, and does the next for the part that t->step begins in. Labels are looked
+// at in all parts.
+status_t training_program_work(struct training *t) MUST_CHECK;
+// Reads part t->at->part of the rows into memory for the device, in the program's types, with what
+// is the same for all of them.
 status_t training_rows_work(struct training *t) MUST_CHECK;
 
 // training_keep.c

@@ -106,7 +106,7 @@ void training_told(struct training *t, int64_t from) {
     size_t made = (size_t)(t->step - from);
     m->step = t->step;
     m->steps = t->end;
-    m->steps_per_epoch = t->train.steps_per_epoch;
+    m->steps_per_epoch = training_epoch(t);
     m->losses = t->losses;
     m->n_losses = made;
     m->accuracies = t->accuracies;

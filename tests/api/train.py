@@ -295,6 +295,32 @@ def limits(c):
     c.none_left("beside")
 
 
+def in_parts(c):
+    """Rows that come to the device in parts: the same model after kills, all steps once; labels of
+    all parts are looked at first; inputs that are the same for all rows."""
+    how = {"optimizer": "adam", "batch": 50, "steps": 180, "window": 500, "checkpoint_steps": 20}
+    whole = c.end(c.submit(**how))
+    c.check("in parts", whole["state"] == "passed" and
+            whole["train"]["stepsPerEpoch"] == 30, whole)
+    job = c.submit(**how)
+    for m in c.watch(job):
+        if m.get("train", {}).get("checkpointStep", 0) >= 40:
+            break
+    c.d.kill()
+    c.start(data=c.d.dir)
+    r = c.end(job)
+    c.check("in parts: the same after a kill", r.get("model") == whole["model"], (r, whole))
+    bad = c.rows["label"].copy()
+    bad[1430] = -1
+    c.fails("a label of the last part", "label: element 1430 is -1", c.data(label=bad), window=500)
+    c.fails("a part below a batch", "20 rows are fewer than a batch of 50", batch=50, window=20)
+    c.fails("a whole input that is none", "the model has no input 'imago'",
+            whole=[c.tensor("imago", c.rows["image"][:1])])
+    c.fails("a whole input's name", "a name with", whole=[c.tensor("a;b", c.rows["image"][:1])])
+    c.fails("a setting that whole has", "setting 'whole=image'", settings=["whole=image"])
+    c.none_left("in parts")
+
+
 def refuses(c):
     image, label = c.rows["image"], c.rows["label"]
     bad = label.copy()
@@ -357,7 +383,7 @@ def main():
         if args.kills:
             goes_on(c, args.kills)
         for test in (learns, best_of, goes_on, begins_anew, stops_in_order, resumes, frozen,
-                     limits, refuses, a_suite):
+                     limits, in_parts, refuses, a_suite):
             if not args.kills:
                 test(c)
     finally:
