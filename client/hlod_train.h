@@ -33,6 +33,10 @@ struct hlod_training {                // begin with HLOD_TRAINING
     uint32_t max_attempts; // of failures that may pass; 0 = 3
     uint32_t timeout_ms;   // of one attempt; 0 = none
     int32_t priority;      // among batch jobs; higher first
+    uint32_t window;       // rows that lie on the device at a time; 0 = all
+    const struct hlod_job_tensor *whole; // inputs that are the same for all rows
+    size_t n_whole;
+    const char *precision; // NULL, "strict" or "fast"
 };
 #define HLOD_TRAINING {.size = sizeof(struct hlod_training)}
 
@@ -54,6 +58,8 @@ struct hlod_train_progress {
     int64_t validation_step; // 0 = none yet
     double validation_loss, validation_accuracy;
     const char *error_code, *error_reason, *error; // "" without
+    const double (*curve)[3]; // [n_curve] of the whole training so far, as of struct hlod_trained
+    size_t n_curve;
 };
 // Called with the training as it is and whenever it changes. False: stop watching, CANCELLED; the
 // training goes on. Must not use the same connection. p is borrowed during the call.

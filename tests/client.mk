@@ -14,6 +14,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
 	$(Q)build/venv/bin/python tests/client/ahead.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/pages.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/train.py --build $(BUILD)
+	$(Q)build/venv/bin/python tests/client/train_models.py --build $(BUILD)
 	$(Q)build/venv/bin/python tests/client/documents.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
@@ -26,6 +27,10 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
 	  --flags="$(if $(SAN),-fsanitize=$(SAN))"
 	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker \
 	  --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
+.PHONY: check-train-models
+check-train-models: ## networks of 26 families through hlo train, alone and as a job, against JAX
+check-train-models: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt
+	$(Q)build/venv/bin/python tests/client/train_models.py --build $(BUILD) --all
 .PHONY: soak-train
 soak-train: ## hlo train with 20 kills of daemon, workers and client, then a training of the
 ## server's with 20 kills of daemon and workers: the same bytes in the end

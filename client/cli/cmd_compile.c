@@ -223,10 +223,10 @@ static int make_training(struct hlo *h, struct compile_words *w, char made[]) {
     int fd = mkstemp(made);
     if (fd < 0) return fail_status(st_errno(errno, made));
     close(fd);
-    const char *argv[] = {"--to=proto", arena_printf(&h->arena, "--train=%s", w->train), w->path,
-                          NULL};
+    const char *argv[] = {"--to=proto", arena_printf(&h->arena, "--train=%s", w->train), NULL};
+    int rc = hlo_opt_into(h, made, argv, w->path);
     w->path = made;
-    return hlo_opt_into(h, made, argv);
+    return rc;
 }
 
 int cmd_compile(struct hlo *h) {

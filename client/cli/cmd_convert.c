@@ -41,7 +41,7 @@ int cmd_convert(struct hlo *h) {
                            out);
     if (access(in, R_OK)) return fail_status(st_errno(errno, in));
 
-    const char *argv[] = {form, "--weights", in, NULL, NULL};
-    if (bind) argv[3] = arena_printf(&h->arena, "--bind=%s", bind);
-    return hlo_opt_into(h, out, argv);
+    const char *argv[] = {form, "--weights", NULL, NULL};
+    if (bind) argv[2] = arena_printf(&h->arena, "--bind=%s", bind);
+    return hlo_opt_into(h, out, argv, in);
 }

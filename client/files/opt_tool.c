@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/store/file.h"
 #include "client/cli/hlo.h"
+#include "client/lib/onnx_external.h"
 
 enum { MAX_ARGS = 16 };
 // The tool in hlo's own folder, else wherever PATH has it.
@@ -47,12 +49,42 @@ static int run_into(char *path, const char **argv) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
-int hlo_opt_into(struct hlo *h, const char *out, const char *const *args) {
-    const char *argv[MAX_ARGS + 2] = {tool(h)};
-    for (int k = 0; args[k] && k < MAX_ARGS; k++)
-        argv[k + 1] = args[k];
-    char *part = arena_printf(&h->arena, "%s.XXXXXX", out);
+static status_t write_parts(char *path, const struct span *parts, size_t n) {
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) return st_errno(errno, path);
+    status_t st = ST_OK;
+    for (size_t k = 0; k < n && !st; k++)
+        st = file_write(fd, parts[k].p, parts[k].n, path);
+    if (close(fd) && !st) st = st_errno(errno, path);
+    if (st) unlink(path);
+    return st;
+}
+// *out: a copy of the model with all data inside, which the caller removes; NULL: it has none
+// outside.
+static status_t make_whole(struct hlo *h, const char *model, const char *beside, char **out) {
+    struct span *parts;
+    size_t n;
+    *out = NULL;
+    RETURN_IF_ERR(onnx_external_inline(&h->arena, model, &parts, &n));
+    if (!n) return ST_OK;
+    char *path = arena_printf(&h->arena, "%s.whole.XXXXXX", beside);
+    RETURN_IF_ERR(write_parts(path, parts, n));
+    *out = path;
+    return ST_OK;
+}
+
+int hlo_opt_into(struct hlo *h, const char *out, const char *const *args, const char *model) {
+    const char *argv[MAX_ARGS + 3] = {tool(h)};
+    char *part = arena_printf(&h->arena, "%s.XXXXXX", out), *whole;
+    int n = 1;
+    status_t st = make_whole(h, model, out, &whole);
+    if (st) return fail_status(st);
+    for (; args[n - 1] && n <= MAX_ARGS; n++)
+        argv[n] = args[n - 1];
+    argv[n] = whole ? whole : model;
+
     int rc = run_into(part, argv);
+    if (whole) unlink(whole);
     if (rc < 0) return -rc;
     if (!rc && rename(part, out)) rc = fail_status(st_errno(errno, out));
     if (rc) unlink(part);

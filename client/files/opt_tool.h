@@ -2,6 +2,7 @@
 // opt_tool: hlo-opt, the server package's compiler tool, run by commands that need no server.
 #pragma once
 struct hlo;
-// Runs hlo-opt with these arguments (a NULL ends them); what it prints becomes the file `out`,
-// which stays as it was if that fails. 0, or an exit code; the tool has said why.
-int hlo_opt_into(struct hlo *h, const char *out, const char *const *args);
+// Runs hlo-opt on the file `model` with these arguments (a NULL ends them); what it prints becomes
+// the file `out`, which stays as it was if that fails. Data that an ONNX model keeps in other files
+// is put into a copy of it for that. 0, or an exit code; the reason has been said.
+int hlo_opt_into(struct hlo *h, const char *out, const char *const *args, const char *model);

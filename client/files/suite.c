@@ -355,7 +355,8 @@ static status_t train_at(const struct reader *r, const json_t *o, Hlod__V1__Trai
     if (!v) return ST_OK;
     RETURN_IF_ERR(known_keys(r, v, "train",
                              " loss optimizer schedule batch epochs steps seed in_order settings "
-                             "validation patience checkpoint_steps checkpoint_s resume "));
+                             "validation patience checkpoint_steps checkpoint_s resume window "
+                             "whole "));
     Hlod__V1__Training *t = message_new(r->a, &hlod__v1__training__descriptor);
     int64_t steps = 0, seed = 0, every = 0;
     RETURN_IF_ERR(text_at(r, v, "loss", &t->loss));
@@ -368,6 +369,7 @@ static status_t train_at(const struct reader *r, const json_t *o, Hlod__V1__Trai
     RETURN_IF_ERR(u32_at(r, v, "epochs", &t->epochs));
     RETURN_IF_ERR(u32_at(r, v, "patience", &t->patience));
     RETURN_IF_ERR(u32_at(r, v, "checkpoint_s", &t->checkpoint_s));
+    RETURN_IF_ERR(u32_at(r, v, "window", &t->window));
     RETURN_IF_ERR(count_at(r, v, "steps", 0, INT32_MAX, &steps));
     RETURN_IF_ERR(count_at(r, v, "seed", INT32_MIN, INT32_MAX, &seed));
     RETURN_IF_ERR(count_at(r, v, "checkpoint_steps", 0, INT32_MAX, &every));
@@ -376,6 +378,7 @@ static status_t train_at(const struct reader *r, const json_t *o, Hlod__V1__Trai
     t->checkpoint_steps = (uint64_t)every;
 
     RETURN_IF_ERR(tensors_at(r, v, "validation", &t->validation, &t->n_validation));
+    RETURN_IF_ERR(tensors_at(r, v, "whole", &t->whole, &t->n_whole));
     if (order && !json_is_boolean(order)) return bad(r, v, "@: expected true", "in_order");
     t->in_order = json_is_true(order);
     *out = t;

@@ -30,6 +30,9 @@ static Hlod__V1__Training *training(struct arena *a, const struct hlod_training 
     m->checkpoint_steps = t->checkpoint_steps;
     m->checkpoint_s = t->checkpoint_s;
     m->resume = text(t->resume);
+    m->window = t->window;
+    m->whole = jobs_tensors(a, t->whole, t->n_whole);
+    m->n_whole = t->n_whole;
     return m;
 }
 
@@ -53,6 +56,8 @@ enum hlod_code hlod_train(struct hlod *h, const struct hlod_training *given,
     m->priority = t.priority;
     m->idempotency_key = text(t.idempotency_key);
     m->name = text(t.name);
+    m->options = message_new(&a, &hlod__v1__compile_options__descriptor);
+    m->options->precision = text(t.precision);
 
     wire_call(&a, h->grpc != NULL, "Train", &m->base, &hlod__v1__submit_jobs_reply__descriptor, &q);
     void *got = jobs_call(h, &a, &q, jobs_submitted);
@@ -61,6 +66,17 @@ enum hlod_code hlod_train(struct hlod *h, const struct hlod_training *given,
 }
 
 // ---- progress
+
+typedef double curve_point[3]; // step, loss, accuracy
+static curve_point *curve_of(struct arena *a, const Hlod__V1__TrainProgress *t) {
+    curve_point *curve = arena_alloc(a, (t->n_curve + 1) * sizeof *curve);
+    for (size_t k = 0; k < t->n_curve; k++) {
+        curve[k][0] = (double)t->curve[k]->step;
+        curve[k][1] = t->curve[k]->loss;
+        curve[k][2] = t->curve[k]->accuracy;
+    }
+    return curve;
+}
 
 struct watch {
     hlod_train_fn fn;
@@ -75,7 +91,10 @@ static bool on_message(void *ctx, const Hlod__V1__Event *event) {
     const Hlod__V1__Job *j = event->job;
     const Hlod__V1__TrainProgress *t = j->train ? j->train : &none;
     const Hlod__V1__Error *e = j->error ? j->error : &no_error;
-    struct hlod_train_progress p = {.job = j->id,
+    struct arena a = {0};
+    struct hlod_train_progress p = {.curve = curve_of(&a, t),
+                                    .n_curve = t->n_curve,
+                                    .job = j->id,
                                     .state = j->state,
                                     .ended = *j->finished,
                                     .step = t->step,
@@ -95,7 +114,9 @@ static bool on_message(void *ctx, const Hlod__V1__Event *event) {
                                     .error_code = e->code,
                                     .error_reason = e->reason,
                                     .error = e->message};
-    return w->fn(w->ctx, &p);
+    bool goes_on = w->fn(w->ctx, &p);
+    arena_done(&a);
+    return goes_on;
 }
 enum hlod_code hlod_train_watch(struct hlod *h, const char *job, hlod_train_fn fn, void *ctx) {
     struct arena a = {0};
@@ -123,12 +144,6 @@ static status_t trained(struct wire_reader *r, void **out) {
     const Hlod__V1__Error *e = m->error ? m->error : &no_error;
     wire_keep(a, r->reply);
 
-    double(*curve)[3] = arena_alloc(a, (t->n_curve + 1) * sizeof *curve);
-    for (size_t k = 0; k < t->n_curve; k++) {
-        curve[k][0] = (double)t->curve[k]->step;
-        curve[k][1] = t->curve[k]->loss;
-        curve[k][2] = t->curve[k]->accuracy;
-    }
     *x = (struct hlod_trained){.job = m->job,
                                .state = m->state,
                                .error_code = e->code,
@@ -143,7 +158,7 @@ static status_t trained(struct wire_reader *r, void **out) {
                                .accuracy = t->accuracy,
                                .validation_loss = t->validation_loss,
                                .validation_accuracy = t->validation_accuracy,
-                               .curve = curve,
+                               .curve = curve_of(a, t),
                                .n_curve = t->n_curve};
     *out = x;
     return ST_OK;

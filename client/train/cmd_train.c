@@ -54,7 +54,8 @@ static int read_text(struct train *t, int *k) { // 1: taken; 0: another word; -1
         {"--resume", &t->resume, NULL, 0},       {"--device", &t->device, NULL, 0},
         {"--attach", &t->attach, NULL, 0},       {"-o", &t->out, NULL, 0},
         {"-d", t->data, &t->n_data, MAX_DATA},   {"--validate", t->held, &t->n_held, MAX_DATA},
-        {"--set", t->sets, &t->n_sets, MAX_SETS}};
+        {"--set", t->sets, &t->n_sets, MAX_SETS}, {"--whole", t->whole, &t->n_whole, MAX_DATA},
+        {"--precision", &t->precision, NULL, 0}};
     for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
         const char *v = option_value(h, k, table[j].name);
         if (!v) continue;
@@ -85,7 +86,6 @@ bool train_ends_in(const char *path, const char *suffix) {
 }
 static int check_options(struct train *t) {
     t->job |= t->detach || t->attach;
-    if (t->job && t->window) return usage_error("--window is not for a job: all rows are its own");
     if (t->job && t->out && !train_ends_in(t->out, ".onnx"))
         return usage_error("-o %s: a job gives a model, .onnx; --checkpoint its state", t->out);
     if (t->detach && (t->out || t->checkpoint || t->attach))
@@ -131,10 +131,14 @@ status_t train_read_rows(struct train *t, const char *const *words, int n, struc
     struct image_options o = {.std = {1, 1, 1}};
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(input_parse(&t->h->arena, words[k], &o, &v[k]));
-        if (!v[k].rank) return st_invalid("'%s' has no rows", v[k].name);
+        if (!rows) continue;
+        if (!v[k].rank)
+            return st_invalid("'%s' has no rows: what all rows share is given by --whole %s=VALUE",
+                              v[k].name, v[k].name);
         if (k && v[k].dims[0] != *rows)
-            return st_invalid("'%s' has %lld rows, '%s' %lld", v[k].name, (long long)v[k].dims[0],
-                              v[0].name, (long long)*rows);
+            return st_invalid("'%s' has %lld rows, '%s' %lld; what all rows share is given by "
+                              "--whole NAME=VALUE",
+                              v[k].name, (long long)v[k].dims[0], v[0].name, (long long)*rows);
         *rows = v[k].dims[0];
     }
     return ST_OK;
@@ -148,49 +152,92 @@ static const char *spec_of(struct train *t, int64_t rows, bool evaluate) {
     if (!t->in_order) strbuf_puts(&b, ";shuffle=1");
     for (int k = 0; k < t->n_sets; k++)
         strbuf_printf(&b, ";%s", t->sets[k]);
+    for (int k = 0; k < t->n_whole; k++) {
+        strbuf_puts(&b, k ? "," : ";whole=");
+        strbuf_glob(&b, t->given_whole[k].name);
+    }
     if (evaluate) strbuf_puts(&b, ";evaluate=1");
     const char *s = arena_strdup(&t->h->arena, strbuf_cstr(&b));
     strbuf_done(&b);
     return s;
 }
-static status_t give_rows(struct arena *a, struct train_program *p, const struct npy *v, int n) {
-    int used = 0;
+// "x:1000x3x32x32;label:1000"
+static const char *shapes_of(struct train *t, const struct npy *v, int n) {
+    struct strbuf b = {0};
+    for (int k = 0; k < n + t->n_whole; k++) {
+        const struct npy *x = k < n ? &v[k] : &t->given_whole[k - n];
+        strbuf_printf(&b, "%s%s:", k ? ";" : "", x->name);
+        for (int d = 0; d < x->rank; d++)
+            strbuf_printf(&b, "%s%lld", d ? "x" : "", (long long)x->dims[d]);
+    }
+    const char *s = arena_strdup(&t->h->arena, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return s;
+}
+static bool is_rows(const struct train_leaf *l) {
+    return strcmp(l->role, "data") == 0 || strcmp(l->role, "label") == 0;
+}
+static status_t not_given(const struct train_leaf *l) {
+    if (strcmp(l->role, "label") == 0)
+        return st_invalid("no rows for the target 'label': -d label=@FILE.npy");
+    return is_rows(l) ? st_invalid("no rows for input '%s': -d %s=@FILE.npy", l->of, l->of)
+                      : st_invalid("no value for input '%s', which has no rows: --whole %s=VALUE",
+                                   l->of, l->of);
+}
+// The values of p's inputs: n arrays by rows, and those that are whole.
+static status_t give_rows(struct train *t, struct arena *a, struct train_program *p,
+                          const struct npy *v, int n) {
     for (int k = 0; k < p->n_leaves; k++) {
         struct train_leaf *l = &p->leaves[k];
-        bool data = strcmp(l->role, "data") == 0, label = strcmp(l->role, "label") == 0;
-        if (!data && !label) continue;
-        const struct npy *x = named(v, n, data ? l->of : "label");
-        if (!x)
-            return st_invalid("no rows for %s '%s': -d %s=@FILE.npy", data ? "input" : "the target",
-                              data ? l->of : "label", data ? l->of : "label");
+        bool label = strcmp(l->role, "label") == 0, whole = strcmp(l->role, "whole") == 0;
+        if (!is_rows(l) && !whole) continue;
+        const struct npy *x = whole ? named(t->given_whole, t->n_whole, l->of)
+                                    : named(v, n, label ? "label" : l->of);
+        if (!x) return not_given(l);
         RETURN_IF_ERR(train_program_give(a, p, l, x));
-        used++;
     }
-    for (int k = 0; k < n && used < n; k++) {
+    for (int k = 0; k < n + t->n_whole; k++) {
+        const char *name = k < n ? v[k].name : t->given_whole[k - n].name;
         bool known = false;
         for (int j = 0; j < p->n_leaves; j++)
-            known |= strcmp(v[k].name, p->leaves[j].of) == 0 ||
-                     (strcmp(v[k].name, "label") == 0 && strcmp(p->leaves[j].role, "label") == 0);
-        if (!known) return st_invalid("the model has no input '%s'", v[k].name);
+            known |= strcmp(name, p->leaves[j].of) == 0 ||
+                     (strcmp(name, "label") == 0 && strcmp(p->leaves[j].role, "label") == 0);
+        if (!known) return st_invalid("the model has no input '%s'", name);
     }
     return ST_OK;
+}
+static void tell_program(const struct train *t, const struct hlod_executable *e) {
+    const struct train_program *p = &t->p;
+    int weights = 0, frozen = 0;
+    double state = 0, numbers = 0;
+    for (int k = 0; k < p->n_leaves; k++) {
+        const struct train_leaf *l = &p->leaves[k];
+        bool trained = k < p->n_state && strcmp(l->role, "weight") == 0;
+        double n = 1;
+        for (int d = 0; d < l->rank; d++)
+            n *= (double)l->dims[d];
+        weights += trained, numbers += trained ? n : 0;
+        state += k < p->n_state ? (double)l->size_bytes : 0;
+        frozen += strcmp(l->role, "frozen") == 0;
+    }
+    fprintf(stderr, "%s: %d weights of %.0f numbers are trained, %d are not\n", t->model, weights,
+            numbers, frozen);
+    for (int k = 0; k < p->n_state; k++)
+        if (p->leaves[k].still)
+            fprintf(stderr, "the loss does not depend on '%s'\n", p->leaves[k].of);
+    fprintf(stderr,
+            "one executable of %lld instructions (%lld before), state %s, working memory %s; %s\n",
+            (long long)e->total_after, (long long)e->total_before, size_text(state).s,
+            size_text((double)e->peak_bytes).s, e->cache_hit ? "cached" : "compiled");
 }
 static int compile(struct train *t, const struct train_program *p, char **digest) {
     struct hlod_compile_options o = HLOD_COMPILE_OPTIONS;
     struct hlod_executable *e;
     struct hlo *h = t->h;
-    o.device = t->device, o.format = "hlo-proto";
+    o.device = t->device, o.format = "hlo-proto", o.precision = t->precision;
     if (hlod_compile_file(h->hlod, p->path, &o, &e)) return hlo_fail(h, EXIT_COMPILE);
     *digest = arena_strdup(&h->arena, e->digest);
-    double state = 0;
-    for (int k = 0; k < p->n_state; k++)
-        state += (double)p->leaves[k].size_bytes;
-    if (p == &t->p && !h->quiet && !h->json)
-        fprintf(stderr,
-                "%s: one executable of %lld instructions (%lld before), state %s, working memory "
-                "%s; %s\n",
-                t->model, (long long)e->total_after, (long long)e->total_before, size_text(state).s,
-                size_text((double)e->peak_bytes).s, e->cache_hit ? "cached" : "compiled");
+    if (p == &t->p && !h->quiet && !h->json) tell_program(t, e);
     if (p == &t->p) {
         t->names = arena_zarray(&h->arena, const char *, p->n_state + 1);
         for (int k = 0; k < p->n_state; k++)
@@ -198,9 +245,6 @@ static int compile(struct train *t, const struct train_program *p, char **digest
     }
     hlod_executable_free(e);
     return 0;
-}
-static bool is_rows(const struct train_leaf *l) {
-    return strcmp(l->role, "data") == 0 || strcmp(l->role, "label") == 0;
 }
 static void set_handle(struct train *t, char **handle, const char *text) {
     if (!*handle) *handle = arena_zalloc(&t->h->arena, HANDLE_BYTES);
@@ -242,7 +286,8 @@ static status_t give_window(struct train *t, int64_t w) {
         part[k].size_bytes = row * (size_t)rows;
     }
     arena_done(&t->window_of);
-    return give_rows(&t->window_of, &t->p, part, t->n_data);
+    status_t st = give_rows(t, &t->window_of, &t->p, part, t->n_data);
+    return t->windows > 1 ? st_note(st, "rows from %lld", (long long)from) : st;
 }
 // The rows of the next steps are on the device.
 static int show_window(struct train *t) {
@@ -263,11 +308,12 @@ static int prepare_validation(struct train *t) {
         st = st_invalid("--validate: %lld rows are fewer than a batch of %d", (long long)n,
                         t->batch);
     if (st) return fail_status(st);
-    int rc = train_program_make(h, t->model, spec_of(t, n, true), t->dir, "held", p);
+    int rc = train_program_make(h, t->model, spec_of(t, n, true), shapes_of(t, held, t->n_held),
+                                t->dir, "held", p);
     if (rc) return rc;
     for (int k = 0; k < p->n_leaves; k++) // weights come from the training
         p->leaves[k].data = NULL;
-    st = give_rows(&h->arena, p, held, t->n_held);
+    st = give_rows(t, &h->arena, p, held, t->n_held);
     if (st) return fail_status(st);
     t->held_handles = arena_zarray(&h->arena, char *, p->n_leaves + 1);
     rc = compile(t, p, &t->validation_digest);
@@ -277,14 +323,16 @@ static int prepare_validation(struct train *t) {
 static int prepare_program(struct train *t) {
     struct hlo *h = t->h;
     t->given = arena_zarray(&h->arena, struct npy, MAX_DATA);
+    t->given_whole = arena_zarray(&h->arena, struct npy, MAX_DATA);
     status_t st = train_read_rows(t, t->data, t->n_data, t->given, &t->rows);
+    if (!st) st = train_read_rows(t, t->whole, t->n_whole, t->given_whole, NULL);
     if (st) return fail_status(st);
     if (!t->batch) t->batch = t->rows < USUAL_BATCH ? (int)t->rows : USUAL_BATCH;
     bool parts = t->window && t->window < t->rows;
     t->windows = parts ? (t->rows + t->window - 1) / t->window : 1;
     t->at = -1;
-    int rc = train_program_make(h, t->model, spec_of(t, parts ? t->window : t->rows, false), t->dir,
-                                "train", &t->p);
+    int rc = train_program_make(h, t->model, spec_of(t, parts ? t->window : t->rows, false),
+                                shapes_of(t, t->given, t->n_data), t->dir, "train", &t->p);
     if (rc) return rc;
 
     for (int64_t w = 0; w < t->windows && !st; w++)
@@ -446,8 +494,8 @@ static int write_model(struct train *t) {
         rc = save(t, weights, true);
     }
     if (bare) return rc || !t->best ? rc : copy_file(t, t->best, t->out);
-    const char *argv[] = {arena_printf(&t->h->arena, "--with-weights=%s", weights), t->model, NULL};
-    return rc ? rc : hlo_opt_into(t->h, t->out, argv);
+    const char *argv[] = {arena_printf(&t->h->arena, "--with-weights=%s", weights), NULL};
+    return rc ? rc : hlo_opt_into(t->h, t->out, argv, t->model);
 }
 
 // ---- telling
@@ -503,6 +551,22 @@ static int64_t next_stop(const struct train *t) {
     if (t->every && to > t->saved + t->every) to = t->saved + t->every;
     return to < t->end ? to : t->end;
 }
+// What of the rows is no finite number, the first of it; "" where all are.
+static const char *odd_rows(struct train *t) {
+    for (int k = 0; k < t->n_data; k++) {
+        const struct npy *x = &t->given[k];
+        const char *datatype = input_type(x);
+        const struct dtype_row *type = datatype ? numbers_dtype(str_of(datatype)) : NULL;
+        if (!type || type->cls < NUM_F16 || type->cls > NUM_F64) continue;
+        for (int64_t e = 0; e < (int64_t)x->size_bytes / type->bytes; e++) {
+            double v = (double)numbers_at(type, x->data, e);
+            if (!isfinite(v))
+                return arena_printf(&t->h->arena, "; '%s': element %lld is %g", x->name,
+                                    (long long)e, v);
+        }
+    }
+    return "";
+}
 static int one_run(struct train *t) {
     int rc = show_window(t);
     if (rc) return rc;
@@ -532,8 +596,8 @@ static int one_run(struct train *t) {
     fail_status(st_new(ST_FAILED_PRECONDITION,
                        "the loss of step %lld, or the norm of its gradients, is %g: nothing was "
                        "updated by it; --set nan=skip leaves such steps out, a smaller rate or "
-                       "--set clip=1 may avoid them",
-                       (long long)t->step + 1, (double)t->losses[bad]));
+                       "--set clip=1 may avoid them%s",
+                       (long long)t->step + 1, fabs((double)t->losses[bad]), odd_rows(t)));
     return EXIT_RUN;
 }
 static int train(struct train *t) {

@@ -11,8 +11,9 @@ enum { MAX_DATA = 64, MAX_SETS = 32 };
 struct train {
     struct hlo *h;
     const char *model, *out, *loss, *optimizer, *schedule, *device, *checkpoint, *resume, *dir;
-    const char *data[MAX_DATA], *held[MAX_DATA], *sets[MAX_SETS];
-    int n_data, n_held, n_sets, batch, epochs, steps, seed, every, patience, window;
+    const char *data[MAX_DATA], *held[MAX_DATA], *whole[MAX_DATA], *sets[MAX_SETS];
+    const char *precision;
+    int n_data, n_held, n_whole, n_sets, batch, epochs, steps, seed, every, patience, window;
     bool in_order;
     bool job, detach;   // the server trains, and hlo waits or does not
     const char *attach; // a job that is there
@@ -22,6 +23,7 @@ struct train {
     char **handles, **held_handles;   // of the leaves; NULL = none
     int64_t step, end, saved, rows;
     struct npy *given;      // all rows
+    struct npy *given_whole; // [n_whole] what is the same for all of them
     struct arena window_of; // what of `given` is on the device, in the program's types
     int64_t windows, at;    // parts that the rows come in; which is there, -1 = none
     double per_step_ms;
@@ -31,7 +33,7 @@ struct train {
     int worse;        // validations since
 };
 
-// All rows of words NAME=VALUE; *rows how many each has.
+// The arrays of words NAME=VALUE; *rows how many rows each has, NULL: they have none.
 status_t train_read_rows(struct train *t, const char *const *words, int n, struct npy *v,
                          int64_t *rows) MUST_CHECK;
 bool train_interrupted(void);

@@ -30,13 +30,13 @@ static int put_bytes(struct hlo *h, const void *data, size_t n, const char **dig
     *digest = arena_strdup(&h->arena, hex);
     return 0;
 }
-static int put_tensors(struct train *t, const char *const *words, int n,
+static int put_tensors(struct train *t, const char *const *words, int n, bool by_rows,
                        struct hlod_job_tensor **out) {
     struct hlo *h = t->h;
     struct npy *v = arena_zarray(&h->arena, struct npy, MAX_DATA);
     struct hlod_job_tensor *x = *out = arena_zarray(&h->arena, struct hlod_job_tensor, n + 1);
     int64_t rows = 0;
-    status_t st = train_read_rows(t, words, n, v, &rows);
+    status_t st = train_read_rows(t, words, n, v, by_rows ? &rows : NULL);
     if (st) return fail_status(st);
     for (int k = 0; k < n; k++) {
         const char *datatype = input_type(&v[k]);
@@ -65,11 +65,12 @@ static int put_model(struct train *t, const char **out) {
 static int start(struct train *t, const char **job) {
     struct hlo *h = t->h;
     struct hlod_training q = HLOD_TRAINING;
-    struct hlod_job_tensor *data, *held;
+    struct hlod_job_tensor *data, *held, *whole;
     struct hlod_submitted *s;
     int rc = put_model(t, &q.model);
-    if (!rc) rc = put_tensors(t, t->data, t->n_data, &data);
-    if (!rc) rc = put_tensors(t, t->held, t->n_held, &held);
+    if (!rc) rc = put_tensors(t, t->data, t->n_data, true, &data);
+    if (!rc) rc = put_tensors(t, t->held, t->n_held, true, &held);
+    if (!rc) rc = put_tensors(t, t->whole, t->n_whole, false, &whole);
     if (!rc && t->resume) {
         struct span state;
         status_t st = file_map(&h->arena, t->resume, &state);
@@ -87,7 +88,9 @@ static int start(struct train *t, const char **job) {
     q.batch = (uint32_t)t->batch, q.epochs = (uint32_t)t->epochs, q.steps = (uint64_t)t->steps;
     q.seed = t->seed, q.in_order = t->in_order, q.patience = (uint32_t)t->patience;
     q.checkpoint_steps = (uint64_t)t->every;
-    q.device = t->device;
+    q.whole = whole, q.n_whole = (size_t)t->n_whole;
+    q.window = (uint32_t)t->window;
+    q.device = t->device, q.precision = t->precision;
     const char *slash = strrchr(t->model, '/');
     q.name = slash ? slash + 1 : t->model;
     enum hlod_code code = hlod_train(h->hlod, &q, &s);
@@ -107,6 +110,8 @@ struct wait {
     struct train *t;
     char checkpoint[HLOD_DIGEST_CHARS];
     int64_t validated, reached_ns;
+    int64_t told; // steps
+    bool accuracy; // the loss has one
     bool over;
 };
 static bool stop(UNUSED void *ctx) {
@@ -120,10 +125,40 @@ static void tell_checkpoint(struct wait *w, const struct hlod_train_progress *p)
            (long long)p->checkpoint_step, p->checkpoint);
     fflush(stdout);
 }
+// Steps up to `to` that were made while nobody watched, from the curve: a point of it is a step, or
+// the mean of several.
+static void tell_missed(struct wait *w, const struct hlod_train_progress *p, int64_t to) {
+    if (w->told > p->step) w->told = to; // an attempt began again
+    for (size_t k = 0; k < p->n_curve; k++) {
+        int64_t step = (int64_t)p->curve[k][0];
+        if (step <= w->told || step > to) continue;
+        if (w->t->h->json) {
+            printf("{\"event\":\"%s\",\"step\":%lld,\"loss\":%.9g",
+                   step == w->told + 1 ? "step" : "curve", (long long)step, p->curve[k][1]);
+            if (w->accuracy) printf(",\"accuracy\":%.9g", p->curve[k][2]);
+            puts("}");
+        }
+        w->told = step;
+    }
+    if (w->told < to) w->told = to;
+}
+static void tell_new(struct wait *w, const struct hlod_train_progress *p, size_t n) {
+    struct train *t = w->t;
+    bool accuracy = p->n_accuracies > 0;
+    memcpy(t->losses, p->losses, n * sizeof *p->losses);
+    memset(t->accuracy, 0, MOST * sizeof *t->accuracy);
+    if (p->n_accuracies == n) memcpy(t->accuracy, p->accuracies, n * sizeof *t->accuracy);
+    t->per_step_ms = p->step_ms;
+    t->batch = (int)(p->examples_per_s * p->step_ms / 1e3 + 0.5);
+    t->saved = (int64_t)n;
+    w->told = p->step;
+    train_tell_steps(t, p->step - (int64_t)n, (int64_t)n, p->step_ms, accuracy);
+    train_tell_line(t, p->steps_per_epoch, (int64_t)n, accuracy,
+                    !t->n_held && (p->step % p->steps_per_epoch == 0 || p->step == p->steps));
+}
 static bool on_progress(void *ctx, const struct hlod_train_progress *p) {
     struct wait *w = ctx;
     struct train *t = w->t;
-    bool accuracy = p->n_accuracies > 0, held = p->validation_step > w->validated;
     size_t n = p->n_losses < MOST ? p->n_losses : MOST;
     w->reached_ns = clock_ns();
     w->over = p->ended;
@@ -131,21 +166,16 @@ static bool on_progress(void *ctx, const struct hlod_train_progress *p) {
     t->end = p->steps;
     if (p->validation_step) t->n_held = 1; // of a job that is attached to, too
     t->held_loss = p->validation_loss, t->held_accuracy = p->validation_accuracy;
-    if (n) {
-        memcpy(t->losses, p->losses, n * sizeof *p->losses);
-        memset(t->accuracy, 0, MOST * sizeof *t->accuracy);
-        if (p->n_accuracies == n) memcpy(t->accuracy, p->accuracies, n * sizeof *t->accuracy);
-        t->per_step_ms = p->step_ms;
-        t->batch = (int)(p->examples_per_s * p->step_ms / 1e3 + 0.5);
-        t->saved = (int64_t)n;
-        train_tell_steps(t, p->step - (int64_t)n, (int64_t)n, p->step_ms, accuracy);
-        train_tell_line(t, p->steps_per_epoch, (int64_t)n, accuracy,
-                        !t->n_held && (p->step % p->steps_per_epoch == 0 || p->step == p->steps));
-    }
-    if (held) {
+
+    w->accuracy |= p->n_accuracies > 0 || p->validation_accuracy > 0;
+    for (size_t k = 0; k < p->n_curve && !w->accuracy; k++)
+        w->accuracy = p->curve[k][2] > 0;
+    tell_missed(w, p, p->step - (int64_t)n);
+    if (n) tell_new(w, p, n);
+    if (p->validation_step > w->validated) {
         w->validated = p->validation_step;
-        train_tell_validation(t, true);
-        train_tell_line(t, p->steps_per_epoch, t->saved, true, true);
+        train_tell_validation(t, w->accuracy);
+        train_tell_line(t, p->steps_per_epoch, t->saved, w->accuracy, true);
     }
     tell_checkpoint(w, p);
     return !train_interrupted();

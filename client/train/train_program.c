@@ -18,6 +18,7 @@ static status_t read_leaf(struct arena *a, const json_t *j, struct train_leaf *l
                              .of = arena_strdup(a, text_at(j, "of")),
                              .key = arena_strdup(a, text_at(j, "key")),
                              .dtype = arena_strdup(a, text_at(j, "dtype")),
+                             .still = json_is_true(json_object_get(j, "still")),
                              .rank = (int)json_array_size(shape)};
     const struct dtype_row *t = numbers_dtype(str_of(l->dtype));
     if (!t || l->rank > NPY_MAX_RANK)
@@ -79,18 +80,18 @@ status_t train_program_take(struct arena *a, struct train_program *p, const char
     }
     return ST_OK;
 }
-int train_program_make(struct hlo *h, const char *model, const char *spec, const char *dir,
-                       const char *stem, struct train_program *out) {
+int train_program_make(struct hlo *h, const char *model, const char *spec, const char *shapes,
+                       const char *dir, const char *stem, struct train_program *out) {
     const char *about = arena_printf(&h->arena, "%s/%s.json", dir, stem),
                *state = arena_printf(&h->arena, "%s/%s.safetensors", dir, stem);
     const char *argv[] = {"--to=proto",
                           arena_printf(&h->arena, "--train=%s", spec),
+                          arena_printf(&h->arena, "--train-rows=%s", shapes),
                           arena_printf(&h->arena, "--train-to=%s", about),
                           arena_printf(&h->arena, "--train-state=%s", state),
-                          model,
                           NULL};
     *out = (struct train_program){.path = arena_printf(&h->arena, "%s/%s.pb", dir, stem)};
-    int rc = hlo_opt_into(h, out->path, argv);
+    int rc = hlo_opt_into(h, out->path, argv, model);
     if (rc) return rc;
     status_t st = read_about(&h->arena, about, out);
     if (!st) st = train_program_take(&h->arena, out, state);

@@ -143,6 +143,21 @@ def in_parts(c):
     c.check("the same bytes from parts", c.read("whole.safetensors") == c.read("rest.safetensors"))
     c.hlo("a part below a batch", *words, "--window", "20", "-o", "n.onnx", rc=3,
           err="20 rows are fewer than a batch of 50")
+    out = c.hlo("in parts, by the server", *words, "--steps", "45", "-o", "job.onnx",
+                "--checkpoint", "job.safetensors", "--job")
+    steps = [e["step"] for e in map(json.loads, out.splitlines()) if e["event"] == "step"]
+    c.check("all steps of a job are told", steps == list(range(1, 46)), str(steps))
+    c.hlo("45 steps, as a model", *words, "--steps", "45", "-o", "whole.onnx")
+    c.check("the server's bytes, in parts", c.read("whole.onnx") == c.read("job.onnx"))
+    c.hlo("a job goes on in its part", *words, "--steps", "45", "--resume", "parts.safetensors",
+          "--job", "-o", "rest.onnx")
+    c.check("the server's bytes from parts", c.read("whole.onnx") == c.read("rest.onnx"))
+    bad = np.load(c.d.dir + "/label.npy")
+    bad[1400] = 11
+    np.save(c.d.dir + "/bad.npy", bad)
+    c.hlo("a label of a late part", "train", "digits.onnx", *LOSS, "-d", "image=@image.npy", "-d",
+          "label=@bad.npy", "--window", "500", "--job", "-o", "n.onnx", rc=5,
+          err="label: element 1400 is 11, there are classes 0 to 9")
     left = json.loads(c.hlo("buffers after parts", "buffers", "--json")).get("buffers")
     c.check("no buffer is left of them", not left, str(left))
 
@@ -228,8 +243,6 @@ def as_a_job(c):
     c.hlo("which is told", "train", "--attach", job, "-o", "c.onnx", rc=5, err="cancelled")
     c.hlo("a job's error", "train", "digits.onnx", "--loss", "hinge", *ROWS, "--job", "-o",
           "n.onnx", rc=5, err="no loss is called 'hinge'")
-    c.hlo("a job has no parts", *words, "--window", "100", "--job", "-o", "n.onnx", rc=2,
-          err="--window is not for a job")
     c.hlo("a job gives a model", *words, "--job", "-o", "n.safetensors", rc=2, err="gives a model")
     c.hlo("detached, with a file", *words, "--detach", "-o", "n.onnx", rc=2, err="only starts")
     left = json.loads(c.hlo("buffers after jobs", "buffers", "--json")).get("buffers", [])
@@ -308,6 +321,65 @@ def fixed_batch(c):
           out=r"y f32\[1,3\]")
 
 
+def small(c, name, nodes, inputs, weights, dtype=1, **save):
+    """A model with input sizes by name where they are texts; y has three classes."""
+    value = onnx.helper.make_tensor_value_info
+    g = onnx.helper.make_graph(
+        [onnx.helper.make_node(op, i.split(), [o], **(a[0] if a else {}))
+         for op, i, o, *a in nodes], "g",
+        [value(n, dtype, s) for n, s in inputs], [value("y", dtype, None)],
+        [numpy_helper.from_array(w, n) for n, w in weights.items()])
+    onnx.save(onnx.helper.make_model(g, opset_imports=[onnx.helper.make_opsetid("", 13)],
+                                     ir_version=8), c.d.dir + "/" + name, **save)
+
+
+def other_forms(c):
+    """Sizes by name that the rows tell, weights in files beside, rows of other types than the
+    model's, inputs that are the same for all rows, rows that hold no numbers."""
+    r = np.random.default_rng(7)
+    w = r.normal(size=(6, 3)).astype(np.float32)
+    x, t = r.normal(size=(64, 5, 6)), r.integers(0, 3, 64)
+    odd = x.astype(np.float32)
+    odd[40, 2, 3] = np.nan
+    for name, v in (("x", x), ("odd", odd), ("t", t.astype(np.uint8)),
+                    ("shift", r.normal(size=(1, 5, 3)).astype(np.float32))):
+        np.save(c.d.dir + "/%s.npy" % name, v)
+    mean = ("ReduceMean", "a", "y", {"axes": [1], "keepdims": 0})
+    nodes = [("MatMul", "x w", "a"), mean]
+    small(c, "sizes.onnx", nodes, [("x", ["N", "S", 6])], {"w": w})
+    small(c, "beside.onnx", nodes, [("x", ["N", 5, 6])], {"w": w}, save_as_external_data=True,
+          location="w.bin", size_threshold=0)
+    small(c, "half.onnx", nodes, [("x", ["N", 5, 6])], {"w": w.astype(np.float16)}, 10)
+    shifted = [("MatMul", "x w", "b"), ("Add", "b shift", "s"), ("Mul", "s times", "a"), mean]
+    given = [("x", ["N", 5, 6]), ("shift", [1, 5, 3]), ("times", [])]
+    small(c, "whole.onnx", shifted, given, {"w": w})
+    small(c, "one.onnx", shifted, [("x", [1, 5, 6])] + given[1:], {"w": w})
+
+    rows, files = ["-d", "x=@x.npy", "-d", "label=@t.npy"], {}
+    both = ["--whole", "shift=@shift.npy", "--whole", "times=0.5"]
+    for name in "sizes", "beside", "half", "whole", "one":
+        for job in [], ["--job"]:
+            out = "%s-%d.onnx" % (name, bool(job))
+            c.hlo("%s%s" % (name, " in a job" * bool(job)), "train", name + ".onnx", *LOSS, *rows,
+                  *(both if name in ("whole", "one") else []), "--optimizer", "adam", "--batch",
+                  "16", "--epochs", "2", "-o", out, *job)
+            files[out] = [numpy_helper.to_array(i).tobytes() for i in onnx.load(
+                c.d.dir + "/" + out).graph.initializer]
+        c.check(name + ": the same weights from both",
+                files[name + "-0.onnx"] == files[name + "-1.onnx"])
+    c.check("sizes by name or not: the same", files["sizes-0.onnx"] == files["beside-0.onnx"])
+    c.check("a fixed batch beside what is whole", files["whole-0.onnx"] == files["one-0.onnx"])
+    for job, rc in ([], 2), (["--job"], 5):
+        words = ["train", "whole.onnx", *LOSS, *rows, "--batch", "16", "-o", "n.onnx", *job]
+        c.hlo("nothing said of what is whole", *words, "--whole", "shift=@shift.npy", rc=rc,
+              err="no value for input 'times', which has no rows")
+        c.hlo("what is whole, as rows", *words, *both[2:], "-d", "shift=@shift.npy", rc=2,
+              err="'shift' has 1 rows, 'x' 64; what all rows share is given")
+        c.hlo("no numbers in the rows", "train", "sizes.onnx", *LOSS, "-d", "x=@odd.npy", "-d",
+              "label=@t.npy", "--no-shuffle", "-o", "n.onnx", *job, rc=5,
+              err="the loss of step 2, .* is nan.*'x': element 1215 is nan")
+
+
 def refuses(c):
     x = np.load(os.path.join(c.d.dir, "image.npy"))
     y = np.load(os.path.join(c.d.dir, "label.npy"))
@@ -360,7 +432,7 @@ def main():
         if args.kills:
             resumes(c, args.kills)
         for test in (learns, stops_early, in_parts, as_jax, resumes, as_a_job, in_a_suite,
-                     fixed_batch, refuses):
+                     fixed_batch, other_forms, refuses):
             if not args.kills:
                 test(c)
     finally:

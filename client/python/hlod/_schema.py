@@ -668,6 +668,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         12: ('checkpoint_steps', 'u', ''),
         13: ('checkpoint_s', 'u', ''),
         14: ('resume', 's', ''),
+        15: ('window', 'u', ''),
+        16: ('whole', 'm*', 'JobTensor'),
     },
     'TrainRequest': {
         1: ('model', 's', ''),

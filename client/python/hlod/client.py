@@ -286,6 +286,8 @@ class Client:
         settings    {"clip": 1, "ema": 0.999, "trainable": "head.*", "nan": "skip", ...}
         validation  rows held back, looked at after each epoch; patience: ends after so many
                     epochs without a better one, with the best weights
+        window      rows that lie on the device at a time, where it has no room for all
+        whole       inputs that are the same for all rows
         checkpoint_steps, checkpoint_s   how often the state is kept; resume: a checkpoint's digest
         device, precision, priority, name
         """

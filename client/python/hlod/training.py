@@ -159,6 +159,7 @@ def request(client: Any, model: str, data: Mapping[str, Any], loss: str, *, opti
             shuffle: bool = True, settings: Settings = (),
             validation: Optional[Mapping[str, Any]] = None, patience: int = 0,
             checkpoint_steps: int = 0, checkpoint_s: int = 0, resume: str = "",
+            window: int = 0, whole: Optional[Mapping[str, Any]] = None,
             precision: str = "", device: str = "", priority: int = 0, name: str = "",
             key: str = "") -> Message:
     words = ([f"{k}={v}" for k, v in settings.items()] if isinstance(settings, Mapping)
@@ -167,7 +168,8 @@ def request(client: Any, model: str, data: Mapping[str, Any], loss: str, *, opti
         "loss": loss, "optimizer": optimizer, "schedule": schedule, "batch": batch,
         "epochs": epochs, "steps": steps, "seed": seed, "in_order": not shuffle,
         "settings": words, "validation": rows(client, validation or {}), "patience": patience,
-        "checkpoint_steps": checkpoint_steps, "checkpoint_s": checkpoint_s, "resume": resume}
+        "checkpoint_steps": checkpoint_steps, "checkpoint_s": checkpoint_s, "resume": resume,
+        "window": window, "whole": rows(client, whole or {})}
     return {"model": model, "data": rows(client, data), "train": train, "device": device,
             "options": {"precision": precision}, "priority": priority, "name": name,
             "idempotency_key": key}
