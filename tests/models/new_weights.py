@@ -246,8 +246,7 @@ TESTS = {"plain bytes": lambda: keeps("raw", "F32", F32 + 1),
          "elements of four bits": few_bits,
          "refused: no such weight": lambda: refused("no weight 'of'", "of", "F32", F32),
          "refused: another shape": lambda: refused("f32[7,5]", "raw", "F32", F32[:5]),
-         "refused: no weight but a constant": lambda: refused(
-             "no weight 'scalar'", "scalar", "F32", F32[:1, 0]),
+         "a single number": lambda: keeps("scalar", "F32", F32[:1, 0]),
          "a state as the package reads it": written,
          "files of the package": of_the_package,
          "damaged files": damaged}
