@@ -141,16 +141,19 @@ static void choose(struct check *k, int point) {
         leaves++;
     }
 }
-// Has a value that the entry computes on the way no number? The derivative through it has none
-// either, though a select may leave the value out of the result.
+// Has a value that the entry computes on the way no number, or does its slope have none (a root at
+// 0)? The derivative through it has none either, though the value may be left out of the result.
 static status_t lost_on_the_way(struct check *k, bool *out) {
     struct hlo_module *m = hlo_module_clone(k->c->m);
     struct hb b = hb_begin(m->entry);
     struct literal *got = NULL;
-    hv *all = arena_array(&k->a, hv, m->entry->n_instrs + 1);
+    hv *all = arena_array(&k->a, hv, 2 * m->entry->n_instrs + 1);
     int n = 0;
     for (hv i = m->entry->first; i; i = i->next)
         if (is_number(i->shape)) all[n++] = i;
+    for (int j = 0, values = n; j < values; j++)
+        if (all[j]->op == HLO_CBRT || all[j]->op == HLO_SQRT)
+            all[n++] = hb_div(&b, hb_splat(&b, all[j]->shape, 1), all[j]);
     hv root = hb_tuple(&b, all, n);
     status_t st = hb_end(&b);
     if (!st) {
