@@ -21,10 +21,24 @@ enum conv_form {
     FORM_OTHER    // none of these
 };
 
+// What the kernels of a target may be made of: a back end says what it lacks, and the lowering
+// obeys or refuses by name (compiler/kernel/policy.h).
+struct kernel_policy {
+    int64_t units; // parallel units that a kernel should have, if its result has so many parts
+    bool elements; // instead: a unit is one element, and no value is kept from one to the next
+    int max_buffers, max_results; // of a kernel; 0 = any number
+    bool has_f64, has_s64;        // values of these types; without, indices stay below 2^31
+    bool has_fma;     // one rounding; without, products that fuse are rounded before the sum
+    bool has_libm;    // functions of libm.def
+    bool has_scratch; // memory of a unit's own
+};
+
 struct lib_call; // compiler/passes/fusion/library.h
 struct target {
-    const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
-    const char *kind; // "cpu", "sim", later "tpu", "gpu"
+    const char *id;      // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
+    const char *kind;    // "cpu", "sim", "tpu", "gpu"
+    const char *backend; // that makes its kernels, of codegen/backends.def; NULL = "llvm"
+    const struct kernel_policy *policy;                 // NULL = a CPU's, which lacks nothing
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
     int vector_bits;                                    // 512, 256, 128
     bool direct;    // x86-64 with AVX-512 (F, BW, DQ, VL) or AVX2 (FMA, F16C): kernels without LLVM

@@ -4,13 +4,13 @@
 
 #include "proto/hlod.pb-c.h"
 
-#define DEVICE(kind, vt) extern const struct dev_vtable vt;
-#include "devices/devices.def"
-#undef DEVICE
+#define KIND(kind, traits) extern const struct dev_vtable kind##_vtable;
+#include "proto/kinds.def"
+#undef KIND
 static const struct dev_vtable *const table[] = {
-#define DEVICE(kind, vt) &vt,
-#include "devices/devices.def"
-#undef DEVICE
+#define KIND(kind, traits) &kind##_vtable,
+#include "proto/kinds.def"
+#undef KIND
 };
 
 static status_t open_as(const char *spec, bool compiler, struct device **out) {

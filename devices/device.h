@@ -14,7 +14,7 @@
 // later runs; a buffer whose contents are no longer needed may be donated to a run. Nothing is
 // asynchronous here: what runs beside it is the worker's loop.
 //
-// tests/conform/device_test.c holds every device of devices.def to this page.
+// tests/conform/device_test.c holds every kind of proto/kinds.def to this page.
 //     struct device *d; struct dev_exe *x; struct dev_weights *w;
 //     RETURN_IF_ERR(dev_open("cpu", &d));
 //     RETURN_IF_ERR(dev_load(d, exe, NULL, &x));
@@ -83,7 +83,7 @@ struct dev_run {
     struct profile *profile;              // or NULL
     const _Atomic bool *cancel;           // or NULL: checked between steps
     struct strings *texts; // or NULL: what places in string tensors stand for (strings.h);
-                         // those that the run makes are added
+                           // those that the run makes are added
 };
 struct dev_stats {
     int64_t arena_bytes;     // working memory of a run

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proto/kinds.h"
+
 extern char **environ;
 enum { MAX_WORDS = 2000 }; // of what a worker says
 
@@ -70,7 +72,7 @@ status_t check_device(const struct plugins *plugins, struct arena *a, const char
                       const char *spec, const char *pjrt_plugin) {
     struct str options = str_of(spec), kind;
     str_cut(&options, ':', &kind);
-    if (!str_is(kind, "pjrt"))
+    if (!kind_has(spec, KIND_PLUGIN))
         return plugins_of_kind(plugins, arena_strndup(a, kind.p, kind.n))
                    ? ST_OK
                    : ask_worker(a, worker, spec);

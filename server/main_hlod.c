@@ -18,6 +18,7 @@
 #include "base/store/store.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "proto/kinds.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
 #include "scheduler/records/journal.h"
@@ -357,7 +358,7 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
         arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(kind), has_options ? ":" : "", STR_ARG(rest));
     RETURN_IF_ERR(plugins_device(plugins, a, text, &text));
     const struct plugin *x = plugins_of_kind(plugins, arena_strndup(a, kind.p, kind.n));
-    status_t absent = x && !str_is(kind, "pjrt") ? plugin_present(x) : ST_OK;
+    status_t absent = x && !kind_has(text, KIND_PLUGIN) ? plugin_present(x) : ST_OK;
     if (absent) // it may be installed while we run
         log_event(LOG_WARN, "device.absent", "device=%s why=\"%s\"", text, st_message(absent));
     st_drop(absent);

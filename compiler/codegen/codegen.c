@@ -10,19 +10,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
-#include "compiler/codegen/code_cache.h"
-#include "compiler/codegen/container.h"
-#include "compiler/codegen/llvm_emit.h"
-#include "compiler/codegen/x86/x86_direct.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
-#include "compiler/kernel/merge.h"
 #include "compiler/passes/control/graph.h"
 
-enum { FEW = 2, SHARED = 3, MANY = 8 };
+enum { SHARED = 3, MANY = 8 };
 // Operations of one run's turns from which LLVM's code, by a sixth the faster (a complex iteration
 // of 50 turns), repays the 10 to 25 ms that it takes to make.
 enum { LLVM_LOOP_WORK = 1 << 25 };
@@ -51,34 +46,13 @@ struct wanted { // an instruction that needs a kernel
     struct str text; // its kir
     status_t st;
 };
-struct unit { // one body
-    const struct kir_fn *fn;
-    const struct merged_loop *loop; // or this
-    const char *symbol;
-    struct digest key;
-    enum llvm_effort effort;
-    int n_sizes; // 0: the constants are in the body
-    struct span direct;
-    int64_t ns;
-    int kernel; // the first that has it
-};
-struct work { // bodies that threads take in turn
-    struct unit *u;
-    int n;
-    atomic_int next;
-    const struct target *t;
-    struct arena *a;      // of the objects; under lock
-    struct span *objects; // [n]
-    struct strbuf *text;  // NULL, or the optimised IR: then there is one thread and no cache
-    pthread_mutex_t lock;
-    status_t st; // the first failure
-};
 struct gather {
     struct arena *a;
     const struct target *t;
+    const struct backend *back;
     enum precision prec;
     struct strbuf *text;
-    bool only_llvm;
+    bool in_module;      // nothing by the back end's direct way
     struct smap by_text; // kir text -> struct kernel
     struct smap by_form; // kir text without sizes -> struct form
     struct pmap seen;    // computations
@@ -87,7 +61,7 @@ struct gather {
     VEC(struct kernel *) distinct;
     VEC(struct kernel_info) kernels;
     VEC(struct kernel *) made; // [kernels]
-    VEC(struct unit) units;
+    VEC(struct kernel_unit) units;
     VEC(struct merged_loop *) loops; // that are one function each
     struct pmap merged;              // their instructions; of others that were looked at: NULL
 };
@@ -184,11 +158,11 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
     struct kernel *k = g->distinct.v[n];
     int64_t work = 0;
     k->why = "no direct generator for this target";
-    if (!g->t->direct || g->only_llvm) return;
+    if (!g->t->direct || !g->back->direct || g->in_module) return;
     bool long_run = k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
                                      work >= LLVM_LOOP_WORK);
     k->why = "a loop runs it for long";
-    if (!long_run) k->direct = x86_direct(a, k->fn, g->t->vector_bits, &k->why);
+    if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, &k->why);
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
@@ -303,19 +277,19 @@ static void find_loops(struct gather *g, const struct plan *p) {
 
 // Everything the code follows from beside the kernel's text.
 static void add_target(struct sha256 *h, const struct target *t) {
-    const char *text[] = {t->llvm_triple, t->llvm_cpu, t->llvm_features};
+    const char *text[] = {t->backend, t->llvm_triple, t->llvm_cpu, t->llvm_features};
     for (size_t k = 0; k < sizeof text / sizeof text[0]; k++)
         sha256_str(h, str_of(text[k] ? text[k] : ""));
     sha256_u64(h, (uint64_t)t->vector_bits);
     sha256_u64(h, HLOD_KERNEL_ABI);
 }
 
-static enum llvm_effort effort_for(const struct target *t, int64_t work) {
+static enum effort effort_for(const struct target *t, int64_t work) {
     return work < t->little_work ? EFFORT_LITTLE : work < t->less_work ? EFFORT_LESS : EFFORT_FULL;
 }
 
 static const char *add_unit(struct gather *g, const struct kernel *k, bool shared, int kernel) {
-    enum llvm_effort effort = k->form ? effort_for(g->t, k->form->work) : LLVM_EFFORTS;
+    enum effort effort = k->form ? effort_for(g->t, k->form->work) : EFFORTS;
     int n_sizes = shared ? k->form->n_sizes : 0;
     struct sha256 h;
     char hex[65];
@@ -325,12 +299,12 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
     sha256_u64(&h, (uint64_t)n_sizes);
     sha256_str(&h, shared ? k->form->text : k->exact);
     const struct kir_fn *fn = shared ? k->form->fn : k->fn;
-    struct unit u = {.fn = fn,
-                     .key = sha256_end(&h),
-                     .effort = effort,
-                     .n_sizes = n_sizes,
-                     .direct = k->direct,
-                     .kernel = kernel};
+    struct kernel_unit u = {.fn = fn,
+                            .key = sha256_end(&h),
+                            .effort = effort,
+                            .n_sizes = n_sizes,
+                            .direct = k->direct,
+                            .kernel = kernel};
     digest_hex(u.key, hex);
     u.symbol = arena_printf(g->a, "k%.24s", hex);
     avec_push(g->a, &g->units, u);
@@ -339,7 +313,7 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
 
 static void add_loop(struct gather *g, const struct merged_loop *l) {
     const struct plan_step *s = l->loop;
-    struct unit u = {.loop = l, .effort = EFFORT_LOOP, .kernel = (int)g->kernels.n};
+    struct kernel_unit u = {.loop = l, .effort = EFFORT_LOOP, .kernel = (int)g->kernels.n};
     struct sha256 h;
     char hex[65];
     sha256_init(&h);
@@ -372,7 +346,7 @@ static void make_units(struct gather *g) {
     for (size_t i = 0; i < g->made.n; i++) {
         struct kernel *k = g->made.v[i];
         struct form *f = k->form;
-        bool shared = f && f->kernels >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES;
+        bool shared = f && f->kernels >= SHARED && f->n_sizes && f->n_sizes <= g->back->max_sizes;
         const void *key = shared ? (const void *)f : k;
         char *symbol = pmap_get_ptr(&symbols, key);
         if (!symbol) {
@@ -388,106 +362,37 @@ static void make_units(struct gather *g) {
     pmap_done(&symbols);
 }
 
-static status_t compile_unit(struct work *w, const struct unit *u, LLVMTargetMachineRef tm,
-                             struct span *out) {
-    LLVMContextRef c = LLVMContextCreate();
-    LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
-    LLVMMemoryBufferRef object = NULL;
-    status_t st = u->loop ? llvm_emit_loop(m, u->loop, u->symbol, w->t)
-                          : llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
-    if (!st) st = llvm_compile(m, tm, u->effort, w->text, &object);
-    if (!st) {
-        struct span made = {(const uint8_t *)LLVMGetBufferStart(object), LLVMGetBufferSize(object)};
-        if (!w->text) code_cache_put(u->key, made);
-        pthread_mutex_lock(&w->lock);
-        *out = (struct span){arena_dup(w->a, made.p, made.n), made.n};
-        pthread_mutex_unlock(&w->lock);
-    }
-    if (object) LLVMDisposeMemoryBuffer(object);
-    LLVMDisposeModule(m);
-    LLVMContextDispose(c);
-    return st;
-}
-
-static void *compile_units(void *arg) {
-    struct work *w = arg;
-    LLVMTargetMachineRef tm[LLVM_EFFORTS] = {NULL};
-    status_t st = ST_OK;
-    for (int k; !st && (k = atomic_fetch_add(&w->next, 1)) < w->n;) {
-        if (w->objects[k].n) continue;
-        LLVMTargetMachineRef *m = &tm[w->u[k].effort];
-        if (!*m) st = llvm_machine(w->t, w->u[k].effort, m);
-        int64_t start = clock_ns();
-        if (!st) st = compile_unit(w, &w->u[k], *m, &w->objects[k]);
-        w->u[k].ns = clock_ns() - start;
-    }
-    for (int k = 0; k < LLVM_EFFORTS; k++)
-        if (tm[k]) LLVMDisposeTargetMachine(tm[k]);
-    if (!st) return NULL;
-    atomic_store(&w->next, w->n);
-    pthread_mutex_lock(&w->lock);
-    if (w->st)
-        st_drop(st);
-    else
-        w->st = st;
-    pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-static struct span pack(struct arena *a, const struct span *objects, int n) {
-    struct strbuf b = {0};
-    uint32_t count = (uint32_t)n;
-    strbuf_puts(&b, "HKOB");
-    strbuf_add(&b, &count, 4);
-    for (int i = 0; i < n; i++) {
-        uint64_t size = objects[i].n;
-        strbuf_add(&b, &size, 8);
-        strbuf_add(&b, objects[i].p, objects[i].n);
-    }
-    struct span s = {arena_dup(a, b.p, b.n), b.n};
-    strbuf_done(&b);
-    return s;
-}
-
-static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span *out) {
-    int n = (int)g->units.n, missing = 0;
-    struct work w = {.u = g->units.v,
-                     .n = n,
-                     .t = g->t,
-                     .a = g->a,
-                     .objects = arena_zarray(g->a, struct span, n + 1),
-                     .text = text_llvm,
-                     .lock = PTHREAD_MUTEX_INITIALIZER};
-    for (int i = 0; i < n && !text_llvm; i++)
-        w.objects[i] = w.u[i].direct.n ? blob_make(g->a, w.u[i].symbol, w.u[i].direct)
-                                       : code_cache_get(g->a, w.u[i].key);
-    for (int i = 0; i < n; i++)
-        missing += !w.objects[i].n;
-    pthread_t other;
-    bool two = missing >= FEW && !text_llvm && !pthread_create(&other, NULL, compile_units, &w);
-    if (missing) compile_units(&w);
-    if (two) pthread_join(other, NULL);
-    for (int i = 0; i < n; i++)
-        g->kernels.v[g->units.v[i].kernel].codegen_ns = g->units.v[i].ns;
-    if (!w.st) *out = pack(g->a, w.objects, n);
-    return w.st;
+static status_t make_object(struct gather *g, struct strbuf *text, struct span *out) {
+    struct backend_work w = {
+        .a = g->a, .t = g->t, .units = g->units.v, .n = (int)g->units.n, .text = text};
+    RETURN_IF_ERR(g->back->module(&w, out));
+    for (int i = 0; i < w.n; i++)
+        g->kernels.v[w.units[i].kernel].codegen_ns = w.units[i].ns;
+    return ST_OK;
 }
 
 status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,
-                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
+                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_code,
                         struct kernel_set *out) {
-    struct gather g = {
-        .a = a, .t = t, .prec = prec, .text = text_kir, .only_llvm = text_llvm != NULL};
+    struct gather g = {.a = a,
+                       .t = t,
+                       .back = backend_of(t),
+                       .prec = prec,
+                       .text = text_kir,
+                       .in_module = text_code != NULL};
     struct kernel_set set = {0};
     struct plan *plan;
+
+    if (!g.back) return st_internal("target %s: no back end is called '%s'", t->id, t->backend);
     status_t st = plan_make(a, m->entry, &plan);
-    if (!st) find_loops(&g, plan);
+    if (!st && g.back->loops) find_loops(&g, plan);
     computation(&g, m->entry, false, 1);
     if (!st) st = make_kernels(&g);
     if (!st) make_units(&g);
     for (size_t k = 0; k < g.loops.n && !st; k++)
         add_loop(&g, g.loops.v[k]);
-    if (!st) st = compile(&g, text_llvm, &set.object);
+    if (!st) st = make_object(&g, text_code, &set.object);
+
     set.k = g.kernels.v;
     set.n = (int32_t)g.kernels.n;
     for (int k = 0; k < 2; k++)

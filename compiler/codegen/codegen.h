@@ -31,9 +31,10 @@ struct kernel_set {
 bool codegen_supports(const struct hlo_instr *i, const char **why);
 // Makes kernels for every instruction of `m` (all computations that run as steps: entry,
 // while/conditional/call bodies) that is supported and that t->library_accepts does not take.
-// Objects in arena a. text_kir/text_llvm: optional dumps for inspect.
+// Objects in arena a. text_kir: optional, the kernels as kir; text_code: optional, what the
+// target's back end makes, as text.
 status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,
-                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
+                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_code,
                         struct kernel_set *out) MUST_CHECK;
 struct code; // loaded object
 status_t code_load(struct span object, struct code **out) MUST_CHECK;

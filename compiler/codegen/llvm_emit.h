@@ -4,7 +4,7 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
 
-#include "compiler/kernel/kir.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/target.h"
 
 enum { LLVM_MAX_SIZES = 64 };
@@ -27,19 +27,12 @@ struct llvm_inside {
 // All units of f, in place.
 status_t llvm_emit_inside(const struct llvm_inside *in, const struct kir_fn *f) MUST_CHECK;
 void llvm_function_attributes(LLVMModuleRef m, LLVMValueRef fn, const struct target *t);
-struct merged_loop;
 // A loop as the function `symbol` (merge.h).
 status_t llvm_emit_loop(LLVMModuleRef m, const struct merged_loop *l, const char *symbol,
                         const struct target *t) MUST_CHECK;
-// How much compiling a kernel is worth. Measured on kernels of some 1 us (a text model of 95 such):
-// EFFORT_LITTLE takes a quarter of the time of EFFORT_FULL and their run is no slower; it is by a
-// third to a half on kernels of 100 us. EFFORT_LESS takes two thirds, and only folds over windows
-// are slower (a third).
-// EFFORT_LOOP also puts what a turn keeps in memory into registers.
-enum llvm_effort { EFFORT_LITTLE, EFFORT_LESS, EFFORT_FULL, EFFORT_LOOP, LLVM_EFFORTS };
 // Target machine of t (the host's where t's fields are empty). Dispose after use.
-status_t llvm_machine(const struct target *t, enum llvm_effort effort,
+status_t llvm_machine(const struct target *t, enum effort effort,
                       LLVMTargetMachineRef *out) MUST_CHECK;
 // Runs the pass pipeline and emits an object; text: optional dump of the optimised module.
-status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort effort,
+status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effort,
                       struct strbuf *text, LLVMMemoryBufferRef *out) MUST_CHECK;

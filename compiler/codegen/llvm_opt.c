@@ -15,7 +15,7 @@
 
 #define SHORT_PIPELINE                                                                             \
     "function(early-cse,loop-vectorize,instcombine<no-verify-fixpoint>,simplifycfg)"
-static const char *const pipelines[LLVM_EFFORTS] = {
+static const char *const pipelines[EFFORTS] = {
     [EFFORT_LITTLE] = SHORT_PIPELINE,
     [EFFORT_LESS] = SHORT_PIPELINE,
     [EFFORT_FULL] =
@@ -36,7 +36,7 @@ static void init_targets(void) {
     LLVMInitializeNativeAsmParser();
 }
 
-status_t llvm_machine(const struct target *t, enum llvm_effort effort, LLVMTargetMachineRef *out) {
+status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMachineRef *out) {
     LLVMCodeGenOptLevel level =
         effort == EFFORT_LITTLE ? LLVMCodeGenLevelNone : LLVMCodeGenLevelDefault;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -66,7 +66,7 @@ status_t llvm_machine(const struct target *t, enum llvm_effort effort, LLVMTarge
     return st;
 }
 
-status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort effort,
+status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effort,
                       struct strbuf *text, LLVMMemoryBufferRef *out) {
     char *msg = NULL, *triple = LLVMGetTargetMachineTriple(tm);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);

@@ -252,6 +252,40 @@ struct kir_val *kir_flag(struct kir *k, enum kop op, struct kir_val *x, struct k
     return op_flags(k, op, x, y, NULL, flags);
 }
 
+struct kir_val *kir_mul_add(struct kir *k, struct kir_val *x, struct kir_val *y,
+                            struct kir_val *z) {
+    if (!k->no_fma) return kir_op(k, K_FMA, x, y, z);
+    return kir_op(k, K_ADD, kir_op(k, K_MUL, x, y, NULL), z, NULL);
+}
+// The upper half of the digits.
+static struct kir_val *upper(struct kir *k, struct kir_val *x) {
+    struct kir_val *factor = kir_f(k, x->type, x->type == DT_F64 ? 0x1p27 + 1 : 0x1p12 + 1),
+                   *far = kir_op(k, K_MUL, x, factor, NULL);
+    return kir_op(k, K_SUB, far, kir_op(k, K_SUB, far, x, NULL), NULL);
+}
+struct kir_val *kir_two_product(struct kir *k, struct kir_val *x, struct kir_val *y,
+                                struct kir_val **lost) {
+    struct kir_val *p = kir_op(k, K_MUL, x, y, NULL), *less = kir_op(k, K_NEG, p, NULL, NULL);
+    if (!k->no_fma) {
+        *lost = kir_op(k, K_FMA, x, y, less);
+        return p;
+    }
+    struct kir_val *a = upper(k, x), *b = kir_op(k, K_SUB, x, a, NULL), *c = upper(k, y),
+                   *d = kir_op(k, K_SUB, y, c, NULL);
+    struct kir_val *e = kir_mul_add(k, a, c, less);
+    e = kir_mul_add(k, a, d, e);
+    e = kir_mul_add(k, b, c, e);
+    *lost = kir_mul_add(k, b, d, e);
+    return p;
+}
+struct kir_val *kir_fma_exact(struct kir *k, struct kir_val *x, struct kir_val *y,
+                              struct kir_val *z) {
+    struct kir_val *lost, *p;
+    if (!k->no_fma) return kir_op(k, K_FMA, x, y, z);
+    p = kir_two_product(k, x, y, &lost);
+    return kir_op(k, K_ADD, kir_op(k, K_ADD, p, z, NULL), lost, NULL);
+}
+
 // Comparison of constants and of index ranges: 1 always, 0 never, -1 unknown.
 static int known(enum cmp_direction d, const struct kir_val *x, const struct kir_val *y) {
     if (x->op == K_CONST && y->op == K_CONST && dtype_is_int(x->type) && !x->imm_j && !y->imm_j) {

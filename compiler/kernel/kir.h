@@ -77,7 +77,8 @@ struct kir {
     int depth;        // stack[0..depth] are open
     struct pmap seen; // value hash -> newest value
     uint32_t n_vals, max_vals;
-    bool overflow; // more than max_vals or too deep: the caller gives up
+    bool overflow;                // more than max_vals or too deep: the caller gives up
+    bool no_fma, no_f64, no_libm; // what the target lacks (compiler/kernel/policy.h)
 };
 void kir_init(struct kir *k, struct arena *a, int n_in, int n_bufs);
 void kir_done(struct kir *k);
@@ -92,6 +93,17 @@ struct kir_val *kir_op(struct kir *k, enum kop op, struct kir_val *x, struct kir
                        struct kir_val *z);
 struct kir_val *kir_flag(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y,
                          uint8_t flags);
+// x * y + z, rounded once where the target has that; else the product is rounded before the sum.
+struct kir_val *kir_mul_add(struct kir *k, struct kir_val *x, struct kir_val *y, struct kir_val *z);
+// The same for algorithms that need what rounding x * y loses: without fma it is computed from
+// halves of x and y (Dekker, "A Floating-Point Technique for Extending the Available Precision",
+// 1971) and added last, so the result is exact wherever x * y rounded plus z is. |x|, |y| below
+// 2^970 (f32: 2^110); no NaN for infinities is promised.
+struct kir_val *kir_fma_exact(struct kir *k, struct kir_val *x, struct kir_val *y,
+                              struct kir_val *z);
+// x * y = the result + *lost, exactly if nothing over- or underflows.
+struct kir_val *kir_two_product(struct kir *k, struct kir_val *x, struct kir_val *y,
+                                struct kir_val **lost);
 struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x);
@@ -124,6 +136,10 @@ struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct k
 int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data); // data copied
 struct kir_val *kir_table(struct kir *k, int table, struct kir_val *at);
 bool kir_is_const(const struct kir_val *v, int64_t *out); // integer constant
+// An s64 that is known to fit 32 bits: most indices.
+static inline bool kir_fits_32(const struct kir_val *v) {
+    return v->type == DT_S64 && !v->lanes && v->lo >= INT32_MIN && v->hi <= INT32_MAX;
+}
 
 // For index.c: finds or places the pure value `t`.
 struct kir_val *kir_intern(struct kir *k, const struct kir_val *t);

@@ -97,8 +97,8 @@ static V two_sum(struct kir *k, V x, V y, V *lost) {
 }
 static struct angle small_angle(struct kir *k, V x) { // |x| < 2^20
     V n = OP1(RINT, OP2(MUL, x, C(0.6366197723675814))), m = OP1(NEG, n);
-    V h = FMA(m, C(pi_half[0]), x), p = OP2(MUL, m, C(pi_half[1])), lost; // h is exact
-    V hi = two_sum(k, h, p, &lost), lo = OP2(ADD, lost, FMA(m, C(pi_half[1]), OP1(NEG, p)));
+    V h = EXACT(m, C(pi_half[0]), x), lost, under, p = kir_two_product(k, m, C(pi_half[1]), &under);
+    V hi = two_sum(k, h, p, &lost), lo = OP2(ADD, lost, under); // h is exact
     return (struct angle){n, hi, FMA(m, C(pi_half[2]), lo)};
 }
 // 2/pi times 2^e modulo 4, e = FIRST.., in pieces of 53 bits.
@@ -131,7 +131,7 @@ static struct angle large_angle(struct kir *k, V x) {
     m = OP2(COPYSIGN, kir_bits(k, DT_F64, m), x); // whole
     for (int p = 0; p < PIECES; p++) {
         V piece = kir_table(k, kir_add_table(k, DT_F64, EXPONENTS, two_over_pi + p * EXPONENTS), e);
-        V h = OP2(MUL, m, piece), l = FMA(m, piece, OP1(NEG, h));
+        V l, h = kir_two_product(k, m, piece, &l);
         if (p == 0) h = OP2(SUB, h, OP2(MUL, OP1(FLOOR, OP2(MUL, h, C(0.25))), C(4)));
         sum = two_sum(k, sum, h, &lost);
         tail = OP2(ADD, tail, lost);
@@ -141,7 +141,7 @@ static struct angle large_angle(struct kir *k, V x) {
         sum = two_sum(k, sum, tail, &tail);
     }
     V n = OP1(RINT, sum), f = two_sum(k, OP2(SUB, sum, n), tail, &tail);
-    V hi = OP2(MUL, f, C(pi_half[0])), lo = FMA(f, C(pi_half[0]), OP1(NEG, hi));
+    V lo, hi = kir_two_product(k, f, C(pi_half[0]), &lo);
     lo = FMA(f, C(pi_half[1]), FMA(tail, C(pi_half[0]), lo));
     return (struct angle){n, hi, lo};
 }

@@ -28,15 +28,19 @@ static V pow2i(struct kir *k, V n) {
 static const double exp_c[] = {0.50000000801518218,   0.16666666826323343,
                                0.041666263456547011,  0.0083332718097846314,
                                0.0013946497478840487, 0.00019914510851102852};
-static V exp32(struct kir *k, V x) {
+struct kir_val *kmath_exp_scaled(struct kir *k, struct kir_val *x, int by) {
     enum dtype t = DT_F32;
     V n;
-    x = SEL(CMP(GT, x, C(89)), C(89), x);
+    x = SEL(CMP(GT, x, C(89 - by)), C(89 - by), x);
     x = SEL(CMP(LT, x, C(-105)), C(-105), x);
     V r = reduce_ln2(k, x, &n);
     V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
+    if (by) n = OP2(ADD, n, I32(by));
     V h = OP2(SHR, n, I32(1));
     return OP2(MUL, OP2(MUL, p, pow2i(k, h)), pow2i(k, OP2(SUB, n, h)));
+}
+static V exp32(struct kir *k, V x) {
+    return kmath_exp_scaled(k, x, 0);
 }
 static V expm1_32(struct kir *k, V x) {
     enum dtype t = DT_F32;
@@ -175,7 +179,7 @@ static V quarter(struct kir *k, V x, V *out_n) {
     enum dtype t = DT_F64;
     V d = wide(k, x), part[5], rest = NULL;
     for (int i = 0; i < 3; i++) {
-        V p = OP2(MUL, d, C(c[i])), low = FMA(d, C(c[i]), OP1(NEG, p));
+        V low, p = kir_two_product(k, d, C(c[i]), &low);
         part[2 * i] = part_of_turn(k, p);
         if (i < 2)
             part[2 * i + 1] = part_of_turn(k, low);
@@ -236,14 +240,17 @@ static V atan2_32(struct kir *k, V y, V x) {
     return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
 }
 
-// Functions of one argument that are made here.
+// Functions of one argument that are made of f32 alone.
 static V (*const made[KFN_COUNT])(struct kir *, V) = {
     [KFN_EXP] = exp32,   [KFN_EXPM1] = expm1_32,      [KFN_LOG] = log32, [KFN_LOG1P] = log1p_32,
-    [KFN_TANH] = tanh32, [KFN_LOGISTIC] = logistic32, [KFN_ERF] = erf32, [KFN_CBRT] = cbrt32};
+    [KFN_TANH] = tanh32, [KFN_LOGISTIC] = logistic32, [KFN_ERF] = erf32};
 
 struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
     if (made[fn]) return made[fn](k, x);
+    if (k->no_f64 || k->no_fma || k->no_libm) return kmath_narrow(k, fn, x, y);
     switch (fn) {
+    case KFN_CBRT:
+        return cbrt32(k, x);
     case KFN_POW:
         return pow32(k, x, y);
     case KFN_SIN:

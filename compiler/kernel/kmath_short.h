@@ -7,11 +7,14 @@
 typedef struct kir_val *V;
 #define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
 #define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
-#define FMA(x, y, z) kir_op(k, K_FMA, (x), (y), (z))
-#define SEL(c, x, y) kir_select(k, (c), (x), (y))
-#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
-#define I32(v)       kir_int(k, DT_S32, (v))
-#define I64(v)       kir_int(k, DT_S64, (v))
+// FMA: approximations, in which nothing depends on whether the product is rounded. EXACT: what it
+// loses is wanted.
+#define FMA(x, y, z)   kir_mul_add(k, (x), (y), (z))
+#define EXACT(x, y, z) kir_fma_exact(k, (x), (y), (z))
+#define SEL(c, x, y)   kir_select(k, (c), (x), (y))
+#define CMP(d, x, y)   kir_cmp(k, CMP_##d, (x), (y))
+#define I32(v)         kir_int(k, DT_S32, (v))
+#define I64(v)         kir_int(k, DT_S64, (v))
 
 // c[0] + c[1] x + ... + c[n - 1] x^(n - 1), in the type of x.
 static inline V poly(struct kir *k, V x, const double *c, int n) {

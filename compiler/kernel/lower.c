@@ -5,6 +5,7 @@
 #include "compiler/kernel/lower.h"
 
 #include "compiler/kernel/lower_priv.h"
+#include "compiler/kernel/policy.h"
 #include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
 
@@ -55,6 +56,13 @@ struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
         stride *= p.dims[d];
     }
     return v;
+}
+
+void lower_begin(struct lower *lw, int n_in, int n_out) {
+    kir_init(&lw->k, lw->arena, n_in, n_in + n_out);
+    lw->k.no_fma = !lw->policy->has_fma;
+    lw->k.no_f64 = !lw->policy->has_f64;
+    lw->k.no_libm = !lw->policy->has_libm;
 }
 
 // ---- spaces and scratch
@@ -504,15 +512,26 @@ static status_t build_loops(struct lower *lw, const struct nest *t, int i, struc
 }
 // Which loops are units: leading ones until there are enough; some do where the last has edges.
 static int64_t take_units(struct lower *lw, struct nest *t) {
-    enum { ENOUGH = 64, SOME = 16 };
-    int64_t begin[LOWER_MAX_EDGES + 2], units = 1;
-    for (t->p = 0; t->p < t->n - 1 && units < ENOUGH; t->p++) {
-        if (t->p == t->n - 2 && units >= SOME && !lw->reduces &&
+    int64_t begin[LOWER_MAX_EDGES + 2], units = 1, enough = lw->policy->units;
+    for (t->p = 0; t->p < t->n - 1 && units < enough; t->p++) {
+        if (t->p == t->n - 2 && units >= enough / 4 && !lw->reduces &&
             lower_parts(t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)
             break;
         units *= t->extent[t->p];
     }
     return units;
+}
+// A unit an element, wherever it lies: no row, so nothing is kept in scratch.
+static status_t build_elements(struct lower *lw, const struct lower_outputs *o,
+                               const struct shape *s, const struct lower_space *sp) {
+    struct kir *k = &lw->k;
+    k->fn->extent = sp->total;
+    if (sp->total == 0) return ST_OK;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, sp->total, NULL, 0);
+    u->var->hi = sp->total - 1;
+    RETURN_IF_ERR(store_all(lw, o, s, u->var));
+    kir_end(k, u, NULL);
+    return ST_OK;
 }
 // Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
 static status_t build(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
@@ -603,8 +622,8 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
         bool reduces = lw->reduces, columns = lw->columns, chunked = lw->chunk != 0,
              ordered = lw->ordered;
         forget(lw);
-        kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
-        RETURN_IF_ERR(build(lw, o, s, sp));
+        lower_begin(lw, n_in, o->n);
+        RETURN_IF_ERR(lw->policy->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
 
         if (lw->k.n_vals > EDGE_VALUES && sp->n_edges && !lw->no_edges) {
             sp->n_edges = 0;
@@ -703,7 +722,7 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
         shape_physical(shape_leaf(i->shape, r), &p);
         if (p.padded) return lower_no(lw, "a padded result");
     }
-    kir_init(&lw->k, lw->arena, n_in, n_in + n_out);
+    lower_begin(lw, n_in, n_out);
     RETURN_IF_ERR(whole_rule(lw, i)(lw, i));
     if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
     kir_sweep(&lw->k);
@@ -725,7 +744,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         HLO_EACH_INSTR(b, c) RETURN_IF_ERR(check_types(lw, b->shape));
         for (size_t p = 0; p < c->params.n; p++)
             pmap_put_ptr(&lw->leaf, c->params.v[p], (void *)(intptr_t)(p + 1));
-        find_cached(lw, c);
+        if (!lw->policy->elements) find_cached(lw, c);
         root = hlo_root(c);
     } else {
         for (int n = i->n_operands - 1; n >= 0; n--)
@@ -734,7 +753,8 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     if (whole_rule(lw, i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
     status_t st;
-    if (lower_in_tiles(lw, &o, first, i->n_operands, &st)) return st;
+    bool tiles = lw->policy->has_scratch && !lw->policy->elements;
+    if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st)) return st;
     return build_until_stable(lw, &o, first, i->n_operands);
 }
 
@@ -751,11 +771,14 @@ static status_t lower_with(struct arena *a, const struct hlo_instr *i, const str
     lw->arena = a;
     lw->in_place = in_place;
     lw->target = t;
+    lw->policy = policy_of(t);
     lw->instr = i;
     lw->prec = prec;
     status_t st = no_kernel[i->op] ? lower_no(lw, "an operation that is not computed by kernels")
                                    : lower_instr(lw, i);
     if (!st) st = kir_verify(lw->k.fn);
+    const char *lacks = st ? NULL : policy_lacks(lw->policy, lw->k.fn);
+    if (lacks) st = lower_no(lw, lacks);
     if (!st) *out = lw->k.fn;
     if (why) *why = lw->why ? lw->why : st ? "internal error" : NULL;
     forget(lw);

@@ -42,10 +42,11 @@ struct lower {
     const struct hlo_instr *instr;
     enum precision prec;
     const struct target *target; // may be NULL
-    struct lower_tile *tile;     // being built, or NULL
-    const char *why;    // static text, when the status is an error
-    struct pmap leaf;   // instruction -> buffer + 1
-    struct pmap memo;   // hash of (instruction, index) -> struct lower_memo
+    const struct kernel_policy *policy;
+    struct lower_tile *tile; // being built, or NULL
+    const char *why;         // static text, when the status is an error
+    struct pmap leaf;        // instruction -> buffer + 1
+    struct pmap memo;        // hash of (instruction, index) -> struct lower_memo
     struct pmap *env;   // parameters and values of the scalar computation being called, or NULL
     struct pmap cached; // instructions worth keeping in scratch between phases
     VEC(struct lower_kept *) kept;
@@ -204,6 +205,9 @@ struct kir_val *kmath_complex(struct lower *lw, enum kfn fn, struct kir_val *x, 
 struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x,
                           struct kir_val *y); // f32 transcendental, or NULL
 struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y);
+struct kir_val *kmath_exp_scaled(struct kir *k, struct kir_val *x, int by); // f32: e^x 2^by
+// The functions of f32 that kmath_f32 takes through f64 or libm, without either, nor fma.
+struct kir_val *kmath_narrow(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y);
 struct kir_val *kmath_wrap(struct lower *lw, enum dtype t,
                            struct kir_val *x); // rounds or wraps to the storage type
 struct kir_val *kmath_convert(struct lower *lw, enum dtype to, enum dtype from, struct kir_val *x);

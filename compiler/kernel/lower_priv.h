@@ -14,6 +14,7 @@ struct lower_kept {
     const struct kir_val *filler;  // variable of the loop that stores a cached value; else NULL
     bool ready;                    // what fills it stands before whatever is built from now on
 };
+void lower_begin(struct lower *lw, int n_in, int n_out); // a kernel of so many buffers
 struct lower_space *lower_space(struct lower *lw, const void *owner, int64_t total);
 void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, int64_t stride);
 struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row);

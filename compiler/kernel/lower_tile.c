@@ -357,7 +357,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     if (two && schedule(lw->target, &turned) < cost) t = turned;
     lw->tile = &t;
     lw->in_range = true;
-    kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
+    lower_begin(lw, n_in, o->n);
     *st = build(lw, &t, o, first);
     lw->tile = NULL;
     lw->in_range = false;

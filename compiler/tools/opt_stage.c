@@ -3,6 +3,7 @@
 // the passes have run. The code is for the named target, so the text is the same on every machine.
 #include <stdio.h>
 
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
@@ -12,13 +13,18 @@
 #include "compiler/plan/plan.h"
 #include "compiler/tools/opt.h"
 
+// Kernels as kir, or as the text of a back end, which the target must be of; none named: one that
+// is.
 static status_t print_code(struct arena *a, const struct hlo_module *m, const struct opt_options *o,
-                           bool llvm, struct strbuf *out) {
+                           const struct backend *back, struct strbuf *out) {
     struct target t;
     struct kernel_set set;
     RETURN_IF_ERR(opt_target(o->target ? o->target : "cpu-avx512", &t));
+    if (back && back != backend_of(&t))
+        return st_invalid("kernels of target '%s' are made by back end '%s', not '%s'", t.id,
+                          backend_of(&t)->name, back->name);
     return codegen_module(a, m, &t, o->strict ? PRECISION_STRICT : PRECISION_DEFAULT,
-                          llvm ? NULL : out, llvm ? out : NULL, &set);
+                          back ? NULL : out, back ? out : NULL, &set);
 }
 
 status_t opt_print_tree(struct str text) {
@@ -48,19 +54,21 @@ status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o
     struct strbuf text = {0};
     struct plan *plan;
     status_t st = ST_OK;
+    const struct backend *back = backend_find(o->stage);
     if (strcmp(o->stage, "hlo") == 0 && o->to && strcmp(o->to, "proto") == 0) {
         st = hlo_proto_write(m, &text);
     } else if (strcmp(o->stage, "hlo") == 0 && o->to && strcmp(o->to, "stablehlo") == 0) {
         st = stablehlo_print(&text, m);
     } else if (strcmp(o->stage, "hlo") == 0) {
         hlo_print_module(&text, m, HLO_PRINT_DEFAULT | (o->canonical ? HLO_PRINT_CANONICAL : 0));
-    } else if (strcmp(o->stage, "kir") == 0 || strcmp(o->stage, "llvm") == 0) {
-        st = print_code(&a, m, o, o->stage[0] == 'l', &text);
+    } else if (back || strcmp(o->stage, "kir") == 0) {
+        st = print_code(&a, m, o, back, &text);
     } else if (strcmp(o->stage, "plan") == 0) {
         st = plan_make(&a, m->entry, &plan);
         if (!st) plan_print(&text, plan);
     } else {
-        st = st_invalid("no stage is called '%s': tree, hlo, kir, llvm or plan", o->stage);
+        st = st_invalid("no stage is called '%s': tree, hlo, kir, plan or a back end's: %s",
+                        o->stage, backend_names());
     }
     if (!st && text.n) fwrite(text.p, 1, text.n, stdout);
     strbuf_done(&text);

@@ -10,7 +10,7 @@
 #include "compiler/ir/text/text.h"
 #include "devices/worker/worker_calls.h"
 
-// A softmax, a layout change and a lookup, at sizes of each effort (codegen/llvm_emit.h); a product
+// A softmax, a layout change and a lookup, at sizes of each effort (codegen/backend.h); a product
 // and convolutions of each kind with bias and activation, of floats and of bytes.
 static const char program[] =
     "HloModule warm\n"

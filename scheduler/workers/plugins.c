@@ -7,7 +7,15 @@
 
 #include "base/store/store.h"
 #include "base/vec.h"
+#include "proto/kinds.h"
 #include "proto/reason.h"
+
+// "cpu, sim, pjrt"
+#define KIND(kind, traits) #kind ", "
+static const char kind_names[] =
+#include "proto/kinds.def"
+    ;
+#undef KIND
 
 static const char *str_text(struct arena *a, struct str s) {
     return s.n ? arena_strndup(a, s.p, s.n) : "";
@@ -114,23 +122,20 @@ status_t plugins_device(const struct plugins *p, struct arena *a, const char *sp
         *out = arena_printf(a, "%s%s" STR_FMT, x->kind, rest.n ? ":" : "", STR_ARG(rest));
         return ST_OK;
     }
-    static const char *const ours[] = {"cpu", "sim", "pjrt"}; // the rows of devices.def
     struct str kind = {0};
     rest = str_of(spec);
     str_cut(&rest, ':', &kind);
-    if (plugins_of_kind(p, str_text(a, kind))) return ST_OK;
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (str_is(kind, ours[i])) return ST_OK;
+    if (plugins_of_kind(p, str_text(a, kind)) || kind_of(spec)) return ST_OK;
     return st_invalid("device: no kind is called '" STR_FMT
-                      "': cpu, sim, pjrt and the plugins of `hlo plugins` and --plugins are known",
-                      STR_ARG(kind));
+                      "': %.*s and the plugins of `hlo plugins` and --plugins are known",
+                      STR_ARG(kind), (int)sizeof kind_names - 3, kind_names);
 }
 
 const char *plugins_worker_spec(const struct plugins *p, struct arena *a, const char *spec) {
     struct str rest = str_of(spec), kind = {0};
     str_cut(&rest, ':', &kind);
     const struct plugin *x = plugins_of_kind(p, str_text(a, kind));
-    if (!x || str_is(kind, "pjrt")) return spec; // pjrt: names its plugin itself
+    if (!x || kind_has(spec, KIND_PLUGIN)) return spec; // names its plugin itself
     return arena_printf(a, "pjrt:plugin=%s:kind=%s%s%s%s" STR_FMT, x->path, x->kind,
                         *x->options ? ":" : "", x->options, rest.n ? ":" : "", STR_ARG(rest));
 }
@@ -144,7 +149,7 @@ status_t plugins_target(const struct plugins *p, struct arena *a, const char *ta
         rest = str_of(target);
         str_cut(&rest, ':', &kind);
         x = plugins_of_kind(p, str_text(a, kind));
-        if (!x && rest.n == 0 && (str_is(kind, "cpu") || str_is(kind, "sim"))) {
+        if (!x && rest.n == 0 && kind_has(str_text(a, kind), KIND_OWN)) {
             *out_kind = str_text(a, kind);
             *out_name = "";
             return ST_OK;

@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "proto/kinds.h"
 #include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
@@ -233,7 +234,7 @@ static void on_kill(void *arg) {
 }
 
 static bool is_plugin(const struct worker *w) {
-    return strncmp(w->spec, "pjrt", 4) == 0;
+    return kind_has(w->spec, KIND_PLUGIN);
 }
 // Of a compiler of our own; 0: no bound.
 static int64_t worker_memory(const struct worker *w) {

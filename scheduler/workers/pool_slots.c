@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "proto/kinds.h"
 #include "scheduler/workers/plugins.h"
 
 static bool same_kind(const char *spec, const char *other) {
@@ -16,7 +17,7 @@ bool pool_serves(const struct pool_config *cfg, const char *spec, int n) {
 }
 
 static bool own_kind(const char *spec) { // not a plugin's
-    return same_kind(spec, "cpu") || same_kind(spec, "sim");
+    return kind_has(spec, KIND_OWN);
 }
 int pool_of_device(const struct pool_config *cfg, int i) {
     if (!own_kind(cfg->devices[i])) return 1;

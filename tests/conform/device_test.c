@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of devices/device.h, held against every row of devices.def: attributes, loading,
+// The contract of devices/device.h, held against every row of proto/kinds.def: attributes, loading,
 // weights, values in and out, profiles, cancelling, threads, refusals. Expected values are worked
 // out here in plain C or are the input's own bytes, never another device's answer.
 //     device_test            all kinds
@@ -799,9 +799,9 @@ static void test_sim_crash_and_hang(void **state) {
 
 int main(int argc, char **argv) {
     static const char *const kinds[] = {
-#define DEVICE(name, vt) name,
-#include "devices/devices.def"
-#undef DEVICE
+#define KIND(kind, traits) #kind,
+#include "proto/kinds.def"
+#undef KIND
     };
     static const struct CMUnitTest contract[] = {
         cmocka_unit_test(test_open),

@@ -31,7 +31,7 @@ static status_t multiply_add(struct lower *lw, const struct hlo_instr *i,
     RETURN_IF_ERR(lower_operand(lw, i, !product, index, &z));
     if (fn == KFN_SUB && product == 0) z = kir_op(k, K_NEG, z, NULL, NULL);
     if (fn == KFN_SUB && product == 1) x = kir_op(k, K_NEG, x, NULL, NULL);
-    *out = kir_op(k, K_FMA, x, y, z);
+    *out = kir_mul_add(k, x, y, z);
     return ST_OK;
 }
 

@@ -41,9 +41,9 @@ static void devices(void **state) {
         assert_string_equal(plugins_worker_spec(&p, &a, spec), plain[i]);
     }
     static const char *const kinds[] = {
-#define DEVICE(kind, vtable) kind,
-#include "devices/devices.def"
-#undef DEVICE
+#define KIND(kind, traits) #kind,
+#include "proto/kinds.def"
+#undef KIND
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_null(plugins_device(&p, &a, kinds[i], &spec));
