@@ -628,18 +628,32 @@ static void remove_folder(const char *dir) {
     rmdir(dir);
 }
 
+// The signals that end a training as Ctrl-C does: what it has is kept, its folder removed.
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_ENDING = sizeof ending / sizeof *ending };
+static void catch_ending(struct sigaction old[N_ENDING]) {
+    struct sigaction quiet = {.sa_handler = on_interrupt};
+    for (int k = 0; k < N_ENDING; k++) {
+        sigaction(ending[k], NULL, &old[k]);
+        if (old[k].sa_handler != SIG_IGN) sigaction(ending[k], &quiet, NULL); // nohup stays so
+    }
+}
+static void release_ending(const struct sigaction old[N_ENDING]) {
+    for (int k = 0; k < N_ENDING; k++) sigaction(ending[k], &old[k], NULL);
+}
+
 static int with_job(struct train *t) {
-    struct sigaction old, quiet = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &quiet, &old);
+    struct sigaction old[N_ENDING];
+    catch_ending(old);
     t->losses = arena_zarray(&t->h->arena, float, SLICE);
     t->accuracy = arena_zarray(&t->h->arena, float, SLICE);
     int rc = train_job(t);
-    sigaction(SIGINT, &old, NULL);
+    release_ending(old);
     return rc;
 }
 int cmd_train(struct hlo *h) {
     struct train t = {.h = h};
-    struct sigaction old, quiet = {.sa_handler = on_interrupt};
+    struct sigaction old[N_ENDING];
     const char *tmp = getenv("TMPDIR");
     int rc = read_options(&t);
     if (rc) return rc;
@@ -648,14 +662,14 @@ int cmd_train(struct hlo *h) {
     char *dir = arena_printf(&h->arena, "%s/hlo-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(dir)) return fail_status(st_errno(errno, dir));
     t.dir = dir;
-    sigaction(SIGINT, &quiet, &old);
+    catch_ending(old);
     rc = prepare(&t);
     if (!rc) rc = train(&t);
     if (h->hlod) {
         free_leaves(&t, &t.p, t.handles);
         free_leaves(&t, &t.validation, t.held_handles);
     }
-    sigaction(SIGINT, &old, NULL);
+    release_ending(old);
     arena_done(&t.window_of);
     remove_folder(dir);
     return rc;

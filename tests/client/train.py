@@ -70,7 +70,7 @@ class Case:
         self.d = Daemon(self.build + "/hlod", self.build + "/hlod-worker", data=data)
 
     def env(self):
-        return {**os.environ, "HLOD_ADDR": "%s:%d" % self.d.addr}
+        return {**os.environ, "HLOD_ADDR": "%s:%d" % self.d.addr, "TMPDIR": self.d.dir}
 
     def hlo(self, name, *words, rc=0, out="", err=""):
         p = subprocess.run([self.build + "/hlo", *words], env=self.env(), capture_output=True,
@@ -203,6 +203,23 @@ def resumes(c, kills=0):
         again = ["--resume", "state.safetensors"]
     c.hlo("goes on", *words, *state, *again, "-o", "parts.safetensors")
     c.check("the same bytes", c.read("whole.safetensors") == c.read("parts.safetensors"))
+
+
+def ends_in_order(c):
+    """Ended by a signal: what it has is written, its folder removed."""
+    for k, sig in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+        temporary, out = os.path.join(c.d.dir, "tmp%d" % k), "ended%d.onnx" % k
+        os.mkdir(temporary)
+        p = subprocess.Popen([c.build + "/hlo", "train", "digits.onnx", *LOSS, *ROWS, "--batch",
+                              "64", "--steps", "1000000", "--json", "-o", out],
+                             env={**c.env(), "TMPDIR": temporary}, cwd=c.d.dir, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p.stdout.readline()
+        p.send_signal(sig)
+        p.communicate(timeout=60)
+        c.check("ended by %s" % sig.name, p.returncode == 130 and not os.listdir(temporary) and
+                os.path.getsize(os.path.join(c.d.dir, out)) > 1000,
+                "%s %s" % (p.returncode, os.listdir(temporary)))
 
 
 def as_a_job(c):
@@ -431,8 +448,8 @@ def main():
     try:
         if args.kills:
             resumes(c, args.kills)
-        for test in (learns, stops_early, in_parts, as_jax, resumes, as_a_job, in_a_suite,
-                     fixed_batch, other_forms, refuses):
+        for test in (learns, stops_early, in_parts, as_jax, resumes, ends_in_order, as_a_job,
+                     in_a_suite, fixed_batch, other_forms, refuses):
             if not args.kills:
                 test(c)
     finally:
