@@ -5,6 +5,8 @@
 //             -> while (state..., rest..., losses, accuracy, first, go) -> state, losses, accuracy
 //   epoch   where rows are shuffled: a new order, and the loop over the epoch's steps
 //   body    a batch, the model, the loss, its gradients, an update for each weight
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/gradient/gradient.h"
@@ -44,18 +46,30 @@ static hv behind(hv x) { // the parameter that x only moves or converts
         x = x->operands[0];
     return x;
 }
-static bool is_statistic(const struct hlo_instr *p) {
+// How much of the running statistics a batch leaves where i normalises by the batch: the model says
+// so (hlod_batch="0.9", as onnx_norm.c writes it) or the training; NAN where it does not.
+static double statistics_kept(const struct train_spec *s, const struct hlo_instr *i) {
+    static const char says[] = "{hlod_batch=\"";
+    size_t n;
+    const char *text = hlo_extra(i, "frontend_attributes", &n);
+    if (text && n > sizeof says && memcmp(text, says, sizeof says - 1) == 0)
+        return strtod(text + sizeof says - 1, NULL);
+    return s->batchnorm ? s->momentum_of_statistics : (double)NAN;
+}
+// The normalisation that p is a running statistic of, or NULL.
+static const struct hlo_instr *normalised_by(const struct hlo_instr *p) {
     for (hv i = p->parent->first; i; i = i->next)
         if (i->op == HLO_BATCH_NORM_INFERENCE &&
             (behind(i->operands[3]) == p || behind(i->operands[4]) == p))
-            return true;
-    return false;
+            return i;
+    return NULL;
 }
 static enum train_role role_of(const struct maker *k, const struct hlo_instr *p) {
     const char *name = source_name(k, p);
     bool weight = p->param_kind == PARAM_WEIGHT;
     bool named = str_in_globs(k->s->trainable, name);
-    if (weight && is_statistic(p)) return k->s->batchnorm ? TRAIN_STATISTIC : TRAIN_FROZEN;
+    const struct hlo_instr *by = weight ? normalised_by(p) : NULL;
+    if (by) return isnan(statistics_kept(k->s, by)) ? TRAIN_FROZEN : TRAIN_STATISTIC;
     if (weight && k->r && k->r->weights[p->param_index].inner) return TRAIN_FROZEN;
     bool input = !weight && (k->r || strcmp(k->s->trainable, "*") == 0);
     if (input || (!named && !weight))
@@ -237,10 +251,11 @@ static void arguments(struct body *y, hv order, hv at, hv *args) {
 static void train_batchnorm(struct body *y) {
     struct hb *b = &y->b;
     struct maker *k = y->k;
-    double keep = k->s->momentum_of_statistics;
     for (hv i = b->c->first, next; i && hb_ok(b); i = next) {
         next = i->next;
         if (i->op != HLO_BATCH_NORM_INFERENCE) continue;
+        double keep = statistics_kept(k->s, i);
+        if (isnan(keep)) continue;
         hv before = b->c->last,
            all = hb_op(b, HLO_BATCH_NORM_TRAINING, NULL, i->operands, 3, i->attr);
         hv value = hb_gte(b, all, 0);
@@ -467,7 +482,7 @@ static hv forward(struct body *y, hv order, hv at) {
     arguments(y, order, at, args);
     if (!hb_ok(b)) return y->in[0];
     hv scores = run_model(b, k, args), kept = hb_tuple(b, &scores, 1); // one name through edits
-    if (k->s->batchnorm && !k->s->evaluate) train_batchnorm(y);
+    if (!k->s->evaluate) train_batchnorm(y);
     hv seed = k->seed >= 0 ? y->in[k->seed] : hb_const_i64(b, DT_S32, 0);
     batch_seed_rng(b, seed, k->seed >= 0 ? y->in[k->step] : at);
     refuse_inner_rng(y);

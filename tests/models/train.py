@@ -544,11 +544,13 @@ PICTURES = f(48, 1, 12, 12)
 DIGITS = R.randint(0, 10, 48).astype(np.int32)
 
 
-def cnn_model():
+def cnn_model(by_batch=False):
     pads = dict(kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     nodes = [node("Conv", "x c1 d1", "a", **pads), node("Relu", "a", "r"),
              node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]),
              node("Conv", "p c2", "e", **pads),
+             node("BatchNormalization", "e g h m v", "n nm nv", epsilon=1e-3, training_mode=1,
+                  momentum=0.8) if by_batch else
              node("BatchNormalization", "e g h m v", "n", epsilon=1e-3),
              node("Relu", "n", "s"), node("GlobalAveragePool", "s", "q"),
              node("Flatten", "q", "t"), node("Gemm", "t w b", "y")]
@@ -566,10 +568,11 @@ def cnn(p, x, train=False):
     return (y, m, v) if train else y
 
 
-def batchnorm(train):
-    params = {k: w for k, w in CNN.items() if k not in "mv"}
-    p = Program(cnn_model(), "loss=softmax-cross-entropy;optimizer=adam:rate=1e-2;batch=16;"
-                             "rows=48;slice=30;batchnorm=%d" % train)
+def batchnorm(train, by_batch=False):
+    """Frozen; by each batch; by each batch as the model's own training_mode says."""
+    params, keep = {k: w for k, w in CNN.items() if k not in "mv"}, 0.8 if by_batch else 0.9
+    p = Program(cnn_model(by_batch), "loss=softmax-cross-entropy;optimizer=adam:rate=1e-2;batch=16;"
+                                     "rows=48;slice=30;batchnorm=%d" % (train and not by_batch))
     roles = {leaf["name"]: leaf["role"] for leaf in p.leaves}
     if roles["m"] != ("statistic" if train else "frozen"):
         raise ValueError("the running mean is a %s" % roles["m"])
@@ -581,8 +584,11 @@ def batchnorm(train):
         first = p.start(CNN, {"x": PICTURES}, DIGITS)
         p.run(first, 1)
         _, m, var = cnn(CNN, PICTURES[:16], True)
-        differs(first["m"], 0.9 * CNN["m"] + 0.1 * np.asarray(m), 1e-5)
-        differs(first["v"], 0.9 * CNN["v"] + 0.1 * np.asarray(var), 1e-5)
+        differs(first["m"], keep * CNN["m"] + (1 - keep) * np.asarray(m), 1e-5)
+        differs(first["v"], keep * CNN["v"] + (1 - keep) * np.asarray(var), 1e-5)
+    held = Program(cnn_model(by_batch), "loss=softmax-cross-entropy;batch=16;rows=48;evaluate=1")
+    got, _ = held.run(held.start(CNN, {"x": PICTURES}, DIGITS))
+    differs(got, np.asarray(classes_loss(cnn(CNN, PICTURES), DIGITS)), 1e-5)
 
 
 LSTM = {"W": f(1, 64, 12, scale=0.3), "R": f(1, 64, 16, scale=0.3), "B": f(1, 128, scale=0.1),
@@ -771,7 +777,9 @@ TESTS.update({"losses of probabilities": probabilities, "schedules": schedules,
               "computed again, with dropout": deep,
               "computed again, with statistics": normalised,
               "batch normalisation frozen": lambda: batchnorm(0),
-              "batch normalisation trained": lambda: batchnorm(1), "LSTM": recurrent,
+              "batch normalisation trained": lambda: batchnorm(1),
+              "batch normalisation in training mode": lambda: batchnorm(1, True),
+              "LSTM": recurrent,
               "transformer": transformer, "HLO": from_hlo,
               "names": names, "a last step taken twice": twice,
               "an operation without a derivative": no_rule})

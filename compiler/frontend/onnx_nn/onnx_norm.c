@@ -180,8 +180,9 @@ ONNX_X(lpnorm) { // where the norm is 0 the result is 0
     onnx_out_val(c, 0, hb_div(b, x, keep_dims(c, norm, x->shape)));
 }
 
-// Training mode: the batch's own statistics, and the running ones moved towards them.
-static void batchnorm_training(struct onnx_ctx *c) {
+// Training mode: the batch's own statistics, and the running ones moved towards them; results from
+// number `first` on.
+static void batchnorm_training(struct onnx_ctx *c, size_t first) {
     struct hb *b = &c->b;
     hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
@@ -196,13 +197,32 @@ static void batchnorm_training(struct onnx_ctx *c) {
     hv scale = hb_mul(b, hb_convert(b, onnx_in_val(c, 1), x->shape->dtype), inv);
     hv y = hb_mul(b, d, onnx_along(c, scale, x->shape, 1));
     hv bias = hb_convert(b, onnx_in_val(c, 2), x->shape->dtype);
-    onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, bias, x->shape, 1)));
+    if (!first) onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, bias, x->shape, 1)));
     for (size_t k = 3; k < c->n->out.n && k <= 4; k++) // before opset 14: the batch's own
         onnx_out_val(c, k, k == 3 ? mean : var);
     for (size_t k = 1; k <= 2; k++) {
         hv old = onnx_in_val(c, k + 2), now = hb_convert(b, k == 1 ? mean : var, old->shape->dtype);
         onnx_out_val(c, k, hb_add(b, onnx_mul_k(c, old, m), onnx_mul_k(c, now, 1 - m)));
     }
+}
+
+// A weight that a training may keep: here the running statistics.
+static bool is_weight(hv x) {
+    return x->op == HLO_PARAMETER && x->param_kind == PARAM_WEIGHT;
+}
+// For a training: one operation, so that the statistics can be told from other weights. One that is
+// in training mode already says so with its momentum, see compiler/train/program.c.
+static hv batchnorm_kept(struct onnx_ctx *c, int64_t channel, bool by_batch) {
+    hv x = onnx_in_val(c, 0), in[5] = {x};
+    struct hlo_attr_batchnorm how = {.epsilon = (float)onnx_at_float(c, "epsilon", 1e-5f),
+                                     .feature_index = channel};
+    for (int k = 1; k < 5; k++)
+        in[k] = hb_convert(&c->b, onnx_in_val(c, (size_t)k), x->shape->dtype);
+    hv y = hb_op(&c->b, HLO_BATCH_NORM_INFERENCE, NULL, in, 5, &how);
+    double keep = onnx_at_float(c, "momentum", 0.9f);
+    if (by_batch && hb_ok(&c->b))
+        hlo_set_extra(y, "frontend_attributes", arena_printf(c->a, "{hlod_batch=\"%.9g\"}", keep));
+    return y;
 }
 
 // scale * (x - mean) / sqrt(var + eps) + bias, written as x*s + t with s and t from the parameters
@@ -214,21 +234,17 @@ ONNX_X(batchnorm) {
     int64_t channel = 1;
     if (c->opset < 9 && !onnx_at_int(c, "spatial", 1))
         return onnx_fail(c, "statistics for each place (spatial 0) are not supported");
-    if (c->opset >= 14 ? onnx_at_int(c, "training_mode", 0)
-                       : c->n->out.n > 1) { // by the outputs once
+    bool by_batch = c->opset >= 14 ? onnx_at_int(c, "training_mode", 0)
+                                   : c->n->out.n > 1; // by the outputs once
+    if (by_batch) {
         if (x->shape->rank < 2) return onnx_fail(c, "input %s", onnx_show(c, x));
-        return batchnorm_training(c);
+        bool keeps = c->purpose != LOWER_INFERENCE && is_weight(mean) && is_weight(var);
+        batchnorm_training(c, keeps);
+        if (!keeps) return;
     }
     if (x->shape->rank < 2) channel = 0;
-    // One operation, so that the statistics can be told from other weights.
-    if (c->purpose == LOWER_TRAINING) {
-        struct hlo_attr_batchnorm how = {.epsilon = (float)onnx_at_float(c, "epsilon", 1e-5f),
-                                         .feature_index = channel};
-        hv in[5] = {x, scale, bias, mean, var};
-        for (int k = 1; k < 5; k++)
-            in[k] = hb_convert(b, in[k], t);
-        return onnx_out_val(c, 0, hb_op(b, HLO_BATCH_NORM_INFERENCE, NULL, in, 5, &how));
-    }
+    if (c->purpose == LOWER_TRAINING)
+        return onnx_out_val(c, 0, batchnorm_kept(c, channel, by_batch));
     hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, onnx_at_float(c, "epsilon", 1e-5f)));
     hv s = hb_mul(b, hb_convert(b, scale, inv->shape->dtype), inv);
     hv off = hb_sub(b, hb_convert(b, bias, s->shape->dtype), hb_mul(b, mean, s));
