@@ -16,6 +16,7 @@ static const struct row rows[METRIC_COUNT] = {
 #undef METRIC
 };
 enum { N_BOUNDS = 13 };
+_Static_assert((int)N_BOUNDS <= (int)METRIC_MOST_BOUNDS, "a view has room");
 static const int64_t bounds_ns[N_BOUNDS] = {
     100000,    316000,     1000000,    3160000,     10000000,    31600000,    100000000,
     316000000, 1000000000, 3160000000, 10000000000, 31600000000, 100000000000};
@@ -40,6 +41,24 @@ void metric_observe_ns(enum metric_id id, int64_t ns) {
             atomic_fetch_add_explicit(&buckets[id][k], 1, memory_order_relaxed);
             break;
         }
+}
+
+void metric_look(enum metric_id id, struct metric_view *out) {
+    static const enum metric_kind kinds[] = {METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM};
+    const struct row *r = &rows[id];
+    *out = (struct metric_view){
+        .name = r->name, .help = r->help, .kind = kinds[r->kind], .value = metric_get(id)};
+    if (r->kind != HISTOGRAM) return;
+    int64_t below = 0;
+    out->n_bounds = N_BOUNDS;
+    out->bounds_ns = bounds_ns;
+    out->sum_ns = atomic_load_explicit(&sums_ns[id], memory_order_relaxed);
+    for (int k = 0; k < N_BOUNDS; k++) {
+        out->counts[k] = atomic_load_explicit(&buckets[id][k], memory_order_relaxed);
+        below += out->counts[k];
+    }
+    out->counts[N_BOUNDS] = out->value > below ? out->value - below : 0;
+    out->value = below + out->counts[N_BOUNDS];
 }
 
 void metrics_text(struct strbuf *out) {

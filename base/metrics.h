@@ -13,5 +13,15 @@ enum metric_id {
 void metric_add(enum metric_id id, int64_t n);         // counter or gauge
 void metric_set(enum metric_id id, int64_t v);         // gauge
 void metric_observe_ns(enum metric_id id, int64_t ns); // histogram, seconds in the text
-int64_t metric_get(enum metric_id id);                 // counter/gauge value, histogram count
+enum { METRIC_MOST_BOUNDS = 16 };
+struct metric_view { // of one, at about this moment
+    const char *name, *help;
+    enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM } kind;
+    int64_t value, sum_ns; // a histogram's count is that of its buckets
+    int n_bounds;
+    const int64_t *bounds_ns;               // upper ones, rising
+    int64_t counts[METRIC_MOST_BOUNDS + 1]; // each for itself; the last is beyond all bounds
+};
+void metric_look(enum metric_id id, struct metric_view *out);
+int64_t metric_get(enum metric_id id); // counter/gauge value, histogram count
 void metrics_text(struct strbuf *out);

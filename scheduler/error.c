@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "proto/message.h"
+#include "proto/reason.h"
 
 Hlod__V1__Error *error_of(struct arena *a, status_t st) {
     Hlod__V1__Error *e = message_new(a, &hlod__v1__error__descriptor);
@@ -26,6 +27,23 @@ Hlod__V1__Error *error_of(struct arena *a, status_t st) {
     e->n_details = details.n;
     e->retry_after_ms = st_get_retry_ms(st);
     return e;
+}
+
+unsigned error_http_code(status_t st) {
+    switch (st_get_reason(st)) {
+    case HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED:
+        return 405;
+    case HLOD__V1__REASON__REASON_BODY_TOO_LARGE:
+        return 413;
+    case HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE:
+        return 415;
+    case HLOD__V1__REASON__REASON_BAD_RANGE:
+        return 416;
+    case HLOD__V1__REASON__REASON_STORE_FULL:
+        return 507;
+    default:
+        return (unsigned)st_code_http(st_code(st));
+    }
 }
 
 enum { SAY_EVERY_S = 10 };

@@ -10,3 +10,4 @@
 // log says so, at most every ten seconds.
 status_t error_of_store(status_t st) MUST_CHECK;
 Hlod__V1__Error *error_of(struct arena *a, status_t st); // in a; st stays the caller's
+unsigned error_http_code(status_t st);                   // 200 for NULL

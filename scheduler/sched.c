@@ -116,6 +116,12 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     return ST_OK;
 }
 
+void sched_observe(struct sched *s, void (*told)(void *ctx, const struct trace_work *w),
+                   void *ctx) {
+    s->told = told;
+    s->told_ctx = ctx;
+}
+
 void sched_stop(struct sched *s) {
     while (s->jobs) {
         struct job *j = s->jobs;

@@ -39,6 +39,10 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
 // Takes over what may change while it runs: all but pool, limits, cache_budget_bytes.
 // INVALID_ARGUMENT, and nothing changes.
 status_t sched_configure(struct sched *s, const struct sched_config *cfg) MUST_CHECK;
+// Who is told of work that nobody waits for: batches, and jobs of suites. Only of what is sampled.
+// Borrowed: the work, and ctx until sched_free. Before anything runs.
+struct trace_work;
+void sched_observe(struct sched *s, void (*told)(void *ctx, const struct trace_work *w), void *ctx);
 void sched_stop(struct sched *s); // ends all jobs with UNAVAILABLE, stops the workers
 void sched_free(struct sched *s);
 int sched_active(const struct sched *s); // jobs not yet finished

@@ -89,7 +89,9 @@ struct sched {
     int n_jobs;
     uint64_t next_job, tick;
     bool dispatching, dispatch_due, stopping;
-    bool measures; // pool work sums up the store
+    bool measures;                                       // pool work sums up the store
+    void (*told)(void *ctx, const struct trace_work *w); // sched_observe; or NULL
+    void *told_ctx;
 };
 struct model *sched_model(struct sched *s, struct digest id); // borrowed, NULL if not in memory
 // What is known of content under: the digest itself, or, where workers belong to tenants, the

@@ -11,11 +11,12 @@
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/weigh.h"
+#include "scheduler/error.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
 #include "scheduler/workers/memfds.h"
 #include "server/api/api.h"
-#include "server/traceparent.h"
+#include "server/otlp/otlp.h"
 
 void call_init(struct call *c, struct api *api) {
     *c = (struct call){.api = api,
@@ -26,9 +27,24 @@ void call_init(struct call *c, struct api *api) {
                        .start_ns = clock_ns()};
 }
 
-void call_trace(struct call *c, const char *header) {
-    struct traceparent t;
-    if (traceparent_parse(header, &t)) c->trace = arena_dup(&c->arena, &t, sizeof t);
+void call_trace(struct call *c, const char *parent, const char *state) {
+    const struct otlp *o = c->api->otlp;
+    struct trace t;
+    bool came = trace_parse(parent, &t);
+    if (!came && !o) return;
+    if (!came) trace_begin(&t);
+    bool sampled = o && otlp_samples(o, &t);
+    if (!came && !sampled) return; // nobody will hear of it
+
+    struct call_trace *x = arena_new_of(&c->arena, struct call_trace);
+    if (o) t.flags = (uint8_t)((t.flags & ~TRACE_SAMPLED) | (sampled ? TRACE_SAMPLED : 0));
+    x->t = t;
+    if (came) {
+        memcpy(x->given, parent, sizeof x->given - 1);
+        trace_write(&t, x->reply);
+        if (state && trace_state_fits(state)) x->t.state = arena_strdup(&c->arena, state);
+    }
+    c->trace = x;
 }
 
 status_t call_check_priority(int64_t priority) {
@@ -60,7 +76,43 @@ status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *
 }
 
 void call_event(struct call *c, const Hlod__V1__Event *e) {
-    if (!c->finished && c->row->stream) c->sink->event(c, e);
+    if (c->finished || !c->row->stream) return;
+    c->told = true;
+    c->sink->event(c, e);
+}
+
+// Its span; `why` where it has no status.
+static void tell(const struct call *c, int64_t now, status_t st, enum status_code why) {
+    if (!c->trace || !c->api->otlp || !trace_sampled(&c->trace->t)) return;
+    if (c->row && c->row->state == STATE_PROBE && !c->trace->t.remote) return;
+    bool answered = c->verb && !why;
+    int good = c->file.part ? 206 : 200;
+
+    struct trace_work w = {
+        .trace = &c->trace->t,
+        .verb = c->verb,
+        .route = c->route,
+        .start_ns = c->start_ns,
+        .end_ns = now,
+        .code = (int)(why ? why : st_code(st)),
+        .reason = st_get_reason(st),
+        .http = !answered        ? 0
+                : st && !c->told ? (int)error_http_code(st)
+                                 : good,
+        .message = st ? st_message(st) : NULL,
+        .record = c->record,
+        .work_ns = c->work_ns,
+        .run = c->batch,
+        .rows = c->batch_rows,
+        .upload_ms = c->upload_ms,
+        .model = c->model,
+        .tenant = c->principal.tenant,
+    };
+    if (c->row) {
+        w.service = str_of(c->row->service);
+        w.method = str_of(c->row->method);
+    }
+    otlp_tell(c->api->otlp, &w);
 }
 
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
@@ -72,8 +124,16 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     metric_add(M_REQUESTS, 1);
     if (st) metric_add(M_REQUEST_ERRORS, 1);
     if (c->on_finished) c->on_finished(c, !st);
-    metric_observe_ns(M_REQUEST_TIME, clock_ns() - c->start_ns);
+    int64_t now = clock_ns();
+    metric_observe_ns(M_REQUEST_TIME, now - c->start_ns);
+    tell(c, now, st, ST_CODE_OK);
     c->sink->finish(c, reply, st);
+}
+void call_refused(struct call *c, status_t st) {
+    c->finished = true;
+    metric_add(M_REQUESTS, 1);
+    metric_add(M_REQUEST_ERRORS, 1);
+    tell(c, clock_ns(), st, ST_CODE_OK);
 }
 
 status_t call_reply(struct call *c, const ProtobufCMessage *reply) {
@@ -180,6 +240,7 @@ void call_cancel(struct call *c) {
     c->finished = true;
     metric_add(M_REQUESTS, 1);
     metric_add(M_REQUEST_ERRORS, 1);
+    tell(c, clock_ns(), ST_OK, ST_CANCELLED);
     if (c->on_cancel) c->on_cancel(c);
 }
 

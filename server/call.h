@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "proto/reason.h"
 #include "scheduler/job/job.h"
+#include "scheduler/trace.h"
 #include "server/auth.h"
 
 struct api;
@@ -17,7 +18,6 @@ struct tensor_desc;
 struct call;
 struct memfd;
 struct strbuf;
-struct traceparent;
 
 struct call_output { // a tensor of the reply, outside the message
     const char *name;
@@ -33,6 +33,10 @@ struct call_file { // bytes of a file as the reply
     bool part;     // of the whole, as `range` asked
     int64_t offset, bytes, total;
 };
+struct call_trace {
+    struct trace t;
+    char given[TRACE_PARENT_TEXT], reply[TRACE_PARENT_TEXT]; // as it came, of us; "": none came
+};
 struct call_sink {
     void (*event)(struct call *c, const Hlod__V1__Event *e); // a result event: with call->outputs
     void (*finish)(struct call *c, const ProtobufCMessage *reply,
@@ -46,9 +50,17 @@ struct call {
     ProtobufCMessage *request; // of the row's input type, in the arena
     int64_t unpacked_bytes;    // it takes beside the arena
     int64_t start_ns;
-    int64_t timeout_ms;              // the transport's deadline, 0 = none
-    const struct traceparent *trace; // that came with the request, in the arena; NULL = none
-    int32_t priority;                // of the headers
+    int64_t timeout_ms;                // the transport's deadline, 0 = none
+    const struct call_trace *trace;    // that came with the request, or was begun; NULL = none
+    const char *verb;                  // of HTTP, a literal; NULL: gRPC
+    struct str route;                  // HTTP's template, static; "" = the rpc's path
+    const Hlod__V1__RunRecord *record; // of its job, once that has ended
+    int64_t work_ns;                   // its start
+    const struct trace *batch;         // that its run was a part of, or NULL
+    int64_t batch_rows;
+    const char *model; // the name that it asks for, or NULL; in the request
+    bool told;         // events were sent
+    int32_t priority;  // of the headers
     // A model that came as the body, stored.
     bool has_source;
     uint64_t source_fresh; // its file, if nobody had brought it before; else 0
@@ -87,7 +99,8 @@ struct call {
     int lent;        // replies under way that read its outputs where they lie (call_lend)
 };
 void call_init(struct call *c, struct api *api);
-void call_trace(struct call *c, const char *header); // traceparent; NULL or a bad one is none
+// By the headers traceparent and tracestate; NULL or a bad one is none.
+void call_trace(struct call *c, const char *parent, const char *state);
 // What headers (metadata) say about any request: Hlod-Priority, Hlod-Timeout-Ms, and Hlod-Tenant
 // where
 // --trust-tenant-header lets a caller without credentials name it. After api_admit. `get` gives a
@@ -101,6 +114,7 @@ void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
 // The answer of a handler that ends with it; ST_OK.
 status_t call_reply(struct call *c, const ProtobufCMessage *reply) MUST_CHECK;
+void call_refused(struct call *c, status_t st); // counts a call that is not dispatched; borrows st
 void call_fail(struct call *c, status_t st); // ends the call with st, which is taken; OK: nothing
 // The request from its bytes; it lives as long as the call. INVALID_ARGUMENT; what would take too
 // much of memory is REASON_BODY_TOO_LARGE.

@@ -36,6 +36,7 @@
 #include "server/last_words.h"
 #include "server/notify.h"
 #include "server/oip/oip.h"
+#include "server/otlp/otlp.h"
 #include "server/reserve.h"
 #include "server/tls.h"
 
@@ -65,6 +66,7 @@ struct daemon {
     uint16_t port, grpc_port;
     const char *dir;
     struct device_list devices;
+    struct otlp_config otlp;
     struct notify *notify; // NULL: no service manager
     uv_signal_t sig[4];
     char backup_dir[4096];
@@ -178,7 +180,9 @@ static void option_changed(UNUSED void *ctx, const char *name, bool live, const 
 // Options again, from the same places. With any mistake in them nothing changes.
 static void reload_options(struct daemon *d) {
     struct config next = {0};
+    struct otlp_config otlp;
     status_t st = config_read(d->argc, d->argv, environ, &next);
+    if (!st) st = otlp_config_read(&next.arena, &next, environ, &otlp);
     if (!st && !log_set(next.log)) st = st_invalid("log: '%s' is no level", next.log);
     if (!st) {
         struct sched_config sc = sched_options(&next);
@@ -189,6 +193,7 @@ static void reload_options(struct daemon *d) {
         api_options(&d->api, &d->cfg);
         struct suites_config jobs = suites_options(&d->cfg);
         suites_configure(d->suites, &jobs);
+        otlp_configure(d->api.otlp, &otlp);
     }
     config_done(&next);
     reloaded(d, "options", st);
@@ -485,6 +490,7 @@ static status_t judge_options(struct daemon *d) {
     d->dir = data_dir(d);
     snprintf(d->backup_dir, sizeof d->backup_dir, "%s/backup", d->dir);
     RETURN_IF_ERR(cors_check(c->cors_origin));
+    RETURN_IF_ERR(otlp_config_read(&c->arena, c, environ, &d->otlp));
 
     RETURN_IF_ERR(plugins_init(&c->arena, d->dir, c->plugins, &d->plugins));
     struct str list = str_of(c->device), one;
@@ -570,6 +576,15 @@ static status_t start_api(struct daemon *d) {
     return uploads_load(d->api.uploads, d->sched, d->api.upload_keep_ms);
 }
 
+static status_t start_otlp(struct daemon *d) {
+    struct otlp_address http = {d->host, d->tls ? "https" : "http", http_port(d->http)},
+                        grpc = {.host = d->grpc_host};
+    if (d->rpc) grpc.port = (uint16_t)rpc_port(d->rpc);
+    RETURN_IF_ERR(st_note(otlp_start(&d->otlp, &http, &grpc, &d->api.otlp), "OTLP"));
+    if (d->api.otlp) sched_observe(d->sched, otlp_tell, d->api.otlp);
+    return ST_OK;
+}
+
 static void watch_signals(struct daemon *d) {
     static const struct {
         int number;
@@ -609,6 +624,7 @@ static status_t start(struct daemon *d) {
     struct http_config hc = http_options(d, d->host, d->port);
     RETURN_IF_ERR(st_note(http_start(d->loop, &d->api, &hc, &d->http), "--http"));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d));
+    RETURN_IF_ERR(start_otlp(d));
     watch_signals(d);
 
     warn(d);
@@ -632,6 +648,7 @@ static void finish(struct daemon *d) {
     budget_free(d->api.budget);
     auth_close(d->api.auth);
     cache_key_close(d->api.cache_key);
+
     oip_regions_free(d->api.regions);
     tls_close(d->tls);
     for (int i = 0; i < 4; i++)
@@ -641,6 +658,7 @@ static void finish(struct daemon *d) {
     suites_free(d->suites);
     sched_free(d->sched);
     loop_free(d->loop);
+    otlp_stop(d->api.otlp, OTLP_STOP_MS);
     free(d->http);
     journal_jobs_close(d->jobs);
     journal_close(d->journal);

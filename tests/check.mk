@@ -37,6 +37,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \
 	  client-python '$(MAKE) -s check-client-python' \
+	  otlp '$(MAKE) -s check-otlp' \
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \
 	  soak '$(MAKE) -s check-soak' \
@@ -159,6 +160,7 @@ check-san: all units $(FAKE_WORKER) $(BUILD)/device_test
 	  sim '$(MAKE) -s check-sim SAN=$(SAN)' \
 	  api '$(MAKE) -s check-api SAN=$(SAN)' \
 	  sched '$(MAKE) -s check-sched SAN=$(SAN)' \
+	  otlp '$(MAKE) -s check-otlp SAN=$(SAN)' \
 	  grpc '$(MAKE) -s check-grpc SAN=$(SAN)' \
 	  secure '$(MAKE) -s check-secure SAN=$(SAN)' \
 	  client '$(MAKE) -s check-client SAN=$(SAN)' \

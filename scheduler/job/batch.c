@@ -15,6 +15,7 @@
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/models.h"
+#include "scheduler/trace.h"
 #include "scheduler/workers/memfds.h"
 
 enum { MAX_SOURCES = FRAME_MAX_FDS - 2 }; // descriptors of members; the results' and one of ours
@@ -46,6 +47,9 @@ struct batch {
     int inline_fd; // members' bytes beyond what a frame carries; -1
     int64_t *inline_at;
     Hlod__V1__CompileOptions *options; // owned
+    struct trace *trace;               // of the run of all, which is nobody's part; NULL: not told
+    const struct trace **links;        // the members', [n_links]
+    size_t n_links;
 };
 
 // ---- what may be joined
@@ -300,6 +304,7 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     r.device = from->device ? arena_strdup(&j->arena, from->device) : NULL;
     r.run.batch_rows = b->rows;
     r.run.rows = m->rows;
+    if (b->trace) r.run.batch = arena_dup(&j->arena, b->trace, sizeof *b->trace);
     r.n_fds = from->n_fds;
     memcpy(r.fds, from->fds, sizeof from->fds);
     status_t st = cut_outputs(j, m, bucket, from->reply, &r.reply);
@@ -308,8 +313,47 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     return st;
 }
 
+// The run of all is a trace of its own with links to the members', which link to it: it is a part
+// of none of them more than of the others.
+static void begin_trace(struct batch *b) {
+    size_t n = 0;
+    struct trace *t = arena_array(&b->arena, struct trace, b->members.n);
+    b->links = arena_array(&b->arena, const struct trace *, b->members.n);
+    for (size_t i = 0; i < b->members.n && b->s->told; i++) {
+        const struct trace *own = b->members.v[i].j->spec->trace;
+        if (!trace_sampled(own)) continue;
+        t[n] = *own; // its request may be gone by then
+        t[n].state = "";
+        b->links[n] = &t[n];
+        n++;
+    }
+    b->n_links = n;
+    if (!n) return;
+    b->trace = arena_new_of(&b->arena, struct trace);
+    trace_begin(b->trace);
+    b->trace->flags = TRACE_SAMPLED;
+}
+static void tell_trace(const struct batch *b, const struct job *leader, status_t st) {
+    if (!b->trace) return;
+    struct trace_work w = {.trace = b->trace,
+                           .name = "batch",
+                           .start_ns = leader->start_ns,
+                           .end_ns = clock_ns(),
+                           .code = st_code(st),
+                           .reason = st_get_reason(st),
+                           .message = st ? st_message(st) : NULL,
+                           .record = leader->r.record,
+                           .work_ns = leader->start_ns,
+                           .tenant = leader->tenant->name,
+                           .links = b->links,
+                           .n_links = b->n_links,
+                           .rows = b->rows};
+    b->s->told(b->s->told_ctx, &w);
+}
+
 static void on_done(void *ctx, struct job *leader, status_t st) {
     struct batch *b = ctx;
+    tell_trace(b, leader, st);
     if (st) {
         fail_all(b, st);
         return;
@@ -439,6 +483,7 @@ static void start_leader(struct batch *b, const struct slot *slot) {
     struct member *first = &b->members.v[0];
     const struct job_spec *p = first->j->spec;
     copy_options(b, p->options);
+    begin_trace(b);
     struct job_spec spec = {.kind = JOB_RUN,
                             .model = first->j->model->source,
                             .has_weights = p->has_weights,
@@ -455,6 +500,7 @@ static void start_leader(struct batch *b, const struct slot *slot) {
                             .tenant = arena_strdup(&b->arena, b->ticket.tenant->name),
                             .priority = p->priority,
                             .profile = p->profile,
+                            .trace = b->trace,
                             .run.leads = b,
                             .on_event = on_event,
                             .on_done = on_done,

@@ -468,7 +468,7 @@ void job_finish(struct job *j, status_t st) {
     j->unread_bytes = result_bytes(j);
     if (j->unread_bytes) sched_unread(j->s, j->tenant, j->unread_bytes);
 
-    if (!j->parent) job_report(j, job_kind(j)->name, st); // else its plan tells
+    if (!j->parent) j->r.record = job_report(j, job_kind(j)->name, st); // else its plan tells
     j->spec->on_done(j->spec->ctx, j, st);
 }
 

@@ -16,6 +16,7 @@ struct batch;
 struct buffer;
 struct memfd;
 struct plan_spec;
+struct trace;
 
 // WARM: ingest, and compile unless the model has dimensions that only a request fixes.
 // VERIFY: compile an executable anew, compare with what is stored, keep nothing.
@@ -58,9 +59,9 @@ struct job_spec { // everything borrowed until on_done
     int64_t timeout_ms;                      // 0 = the default
     const char *tenant;                      // whose share and quotas; NULL = "default"
     int32_t priority;                        // higher first
-    const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
-    bool sees_all;     // the caller may use what is not its tenant's
-    bool quiet;        // nobody is told that it runs
+    const struct trace *trace; // of the work that it is a part of, or NULL (scheduler/trace.h)
+    bool sees_all;             // the caller may use what is not its tenant's
+    bool quiet;                // nobody is told that it runs
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
     // Takes st; the result is valid until job_free, which the owner calls.
     void (*on_done)(void *ctx, struct job *j, status_t st);
@@ -139,7 +140,8 @@ struct job_result {
     struct digest source;
     bool ingest_hit, cache_hit;
     const char *device;
-    int fds[FRAME_MAX_FDS]; // of the reply's blobs; the job's
+    const Hlod__V1__RunRecord *record; // once it has ended; NULL: nothing is told of it
+    int fds[FRAME_MAX_FDS];            // of the reply's blobs; the job's
     int n_fds;
     struct memfd *memory;          // whose descriptor fds[0] is, where the daemon gave it; or NULL
     Hlod__V1__Timing *timings[96]; // in order, of all parts; the last is total
@@ -160,7 +162,8 @@ struct job_result {
             size_t n_assumed;
         } compile;
         struct {
-            int64_t batch_rows, rows; // that ran together, and this job's own; 0 = not batched
+            int64_t batch_rows, rows;  // that ran together, and this job's own; 0 = not batched
+            const struct trace *batch; // that run's own, or NULL
         } run;
         struct {
             const Hlod__Wire__Blob *text;

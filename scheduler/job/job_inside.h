@@ -208,7 +208,8 @@ Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memo
 // ---- job_report.c: what is told of a job that ends. Borrows st
 
 status_t job_at_assumed_sizes(const struct job *j, status_t st) MUST_CHECK; // takes st
-void job_report(struct job *j, const char *kind, status_t st); // to the log and GET /v1/runs
+// To the log and GET /v1/runs. What is told, in the job's arena; NULL: nothing.
+const Hlod__V1__RunRecord *job_report(struct job *j, const char *kind, status_t st);
 
 // ---- job_resolve.c, job_bind.c
 

@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "proto/message.h"
 #include "scheduler/job/job_inside.h"
 #include "scheduler/records/recent.h"
+#include "scheduler/trace.h"
 
 // A compile that was refused at sizes that the request did not say.
 status_t job_at_assumed_sizes(const struct job *j, status_t st) {
@@ -47,57 +49,70 @@ static char *failure_text(struct job *j, status_t st) {
     return text;
 }
 
-// What GET /v1/runs shows of the job. Looking at an executable or a model is
-// none of it.
-static void remember(struct job *j, const char *kind, const char *key, status_t st) {
-    if (j->spec->kind == JOB_INSPECT || (j->spec->kind == JOB_INGEST && j->r.ingest_hit)) return;
-
-    Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
-    char source[65], started[32];
-    digest_hex(j->r.source, source);
+// What is told of the job, in its arena.
+static const Hlod__V1__RunRecord *record_of(struct job *j, const char *kind, const char *key,
+                                            status_t st) {
+    struct arena *a = &j->arena;
+    Hlod__V1__RunRecord *m = message_new(a, &hlod__v1__run_record__descriptor);
+    char *started = arena_alloc(a, 32);
     clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
-    m.job = j->r.id;
-    m.kind = (char *)kind;
-    m.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
-    m.message = failure_text(j, st);
-    m.started = started;
-    m.model = source;
-    m.executable = (char *)key;
-    if (j->r.device) m.device = (char *)j->r.device;
-    m.tenant = (char *)(j->spec->tenant ? j->spec->tenant : "default");
-    if (j->spec->trace) m.trace_id = (char *)j->spec->trace;
-
-    m.cache_hit = j->r.cache_hit;
-    m.timings = j->r.timings;
-    m.n_timings = j->r.n_timings;
-    for (size_t i = 0; i < j->r.n_timings; i++)
-        m.compiled |= !strcmp(j->r.timings[i]->name, "compile");
-    if (m.compiled && j->exe) {
-        m.passes = j->exe->info->passes;
-        m.n_passes = j->exe->info->n_passes;
+    m->job = j->r.id;
+    m->kind = (char *)(uintptr_t)kind;
+    m->code = (char *)(uintptr_t)(st ? st_code_name(st_code(st)) : "OK");
+    if (st) m->message = failure_text(j, st);
+    m->started = started;
+    m->model = arena_dup(a, digest_to_hex(j->r.source).z, sizeof(struct hex_digest));
+    m->executable = arena_strdup(a, key);
+    if (j->r.device) m->device = (char *)(uintptr_t)j->r.device;
+    m->tenant = (char *)(uintptr_t)(j->spec->tenant ? j->spec->tenant : "default");
+    if (j->spec->trace) {
+        m->trace_id = arena_alloc(a, TRACE_ID_TEXT);
+        trace_write_id(j->spec->trace, m->trace_id);
     }
-    if (j->r.reply) m.profile = j->r.reply->profile;
-    m.profiled = m.profile != NULL;
-    recent_add(j->s->recent, &m, m.compiled || m.profiled);
+
+    m->cache_hit = j->r.cache_hit;
+    m->timings = (Hlod__V1__Timing **)(uintptr_t)j->r.timings;
+    m->n_timings = j->r.n_timings;
+    for (size_t i = 0; i < j->r.n_timings; i++)
+        m->compiled |= !strcmp(j->r.timings[i]->name, "compile");
+    if (m->compiled && j->exe) {
+        m->passes = j->exe->info->passes;
+        m->n_passes = j->exe->info->n_passes;
+    }
+    if (j->r.reply) m->profile = j->r.reply->profile;
+    m->profiled = m->profile != NULL;
+    return m;
 }
 
-void job_report(struct job *j, const char *kind, status_t st) {
-    char key[65] = "";
-    if (!digest_is_zero(j->key.digest)) digest_hex(j->key.digest, key);
-    remember(j, kind, key, st);
-
+static void log_end(const struct job *j, const char *kind, const char *key, status_t st) {
+    const struct trace *trace = j->spec->trace && j->spec->trace->remote ? j->spec->trace : NULL;
     struct strbuf times = {0};
-    for (size_t i = 0; i < j->r.n_timings; i++)
-        strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
+    char id[TRACE_ID_TEXT] = "";
     // Runs that went well, and looks at models that are known, are too many for a log: they are in
     // /metrics and /v1/runs.
-    const char *trace = j->spec->trace;
     bool usual = !st && !trace &&
                  (j->spec->kind == JOB_RUN || (j->spec->kind == JOB_INGEST && j->r.ingest_hit));
-    log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
-              "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
-              j->tenant->name, kind, *key ? key : "-", j->r.device ? j->r.device : "-",
-              strbuf_cstr(&times), st ? st_code_name(st_code(st)) : "OK", trace ? " trace=" : "",
-              trace ? trace : "");
+    enum log_level level = usual ? LOG_DEBUG : LOG_INFO;
+    if (!log_on(level, "job.done")) return;
+
+    for (size_t i = 0; i < j->r.n_timings; i++)
+        strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
+    if (trace) trace_write_id(trace, id);
+    log_event(level, "job.done", "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s",
+              (unsigned long long)j->r.id, j->tenant->name, kind, *key ? key : "-",
+              j->r.device ? j->r.device : "-", strbuf_cstr(&times),
+              st ? st_code_name(st_code(st)) : "OK", trace ? " trace=" : "", id);
     strbuf_done(&times);
+}
+
+const Hlod__V1__RunRecord *job_report(struct job *j, const char *kind, status_t st) {
+    char key[65] = "";
+    if (!digest_is_zero(j->key.digest)) digest_hex(j->key.digest, key);
+    // Looking at an executable or a model is no work of GET /v1/runs.
+    bool look = j->spec->kind == JOB_INSPECT || (j->spec->kind == JOB_INGEST && j->r.ingest_hit);
+    const Hlod__V1__RunRecord *m =
+        !look || trace_sampled(j->spec->trace) ? record_of(j, kind, key, st) : NULL;
+    if (!look) recent_add(j->s->recent, m, m->compiled || m->profiled);
+    log_end(j, kind, key, st);
+    return m;
 }

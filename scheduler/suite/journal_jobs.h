@@ -27,7 +27,8 @@ struct suite_record {
     struct span request;       // packed hlod.v1.SubmitJobsRequest
     const struct span *briefs; // [n_jobs], packed hlod.v1.Job; their ids are the row's
     uint32_t n_jobs;
-    int64_t created_ns; // wall clock
+    int64_t created_ns;                   // wall clock
+    const char *traceparent, *tracestate; // that the briefs have; NULL where they are read
 };
 // One transaction. A key that is there with the same request: *out_existed, its id and number of
 // jobs; with another: ALREADY_EXISTS, KEY_REUSED.

@@ -178,6 +178,7 @@ static void pump(void *arg) {
         j->attempts++;
         set_state(j, J_RUNNING, "running");
         suite_log(j, "attempt %u", j->attempts);
+        suite_trace_begin(j);
         if (j->suite->q->train)
             training_start(j);
         else
@@ -299,6 +300,7 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
         struct suite_job *j = &x->jobs[i];
         if ((n && n != j->n) || j->state == J_ENDED || j->state == J_ENDING) continue;
         if (j->state == J_RUNNING) {
+            suite_trace_end(j, NULL, ST_CANCELLED, 0, NULL);
             if (j->training)
                 training_cancel(j);
             else
@@ -346,6 +348,10 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
         j->brief = suite_brief(&j->arena, x->q, &j->cell, x->tenant, r->created_ns);
         j->brief->suite = arena_printf(&j->arena, "%" PRId64, x->id);
         j->brief->id = arena_printf(&j->arena, "%" PRId64 ".%u", x->id, j->n);
+        if (r->traceparent) {
+            j->brief->traceparent = arena_strdup(&j->arena, r->traceparent);
+            j->brief->tracestate = arena_strdup(&j->arena, r->tracestate);
+        }
     }
 
     arena_done(&a);
@@ -401,6 +407,8 @@ static void read_job(void *ctx, const struct job_record *r) {
         mine->run_ms = b->run_ms;
         mine->instructions = b->instructions;
         mine->fusions = b->fusions;
+        mine->traceparent = b->traceparent;
+        mine->tracestate = b->tracestate;
         if (b->train) mine->train = training_progress_new(&j->arena, b->train);
     }
     if (r->finished_ns) return;

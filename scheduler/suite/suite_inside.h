@@ -6,7 +6,9 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "scheduler/suite/suite.h"
+#include "scheduler/trace.h"
 
+struct job;
 struct loop_timer;
 struct suite;
 struct suite_run;
@@ -17,16 +19,20 @@ struct suite_job {
     uint32_t n; // from 1
     struct suite_cell cell;
     enum job_state state;
-    uint32_t attempts;     // begun, not counting those that a restart cut off
-    int64_t not_before_ns; // J_WAITING
-    struct suite_run *run; // J_RUNNING; or
+    uint32_t attempts;         // begun, not counting those that a restart cut off
+    int64_t not_before_ns;     // J_WAITING
+    struct suite_run *run;     // J_RUNNING; or
     struct training *training; // of a suite that trains
-    struct arena arena;    // brief
+    struct arena arena;        // brief
     Hlod__V1__Job *brief;
     Hlod__V1__JobOutcome *outcome; // once ENDING
     struct arena outcome_arena;
     struct strbuf log;
     bool dirty; // in suites.dirty
+    // Of the attempt under way: its span, below the one of the request that brought the job.
+    struct trace trace;
+    bool traced;
+    int64_t began_ns;
 };
 struct suite {
     struct suites *s;
@@ -59,7 +65,7 @@ struct suites {
     struct sched *sched;
     struct journal_jobs *journal;
     struct suites_config cfg;
-    struct suite *first;   // by id
+    struct suite *first;       // by id
     int n_running, n_training; // of suites that train; each kind has cfg.parallel places
     int n_runs;                // objects of suite_run.c and training.c, also of cancelled jobs
     bool stopping, pump_posted;
@@ -89,6 +95,13 @@ void suite_unref(struct suite *x);
 void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b);   // what its outcome adds to it
 double suite_median(struct arena *a, const double *v, size_t n); // 0 of none
 Hlod__V1__JobBudget suite_budget(const struct suite_job *j);     // the model's over the suite's
+
+// suite_trace.c: attempts as spans, which nobody needs to wait for.
+void suite_trace_begin(struct suite_job *j);
+const struct trace *suite_trace(const struct suite_job *j); // of the attempt; NULL: none
+// It has ended: job is what it ran, or NULL.
+void suite_trace_end(struct suite_job *j, const struct job *job, enum status_code code, int reason,
+                     const char *message);
 
 // suite_run.c: one attempt. Ends in suites.job_done, never from inside.
 void suite_run_start(struct suite_job *j);

@@ -181,6 +181,10 @@ static void finish(void *arg) {
     status_t st = r->st;
     r->st = ST_OK;
     struct suite_job *j = r->j;
+    enum status_code code = st                  ? st_code(st)
+                            : r->outcome->error ? ST_FAILED_PRECONDITION // what it gave
+                                                : ST_CODE_OK;
+    suite_trace_end(j, r->job, code, st_get_reason(st), st ? st_message(st) : NULL);
     struct arena a = r->arena;
     r->arena = (struct arena){0};
     j->suite->s->job_done(j, r->outcome, &a, st);
@@ -412,6 +416,7 @@ static void start_job(struct suite_run *r) {
                             .tenant = r->suite->tenant,
                             .priority = suite_priority(r->suite),
                             .repeat = q->repeat,
+                            .trace = suite_trace(r->j),
                             .on_event = note_event,
                             .on_done = on_done,
                             .ctx = r};

@@ -67,6 +67,7 @@ static void end(struct training *t, status_t st) {
         o->state = arena_strdup(&t->arena, "passed");
         o->model = arena_strdup(&t->arena, digest_to_hex(t->model).z);
     }
+    suite_trace_end(j, NULL, st_code(st), st_get_reason(st), st ? st_message(st) : NULL);
     if (st && t->kept_some) j->attempts = 1; // it came further: that was no vain attempt
     training_quiet(t);
     struct arena a = t->arena;
@@ -107,8 +108,9 @@ void training_fail(struct training *t, status_t st) {
     go_on_soon(t);
 }
 
-static void on_done(void *ctx, UNUSED struct job *job, status_t st) {
+static void on_done(void *ctx, struct job *job, status_t st) {
     struct training *t = ctx;
+    training_part_ended(t, job, st);
     training_fail(t, st);
 }
 void training_job(struct training *t, struct job_spec *spec, void (*then)(struct training *)) {
@@ -119,6 +121,7 @@ void training_job(struct training *t, struct job_spec *spec, void (*then)(struct
     spec->tenant = t->suite->tenant;
     spec->priority = suite_priority(t->suite);
     spec->options = q->models[t->j->cell.model]->options;
+    spec->trace = spec->kind == JOB_PLAN ? NULL : training_part(t); // of slices there are thousands
     spec->on_done = on_done;
     spec->ctx = t;
     t->then = then;

@@ -53,6 +53,7 @@ struct training {
     status_t st;
     status_t (*work)(struct training *t); // pool
     int64_t begin_ns;
+    struct trace part; // of `job`, where that is told (training_tell.c)
 
     struct training_program train, held; // held: of the rows held back
     struct training_program *at;         // whose turn it is to be made
@@ -118,6 +119,9 @@ Hlod__V1__TrainProgress *training_progress_new(struct arena *a, const Hlod__V1__
 void training_goes_back(struct training *t);
 // Steps `from` to t->step were made: watchers are told.
 void training_told(struct training *t, int64_t from);
+// A job of the attempt's, but no slice, as a part of its span: begins, has ended.
+const struct trace *training_part(struct training *t); // NULL: it is not told
+void training_part_ended(struct training *t, const struct job *job, status_t st); // borrows st
 void training_set_checkpoint(struct training *t, bool best);
 void training_quiet(struct training *t); // the attempt is over: what it lent to the progress goes
 // A copy that lives in a, without the losses of single steps.

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "proto/message.h"
+#include "scheduler/sched_inside.h"
 #include "scheduler/suite/training.h"
 
 enum { POINTS = 256, HEX = 65 };
@@ -132,4 +134,28 @@ void training_quiet(struct training *t) {
     Hlod__V1__TrainProgress *m = training_progress(t);
     m->losses = m->accuracies = NULL;
     m->n_losses = m->n_accuracies = 0;
+}
+
+// ---- the jobs of an attempt
+
+const struct trace *training_part(struct training *t) {
+    const struct trace *all = t->j ? suite_trace(t->j) : NULL;
+    if (!all) return NULL;
+    trace_child(all, &t->part);
+    return &t->part;
+}
+void training_part_ended(struct training *t, const struct job *job, status_t st) {
+    const struct sched *s = t->suite->s->sched;
+    const Hlod__V1__RunRecord *r = job_result(job)->record;
+    if (!t->j || !suite_trace(t->j) || !r || job_result(job)->kind == JOB_PLAN) return;
+    struct trace_work w = {.trace = &t->part,
+                           .name = r->kind,
+                           .start_ns = job_start_ns(job),
+                           .end_ns = clock_ns(),
+                           .code = (int)st_code(st),
+                           .reason = st_get_reason(st),
+                           .message = st ? st_message(st) : NULL,
+                           .record = r,
+                           .work_ns = job_start_ns(job)};
+    s->told(s->told_ctx, &w);
 }

@@ -131,6 +131,7 @@ status_t api_model(struct call *c, const char *text, struct digest *out) {
             "no model is called '%.80s'%s; a model is named by `hlo models set` or by "
             "the digest of its bytes, 64 hex digits",
             text, api_like(c, text));
+    if (!c->model) c->model = text;
     *out = x->source;
     return ST_OK;
 }

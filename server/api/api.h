@@ -63,6 +63,7 @@ struct api {
     struct uploads *uploads;     // of models in pieces, at most so many open a tenant
     int max_uploads;
     int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
+    struct otlp *otlp;           // NULL: no spans are told
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).

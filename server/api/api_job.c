@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "proto/frame.h"
 #include "scheduler/records/blobs.h"
-#include "server/traceparent.h"
 
 struct job_call {
     struct call *c;
@@ -87,6 +86,9 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     const struct job_result *r = job_result(j);
     c->timings = (Hlod__V1__Timing **)r->timings;
     c->n_timings = r->n_timings;
+    c->record = r->record;
+    c->work_ns = job_start_ns(j);
+    if (r->kind == JOB_RUN) c->batch = r->run.batch, c->batch_rows = r->run.batch_rows;
     const ProtobufCMessage *reply = NULL;
     if (!st)
         st = jc->reply(c, r, &reply);
@@ -136,7 +138,7 @@ status_t api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply
     spec->sees_all = api_sees_all(c);
     jc->uploaded = c->has_source;
     if (jc->uploaded) sched_upload(c->api->sched, spec->tenant, c->source);
-    if (c->trace) spec->trace = c->trace->id;
+    if (c->trace) spec->trace = &c->trace->t;
     if (!spec->priority) spec->priority = c->priority;
     if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
         spec->timeout_ms = c->timeout_ms;

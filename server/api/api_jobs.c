@@ -22,7 +22,7 @@ struct jobs_work {
     struct journal_jobs *journal;
     status_t (*work)(struct jobs_work *w); // pool
     status_t (*then)(struct jobs_work *w); // loop, without an error
-    const char *tenant;                // NULL: any
+    const char *tenant;                    // NULL: any
     int64_t suite;
     uint32_t n;
     enum journal_job_part part;
@@ -122,9 +122,19 @@ static status_t submit_work(struct jobs_work *w) {
         sha256_str(&h, str_of(w->q->idempotency_key));
         r->key = sha256_end(&h);
     }
+    if (w->c->trace) {
+        char *text = arena_alloc(a, TRACE_PARENT_TEXT);
+        trace_write(&w->c->trace->t, text);
+        r->traceparent = text;
+        r->tracestate = w->c->trace->t.state;
+    }
     struct span *briefs = arena_array(a, struct span, r->n_jobs);
     for (uint32_t i = 0; i < r->n_jobs; i++) {
         Hlod__V1__Job *b = suite_brief(a, w->q, &cells[i], r->tenant, r->created_ns);
+        if (r->traceparent) {
+            b->traceparent = (char *)(uintptr_t)r->traceparent;
+            b->tracestate = (char *)(uintptr_t)r->tracestate;
+        }
         briefs[i] = message_pack(a, &b->base);
     }
     r->briefs = briefs;

@@ -9,6 +9,7 @@
 #include "proto/weigh.h"
 #include "scheduler/records/recent.h"
 #include "server/api/api.h"
+#include "server/spans.h"
 
 enum { LIST_DEFAULT = 100, LIST_MOST = 1000, PID_REQUEST = 1, PID_COMPILER, PID_DEVICE };
 
@@ -76,61 +77,44 @@ static Hlod__V1__TraceEvent *span(struct timeline *t, const char *cat, const cha
     return e;
 }
 
-static const Hlod__V1__Timing *timing(const Hlod__V1__RunRecord *r, const char *name) {
-    for (size_t k = r->n_timings; k-- > 0;)
-        if (!strcmp(r->timings[k]->name, name)) return r->timings[k];
-    return NULL;
+static void put_step(Hlod__V1__TraceArgs *args, const Hlod__V1__ProfileRow *p) {
+    args->op = p->op;
+    args->impl = p->impl;
+    args->hlo = p->hlo;
+    args->n_hlo = p->n_hlo;
+    args->nodes = p->nodes;
+    args->n_nodes = p->n_nodes;
+    args->flops = p->flops;
+    args->bytes = p->bytes;
+    args->of_peak = p->of_peak;
+    args->bound = p->bound;
+    args->estimate_ms = p->estimate_ms;
 }
-
-// A compile's passes come without a start: they follow one another, so they are laid end to end.
-// Those that were done ahead (devices/worker/worker_lowered.c) take longer than the compile and end
-// with it.
-static void put_passes(struct timeline *t, const Hlod__V1__RunRecord *r) {
-    const Hlod__V1__Timing *compile = timing(r, "compile");
-    if (!compile || !r->n_passes) return;
-    double at = compile->start_ms, all = 0;
-    for (size_t k = 0; k < r->n_passes; k++)
-        all += r->passes[k]->ms;
-    if (all > compile->ms) at = compile->start_ms + compile->ms - all;
-    if (at < 0) at = 0;
-    label(t, "process_name", "compiler", PID_COMPILER, 1);
-    label(t, "thread_name", "passes", PID_COMPILER, 1);
-    for (size_t k = 0; k < r->n_passes; k++) {
-        const Hlod__V1__PassStat *p = r->passes[k];
-        Hlod__V1__TraceEvent *e = span(t, "pass", p->name, PID_COMPILER, 1, at, p->ms);
-        e->args->before = p->before;
-        e->args->after = p->after;
-        at += p->ms;
-    }
-}
-
-// Rows count from the start of the run on the device, which lies somewhere inside the request's
-// `run`: what went into carrying is taken to be half before and half after, or less before where
-// the device's time would not end in it.
-static void put_steps(struct timeline *t, const Hlod__V1__RunRecord *r) {
-    const Hlod__V1__Timing *run = timing(r, "run"), *carried = timing(r, "transfer");
-    if (!run || !r->profile) return;
-    double at = run->start_ms + (carried ? carried->ms / 2 : 0) + r->profile->start_ms,
-           latest = run->start_ms + run->ms - r->profile->total_ms;
-    if (at > latest) at = latest > run->start_ms ? latest : run->start_ms;
-    label(t, "process_name", r->device, PID_DEVICE, 1);
-    label(t, "thread_name", "steps", PID_DEVICE, 1);
-    span(t, "request", "run on the device", PID_DEVICE, 1, at, r->profile->total_ms);
-    for (size_t k = 0; k < r->profile->n_rows; k++) {
-        const Hlod__V1__ProfileRow *p = r->profile->rows[k];
+static void put_spans(struct timeline *t, const Hlod__V1__RunRecord *r) {
+    static const struct {
+        int64_t pid;
+        const char *cat;
+    } rows[] = {[SPAN_PHASE] = {PID_REQUEST, "request"},
+                [SPAN_PASS] = {PID_COMPILER, "pass"},
+                [SPAN_DEVICE] = {PID_DEVICE, "request"},
+                [SPAN_STEP] = {PID_DEVICE, "step"}};
+    struct spans all = spans_of(t->a, r, SPANS_STEPS);
+    bool named[PID_DEVICE + 1] = {[PID_REQUEST] = true};
+    for (size_t k = 0; k < all.n; k++) {
+        const struct spans_one *s = &all.v[k];
+        int64_t pid = rows[s->kind].pid;
+        if (!named[pid]) {
+            label(t, "process_name", pid == PID_DEVICE ? r->device : "compiler", pid, 1);
+            label(t, "thread_name", pid == PID_DEVICE ? "steps" : "passes", pid, 1);
+            named[pid] = true;
+        }
         Hlod__V1__TraceArgs *args =
-            span(t, "step", p->name, PID_DEVICE, 1, at + p->start_ms, p->ms)->args;
-        args->op = p->op;
-        args->impl = p->impl;
-        args->hlo = p->hlo;
-        args->n_hlo = p->n_hlo;
-        args->nodes = p->nodes;
-        args->n_nodes = p->n_nodes;
-        args->flops = p->flops;
-        args->bytes = p->bytes;
-        args->of_peak = p->of_peak;
-        args->bound = p->bound;
-        args->estimate_ms = p->estimate_ms;
+            span(t, rows[s->kind].cat, s->name, pid, 1, s->start_ms, s->ms)->args;
+        if (s->pass) {
+            args->before = s->pass->before;
+            args->after = s->pass->after;
+        }
+        if (s->row) put_step(args, s->row);
     }
 }
 
@@ -143,16 +127,11 @@ status_t api_trace(struct call *c) {
                       "256 are kept, and the last 64 that compiled or were profiled)",
                       q->job);
     struct timeline t = {.a = &c->arena};
-    const Hlod__V1__Timing *total = timing(r, "total");
+    const Hlod__V1__Timing *total = spans_timing(r, "total");
     label(&t, "process_name", "request", PID_REQUEST, 1);
     label(&t, "thread_name", "request", PID_REQUEST, 1);
     if (total) span(&t, "request", "request", PID_REQUEST, 1, 0, total->ms);
-    for (size_t k = 0; k < r->n_timings; k++)
-        if (r->timings[k] != total)
-            span(&t, "request", r->timings[k]->name, PID_REQUEST, 1, r->timings[k]->start_ms,
-                 r->timings[k]->ms);
-    put_passes(&t, r);
-    put_steps(&t, r);
+    put_spans(&t, r);
     Hlod__V1__Trace m = HLOD__V1__TRACE__INIT;
     m.trace_events = t.events.v;
     m.n_trace_events = t.events.n;

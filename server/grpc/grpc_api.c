@@ -12,7 +12,6 @@
 #include "server/grpc/cut.h"
 #include "server/grpc/grpc_api.h"
 #include "server/oip/oip.h"
-#include "server/traceparent.h"
 
 enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 
@@ -256,8 +255,9 @@ static void begin(struct rpc_call *rc) {
     c->row = rpc_method_of(rc)->datum;
     c->sink = &sink;
     c->transport = q;
-    call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
-    if (c->trace) {
+    call_trace(c, rpc_header(rc, &c->arena, "traceparent"),
+               rpc_header(rc, &c->arena, "tracestate"));
+    if (c->trace && *c->trace->reply) {
         rpc_head(rc, 0, "traceparent", c->trace->given);
         rpc_head(rc, 1, "traceresponse", c->trace->reply);
     }

@@ -210,6 +210,13 @@ static enum MHD_Result refuse(struct http_req *r, status_t st) {
     return queue_reply(r);
 }
 
+// As a literal; "_OTHER" is OpenTelemetry's word.
+static const char *verb_name(const char *verb) {
+    static const char *const names[] = {"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!strcmp(verb, names[k])) return names[k];
+    return "_OTHER";
+}
 // The call of a request to a row: route, caller and headers into it.
 MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const char *verb) {
     struct MHD_Connection *conn = r->conn;
@@ -221,13 +228,15 @@ MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const
 
     const char *codings = header(conn, "Accept-Encoding"), *accept = header(conn, "Accept");
     r->coding = coding_accepted(codings ? codings : "");
-    call_trace(c, header(conn, "traceparent"));
+    call_trace(c, header(conn, "traceparent"), header(conn, "tracestate"));
+    c->verb = verb_name(verb);
     const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");
     int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
     RETURN_IF_ERR(
         http_route(&c->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow));
 
     c->row = r->route.row;
+    c->route = r->route.alias;
     c->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
     const char *range = header(conn, "Range");
     if (range) c->range = arena_strdup(&c->arena, range);
@@ -263,9 +272,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
         return MHD_YES;
     }
     // Refused before its body: the library closes the connection after the reply if one follows.
-    metric_add(M_REQUESTS, 1);
-    metric_add(M_REQUEST_ERRORS, 1);
-    r->call->finished = true;
+    call_refused(r->call, r->error);
     return refuse(r, r->error);
 }
 

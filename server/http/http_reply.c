@@ -14,7 +14,6 @@
 #include "server/http/http_file.h"
 #include "server/http/http_req.h"
 #include "server/oip/oip.h"
-#include "server/traceparent.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
     MHD_add_response_header(r->response, name, value);
@@ -27,7 +26,7 @@ static void set_response(struct http_req *r, unsigned code, const char *type,
     r->code = code;
     add_header(r, "Content-Type", type);
     add_header(r, "X-Content-Type-Options", "nosniff");
-    if (r->call && r->call->trace) {
+    if (r->call && r->call->trace && *r->call->trace->reply) {
         add_header(r, "traceparent", r->call->trace->given);
         add_header(r, "traceresponse", r->call->trace->reply);
     }
@@ -181,7 +180,7 @@ void http_reply_error(struct http_req *r, status_t st) {
     else
         http_error_json(&b, st);
     strbuf_putc(&b, '\n');
-    unsigned code = http_code(st);
+    unsigned code = error_http_code(st);
     http_reply_text(r, code, "application/json", &b);
     if (code == 503 || code == 429) {
         int64_t s = (st_get_retry_ms(st) + 999) / 1000;

@@ -45,6 +45,7 @@ static bool match(const char *aliases, struct str path, struct route *out) {
         if (!match_one(one.p, one.p + one.n, path, &r) || (found && r.n_params >= out->n_params))
             continue;
         *out = r;
+        out->alias = one;
         found = true;
     }
     return found;
@@ -176,23 +177,6 @@ bool http_same_site(const char *host, const char *origin, bool local) {
 }
 
 // ---- errors
-
-unsigned http_code(status_t st) {
-    switch (st_get_reason(st)) {
-    case HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED:
-        return 405;
-    case HLOD__V1__REASON__REASON_BODY_TOO_LARGE:
-        return 413;
-    case HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE:
-        return 415;
-    case HLOD__V1__REASON__REASON_BAD_RANGE:
-        return 416;
-    case HLOD__V1__REASON__REASON_STORE_FULL:
-        return 507;
-    default:
-        return (unsigned)st_code_http(st_code(st));
-    }
-}
 
 void http_error_oip(struct strbuf *b, status_t st) {
     strbuf_puts(b, "{\"error\":");

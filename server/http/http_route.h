@@ -21,7 +21,8 @@ enum reply_form {
 };
 struct route {
     const struct api_row *row;
-    bool rpc; // the /hlod.v1.Hlod/Method path
+    struct str alias; // of the row that matched, static; "" where it is the rpc's path
+    bool rpc;         // the /hlod.v1.Hlod/Method path
     enum reply_form form;
     struct {
         struct str field, value;
@@ -38,6 +39,5 @@ status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMess
 // Did a person or program at this address send it, and no web page of elsewhere? By the headers
 // Host and Origin (NULL: absent). local: only loopback names and numeric addresses count as ours.
 bool http_same_site(const char *host, const char *origin, bool local);
-unsigned http_code(status_t st); // status code of an error, 200 for NULL
 void http_error_json(struct strbuf *b, status_t st);
 void http_error_oip(struct strbuf *b, status_t st); // {"error": text}

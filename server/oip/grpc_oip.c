@@ -93,7 +93,8 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     c->principal = s->principal;
     c->sink = &sink;
     c->transport = s;
-    call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
+    call_trace(c, rpc_header(rc, &c->arena, "traceparent"),
+               rpc_header(rc, &c->arena, "tracestate"));
     s->now = q;
     status_t st = api_request_headers(rc, c);
     if (st)

@@ -25,6 +25,7 @@ status_t oip_find(struct call *c, const char *name, const char *version, struct 
     if (!x && (!*version || !strcmp(version, "1")) && digest_parse(str_of(name), &out->source))
         return ST_OK;
     if (!x) return unknown(c, name, version);
+    c->model = name;
     out->source = x->source;
     out->version = arena_printf(&c->arena, "%" PRId64, x->version);
     if (x->loaded) return ST_OK;

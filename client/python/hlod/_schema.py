@@ -730,6 +730,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         14: ('instructions', 'i', ''),
         15: ('fusions', 'i', ''),
         16: ('train', 'm', 'TrainProgress'),
+        17: ('traceparent', 's', ''),
+        18: ('tracestate', 's', ''),
     },
     'GetJobRequest': {
         1: ('job', 's', ''),

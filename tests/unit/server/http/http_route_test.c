@@ -3,6 +3,8 @@
 // JSON. And the cut of tensor data out of a JSON body.
 #include "server/http/http_route.h"
 
+#include "scheduler/error.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +58,7 @@ static void refused(const char *verb, const char *path, unsigned code, const cha
     struct route r;
     const char *allow;
     status_t st = http_route(&a, verb, path, "", -1, &r, &allow);
-    assert_int_equal(http_code(st), code);
+    assert_int_equal(error_http_code(st), code);
     if (allow_words) assert_string_equal(allow, allow_words);
     st_drop(st);
 }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/trace.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+static const char digits[] = "0123456789abcdef";
+
+// ---- ids
+
+// A few hundred bytes at a time: a call of the system for each id would cost more than the rest.
+static void fill(uint8_t *p, size_t n) {
+    static _Thread_local uint8_t pool[240];
+    static _Thread_local size_t left;
+    static _Thread_local uint64_t count;
+    if (left < n) {
+        left = sizeof pool;
+        if (getrandom(pool, sizeof pool, 0) != sizeof pool) // never, for so few
+            for (size_t k = 0; k + 8 <= sizeof pool; k += 8) {
+                uint64_t x[2] = {(uint64_t)clock_wall_ns(), ++count};
+                x[0] = hash64(x, sizeof x, (uint64_t)(uintptr_t)pool);
+                memcpy(pool + k, x, 8);
+            }
+    }
+    left -= n;
+    memcpy(p, pool + left, n);
+}
+static void new_id(uint8_t *p, size_t n) {
+    fill(p, n);
+    for (size_t k = 0; k < n; k++)
+        if (p[k]) return;
+    p[n - 1] = 1;
+}
+void trace_new_span(uint8_t out[8]) {
+    new_id(out, 8);
+}
+void trace_begin(struct trace *out) {
+    *out = (struct trace){.state = ""};
+    new_id(out->id, sizeof out->id);
+    trace_new_span(out->span);
+}
+void trace_child(const struct trace *of, struct trace *out) {
+    struct trace t = *of;
+    memcpy(t.parent, of->span, sizeof t.parent);
+    t.remote = false;
+    trace_new_span(t.span);
+    *out = t;
+}
+bool trace_sampled(const struct trace *t) {
+    return t && t->flags & TRACE_SAMPLED;
+}
+
+// ---- text
+
+static int digit(char c) {
+    const char *p = c ? strchr(digits, c) : NULL;
+    return p ? (int)(p - digits) : -1;
+}
+// Is text[0..2n) lower-case hex? *zero: all of it is zeros.
+static bool read_hex(const char *text, uint8_t *out, size_t n, bool *zero) {
+    *zero = true;
+    for (size_t k = 0; k < n; k++) {
+        int high = digit(text[2 * k]), low = high < 0 ? -1 : digit(text[2 * k + 1]);
+        if (low < 0) return false;
+        out[k] = (uint8_t)(high << 4 | low);
+        *zero = *zero && !out[k];
+    }
+    return true;
+}
+static char *write_hex(char *to, const uint8_t *p, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        *to++ = digits[p[k] >> 4];
+        *to++ = digits[p[k] & 15];
+    }
+    return to;
+}
+
+bool trace_parse(const char *text, struct trace *out) {
+    enum { ID = 3, PARENT = 36, FLAGS = 53, ALL = 55, KNOWN_FLAGS = 3 }; // sampled, random
+    struct trace t = {.state = "", .remote = true};
+    uint8_t version;
+    bool zero;
+    if (!text) return false;
+    size_t n = strnlen(text, 256);
+    // A later version may append fields after another dash; ff is never one.
+    bool later = n > ALL && text[ALL] == '-' && strncmp(text, "00", 2);
+    if ((n != ALL && !later) || !read_hex(text, &version, 1, &zero) || version == 0xff)
+        return false;
+    if (text[ID - 1] != '-' || text[PARENT - 1] != '-' || text[FLAGS - 1] != '-') return false;
+    if (!read_hex(text + ID, t.id, sizeof t.id, &zero) || zero) return false;
+    if (!read_hex(text + PARENT, t.parent, sizeof t.parent, &zero) || zero) return false;
+    if (!read_hex(text + FLAGS, &t.flags, 1, &zero)) return false;
+    t.flags &= KNOWN_FLAGS;
+    trace_new_span(t.span);
+    *out = t;
+    return true;
+}
+void trace_write(const struct trace *t, char out[TRACE_PARENT_TEXT]) {
+    char *p = out;
+    memcpy(p, "00-", 3);
+    p = write_hex(p + 3, t->id, sizeof t->id);
+    *p++ = '-';
+    p = write_hex(p, t->span, sizeof t->span);
+    *p++ = '-';
+    p = write_hex(p, &t->flags, 1);
+    *p = 0;
+}
+void trace_write_id(const struct trace *t, char out[TRACE_ID_TEXT]) {
+    *write_hex(out, t->id, sizeof t->id) = 0;
+}
+
+// ---- tracestate
+
+enum { MOST_MEMBERS = 32, MOST_KEY = 256, MOST_VALUE = 256 };
+static bool key_fits(struct str key) {
+    bool named = key.n && key.n <= MOST_KEY &&
+                 ((key.p[0] >= 'a' && key.p[0] <= 'z') || (key.p[0] >= '0' && key.p[0] <= '9'));
+    for (size_t k = 0; k < key.n && named; k++) {
+        char c = key.p[k];
+        named = (c >= 'a' && c <= 'z') || (c && strchr("0123456789_-*/@", c));
+    }
+    return named;
+}
+static bool value_fits(struct str value) {
+    bool fits = value.n && value.n <= MOST_VALUE;
+    for (size_t k = 0; k < value.n && fits; k++)
+        fits = value.p[k] >= ' ' && value.p[k] <= '~' && value.p[k] != '=';
+    return fits;
+}
+static struct str without_blanks(struct str s) {
+    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s = (struct str){s.p + 1, s.n - 1};
+    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+bool trace_state_fits(const char *text) {
+    size_t n = strnlen(text, TRACE_STATE_MOST + 1), members = 0;
+    if (n > TRACE_STATE_MOST) return false;
+    for (const char *at = text, *end; *at; at = *end ? end + 1 : end) {
+        end = at + strcspn(at, ",");
+        struct str one = without_blanks((struct str){at, (size_t)(end - at)});
+        if (!one.n) continue; // an empty member is none
+        const char *eq = memchr(one.p, '=', one.n);
+        if (!eq || ++members > MOST_MEMBERS) return false;
+        struct str key = {one.p, (size_t)(eq - one.p)}, value = {eq + 1, one.n - key.n - 1};
+        if (!key_fits(key) || !value_fits(value)) return false;
+    }
+    return members > 0;
+}
