@@ -49,6 +49,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
 	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 24' \
+	  int8-products 'build/venv/bin/python tests/fuzz-hlo/int8_products.py $(BUILD)' \
 	  attention 'build/venv/bin/python tests/conform/attention.py $(BUILD)' \
 	  fast 'build/venv/bin/python tests/conform/fast.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \

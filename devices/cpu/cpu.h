@@ -55,10 +55,10 @@ struct cpu_impl {
     bool (*same_pack)(const struct cpu_step *a, const struct cpu_step *b);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
-    cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
-    cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls, cpu_impl_transpose,
-    cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
+    cpu_impl_pairs, cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat,
+    cpu_impl_pad, cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention,
+    cpu_impl_kernel, cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls,
+    cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -191,7 +191,11 @@ bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf);
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
 bool cpu_thin8_runs(const struct lib_call *call); // such a call is one of cpu_thin8.c
-bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly
+bool cpu_has_int8(void); // instructions that sum products of 8-bit integers exactly
+// cpu_pairs.c: such products on CPUs with AVX2 alone.
+bool cpu_has_pairs(void);
+bool cpu_pairs_runs(const struct lib_call *call);
+bool cpu_pairs_accepts(const struct hlo_instr *i);
 bool cpu_has_bf16(void);                          // products of bf16 that sum in f32
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process

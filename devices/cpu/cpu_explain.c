@@ -13,6 +13,7 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_thin8, WAY_THIN},
                 {&cpu_impl_onednn, WAY_LIBRARY},
                 {&cpu_impl_int8, WAY_LIBRARY},
+                {&cpu_impl_pairs, WAY_LIBRARY},
                 {&cpu_impl_depthwise, WAY_LIBRARY},
                 {&cpu_impl_attention, WAY_LIBRARY},
                 {&cpu_impl_table, WAY_KERNEL},

@@ -189,7 +189,8 @@ static void measure(struct machine *m, struct dev_peak *peak) {
     m->threads = cpu_threads();
     m->flops_f32 = best(&w, burn_all, 1, false);
     m->flops_f64 = best(&w, burn_f64, 1, false);
-    if (cpu_has_int8()) m->flops_i8 = 4 * m->flops_f32; // an instruction's: four terms a lane
+    if (cpu_has_pairs()) m->flops_i8 = 2 * m->flops_f32; // two terms a lane
+    if (cpu_has_int8()) m->flops_i8 = 4 * m->flops_f32;  // an instruction's: four terms a lane
     peak->flops = m->threads > 1 ? best(&w, burn_all, m->threads, true) : m->flops_f32;
     measure_memory(&w, m, peak);
 }

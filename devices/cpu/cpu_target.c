@@ -30,6 +30,20 @@ bool cpu_has_int8(void) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_avx512(void) {
+    const char *forced = getenv("HLOD_CPU_ISA");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           !(forced && strcmp(forced, "avx2") == 0);
+}
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+bool cpu_has_pairs(void) {
+    __builtin_cpu_init();
+    return has_avx2() && !has_avx512();
+}
+
 // Other CPUs would be told bf16 by conversions, slower than f32.
 bool cpu_has_bf16(void) {
     __builtin_cpu_init();
@@ -42,11 +56,7 @@ const struct target *cpu_target(void) {
     static char id[256];
     if (t.id) return &t;
     __builtin_cpu_init();
-    const char *forced = getenv("HLOD_CPU_ISA");
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (forced && strcmp(forced, "avx2") == 0) avx512 = false;
+    bool avx512 = has_avx512(), avx2 = has_avx2();
 
     t.kind = "cpu";
     t.llvm_triple = t.llvm_cpu = t.llvm_features = "";
@@ -67,7 +77,8 @@ const struct target *cpu_target(void) {
     t.wants_form = library ? cpu_wants_form : NULL; // kernels of ours read rows
     t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;
-    t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
+    t.library_int8 =
+        t.library_accepts == cpu_library_accepts && (cpu_has_int8() || cpu_has_pairs());
     t.library_bf16 = t.library_accepts == cpu_library_accepts && cpu_has_bf16();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
@@ -76,9 +87,11 @@ const struct target *cpu_target(void) {
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
-             t.library_int8 ? "+vnni" : "", t.library_bf16 ? "+bf16" : "", t.conv_block,
-             HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
-             direct && !t.direct ? ":llvm" : "");
+             !t.library_int8  ? ""
+             : cpu_has_int8() ? "+vnni"
+                              : "+pairs",
+             t.library_bf16 ? "+bf16" : "", t.conv_block, HLOD_KERNEL_ABI, COST_VERSION,
+             impl ? ":only-" : "", impl ? impl : "", direct && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
 }

@@ -140,7 +140,8 @@ static bool accepts_call(const struct hlo_instr *i, bool ask) {
 }
 bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
-    if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
+    if (c->hero->shape->dtype != DT_F32)
+        return cpu_thin8_runs(c) || cpu_int8_runs(c) || cpu_pairs_runs(c);
     if (cpu_gemm_filter(c->hero) && cpu_gemm_accepts(c->hero)) return false; // without steps
     if (!shapes_ok(c->hero) || !types_ok(c)) return false;
     if (c->hero->op == HLO_DOT) return onednn_dot_ok(c->hero) && onednn_runs(c, NULL, NULL);
@@ -150,9 +151,9 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(UNUSED const struct target *t, const struct hlo_instr *i) {
     return cpu_depthwise_accepts(i) || accepts_call(i, true) || cpu_attention_accepts(i) ||
-           cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
-           cpu_fft_accepts(i) || cpu_table_accepts(i) || cpu_channels_accepts(i) ||
-           cpu_transpose_alone(i) || cpu_lapack_accepts(i) ||
+           cpu_int8_accepts(i) || cpu_pairs_accepts(i) || cpu_gemm_accepts(i) ||
+           cpu_sort_accepts(i) || cpu_fft_accepts(i) || cpu_table_accepts(i) ||
+           cpu_channels_accepts(i) || cpu_transpose_alone(i) || cpu_lapack_accepts(i) ||
            (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
@@ -161,7 +162,8 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     struct lib_call c;
     *out_input = *out_output = FORM_LAST;
     if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
-    if (c.hero->shape->dtype == DT_S32) return t->conv_block && cpu_int8_accepts(i);
+    if (c.hero->shape->dtype == DT_S32)
+        return t->conv_block && (cpu_int8_accepts(i) || cpu_pairs_accepts(i));
     if (c.hero->shape->dtype != DT_F32 || lib_direct(c.hero)) return false;
     return shapes_ok(i) && types_ok(&c) && onednn_conv_ok(c.hero) &&
            best_form(t, &c, out_input, out_output);
