@@ -7,7 +7,8 @@ OPS_EVAL = for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" ||
 # The same cases on the CPU device, each implementation forced in turn; what it does not take runs
 # on the reference evaluator.
 OPS_CPU = for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $(OPS); done; \
-  for c in update:dynamic-update-slice concat:concatenate transpose:transpose sort:topk; do \
+  for c in matmul:dot update:dynamic-update-slice concat:concatenate transpose:transpose \
+  sort:topk; do \
   f=tests/ops/$${c\#*:}.hlo; \
   $(BUILD)/hlo-run --cases --impl $${c%:*} $$f && echo "PASS $${c%:*} $$f" || \
   echo "FAIL $${c%:*} $$f"; done

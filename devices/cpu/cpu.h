@@ -21,6 +21,7 @@ struct cpu_step {
     char *stage;                   // of a loop whose state changes places
     struct cpu_loop *loop;         // of a loop: how it runs without a profile; NULL = step by step
     int64_t flops, bytes;
+    double products; // operations of a contraction that takes fewer than its flops; 0: as many
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
     int asked;          // so many of the list need not be asked: they do not take it
@@ -58,7 +59,8 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
     cpu_impl_pairs, cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat,
     cpu_impl_pad, cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention,
     cpu_impl_kernel, cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls,
-    cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference;
+    cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference,
+    cpu_impl_winograd, cpu_impl_matmul;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -180,6 +182,11 @@ struct cpu_sizes cpu_sizes_of(const struct hlo_instr *i);
 bool cpu_tiles_better(const struct hlo_instr *i);
 // Is lib_transposed(i) better by the library's primitive than as a convolution of phases?
 bool cpu_transposed_better(const struct hlo_instr *i);
+// Outputs of a tile a side that convolution i has by Winograd (2 or 4); 0: none, it is summed.
+int cpu_winograd_tile(const struct hlo_instr *i);
+// Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right
+// operand is a bound weight.
+bool cpu_matmul_better(const struct hlo_instr *i, bool bound);
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c

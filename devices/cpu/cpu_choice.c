@@ -5,8 +5,9 @@
 // run f64 and integers 1.2 times as fast as gemm in the mean, but for few rows with many terms,
 // which gemm reads where they lie; of f32 they win where the library fills a vector of 16 channels
 // with the few that there are. A kernel takes 20 to 30 ms to generate: short steps are not worth
-// that.
+// that. And which convolutions are Winograd's (panels/cpu_winograd.h), by a table of targets.
 #include <math.h>
+#include <string.h>
 
 #include "devices/cpu/cpu.h"
 
@@ -152,6 +153,99 @@ bool cpu_tiles_better(const struct hlo_instr *i) {
             s.n >= r->least_columns && s.k <= r->most_terms && s.taps >= r->least_taps &&
             fill >= r->least_fill && products >= (double)r->least_products)
             return true;
+    }
+    return false;
+}
+
+// ---- Winograd
+
+// A target whose convolutions may be ours: what one thread does, measured (tests/bench/kernels.py,
+// AVX2 on Zen 3). Targets without a row leave them to the library. Nanoseconds are of a vector.
+static const struct winograd_row {
+    int vector_bits;
+    double products, direct; // operations a ns: of the matrix products, of the library's sums
+    double transform_ns;     // a point of a tile, into it and out of it
+    double far_bytes, far,
+        near; // more weights than this come at `far` bytes a ns, others at `near`
+} winograd_rows[] = {{256, 88, 90, 1.5, 12e6, 18, 60}};
+
+static bool winograd_form(const struct hlo_instr *i) {
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct labels *l = &c->dim_labels;
+    if (l->n_spatial != 2 || c->window.n != 2 || c->feature_group_count != 1 ||
+        c->batch_group_count != 1 || l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 ||
+        l->out_feature != 1 || l->k_out != 0 || l->k_in != 1)
+        return false;
+    for (int d = 0; d < 2; d++) {
+        const struct window_dim *w = &c->window.v[d];
+        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2 ||
+            w->size != 3 || w->stride != 1 || w->window_dilation != 1 || w->base_dilation != 1 ||
+            w->reversal || w->pad_low < 0 || w->pad_high < 0)
+            return false;
+    }
+    return i->shape->dtype == DT_F32 && i->operands[0]->shape->dtype == DT_F32 &&
+           i->operands[1]->shape->dtype == DT_F32 && shape_elements(i->shape) > 0;
+}
+static double up(int64_t n, int64_t block) {
+    return ceil((double)n / (double)block) * (double)block;
+}
+// Weights are read while the products of those before them go on.
+static double with_weights(const struct winograd_row *r, double compute, double bytes) {
+    double read = bytes / (bytes > r->far_bytes ? r->far : r->near);
+    return compute + read / 2 > read ? compute + read / 2 : read;
+}
+static double winograd_ns(const struct winograd_row *r, const struct hlo_instr *i, int m) {
+    const int64_t *out = i->shape->dims;
+    int lanes = r->vector_bits / 32;
+    double tiles = (double)out[0] * up(out[2], m) * up(out[3], m) / (m * m),
+           points = (m + 2) * (m + 2), in = up(i->operands[1]->shape->dims[1], lanes),
+           features = up(out[1], 2 * lanes);
+    double products = 2 * tiles * points * in * features / r->products;
+    return with_weights(r, products, 4 * points * in * features) +
+           r->transform_ns * tiles * points * (in + features) / lanes;
+}
+static double direct_ns(const struct winograd_row *r, const struct hlo_instr *i) {
+    int lanes = r->vector_bits / 32;
+    double in = up(i->operands[1]->shape->dims[1], lanes), features = up(i->shape->dims[1], lanes),
+           positions = (double)(i->shape->dims[0] * i->shape->dims[2] * i->shape->dims[3]);
+    return with_weights(r, 2 * positions * 9 * in * features / r->direct, 4 * 9 * in * features);
+}
+int cpu_winograd_tile(const struct hlo_instr *i) {
+    enum { LEAST_CHANNELS = 8, SMALL = 3 };
+    const char *forced = cpu_forced_impl();
+    const struct winograd_row *r = NULL;
+    if (i->op != HLO_CONVOLUTION || !winograd_form(i)) return 0;
+    const int64_t *out = i->shape->dims;
+    if (forced) return strcmp(forced, "winograd") ? 0 : out[2] > SMALL && out[3] > SMALL ? 4 : 2;
+    for (size_t k = 0; k < sizeof winograd_rows / sizeof *winograd_rows; k++)
+        if (winograd_rows[k].vector_bits == cpu_target()->vector_bits) r = &winograd_rows[k];
+    if (!r || i->operands[1]->shape->dims[1] < LEAST_CHANNELS) return 0;
+
+    double two = winograd_ns(r, i, 2), four = winograd_ns(r, i, 4), direct = direct_ns(r, i);
+    int m = four < .9 * two ? 4 : 2; // the smaller tile errs less and has half the weights
+    return (m == 4 ? four : two) < .9 * direct ? m : 0;
+}
+
+// ---- products of f32
+
+// Targets whose products are ours from so many rows and columns on: measured beside thin and oneDNN
+// 2.6 (AVX2 on Zen 3: 500 random products, bound ones 1.6 times as fast up to 16 rows and 1.1 times
+// beyond, others 1.5 and 1.2 times). Fewer columns leave a vector's lanes empty. Targets without a
+// row leave all of them to these.
+static const struct matmul_row {
+    int vector_bits;
+    int64_t bound_rows, rows, columns;
+} matmul_rows[] = {{256, 3, 6, 10}};
+
+bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
+    const char *forced = cpu_forced_impl();
+    if (i->op != HLO_DOT || i->shape->dtype != DT_F32) return false;
+    if (forced) return strcmp(forced, "matmul") == 0;
+    struct cpu_sizes s = cpu_sizes_of(i);
+    for (size_t k = 0; k < sizeof matmul_rows / sizeof *matmul_rows; k++) {
+        const struct matmul_row *r = &matmul_rows[k];
+        if (r->vector_bits == cpu_target()->vector_bits)
+            return s.m >= (bound ? r->bound_rows : r->rows) && s.n >= r->columns;
     }
     return false;
 }

@@ -15,6 +15,8 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_int8, WAY_LIBRARY},
                 {&cpu_impl_pairs, WAY_LIBRARY},
                 {&cpu_impl_depthwise, WAY_LIBRARY},
+                {&cpu_impl_winograd, WAY_LIBRARY},
+                {&cpu_impl_matmul, WAY_LIBRARY},
                 {&cpu_impl_attention, WAY_LIBRARY},
                 {&cpu_impl_table, WAY_KERNEL},
                 {&cpu_impl_channels, WAY_COPY},
@@ -43,6 +45,7 @@ static enum way way_of(const struct cpu_step *s) {
 // The work that only an implementation knows of: what stands behind a custom call.
 static void add_own(const struct cpu_step *s, struct step_work *w) {
     if (s->impl == &cpu_impl_trees || s->impl == &cpu_impl_nms) w->moved += (double)s->flops;
+    if (s->products > 0) w->products = s->products;
     if (s->impl != &cpu_impl_bits && s->impl != &cpu_impl_lapack_calls) return;
     w->products = (double)s->flops;
     w->product_type =

@@ -151,8 +151,7 @@ static struct target target_for(struct session *s, const char *impl) {
     struct target t = *dev_target(s->dev);
     if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
         t.library_accepts = NULL, t.wants_form = NULL;
-    if (strcmp(impl, "onednn") == 0 || strcmp(impl, "gemm") == 0 || strcmp(impl, "reference") == 0)
-        t.min_kernel_elements = INT64_MAX;
+    if (strcmp(impl, "kernel") != 0 && *impl) t.min_kernel_elements = INT64_MAX;
     return t;
 }
 
@@ -275,6 +274,8 @@ static void all_ways(struct session *s) {
         {"kernel-as-written", "kernel", "algsimp,constfold,fuse-sibling", "", PRECISION_DEFAULT},
         {"library", "onednn", "", "", PRECISION_DEFAULT},
         {"products", "gemm", "", "", PRECISION_DEFAULT},
+        {"panels", "matmul", "", "", PRECISION_DEFAULT},
+        {"winograd", "winograd", "", "", PRECISION_DEFAULT},
         {"default", "", "", "", PRECISION_DEFAULT},
         {"strict", "", "", "", PRECISION_STRICT},
     };

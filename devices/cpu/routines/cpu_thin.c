@@ -287,6 +287,11 @@ static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *
     bool vectors = cpu_target()->vector_bits > 128;
     return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
 }
+bool cpu_thin_halves(const struct cpu_exe *x, const struct cpu_step *s, const struct hlo_instr *h,
+                     int leaf) {
+    struct cpu_sizes z = cpu_sizes_of(h);
+    return z.m <= MAX_ROWS && panels_of(x, s, leaf) != THIN_PANELS;
+}
 thin_activate_fn cpu_thin_activate(void) {
     int bits = cpu_target()->vector_bits;
     return bits == 512 ? activate_avx512 : bits == 256 ? activate_avx2 : activate_plain;

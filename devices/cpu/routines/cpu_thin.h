@@ -3,6 +3,9 @@
 #pragma once
 #include "compiler/passes/fusion/library.h"
 
+struct cpu_exe;
+struct cpu_step;
+
 enum { THIN_ROWS = 4 }; // of one product
 // w[k, c]; w[c, k]; packed, in f32 or as the f16 or bf16 that the values came from
 enum thin_form { THIN_LINES, THIN_COLUMNS, THIN_PANELS, THIN_PANELS_F16, THIN_PANELS_BF16 };
@@ -21,3 +24,7 @@ struct thin_product {
 typedef void (*thin_activate_fn)(enum lib_post_kind kind, float alpha, float beta, float *v,
                                  int64_t n);
 thin_activate_fn cpu_thin_activate(void);
+// Would thin keep this bound right operand of dot h in half the bytes: as the f16 or bf16 that its
+// values came from? While binding only.
+bool cpu_thin_halves(const struct cpu_exe *x, const struct cpu_step *s, const struct hlo_instr *h,
+                     int leaf);

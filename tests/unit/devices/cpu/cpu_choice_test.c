@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which contractions generated tiles take from other implementations, and which transposed
-// convolutions the library's primitive takes (devices/cpu/cpu_choice.c): by type and shape.
+// Which contractions generated tiles take from other implementations, which transposed convolutions
+// the library's primitive takes, which convolutions and products are ours on AVX2
+// (devices/cpu/cpu_choice.c): by type and shape.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -83,16 +85,61 @@ static const struct contraction backward[] = {
      "convolution(x, y), window={size=3x3 pad=3_3x3_3 " BACK},
 };
 
-static void check(const struct contraction *c, bool (*better)(const struct hlo_instr *i)) {
+// Outputs of Winograd's tile a side; 0: the library sums.
+#define SAME "window={size=3x3 pad=1_1x1_1}, " CONV
+#define IMAGE(c, k, h)                                                                             \
+    "f32[1," #c "," #h "," #h "]", "f32[" #k "," #c ",3,3]", "f32[1," #k "," #h "," #h "]"
+static const struct winograd_case {
+    int tile;
+    const char *left, *right, *result, *op;
+} winograds[] = {
+    // ResNet and VGG: larger tiles but where weights would come from memory for few positions.
+    {4, IMAGE(64, 64, 56), "convolution(x, y), " SAME},
+    {4, IMAGE(128, 128, 28), "convolution(x, y), " SAME},
+    {2, IMAGE(512, 512, 7), "convolution(x, y), " SAME},
+    {4, IMAGE(512, 512, 28), "convolution(x, y), " SAME},
+    {4, IMAGE(24, 40, 31), "convolution(x, y), " SAME},
+    // Few channels; other windows, strides, groups, types.
+    {0, IMAGE(3, 64, 56), "convolution(x, y), " SAME},
+    {0, IMAGE(7, 64, 56), "convolution(x, y), " SAME},
+    {0, "f32[1,64,56,56]", "f32[64,8,3,3]", "f32[1,64,56,56]",
+     "convolution(x, y), " SAME ", feature_group_count=8"},
+    {0, "f32[1,64,56,56]", "f32[64,64,3,3]", "f32[1,64,28,28]",
+     "convolution(x, y), window={size=3x3 stride=2x2 pad=0_1x0_1}, " CONV},
+    {0, "f32[1,64,56,56]", "f32[64,64,5,5]", "f32[1,64,56,56]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {0, "f32[1,64,56,56]", "f32[64,64,3,3]", "f32[1,64,56,56]",
+     "convolution(x, y), window={size=3x3 pad=2_2x2_2 rhs_dilate=2x2}, " CONV},
+    {0, "f64[1,64,56,56]", "f64[64,64,3,3]", "f64[1,64,56,56]", "convolution(x, y), " SAME},
+};
+// Rows that make a product ours, bound or not.
+static const struct product_case {
+    bool bound, other;
+    const char *left, *right, *result;
+} products[] = {
+    {true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]"},
+    {true, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]"},
+    {false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]"},
+    {false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]"},
+    {false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]"},
+};
+
+static struct hlo_module *module_of(const char *left, const char *right, const char *result,
+                                    const char *op) {
     char text[1024];
-    struct hlo_module *m;
+    struct hlo_module *m = NULL;
     int n = snprintf(text, sizeof text,
                      "HloModule m\nENTRY e { x = %s parameter(0)\n y = %s parameter(1)\n"
                      " ROOT r = %s %s\n}\n",
-                     c->left, c->right, c->result, c->op);
+                     left, right, result, op);
     status_t st = hlo_parse((struct str){text, (size_t)n}, NULL, &m);
     if (st) fail_msg("%s: %s", text, st_message(st));
-    if (better(m->entry->root) != (c->want == BETTER)) fail_msg("otherwise: %s", text);
+    return m;
+}
+static void check(const struct contraction *c, bool (*better)(const struct hlo_instr *i)) {
+    struct hlo_module *m = module_of(c->left, c->right, c->result, c->op);
+    if (better(m->entry->root) != (c->want == BETTER))
+        fail_msg("otherwise: %s by %s", c->left, c->right);
     hlo_module_free(m);
 }
 static void tiles_better(UNUSED void **state) {
@@ -103,9 +150,29 @@ static void transposed_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof backward / sizeof *backward; k++)
         check(&backward[k], cpu_transposed_better);
 }
+static void ours(UNUSED void **state) {
+    bool avx2 = cpu_target()->vector_bits == 256;
+    for (size_t k = 0; k < sizeof winograds / sizeof *winograds; k++) {
+        const struct winograd_case *c = &winograds[k];
+        struct hlo_module *m = module_of(c->left, c->right, c->result, c->op);
+        int tile = cpu_winograd_tile(m->entry->root);
+        if (tile != (avx2 ? c->tile : 0)) fail_msg("%s by %s: %d", c->left, c->right, tile);
+        hlo_module_free(m);
+    }
+    for (size_t k = 0; k < sizeof products / sizeof *products; k++) {
+        const struct product_case *c = &products[k];
+        struct hlo_module *m = module_of(c->left, c->right, c->result, "dot(x, y), " DOT);
+        const struct hlo_instr *dot = m->entry->root;
+        if (cpu_matmul_better(dot, true) != (avx2 && c->bound) ||
+            cpu_matmul_better(dot, false) != (avx2 && c->other))
+            fail_msg("otherwise: %s by %s", c->left, c->right);
+        hlo_module_free(m);
+    }
+}
 
 int main(void) {
+    setenv("HLOD_CPU_ISA", "avx2", 1); // what cpu_target says from now on
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better),
-                                       cmocka_unit_test(transposed_better)};
+                                       cmocka_unit_test(transposed_better), cmocka_unit_test(ours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

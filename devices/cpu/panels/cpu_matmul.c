@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul: products of f32 matrices with the post-operations of library.h by panels of our own
+// (cpu_matmul.h), as a step. Which products, cpu_choice.c says.
+// Does not: other types, left operands whose terms do not lie together. Those are the library's.
+#include "devices/cpu/panels/cpu_matmul.h"
+
+#include "devices/cpu/cpu.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
+#include "devices/cpu/routines/cpu_thin.h"
+
+enum { AWAKE = 3 }; // in a loop other threads are awake: a third of the share is worth one
+
+struct matmul_state {
+    struct matmul m;
+    int left, right, out; // leaves
+    int leaf[LIB_MAX_POST];
+};
+
+// ---- which ones
+
+static bool rows_f32(const struct shape *s) {
+    return !shape_is_tuple(s) && s->dtype == DT_F32 && !s->dynamic &&
+           layout_is_default(s->layout, s->rank) && shape_elements(s) > 0;
+}
+static bool takes(const struct hlo_instr *i, struct lib_call *c) {
+    if (!rows_f32(i->shape) || !lib_match(i, c) || c->hero->op != HLO_DOT ||
+        !cpu_panel_isa(cpu_target()->vector_bits) || !rows_f32(c->lhs->shape) ||
+        !rows_f32(c->rhs->shape) || !onednn_dot_ok(c->hero) || !cpu_matmul_better(c->hero, true))
+        return false;
+    for (int k = 0; k < c->n_post; k++) {
+        const struct lib_post *p = &c->post[k];
+        if (p->kind > LIB_POST_SWISH || (p->operand && !rows_f32(p->operand->shape))) return false;
+    }
+    struct onednn_dot d;
+    onednn_dot_dims(c->hero, &d);
+    return d.n - 2 <= MATMUL_BATCH && (d.left_strides[d.n - 1] == 1 || d.left[d.n - 1] == 1);
+}
+static bool matmul_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
+                           const char **why) {
+    struct lib_call c;
+    *why = "not a product of f32 matrices that is better by panels";
+    return takes(i, &c);
+}
+
+// ---- a step
+
+static void read_sizes(const struct lib_call *c, struct matmul *m) {
+    struct onednn_dot d;
+    onednn_dot_dims(c->hero, &d);
+    int n = m->n_batch = d.n - 2;
+    m->rows = d.left[n];
+    m->depth = d.left[n + 1];
+    m->columns = d.right[n + 1];
+    m->left_row = d.left_strides[n];
+    m->right_term = d.right_strides[n];
+    m->right_column = d.right_strides[n + 1];
+    for (int k = 0; k < n; k++) {
+        m->batch[k] = d.left[k];
+        m->left_batch[k] = d.left_strides[k];
+        m->right_batch[k] = d.right_strides[k];
+    }
+    m->n_post = c->n_post;
+    for (int k = 0; k < c->n_post; k++)
+        m->post[k] = c->post[k];
+}
+static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
+    const struct hlo_instr *i = s->plan->instr;
+    struct lib_call c;
+    if (!takes(i, &c)) return st_internal("accepted a product that does not match");
+    int right = lib_operand(i, c.rhs);
+    bool bound = HLO_ATTR(c.hero, dot)->lhs_batch_dims.n == 0 && cpu_is_bound(x, s, right);
+    s->declined =
+        !cpu_matmul_better(c.hero, bound) || (bound && cpu_thin_halves(x, s, c.hero, right));
+    if (s->declined) return ST_OK;
+    struct matmul_state *t = arena_new_of(&x->arena, struct matmul_state);
+    t->left = lib_operand(i, c.lhs), t->right = right, t->out = s->plan->n_in;
+    for (int k = 0; k < c.n_post; k++)
+        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
+    read_sizes(&c, &t->m);
+    t->m.packed = bound;
+    if (!matmul_plan(&t->m, cpu_target()->vector_bits, cpu_threads()))
+        return st_internal("no panels for this CPU");
+    if (x->in_loop) t->m.grain = t->m.grain / AWAKE + 1;
+
+    if (t->m.packed) {
+        s->packed_in = t->right;
+        s->pack_slot = x->n_packs++;
+    } else if (matmul_scratch_bytes(&t->m, cpu_threads()) > x->scratch_bytes) {
+        x->scratch_bytes = matmul_scratch_bytes(&t->m, cpu_threads());
+    }
+    s->apart = t->m.packed;
+    s->flops = (int64_t)matmul_products(&t->m);
+    s->alone = t->m.units < 2 * t->m.grain;
+    s->detail = arena_printf(&x->arena, "matmul:%s", t->m.panel->name);
+    s->state = t;
+    return ST_OK;
+}
+static int64_t matmul_pack_bytes(const struct cpu_step *s) {
+    const struct matmul_state *t = s->state;
+    return matmul_packed_bytes(&t->m);
+}
+static status_t matmul_pack_step(struct cpu_exe *x, struct cpu_step *s, const void *plain,
+                                 void *packed) {
+    const struct matmul_state *t = s->state;
+    for (int64_t k = 0; k < matmul_pack_parts(&t->m); k++) {
+        struct span read = matmul_pack(&t->m, plain, k, packed);
+        cpu_has_read(x, read.p, (int64_t)read.n);
+    }
+    return ST_OK;
+}
+static bool matmul_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct matmul *v = &((const struct matmul_state *)a->state)->m,
+                        *w = &((const struct matmul_state *)b->state)->m;
+    return v->depth == w->depth && v->columns == w->columns && v->right_term == w->right_term &&
+           v->right_column == w->right_column;
+}
+static status_t matmul_run_step(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    const struct matmul_state *t = s->state;
+    struct matmul_run r = {.m = &t->m,
+                           .left = bufs[t->left],
+                           .right = bufs[t->right],
+                           .out = bufs[t->out],
+                           .scratch = x->scratch};
+    for (int k = 0; k < t->m.n_post; k++)
+        if (t->leaf[k] >= 0) r.operand[k] = bufs[t->leaf[k]];
+    matmul_run(&r);
+    return ST_OK;
+}
+const struct cpu_impl cpu_impl_matmul = {
+    "matmul",        matmul_accepts,    matmul_open,      NULL,
+    matmul_run_step, matmul_pack_bytes, matmul_pack_step, matmul_same_pack};
