@@ -90,6 +90,17 @@ void pass_mark_weights(struct hlo_computation *c) {
     }
 }
 
+void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
+    static const char name[] = "operand_precision";
+    size_t len = 0;
+    const char *v = pos->op == HLO_CONVOLUTION ? hlo_extra(pos, name, &len) : NULL;
+    if (v) v = arena_printf(pos->parent->module->arena, "%.*s", (int)len, v);
+    for (struct hlo_instr *n = last->next, *next; n; n = next) {
+        next = n->next;
+        hlo_move_before(n, pos);
+        if (v && n->op == HLO_CONVOLUTION && !hlo_extra(n, name, NULL)) hlo_set_extra(n, name, v);
+    }
+}
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;

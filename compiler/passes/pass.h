@@ -41,13 +41,9 @@ static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_i
     if (p->trace && p->trace->fusion)
         p->trace->fusion(p->trace->ctx, p->running, producer, consumer, why_not);
 }
-// Instructions that the builder appended behind `last` go in front of pos, in their order.
-static inline void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
-    for (struct hlo_instr *n = last->next, *next; n; n = next) {
-        next = n->next;
-        hlo_move_before(n, pos);
-    }
-}
+// Instructions that the builder appended behind `last` go in front of pos, in their order. The
+// convolutions among them are as precise as pos, where that is one (operand_precision).
+void pass_place(struct hlo_instr *last, struct hlo_instr *pos);
 // Offers every instruction outside of fusions, in list order, to `fn`, which gives what replaces it
 // (built with b, placed before it, under its metadata) or NULL. Sets p->changed.
 typedef struct hlo_instr *(*pass_rewrite_fn)(struct hb *b, struct hlo_instr *i,

@@ -184,6 +184,8 @@ bool cpu_tiles_better(const struct hlo_instr *i);
 bool cpu_transposed_better(const struct hlo_instr *i);
 // Outputs of a tile a side that convolution i has by Winograd (2 or 4); 0: none, it is summed.
 int cpu_winograd_tile(const struct hlo_instr *i);
+// Is convolution i of 8-bit integers better so (cpu_pairs.c) than by f32?
+bool cpu_pairs_better(const struct hlo_instr *i);
 // Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right
 // operand is a bound weight.
 bool cpu_matmul_better(const struct hlo_instr *i, bool bound);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/passes/fusion/library.h"
 #include "devices/cpu/cpu.h"
 
 enum kind {
@@ -183,8 +184,7 @@ static bool winograd_form(const struct hlo_instr *i) {
             w->reversal || w->pad_low < 0 || w->pad_high < 0)
             return false;
     }
-    return i->shape->dtype == DT_F32 && i->operands[0]->shape->dtype == DT_F32 &&
-           i->operands[1]->shape->dtype == DT_F32 && shape_elements(i->shape) > 0;
+    return shape_elements(i->shape) > 0;
 }
 static double up(int64_t n, int64_t block) {
     return ceil((double)n / (double)block) * (double)block;
@@ -206,24 +206,70 @@ static double winograd_ns(const struct winograd_row *r, const struct hlo_instr *
 }
 static double direct_ns(const struct winograd_row *r, const struct hlo_instr *i) {
     int lanes = r->vector_bits / 32;
-    double in = up(i->operands[1]->shape->dims[1], lanes), features = up(i->shape->dims[1], lanes),
-           positions = (double)(i->shape->dims[0] * i->shape->dims[2] * i->shape->dims[3]);
-    return with_weights(r, 2 * positions * 9 * in * features / r->direct, 4 * 9 * in * features);
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    double in = up(i->operands[1]->shape->dims[1], lanes), groups = (double)c->feature_group_count,
+           features = groups * up(i->shape->dims[1] / c->feature_group_count, lanes),
+           positions = (double)(shape_elements(i->shape) / i->shape->dims[1]);
+    for (int d = 0; d < c->window.n; d++)
+        in *= (double)c->window.v[d].size;
+    return with_weights(r, 2 * positions * in * features / r->direct, 4 * in * features);
+}
+static const struct winograd_row *winograd_row(void) {
+    for (size_t k = 0; k < sizeof winograd_rows / sizeof *winograd_rows; k++)
+        if (winograd_rows[k].vector_bits == cpu_target()->vector_bits) return &winograd_rows[k];
+    return NULL;
+}
+// The tile that pays for a convolution of this form, whatever its types; 0: none. ns: what it
+// takes.
+static int winograd_pays(const struct winograd_row *r, const struct hlo_instr *i, double *ns) {
+    enum { LEAST_CHANNELS = 8 };
+    *ns = direct_ns(r, i);
+    if (!winograd_form(i) || i->operands[1]->shape->dims[1] < LEAST_CHANNELS) return 0;
+    double two = winograd_ns(r, i, 2), four = winograd_ns(r, i, 4);
+    int m = four < .9 * two ? 4 : 2; // the smaller tile errs less and has half the weights
+    double best = m == 4 ? four : two;
+    if (best >= .9 * *ns) return 0;
+    *ns = best;
+    return m;
 }
 int cpu_winograd_tile(const struct hlo_instr *i) {
-    enum { LEAST_CHANNELS = 8, SMALL = 3 };
+    enum { SMALL = 3 };
     const char *forced = cpu_forced_impl();
-    const struct winograd_row *r = NULL;
-    if (i->op != HLO_CONVOLUTION || !winograd_form(i)) return 0;
+    const struct winograd_row *r = winograd_row();
+    if (i->op != HLO_CONVOLUTION || !winograd_form(i) || lib_sums_as_written(i)) return 0;
+    if (i->shape->dtype != DT_F32 || i->operands[0]->shape->dtype != DT_F32 ||
+        i->operands[1]->shape->dtype != DT_F32)
+        return 0;
     const int64_t *out = i->shape->dims;
     if (forced) return strcmp(forced, "winograd") ? 0 : out[2] > SMALL && out[3] > SMALL ? 4 : 2;
-    for (size_t k = 0; k < sizeof winograd_rows / sizeof *winograd_rows; k++)
-        if (winograd_rows[k].vector_bits == cpu_target()->vector_bits) r = &winograd_rows[k];
-    if (!r || i->operands[1]->shape->dims[1] < LEAST_CHANNELS) return 0;
+    double ns;
+    return r ? winograd_pays(r, i, &ns) : 0;
+}
 
-    double two = winograd_ns(r, i, 2), four = winograd_ns(r, i, 4), direct = direct_ns(r, i);
-    int m = four < .9 * two ? 4 : 2; // the smaller tile errs less and has half the weights
-    return (m == 4 ? four : two) < .9 * direct ? m : 0;
+// ---- convolutions of 8-bit integers
+
+// What one thread takes, ns, measured as the rows above (chains of quantised convolutions, 3 to 256
+// channels, windows of 1 and 3, groups of 1 to 8): for a row of results of a group, and more for
+// each run of bytes behind the first; for each panel of 16 columns; and for four terms of each.
+// f32: for a row of results.
+bool cpu_pairs_better(const struct hlo_instr *i) {
+    enum { PANEL = 16, QUAD = 4 };
+    const double row = 14, run = 2, panel = 10, quad = .77, row_f32 = 10, margin = .95;
+    const struct winograd_row *r = winograd_row();
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct shape *w = i->operands[1]->shape;
+    if (cpu_forced_impl() || !r) return true;
+    int64_t taps = 1, groups = c->feature_group_count, across = 1;
+    for (int d = 0; d < c->window.n; d++)
+        taps *= c->window.v[d].size;
+    if (groups == 1) across = c->window.v[c->window.n - 1].size; // pixels that are one run
+    double positions = (double)(shape_elements(i->shape) / i->shape->dims[1]),
+           panels = up(w->dims[0] / groups, PANEL) / PANEL, runs = (double)(taps / across),
+           quads = runs * up(across * w->dims[1], QUAD) / QUAD;
+
+    double ours = (double)groups * (row + run * (runs - 1) + panels * (panel + quad * quads)), f32;
+    if (!winograd_pays(r, i, &f32) || lib_sums_as_written(i)) f32 = direct_ns(r, i);
+    return ours < margin * (f32 / positions + row_f32);
 }
 
 // ---- products of f32

@@ -4,6 +4,7 @@
 #include "compiler/passes/fusion/library.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion/match.h"
@@ -313,6 +314,12 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
     }
     *out = c;
     return true;
+}
+
+bool lib_sums_as_written(const struct hlo_instr *i) {
+    size_t n;
+    const char *v = hlo_extra(i, "operand_precision", &n);
+    return v && memmem(v, n, "highest", 7);
 }
 
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract) {

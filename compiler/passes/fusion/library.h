@@ -78,6 +78,9 @@ bool lib_transposed(const struct hlo_instr *i);
 // in what follows, beats the library: depthwise ones of one dimension, 1x1 of small groups. In the
 // form of conv-canon.
 bool lib_direct(const struct hlo_instr *i);
+// Does hero `i` ask for the sums as they are written (operand_precision of highest)? Then
+// Winograd's tiles, which err by more, do not take it.
+bool lib_sums_as_written(const struct hlo_instr *i);
 // Is convolution `i` such a one, or of types that no library has? Its padding is a value of its
 // own, so that the kernel reads rows from front to end.
 bool lib_of_ours(const struct hlo_instr *i);

@@ -225,6 +225,11 @@ static bool along_channel(const struct quantised *w, int64_t from) {
            (!w->zero || !w->zero->shape->rank || w->zero_dim == from);
 }
 
+// Sums of integers are exact, whatever type they are computed in: no convolution by way of sums of
+// others.
+static void as_written(hv conv) {
+    hlo_set_extra(conv, "operand_precision", "{highest,highest}");
+}
 static hv on_8bit(struct hb *b, hv i, struct quantised x, struct quantised w,
                   const struct target *t) {
     bool wide = i->shape->dtype == DT_F32;
@@ -242,6 +247,7 @@ static hv on_8bit(struct hb *b, hv i, struct quantised x, struct quantised w,
     }
     hv y = hb_op(b, i->op, shape_with_dtype(b->c->module->arena, i->shape, DT_S32),
                  (hv[]){x.q, w.q}, 2, attr);
+    if (hb_ok(b) && !wide && i->op == HLO_CONVOLUTION) as_written(y);
     if (!hb_ok(b) || !t->library_accepts(t, y)) return NULL;
     if (x.zero) y = hb_add(b, y, over_result(b, channel_terms(b, &x, &w, from), y->shape, to));
     if (w.zero) y = hb_add(b, y, window_sums(b, i, &x, &w, attr, from, to));
@@ -292,6 +298,7 @@ static hv through_f32(struct hb *b, hv i, const struct quantised *x, const struc
                                span_f32(b, i->operands[1], right, k, to)},
                         2, i->attr);
         if (!hb_ok(b) || !t->library_accepts(t, part)) return NULL;
+        if (conv) as_written(part);
         part = hb_convert(b, part, DT_S32);
         all = all ? hb_add(b, all, part) : part;
     }

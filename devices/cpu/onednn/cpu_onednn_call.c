@@ -124,7 +124,8 @@ status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *re
 bool onednn_winograd_pays(const struct hlo_instr *h) {
     const struct window *w = &HLO_ATTR(h, conv)->window;
     const struct shape *k = h->operands[1]->shape;
-    if (w->n != 2 || HLO_ATTR(h, conv)->feature_group_count != 1) return false;
+    if (w->n != 2 || HLO_ATTR(h, conv)->feature_group_count != 1 || lib_sums_as_written(h))
+        return false;
     for (int d = 0; d < 2; d++)
         if (w->v[d].size != 3 || w->v[d].stride != 1 || w->v[d].window_dilation != 1) return false;
     return k->dims[0] >= 64 && k->dims[1] >= 64 && h->shape->dims[2] >= 7;

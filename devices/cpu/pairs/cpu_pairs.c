@@ -4,7 +4,8 @@
 // The sums are exact: the instruction that multiplies bytes there saturates sums of two products;
 // weights for which it may are found when they are packed (cpu_pairs_pack.c) and multiplied as 16
 // bits.
-// Does not: batches of dots, kernels of integers that are not plain rows, groups of few channels.
+// Does not: batches of dots, kernels of integers that are not plain rows, groups of few channels (a
+// filter for each channel among them), and convolutions that f32 runs faster (cpu_choice.c).
 #include <string.h>
 
 #include "devices/cpu/pairs/cpu_pairs.h"
@@ -14,8 +15,7 @@ enum {
     SHARE_FLOPS = 1200000,
     LOOP_SHARE_FLOPS = 400000,
     BLOCK_BYTES = 128 << 10,
-    MAX_BLOCK = 64,
-    EACH_BLOCK = 32
+    MAX_BLOCK = 64
 };
 
 // ---- which products
@@ -62,8 +62,7 @@ static bool groups_ok(const struct hlo_instr *h) {
     const struct hlo_attr_conv *a = HLO_ATTR(h, conv);
     const struct shape *w = h->operands[1]->shape;
     int64_t groups = a->feature_group_count, cols = w->dims[0] / groups;
-    return groups == 1 || (w->dims[1] == 1 && cols == 1) ||
-           (w->dims[1] >= LEAST_DEPTH && cols >= LEAST_COLS);
+    return groups == 1 || (w->dims[1] >= LEAST_DEPTH && cols >= LEAST_COLS);
 }
 static bool conv_ok(const struct lib_call *c) {
     const struct hlo_attr_conv *a = HLO_ATTR(c->hero, conv);
@@ -85,7 +84,7 @@ static bool conv_ok(const struct lib_call *c) {
         if (taps > PAIRS_TAPS) return false;
     }
     return (plain(x) || last(x)) && (plain(c->result) || last(c->result)) && groups_ok(c->hero) &&
-           taps * w->dims[1] <= MAX_TERMS;
+           taps * w->dims[1] <= MAX_TERMS && cpu_pairs_better(c->hero);
 }
 bool cpu_pairs_runs(const struct lib_call *c) {
     return cpu_has_pairs() && types_ok(c) && posts_ok(c) &&
@@ -133,7 +132,6 @@ static void read_conv(const struct lib_call *c, struct pairs_state *t) {
     t->groups = a->feature_group_count;
     t->depth = w->dims[1];
     t->cols = w->dims[0] / t->groups;
-    t->each = t->groups > 1 && t->depth == 1 && t->cols == 1;
     t->turn_x = !last(x);
     t->turn_out = !last(c->result);
 }
@@ -147,7 +145,7 @@ static void find_runs(struct arena *arena, struct pairs_state *t) {
     t->n_runs = taps / t->across;
     t->quads = t->n_runs * ((t->run + PAIRS_QUAD - 1) / PAIRS_QUAD);
     t->rows = t->images * a[0].out * a[1].out * a[2].out;
-    t->panels = ((t->each ? t->groups : t->cols) + PAIRS_PANEL - 1) / PAIRS_PANEL;
+    t->panels = (t->cols + PAIRS_PANEL - 1) / PAIRS_PANEL;
     t->x_bytes = t->images * a[0].in * a[1].in * a[2].in * t->pixel;
 
     struct pairs_run *runs = arena_array(arena, struct pairs_run, t->n_runs);
@@ -168,17 +166,16 @@ static void find_weights(struct arena *arena, const struct lib_call *c, struct p
     bool by_column = conv || HLO_ATTR(c->hero, dot)->rhs_contracting_dims.v[0] == w->rank - 1;
     int64_t taps = a[0].taps * a[1].taps * a[2].taps;
     t->column = by_column ? taps * t->depth : 1;
-    t->from = arena_array(arena, int32_t, PAIRS_QUAD * t->quads + 1);
+    t->from = arena_array(arena, int32_t, PAIRS_QUAD * t->quads);
     int32_t *to = t->from;
     for (int64_t r = 0; r < t->n_runs; r++) {
         for (int64_t k = 0; k < t->run; k++) {
             int64_t tap = r * t->across + k / t->depth, at = k % t->depth;
             *to++ = (int32_t)(conv ? at * taps + tap : by_column ? at : at * t->cols);
         }
-        while (!t->each && (to - t->from) % PAIRS_QUAD)
+        while ((to - t->from) % PAIRS_QUAD)
             *to++ = -1;
     }
-    if (t->each) *to = -1; // taps come in pairs
 }
 // Shares: as many rows as stay in the second cache when they are packed, and columns where rows
 // alone are too few.
@@ -187,23 +184,22 @@ static void share(struct pairs_state *t, int64_t least) {
     int64_t block = BLOCK_BYTES / row / PAIRS_ROWS * PAIRS_ROWS;
     block = block < PAIRS_ROWS ? PAIRS_ROWS : block > MAX_BLOCK ? MAX_BLOCK : block;
     int64_t all = t->groups * t->panels, per_panel = 2 * t->n_runs * t->run * PAIRS_PANEL;
-    if (t->each) all = 1, block = EACH_BLOCK;
     t->block = block;
     int64_t blocks = (t->rows + block - 1) / block, chunks = 1;
-    if (blocks < units && !t->each) chunks = (units + blocks - 1) / blocks;
+    if (blocks < units) chunks = (units + blocks - 1) / blocks;
     t->chunk = (all + chunks - 1) / chunks;
     if (t->chunk < 4) t->chunk = all < 4 ? all : 4; // each share packs its rows
     chunks = (all + t->chunk - 1) / t->chunk;
     t->units = blocks * chunks;
     int64_t rows = block < t->rows ? block : t->rows;
-    int64_t flops = per_panel * rows * (t->each ? t->panels : t->chunk);
+    int64_t flops = per_panel * rows * t->chunk;
     t->grain = least / (flops + 1) + 1;
 }
 
 // ---- the implementation
 
 static int64_t all_panels(const struct pairs_state *t) {
-    return t->each ? t->panels : t->groups * t->panels;
+    return t->groups * t->panels;
 }
 static int64_t pack_bytes(const struct pairs_state *t) {
     return all_panels(t) * cpu_pairs_panel_bytes(t);
@@ -306,7 +302,7 @@ static status_t pairs_open(struct cpu_exe *x, struct cpu_step *s) {
     if (scratch > x->scratch_bytes) x->scratch_bytes = scratch;
     s->flops = 2 * t->rows * t->groups * t->cols * t->n_runs * t->run;
     s->alone = t->units < 2 * t->grain;
-    s->detail = t->each ? "pairs:depthwise" : "pairs:avx2";
+    s->detail = "pairs:avx2";
     s->state = t;
     return ST_OK;
 }
@@ -322,7 +318,7 @@ static status_t pairs_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const v
 static bool pairs_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
     const struct pairs_state *s = a->state, *t = b->state;
     return s->quads == t->quads && s->sign == t->sign && s->cols == t->cols &&
-           s->groups == t->groups && s->column == t->column && s->each == t->each &&
+           s->groups == t->groups && s->column == t->column &&
            memcmp(s->from, t->from, sizeof *s->from * PAIRS_QUAD * (size_t)s->quads) == 0;
 }
 const struct cpu_impl cpu_impl_pairs = {"pairs",   pairs_accepts,    pairs_open, NULL,

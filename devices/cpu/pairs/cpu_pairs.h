@@ -24,7 +24,6 @@ struct pairs_state {
     int x, w, out; // leaves
     enum dtype result;
     bool sign;             // x is s8: taken as u8, 128 more
-    bool each;             // a filter for each channel: columns are channels, runs are taps
     bool turn_x, turn_out; // x, the result: planes of channels, not channels last
     struct pairs_axis axis[PAIRS_AXES];
     int64_t images, pixel;       // pixel: bytes of x from one to the next
@@ -55,8 +54,7 @@ struct pairs_call {
 };
 
 // cpu_pairs_pack.c. A panel: what its sums start with; how many of its steps sum pairs within 16
-// bits; in which order steps stand where not all do; steps: [quads][columns][4] bytes, or, with a
-// filter for each channel, [taps / 2][columns][2].
+// bits; in which order steps stand where not all do; steps: [quads][columns][4] bytes.
 struct pairs_panel {
     const int32_t *start, *order; // [columns], [quads]
     const char *steps;
@@ -66,22 +64,19 @@ struct pairs_panel cpu_pairs_panel(const struct pairs_state *t, const char *w, i
 int64_t cpu_pairs_panel_bytes(const struct pairs_state *t);
 // `from` lies as it may.
 void cpu_pairs_pack_panel(const struct pairs_state *t, const int8_t *from, int64_t panel, char *w);
-// Four rows of a group, from `row` on, as [quads][rows] of four bytes; behind `end` there are none.
-void cpu_pairs_pack_rows(const struct pairs_state *t, const uint8_t *x, int64_t group, int64_t row,
-                         int64_t end, uint8_t *room, int32_t *to);
-int64_t cpu_pairs_rows_bytes(const struct pairs_state *t); // of four rows packed
-int64_t cpu_pairs_room_bytes(const struct pairs_state *t);
 // The window of a row.
 struct pairs_window {
     int64_t image, out[PAIRS_AXES], in[PAIRS_AXES], begin; // begin: in bytes of x
-    bool inside;
+    bool lines, inside; // is all of it within the image: along all axes but the last, along all
 };
+// Four rows of a group, `w` the first one's window, as [quads][rows] of four bytes; there are
+// `rows` of them. w becomes the window of the row behind them.
+void cpu_pairs_pack_rows(const struct pairs_state *t, const uint8_t *x, int64_t group,
+                         struct pairs_window *w, int rows, uint8_t *room, int32_t *to);
+int64_t cpu_pairs_rows_bytes(const struct pairs_state *t); // of four rows packed
+int64_t cpu_pairs_room_bytes(const struct pairs_state *t);
 void cpu_pairs_window(const struct pairs_state *t, int64_t row, struct pairs_window *w);
 void cpu_pairs_next(const struct pairs_state *t, struct pairs_window *w); // of the next row
-// Is a run that begins at pixel `in` (its beginning, or the window's) of axis d within the image?
-static inline bool pairs_meets(const struct pairs_axis *a, int64_t in) {
-    return in >= 0 && in < a->in;
-}
 
 // cpu_pairs_steps.c. What the steps behind a panel of n columns from `column` on are; its sums go
 // to the result from element `at` of it on, a line of PAIRS_PANEL each.

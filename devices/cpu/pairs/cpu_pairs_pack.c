@@ -17,12 +17,6 @@ struct header {
     int64_t narrow;
     int32_t start[PAIRS_PANEL];
 };
-static int64_t step_bytes(const struct pairs_state *t) {
-    return t->each ? 2 * PAIRS_PANEL : PAIRS_STEP;
-}
-static int64_t steps_of(const struct pairs_state *t) { // each: pairs of taps
-    return t->each ? (t->n_runs + 1) / 2 : t->quads;
-}
 static int64_t rounded(int64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
@@ -30,10 +24,10 @@ static int64_t order_at(void) {
     return rounded(sizeof(struct header));
 }
 static int64_t steps_at(const struct pairs_state *t) {
-    return order_at() + rounded(steps_of(t) * (int64_t)sizeof(int32_t));
+    return order_at() + rounded(t->quads * (int64_t)sizeof(int32_t));
 }
 int64_t cpu_pairs_panel_bytes(const struct pairs_state *t) {
-    return steps_at(t) + steps_of(t) * step_bytes(t);
+    return steps_at(t) + t->quads * PAIRS_STEP;
 }
 struct pairs_panel cpu_pairs_panel(const struct pairs_state *t, const char *w, int64_t panel) {
     const char *p = w + panel * cpu_pairs_panel_bytes(t);
@@ -53,10 +47,10 @@ static bool fits(const int8_t *step) {
     }
     return true;
 }
-// Bytes k.. k + width of each column, side by side.
-static void gather(const struct pairs_state *t, const int8_t *from, int64_t k, int width, int64_t n,
+// Bytes k.. k + 4 of each column, side by side.
+static void gather(const struct pairs_state *t, const int8_t *from, int64_t k, int64_t n,
                    int8_t *to) {
-    if (t->column == 1 && n >= PAIRS_PANEL && width == PAIRS_QUAD) { // columns lie side by side
+    if (t->column == 1 && n >= PAIRS_PANEL) { // columns lie side by side
         __m128i r[PAIRS_QUAD];
         for (int b = 0; b < PAIRS_QUAD; b++) {
             int32_t at = t->from[k + b];
@@ -73,40 +67,38 @@ static void gather(const struct pairs_state *t, const int8_t *from, int64_t k, i
         return;
     }
     for (int c = 0; c < PAIRS_PANEL; c++)
-        for (int b = 0; b < width; b++) {
+        for (int b = 0; b < PAIRS_QUAD; b++) {
             int32_t at = t->from[k + b];
-            to[c * width + b] = (int8_t)(c < n && at >= 0 ? from[c * t->column + at] : 0);
+            to[c * PAIRS_QUAD + b] = (int8_t)(c < n && at >= 0 ? from[c * t->column + at] : 0);
         }
 }
 // What is 128 too much of x in a column's sum.
-static void add_start(const struct pairs_state *t, const int8_t *step, int width, int32_t *start) {
+static void add_start(const struct pairs_state *t, const int8_t *step, int32_t *start) {
     for (int c = 0; t->sign && c < PAIRS_PANEL; c++)
-        for (int b = 0; b < width; b++)
-            start[c] -= FLIP * step[c * width + b];
+        for (int b = 0; b < PAIRS_QUAD; b++)
+            start[c] -= FLIP * step[c * PAIRS_QUAD + b];
 }
 void cpu_pairs_pack_panel(const struct pairs_state *t, const int8_t *from, int64_t panel, char *w) {
-    int64_t all = t->each ? t->groups : t->cols, p = panel % t->panels, n = all - p * PAIRS_PANEL,
-            group = t->each ? 0 : panel / t->panels, steps = steps_of(t);
+    int64_t p = panel % t->panels, group = panel / t->panels, n = t->cols - p * PAIRS_PANEL;
     char *to = w + panel * cpu_pairs_panel_bytes(t);
     struct header *h = (struct header *)(void *)to;
     int32_t *order = (int32_t *)(void *)(to + order_at());
-    int8_t *step = (int8_t *)to + steps_at(t), *last = step + steps * step_bytes(t);
-    int width = t->each ? 2 : PAIRS_QUAD;
-    int64_t behind = steps;
+    int8_t *step = (int8_t *)to + steps_at(t), *last = step + t->quads * PAIRS_STEP;
+    int64_t behind = t->quads;
     *h = (struct header){0};
     from += (group * t->cols + p * PAIRS_PANEL) * t->column;
 
-    for (int64_t k = 0; k < steps; k++) {
-        gather(t, from, k * width, width, n, step);
-        if (!t->each) add_start(t, step, width, h->start);
-        if (t->each || fits(step)) {
+    for (int64_t k = 0; k < t->quads; k++) {
+        gather(t, from, k * PAIRS_QUAD, n, step);
+        add_start(t, step, h->start);
+        if (fits(step)) {
             order[h->narrow++] = (int32_t)k;
-            step += step_bytes(t);
+            step += PAIRS_STEP;
             continue;
         }
         order[--behind] = (int32_t)k;
-        last -= step_bytes(t);
-        if (last != step) memcpy(last, step, (size_t)step_bytes(t));
+        last -= PAIRS_STEP;
+        if (last != step) memcpy(last, step, PAIRS_STEP);
     }
 }
 
@@ -118,13 +110,15 @@ int64_t cpu_pairs_rows_bytes(const struct pairs_state *t) {
 int64_t cpu_pairs_room_bytes(const struct pairs_state *t) {
     return rounded(PAIRS_ROWS * (t->run + 64));
 }
+static bool within(const struct pairs_axis *a, int64_t in) {
+    return in >= 0 && in + (a->taps - 1) * a->dilation < a->in;
+}
 static void find_window(const struct pairs_state *t, struct pairs_window *w) {
     const struct pairs_axis *a = t->axis;
-    w->inside = true;
-    for (int d = 0; d < PAIRS_AXES; d++) {
+    for (int d = 0; d < PAIRS_AXES; d++)
         w->in[d] = w->out[d] * a[d].stride - a[d].low;
-        w->inside &= w->in[d] >= 0 && w->in[d] + (a[d].taps - 1) * a[d].dilation < a[d].in;
-    }
+    w->lines = within(&a[0], w->in[0]) && within(&a[1], w->in[1]);
+    w->inside = w->lines && within(&a[2], w->in[2]);
     w->begin =
         (((w->image * a[0].in + w->in[0]) * a[1].in + w->in[1]) * a[2].in + w->in[2]) * t->pixel;
 }
@@ -139,10 +133,19 @@ void cpu_pairs_window(const struct pairs_state *t, int64_t row, struct pairs_win
 void cpu_pairs_next(const struct pairs_state *t, struct pairs_window *w) {
     const struct pairs_axis *a = t->axis;
     int d = PAIRS_AXES - 1;
-    for (; d >= 0 && ++w->out[d] == a[d].out; d--)
+    if (++w->out[d] < a[d].out) {
+        w->in[d] += a[d].stride;
+        w->begin += a[d].stride * t->pixel;
+        w->inside = w->lines && within(&a[d], w->in[d]);
+        return;
+    }
+    for (w->out[d--] = 0; d >= 0 && ++w->out[d] == a[d].out; d--)
         w->out[d] = 0;
     w->image += d < 0;
     find_window(t, w);
+}
+static bool meets(const struct pairs_axis *a, int64_t in) {
+    return in >= 0 && in < a->in;
 }
 // A run of a window that part of which is outside of the image, or so near to the end of x that
 // what is read behind it would be: put together in `room`.
@@ -153,8 +156,7 @@ static const uint8_t *run_in_room(const struct pairs_state *t, const uint8_t *x,
     int64_t begin = w->in[2] + run->at[2], end = begin + t->across;
     int64_t first = begin < 0 ? 0 : begin, last = end < a[2].in ? end : a[2].in;
     memset(room, 0, (size_t)t->run + BEHIND);
-    if (pairs_meets(&a[0], w->in[0] + run->at[0]) && pairs_meets(&a[1], w->in[1] + run->at[1]) &&
-        first < last)
+    if (meets(&a[0], w->in[0] + run->at[0]) && meets(&a[1], w->in[1] + run->at[1]) && first < last)
         memcpy(room + (first - begin) * t->depth, x + from + (first - begin) * t->pixel,
                (size_t)((last - first) * t->depth));
     return room;
@@ -174,14 +176,13 @@ four_quads(const uint8_t *const *p, int64_t at, __m128i flip, int32_t *to) {
     _mm_storeu_si128(out + 3, _mm_unpackhi_epi64(b, d));
 }
 TARGET void cpu_pairs_pack_rows(const struct pairs_state *t, const uint8_t *x, int64_t group,
-                                int64_t row, int64_t end, uint8_t *room, int32_t *to) {
+                                struct pairs_window *w, int rows, uint8_t *room, int32_t *to) {
     const __m128i flip = _mm_set1_epi8(t->sign ? (char)FLIP : 0);
     int64_t quads = (t->run + PAIRS_QUAD - 1) / PAIRS_QUAD;
     struct pairs_window at[PAIRS_ROWS];
-    cpu_pairs_window(t, row, &at[0]);
-    for (int r = 1; r < PAIRS_ROWS; r++) {
-        at[r] = at[r - 1];
-        if (row + r < end) cpu_pairs_next(t, &at[r]);
+    for (int r = 0; r < PAIRS_ROWS; r++) { // the last one fills up
+        at[r] = r < rows ? *w : at[r - 1];
+        if (r < rows) cpu_pairs_next(t, w);
     }
 
     for (int64_t k = 0; k < t->n_runs; k++, to += quads * PAIRS_ROWS) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of cpu_pairs.c. A share of the work packs its rows of x and multiplies them with one
-// panel of weights after the other: a tile of 4 x 16 sums stays in registers. A filter for each
-// channel has no rows to pack: 16 channels of two taps are put beside each other, as 16 bits.
+// panel of weights after the other: a tile of 4 x 16 sums stays in registers.
 #include <immintrin.h>
-#include <string.h>
 
 #include "devices/cpu/pairs/cpu_pairs.h"
 
@@ -107,14 +105,11 @@ static TARGET void two_tiles(const struct pairs_state *t, const int32_t *x,
 static int64_t tiles_of(const struct pairs_state *t) {
     return (t->block + PAIRS_ROWS - 1) / PAIRS_ROWS;
 }
-static int64_t zero_bytes(const struct pairs_state *t) {
-    return (t->pixel + 63) / 64 * 64;
-}
 int64_t cpu_pairs_thread_bytes(const struct pairs_state *t) {
-    if (t->each)
-        return zero_bytes(t) +
-               (t->block * (t->n_runs + 1) * (int64_t)sizeof(void *) + 63) / 64 * 64;
     return tiles_of(t) * cpu_pairs_rows_bytes(t) + cpu_pairs_room_bytes(t);
+}
+static int rows_left(int64_t n) {
+    return n < PAIRS_ROWS ? (int)n : PAIRS_ROWS;
 }
 // One group's panels from..to of a block of rows.
 static TARGET void block(const struct pairs_call *c, int64_t row, int64_t end, int64_t group,
@@ -124,9 +119,12 @@ static TARGET void block(const struct pairs_call *c, int64_t row, int64_t end, i
     int32_t sums[2 * TILE] __attribute__((aligned(32)));
     int64_t each = cpu_pairs_rows_bytes(t), row_elements = t->groups * t->cols;
     uint8_t *room = (uint8_t *)own + tiles_of(t) * each;
+    struct pairs_window at;
+    cpu_pairs_window(t, row, &at);
     for (int64_t r = row; r < end; r += PAIRS_ROWS)
-        cpu_pairs_pack_rows(t, (const uint8_t *)c->x, group, r, end, room,
+        cpu_pairs_pack_rows(t, (const uint8_t *)c->x, group, &at, rows_left(end - r), room,
                             (int32_t *)(void *)(own + (r - row) / PAIRS_ROWS * each));
+
     for (int64_t p = from, n_panels; p < to; p += n_panels) {
         struct pairs_panel w = cpu_pairs_panel(t, c->w, group * t->panels + p);
         int64_t column = group * t->cols + p * PAIRS_PANEL, left = t->cols - p * PAIRS_PANEL;
@@ -137,7 +135,7 @@ static TARGET void block(const struct pairs_call *c, int64_t row, int64_t end, i
         for (int q = 0; q < n_panels; q++)
             cpu_pairs_begin(c, column + q * PAIRS_PANEL, left - q * PAIRS_PANEL, &steps[q]);
         for (int64_t r = row; r < end; r += PAIRS_ROWS) {
-            int rows = end - r < PAIRS_ROWS ? (int)(end - r) : PAIRS_ROWS;
+            int rows = rows_left(end - r);
             const int32_t *x = (const int32_t *)(void *)(own + (r - row) / PAIRS_ROWS * each);
             (two ? two_tiles : tile_of)(t, x, &w, rows, sums);
             for (int q = 0; q < n_panels; q++)
@@ -163,99 +161,6 @@ static TARGET void part(void *ctx, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// ---- a filter for each channel
-
-INLINE __m128i channels(const uint8_t *p, int64_t n) {
-    if (n >= PAIRS_PANEL) return _mm_loadu_si128((const __m128i *)(const void *)p);
-    uint8_t all[PAIRS_PANEL] = {0};
-    memcpy(all, p, (size_t)n);
-    return _mm_loadu_si128((const __m128i *)(const void *)all);
-}
-INLINE __m256i widen(__m128i v, bool sign) {
-    return sign ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v);
-}
-// taps: of each row; n: channels that there are.
-INLINE void filter(const struct pairs_state *t, const uint8_t *const *taps, int64_t at,
-                   const char *w, int64_t n, bool sign, int rows, int32_t *sums) {
-    __m256i s[PAIRS_ROWS][VECTORS];
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        s[r][0] = s[r][1] = _mm256_setzero_si256();
-    for (int64_t k = 0; k < t->n_runs; k += 2, w += 2 * PAIRS_PANEL) {
-        __m256i a = widen(_mm_loadu_si128((const __m128i *)(const void *)w), true),
-                b = widen(_mm_loadu_si128((const __m128i *)(const void *)(w + PAIRS_PANEL)), true);
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            const uint8_t *const *of = taps + r * (t->n_runs + 1) + k;
-            __m128i x = channels(of[0] + at, n), y = channels(of[1] + at, n);
-            s[r][0] = _mm256_add_epi32(s[r][0],
-                                       _mm256_madd_epi16(widen(_mm_unpacklo_epi8(x, y), sign), a));
-            s[r][1] = _mm256_add_epi32(s[r][1],
-                                       _mm256_madd_epi16(widen(_mm_unpackhi_epi8(x, y), sign), b));
-        }
-    }
-    UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-    for (int v = 0; v < VECTORS; v++)
-        _mm256_storeu_si256((__m256i *)(void *)(sums + r * PAIRS_PANEL + v * LANES), s[r][v]);
-}
-static TARGET void filter_of(const struct pairs_state *t, const uint8_t *const *taps, int64_t at,
-                             const char *w, int64_t n, int rows, int32_t *sums) {
-    if (rows == PAIRS_ROWS && n >= PAIRS_PANEL && !t->sign) {
-        filter(t, taps, at, w, PAIRS_PANEL, false, PAIRS_ROWS, sums);
-        return;
-    }
-    for (int r = 0; r < rows; r++, taps += t->n_runs + 1)
-        filter(t, taps, at, w, n, t->sign, 1, sums + r * PAIRS_PANEL);
-}
-// The taps of a window, an even number; outside of the image they read zeros.
-static void find_taps(const struct pairs_state *t, const uint8_t *x, const struct pairs_window *w,
-                      const uint8_t *zeros, const uint8_t **taps) {
-    const struct pairs_axis *a = t->axis;
-    for (int64_t k = 0; k < t->n_runs; k++) {
-        const struct pairs_run *run = &t->runs[k];
-        bool meets = w->inside;
-        if (!meets)
-            meets = pairs_meets(&a[0], w->in[0] + run->at[0]) &&
-                    pairs_meets(&a[1], w->in[1] + run->at[1]) &&
-                    pairs_meets(&a[2], w->in[2] + run->at[2]);
-        taps[k] = meets ? x + w->begin + run->offset : zeros;
-    }
-    taps[t->n_runs] = zeros;
-}
-// One panel of channels at some positions.
-static TARGET void filters(const struct pairs_call *c, const uint8_t *const *taps, int64_t row,
-                           int64_t n_rows, int64_t panel) {
-    const struct pairs_state *t = c->t;
-    int64_t col = panel * PAIRS_PANEL, n = t->groups - col;
-    const char *w = cpu_pairs_panel(t, c->w, panel).steps;
-    int32_t sums[PAIRS_ROWS * PAIRS_PANEL] __attribute__((aligned(32)));
-    struct pairs_steps steps;
-    cpu_pairs_begin(c, col, n, &steps);
-    for (int64_t k = 0; k < n_rows; k += PAIRS_ROWS) {
-        int rows = n_rows - k < PAIRS_ROWS ? (int)(n_rows - k) : PAIRS_ROWS;
-        filter_of(t, taps + k * (t->n_runs + 1), col, w, n, rows, sums);
-        cpu_pairs_finish(&steps, sums, rows, (row + k) * t->groups + col);
-    }
-}
-static TARGET void part_each(void *ctx, int64_t begin, int64_t end, int thread) {
-    const struct pairs_call *c = ctx;
-    const struct pairs_state *t = c->t;
-    uint8_t *zeros = (uint8_t *)c->scratch + cpu_pairs_thread_bytes(t) * thread;
-    const uint8_t **taps = (const uint8_t **)(void *)(zeros + zero_bytes(t));
-    struct pairs_window at;
-    memset(zeros, 0, (size_t)t->pixel);
-    cpu_pairs_window(t, begin * t->block, &at);
-    for (int64_t u = begin; u < end; u++) {
-        int64_t row = u * t->block, n = t->rows - row < t->block ? t->rows - row : t->block;
-        for (int64_t k = 0; k < n; k++, cpu_pairs_next(t, &at))
-            find_taps(t, (const uint8_t *)c->x, &at, zeros, taps + k * (t->n_runs + 1));
-        for (int64_t p = 0; p < t->panels; p++)
-            filters(c, taps, row, n, p);
-    }
-}
-
 void cpu_pairs_multiply(const struct pairs_call *c) {
-    cpu_parallel(c->t->each ? part_each : part, (void *)(uintptr_t)c, c->t->units, c->t->grain);
+    cpu_parallel(part, (void *)(uintptr_t)c, c->t->units, c->t->grain);
 }

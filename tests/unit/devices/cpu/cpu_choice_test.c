@@ -99,6 +99,8 @@ static const struct winograd_case {
     {2, IMAGE(512, 512, 7), "convolution(x, y), " SAME},
     {4, IMAGE(512, 512, 28), "convolution(x, y), " SAME},
     {4, IMAGE(24, 40, 31), "convolution(x, y), " SAME},
+    {0, IMAGE(64, 64, 56),
+     "convolution(x, y), " SAME ", operand_precision={highest,highest}"},
     // Few channels; other windows, strides, groups, types.
     {0, IMAGE(3, 64, 56), "convolution(x, y), " SAME},
     {0, IMAGE(7, 64, 56), "convolution(x, y), " SAME},
@@ -111,6 +113,20 @@ static const struct winograd_case {
     {0, "f32[1,64,56,56]", "f32[64,64,3,3]", "f32[1,64,56,56]",
      "convolution(x, y), window={size=3x3 pad=2_2x2_2 rhs_dilate=2x2}, " CONV},
     {0, "f64[1,64,56,56]", "f64[64,64,3,3]", "f64[1,64,56,56]", "convolution(x, y), " SAME},
+};
+// Convolutions of 8-bit integers that are better so than by f32.
+#define BYTES(c, w, k, h)                                                                          \
+    "u8[1," #c "," #h "," #h "]", "s8[" #k "," #c "," #w "," #w "]", "s32[1," #k "," #h "," #h "]"
+static const struct contraction pairs[] = {
+    {BETTER, BYTES(256, 1, 256, 14), "convolution(x, y), window={size=1x1}, " CONV},
+    {BETTER, BYTES(64, 5, 64, 28), "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    // Few terms; a filter for each channel; Winograd's tiles, but where sums are to be exact.
+    {NOT, BYTES(24, 1, 24, 32), "convolution(x, y), window={size=1x1}, " CONV},
+    {NOT, "u8[1,96,56,56]", "s8[96,1,3,3]", "s32[1,96,56,56]",
+     "convolution(x, y), " SAME ", feature_group_count=96"},
+    {NOT, BYTES(64, 3, 64, 28), "convolution(x, y), " SAME},
+    {BETTER, BYTES(64, 3, 64, 28),
+     "convolution(x, y), " SAME ", operand_precision={highest,highest}"},
 };
 // Rows that make a product ours, bound or not.
 static const struct product_case {
@@ -159,6 +175,8 @@ static void ours(UNUSED void **state) {
         if (tile != (avx2 ? c->tile : 0)) fail_msg("%s by %s: %d", c->left, c->right, tile);
         hlo_module_free(m);
     }
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs && avx2; k++)
+        check(&pairs[k], cpu_pairs_better);
     for (size_t k = 0; k < sizeof products / sizeof *products; k++) {
         const struct product_case *c = &products[k];
         struct hlo_module *m = module_of(c->left, c->right, c->result, "dot(x, y), " DOT);
