@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd: convolutions of f32 with 3x3 windows of stride 1 over images in blocks of channels,
 // whose weights are bound, with the post-operations of library.h: what cpu_winograd.h says, as a
-// step. Weights are transformed at PREPARE; what tile a convolution has, or none, is cpu_choice.c's
-// to say. Not under precision=strict.
+// step. Weights are transformed at PREPARE, or in each run where that is little; what tile a
+// convolution has, or none, is cpu_choice.c's to say. Not under precision=strict.
 // Does not: other windows, weights that the program computes. Those are the library's.
 #include "devices/cpu/panels/cpu_winograd.h"
 
@@ -83,8 +83,10 @@ static status_t winograd_open(struct cpu_exe *x, struct cpu_step *s) {
     s->flops = 2 * shape_elements(out) * 9 * t->w.channels; // of the sums as they are written
     s->products = winograd_products(&t->w);
     s->alone = winograd_alone(&t->w);
-    s->packed_in = weights;
-    s->pack_slot = x->n_packs++;
+    if (!t->w.anew) {
+        s->packed_in = weights;
+        s->pack_slot = x->n_packs++;
+    }
     s->detail = arena_printf(&x->arena, "winograd:%s:%dx%d", t->w.panel->name, t->w.m, t->w.m);
     s->state = t;
     return ST_OK;

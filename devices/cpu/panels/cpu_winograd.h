@@ -37,13 +37,15 @@ struct winograd {
     int64_t tiles_high, tiles_wide, tiles; // of an image; of all
     int64_t block;                         // tiles that are transformed before their products
     int64_t step; // floats from one point to the next of a transformed block
+    bool anew;    // weights are transformed in each run: little beside many tiles, less memory
     bool shared;  // all threads work on one block after another: transform, then a panel each
     int64_t units, grain; // where each thread has blocks of its own
 };
 // Arrays of one run. v: winograd_scratch bytes.
 struct winograd_run {
     const struct winograd *w;
-    const float *image, *weights;
+    const float *image;
+    const float *weights; // packed; `anew`: as winograd_pack reads them
     float *out, *scratch;
     const float *operand[LIB_MAX_POST]; // of post-operations that have one
 };

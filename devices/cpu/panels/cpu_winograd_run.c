@@ -16,6 +16,8 @@ enum {
     BLOCK = 24,              // tiles that a panel of weights serves, which comes from a near cache
     FAR_BLOCK = 72,          // and from far away
     FAR_BYTES = 16 << 20,    // of weights that are read anew in each run
+    ANEW_TILES = 1024,       // whose products take 20 times as long as to transform weights
+    ANEW_BYTES = 1 << 20,    // of weights that are worth it
     SHARED_FLOATS = 2 << 20, // of a block that all threads transform together
     GRAIN = 600000           // operations: a share below about 20 us wakes no thread
 };
@@ -38,6 +40,7 @@ bool winograd_plan(struct winograd *w, int vector_bits, int threads) {
     w->tiles_wide = ceil_div(w->out_width, w->m);
     w->tiles = w->batch * w->tiles_high * w->tiles_wide;
 
+    w->anew = w->tiles >= ANEW_TILES && winograd_packed_bytes(w) >= ANEW_BYTES;
     int64_t each = w->points * w->in_blocks * lanes; // floats of a transformed tile
     int64_t most = winograd_packed_bytes(w) > FAR_BYTES ? FAR_BLOCK : BLOCK;
     w->units = ceil_div(w->tiles, most);
@@ -69,7 +72,7 @@ static int64_t sums_floats(const struct winograd *w) {
 }
 int64_t winograd_scratch_bytes(const struct winograd *w, int threads) {
     int64_t v = w->points * w->step, n = sums_floats(w) * threads + v * (w->shared ? 1 : threads);
-    return n * (int64_t)sizeof(float);
+    return n * (int64_t)sizeof(float) + (w->anew ? winograd_packed_bytes(w) : 0);
 }
 double winograd_products(const struct winograd *w) {
     double lanes = w->panel->lanes;
@@ -112,14 +115,15 @@ static void pack_filters(int m, double g[][3], double taps[][2 * 16], int column
                 to[f] = (float)(g[c][0] * half[r][0][f] + g[c][1] * half[r][1][f] +
                                 g[c][2] * half[r][2][f]);
 }
-void winograd_pack(const struct winograd *w, const void *weights, float *packed) {
+static void pack_panels(const struct winograd *w, const void *weights, int64_t begin, int64_t end,
+                        float *packed) {
     enum { TAPS = 9 };
     double g[WINOGRAD_MOST + 2][3], taps[TAPS][2 * 16];
-    uint32_t *signs = (uint32_t *)(void *)(packed + weight_floats(w));
     int columns = PANEL_VECTORS * w->panel->lanes;
     int64_t depth = w->in_blocks * w->panel->lanes, step = depth * columns;
+    uint32_t *signs = (uint32_t *)(void *)(packed + weight_floats(w)) + begin * step;
     weight_matrix(w->m, g);
-    for (int64_t p = 0; p < w->panels; p++)
+    for (int64_t p = begin; p < end; p++)
         for (int64_t c = 0; c < depth; c++) {
             for (int f = 0; f < columns; f++) {
                 int64_t feature = p * columns + f;
@@ -140,6 +144,19 @@ void winograd_pack(const struct winograd *w, const void *weights, float *packed)
             }
             pack_filters(w->m, g, taps, columns, packed + p * w->points * step + c * columns, step);
         }
+}
+
+void winograd_pack(const struct winograd *w, const void *weights, float *packed) {
+    pack_panels(w, weights, 0, w->panels, packed);
+}
+struct packing {
+    const struct winograd *w;
+    const void *weights;
+    float *packed;
+};
+static void pack_part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
+    const struct packing *p = ctx;
+    pack_panels(p->w, p->weights, begin, end, p->packed);
 }
 
 // ---- inputs that are no finite numbers
@@ -199,7 +216,7 @@ static void blocks_part(void *ctx, int64_t begin, int64_t end, int thread) {
             w->isa->finish(r, tile, n, p, v, sums);
     }
 }
-void winograd_run(const struct winograd_run *r) {
+static void run_packed(const struct winograd_run *r) {
     const struct winograd *w = r->w;
     if (!w->shared) {
         cpu_parallel(blocks_part, (void *)(uintptr_t)r, w->units, w->grain);
@@ -213,4 +230,16 @@ void winograd_run(const struct winograd_run *r) {
         cpu_parallel(finish_part, &b, w->panels,
                      GRAIN / (lane * PANEL_VECTORS * w->in_blocks * w->panel->lanes) + 1);
     }
+}
+void winograd_run(const struct winograd_run *r) {
+    if (!r->w->anew) {
+        run_packed(r);
+        return;
+    }
+    struct packing p = {r->w, r->weights, r->scratch};
+    struct winograd_run packed = *r;
+    cpu_parallel(pack_part, &p, r->w->panels, 1);
+    packed.weights = r->scratch;
+    packed.scratch += winograd_packed_bytes(r->w) / (int64_t)sizeof(float);
+    run_packed(&packed);
 }

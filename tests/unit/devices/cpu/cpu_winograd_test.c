@@ -46,6 +46,7 @@ static int64_t place(int64_t channels, int lanes, int64_t high, int64_t wide, in
 
 struct data {
     struct winograd w;
+    bool anew;
     float *image, *weights, *packed, *out, *bias, *sum;
 };
 static double step(const struct data *d, const struct lib_post *p, int64_t f, int64_t at,
@@ -124,6 +125,7 @@ static void run(struct data *d, int threads) {
     struct winograd *w = &d->w;
     int before = cpu_use_threads(threads);
     assert_true(winograd_plan(w, bits(), threads));
+    w->anew = d->anew;
     if (!d->packed) {
         d->packed = numbers(winograd_packed_bytes(w) / 4, false);
         winograd_pack(w, d->weights, d->packed);
@@ -131,6 +133,7 @@ static void run(struct data *d, int threads) {
     float *scratch = numbers(winograd_scratch_bytes(w, threads) / 4, true);
     struct winograd_run r = {
         .w = w, .image = d->image, .weights = d->packed, .out = d->out, .scratch = scratch};
+    if (w->anew) r.weights = d->weights;
     for (int k = 0; k < w->n_post; k++)
         r.operand[k] = w->post[k].kind == LIB_POST_BIAS ? d->bias : d->sum;
     winograd_run(&r);
@@ -164,6 +167,9 @@ static void check(struct winograd w) {
         assert_true(d.out[place(w.features, lanes, w.out_height, w.out_width, 0, f, 0, 0)] == 0);
     float *alone = d.out;
     d.out = numbers(out, true);
+    run(&d, 2);
+    assert_memory_equal(alone, d.out, (size_t)out * sizeof *alone);
+    d.anew = true;
     run(&d, 2);
     assert_memory_equal(alone, d.out, (size_t)out * sizeof *alone);
 
