@@ -45,7 +45,7 @@ SYS_proto     := -lprotobuf-c -ljansson
 # LLVM_STATIC=1 links of LLVM what is used: 40 MB instead of 190 MB with all that the shared library
 # pulls in. For the container image.
 LLVM_LIBS_1   := -Wl,--gc-sections -Wl,--start-group $(shell $(LLVM_CONFIG) --link-static --libs \
-  native orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz
+  native webassembly orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz
 LLVM_LIBS_    := -lLLVM-19
 SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(LLVM_LIBS_$(LLVM_STATIC))
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
@@ -68,6 +68,7 @@ all: $(PROGRAMS) ## build everything
 define folder_rules
 $(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) \
   $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) \
+  $(if $(filter compiler,$(1)),$(BUILD)/gen/compiler/web_sources.o) \
   $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o)
 	$$(call say,ar $$(@F))
 	$(Q)rm -f $$@ && ar rcs $$@ $$^
@@ -116,6 +117,12 @@ $(API_DESC).c: $(API_PROTOS) Makefile
 	  echo 'const unsigned char api_descriptors[] = {'; od -An -v -tu1 $(@:.c=.bin) | \
 	  sed 's/  */,/g; s/^,//; s/$$/,/'; \
 	  echo '}; const unsigned api_descriptors_bytes = sizeof api_descriptors;') > $@
+
+# What an exported model runs with (compiler/web): its files as C arrays of libcompiler.
+WEB_RUNTIME := $(filter-out %.json,$(wildcard compiler/web/runtime/*))
+$(BUILD)/gen/compiler/web_sources.c: $(WEB_RUNTIME) compiler/web/embed.sh
+	$(call say,embed web runtime)
+	$(Q)mkdir -p $(@D) && sh compiler/web/embed.sh $(WEB_RUNTIME) > $@.tmp && mv $@.tmp $@
 
 # The page at /: its files as C arrays of libserver.
 DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js try.js dashboard.js)

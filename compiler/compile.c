@@ -83,6 +83,7 @@ static status_t make_code(struct executable *e, const struct target *t,
     // Prepare runs once a weight set: small values are cheaper to evaluate than to compile.
     struct target once = *t;
     if (once.min_kernel_elements < 16384) once.min_kernel_elements = 16384;
+    if (t->evaluates_prepare) once.min_kernel_elements = INT64_MAX;
     if (once.little_work) once.little_work = once.less_work = ONCE_WORK;
     RETURN_IF_ERR(codegen_module(e->arena, e->prepare, &once, opt->precision, NULL, NULL,
                                  &e->prepare_kernels));

@@ -50,10 +50,20 @@ static const char usage[] =
     "  --dump-passes[=RE]    print the module after each pass whose name matches RE (default: "
     "all)\n"
     "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"
-    "  --stage=STAGE         print hlo (default), kir (kernels), llvm (kernels, optimised) or "
-    "plan\n"
+    "  --stage=STAGE         print hlo (default), kir (kernels), plan, or what a back end makes of "
+    "the kernels:\n"
+    "                        llvm (optimised IR), wasm (assembly)\n"
     "  --target=NAME         cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2: a library that takes every "
-    "f32 call\n"
+    "f32 call; web\n"
+    "  --web=DIR             write the model as a package for browsers (compiler/web)\n"
+    "  --web-single          as one page\n"
+    "  --web-f16             its weights of f32 as f16\n"
+    "  --web-image=HOW       what a picture goes through to be an input: "
+    "HEIGHTxWIDTH:CROP:MEAN,MEAN,MEAN:\n"
+    "                        STD,STD,STD:nchw|nhwc:INPUT; 0x0 is the input's size, no INPUT the "
+    "only one\n"
+    "  --web-labels=FILE     names of its classes, a line each\n"
+    "  --web-name=NAME       of the package\n"
     "  --strict              strict precision\n"
     "  --fast                convolutions and dots of f32 in bf16 (--target=cpu-bf16)\n"
     "  --list-passes         the table of passes, as Markdown\n"
@@ -97,6 +107,10 @@ static bool take_value(const char *arg, struct opt_options *o) {
                  {"--disable-pass=", &o->disable_passes},
                  {"--disable-rule=", &o->disable_rules},
                  {"--dump-passes=", &o->dump_passes},
+                 {"--web=", &o->web},
+                 {"--web-image=", &o->web_image},
+                 {"--web-labels=", &o->web_labels},
+                 {"--web-name=", &o->web_name},
                  {"--dump-to=", &o->dump_to},
                  {"--stage=", &o->stage}};
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
@@ -127,6 +141,8 @@ static bool take_flag(const char *arg, struct opt_options *o) {
                  {"--list-rules", &o->list_rules},
                  {"--strict", &o->strict},
                  {"--fast", &o->fast},
+                 {"--web-single", &o->web_single},
+                 {"--web-f16", &o->web_f16},
                  {"--list-passes", &o->list_passes}};
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
         if (strcmp(arg, table[k].name) == 0) return *table[k].to = true;

@@ -21,6 +21,8 @@ enum conv_form {
     FORM_OTHER    // none of these
 };
 
+// Whose row of lower_tile.c's table the tiles of contractions are scheduled by.
+enum tile_schedule { TILES_OF_CPU, TILES_OF_WASM };
 // What the kernels of a target may be made of: a back end says what it lacks, and the lowering
 // obeys or refuses by name (compiler/kernel/policy.h).
 struct kernel_policy {
@@ -31,12 +33,13 @@ struct kernel_policy {
     bool has_fma;     // one rounding; without, products that fuse are rounded before the sum
     bool has_libm;    // functions of libm.def
     bool has_scratch; // memory of a unit's own
+    enum tile_schedule tiles;
 };
 
 struct lib_call; // compiler/passes/fusion/library.h
 struct target {
     const char *id;      // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
-    const char *kind;    // "cpu", "sim", "tpu", "gpu"
+    const char *kind;    // "cpu", "sim", "web", "tpu", "gpu"
     const char *backend; // that makes its kernels, of codegen/backends.def; NULL = "llvm"
     const struct kernel_policy *policy;                 // NULL = a CPU's, which lacks nothing
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
@@ -48,6 +51,7 @@ struct target {
     // less than what more would save (kir_work); 0 = all with full effort.
     int64_t little_work, less_work;
     int64_t min_kernel_elements; // results with fewer are not worth a kernel; 0 = all are
+    bool evaluates_prepare;      // prepare runs in the reference evaluator: no kernels for it
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);

@@ -50,5 +50,5 @@ struct backend {
 #undef BACKEND
 const struct backend *backend_find(const char *name); // NULL: none is called so
 const struct backend *backend_of(const struct target *t);
-// "llvm, ...": for messages.
+// "llvm, wasm": for messages.
 const char *backend_names(void);

@@ -17,8 +17,10 @@ struct emit {
     LLVMValueRef fn, scratch, bufs[MAX_BUFS], *tables;
     const struct kir_fn *f;
     bool halves; // some value is a f16
+    bool soft;   // the machine has no halves and does not round away from zero (llvm_soft.c), and
+                 // its pointers have 32 bits: s64 values that fit these are i32
     const struct llvm_inside *in; // within a loop's function; or NULL
-    int n_sizes; // of a shared body
+    int n_sizes;                  // of a shared body
     LLVMValueRef sizes[LLVM_MAX_SIZES];
 };
 
@@ -36,7 +38,7 @@ static LLVMTypeRef type_of(struct emit *e, enum dtype t) {
 }
 static LLVMTypeRef memory_type(struct emit *e, enum dtype t) {
     if (t == DT_F32 || t == DT_F64) return type_of(e, t);
-    if (t == DT_F16) return LLVMHalfTypeInContext(e->c);
+    if (t == DT_F16 && !e->soft) return LLVMHalfTypeInContext(e->c);
     return LLVMIntTypeInContext(e->c, (unsigned)dtype_size(t) * 8);
 }
 static LLVMTypeRef i_n(struct emit *e, int bits) {
@@ -53,6 +55,30 @@ static LLVMValueRef ci(LLVMTypeRef t, int64_t v) {
 }
 static bool is_signed(enum dtype t) {
     return dtype_class(t) == DC_SIGNED;
+}
+
+static bool is_short(const struct emit *e, const struct kir_val *v) {
+    return e->soft && kir_fits_32(v);
+}
+static LLVMTypeRef type_of_val(struct emit *e, const struct kir_val *v) {
+    return is_short(e, v) ? i_n(e, 32) : type_of(e, v->type);
+}
+// Argument k as a value of so many bits, if it is an s64.
+static LLVMValueRef arg_of(struct emit *e, const struct kir_val *v, int k, int bits) {
+    LLVMValueRef x = val(v->args[k]);
+    if (!e->soft || v->args[k]->type != DT_S64 || v->args[k]->lanes) return x;
+    return LLVMBuildIntCast2(e->b, x, i_n(e, bits), 1, "");
+}
+// Of which operations on s64 the lower half follows from the lower halves.
+static int bits_of(const struct emit *e, const struct kir_val *v) {
+    static const bool plain[KOP_COUNT] = {
+        [K_ADD] = true, [K_SUB] = true, [K_MUL] = true,    [K_NEG] = true,    [K_MIN] = true,
+        [K_MAX] = true, [K_CMP] = true, [K_SELECT] = true, [K_DIVMOD] = true, [K_CAST] = true};
+    bool place = v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE;
+    bool fits = e->soft && (plain[v->op] || place) && (v->type != DT_S64 || is_short(e, v));
+    for (int k = 0; k < v->n_args && fits; k++)
+        fits = v->args[k]->type != DT_S64 || is_short(e, v->args[k]);
+    return fits ? 32 : 64;
 }
 
 static LLVMValueRef intrinsic(struct emit *e, const char *name, LLVMTypeRef *over, int n_over,
@@ -88,6 +114,15 @@ static LLVMValueRef from_bf16(struct emit *e, LLVMValueRef bits32) {
                             LLVMFloatTypeInContext(e->c), "");
 }
 
+static LLVMValueRef from_f16(struct emit *e, LLVMValueRef half) {
+    if (e->soft) return llvm_soft_widen(e->b, half);
+    return LLVMBuildFPExt(e->b, half, LLVMFloatTypeInContext(e->c), "");
+}
+static LLVMValueRef to_f16(struct emit *e, LLVMValueRef x) {
+    if (e->soft) return llvm_soft_narrow(e->b, x);
+    return LLVMBuildFPTrunc(e->b, x, LLVMHalfTypeInContext(e->c), "");
+}
+
 // Says of a load or store of buffer `buf` what it cannot touch.
 static void apart(struct emit *e, LLVMValueRef access, int64_t buf) {
     const struct llvm_apart *a = e->in && buf >= 0 ? &e->in->apart[buf] : NULL;
@@ -95,10 +130,22 @@ static void apart(struct emit *e, LLVMValueRef access, int64_t buf) {
     LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "alias.scope", 11), a->own);
     if (a->others) LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "noalias", 7), a->others);
 }
-static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at,
-                         int64_t buf) {
+// Where element `at` lies. A constant that is added to it is added to the place, where what is left
+// is one too: such a sum does not wrap, and an instruction of WebAssembly can do it.
+static LLVMValueRef place_of(struct emit *e, LLVMValueRef base, LLVMTypeRef mt,
+                             const struct kir_val *at) {
+    int n = at->op == K_ADD && at->args[0]->op == K_CONST ? 0 : 1; // which of them is
+    const struct kir_val *c = at->op == K_ADD ? at->args[n] : NULL;
+    bool splits =
+        e->soft && c && c->op == K_CONST && c->imm_i > 0 && !c->imm_j && at->args[1 - n]->lo >= 0;
+    LLVMValueRef i = val(splits ? at->args[1 - n] : at), by = splits ? val(c) : NULL;
+    LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &i, 1, "");
+    return splits ? LLVMBuildInBoundsGEP2(e->b, mt, p, &by, 1, "") : p;
+}
+static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem,
+                         const struct kir_val *at, int64_t buf) {
     LLVMTypeRef mt = memory_type(e, elem);
-    LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    LLVMValueRef p = place_of(e, base, mt, at);
     LLVMValueRef v = LLVMBuildLoad2(e->b, mt, p, "");
     LLVMSetAlignment(v, (unsigned)dtype_size(elem));
     apart(e, v, buf);
@@ -106,19 +153,19 @@ static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLV
     case DT_PRED:
         return LLVMBuildICmp(e->b, LLVMIntNE, v, ci(mt, 0), "");
     case DT_F16:
-        return LLVMBuildFPExt(e->b, v, LLVMFloatTypeInContext(e->c), "");
+        return from_f16(e, v);
     case DT_BF16:
         return from_bf16(e, LLVMBuildZExt(e->b, v, i_n(e, 32), ""));
     default:
         return v;
     }
 }
-static void store(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at,
+static void store(struct emit *e, LLVMValueRef base, enum dtype elem, const struct kir_val *at,
                   LLVMValueRef v, int64_t buf) {
     LLVMTypeRef mt = memory_type(e, elem);
-    LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    LLVMValueRef p = place_of(e, base, mt, at);
     if (elem == DT_PRED) v = LLVMBuildZExt(e->b, v, mt, "");
-    if (elem == DT_F16) v = LLVMBuildFPTrunc(e->b, v, mt, "");
+    if (elem == DT_F16) v = to_f16(e, v);
     if (elem == DT_BF16) v = LLVMBuildTrunc(e->b, to_bf16(e, v), mt, "");
     LLVMValueRef r = LLVMBuildStore(e->b, v, p);
     LLVMSetAlignment(r, (unsigned)dtype_size(elem));
@@ -127,7 +174,7 @@ static void store(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueR
 // Elements side by side, of a type that memory has as values have it.
 static LLVMValueRef lanes_at(struct emit *e, LLVMValueRef base, const struct kir_val *v) {
     LLVMTypeRef mt = memory_type(e, v->elem);
-    LLVMValueRef at = val(v->args[0]), p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    LLVMValueRef p = place_of(e, base, mt, v->args[0]);
     LLVMValueRef r = v->op == K_STORE ? LLVMBuildStore(e->b, val(v->args[1]), p)
                                       : LLVMBuildLoad2(e->b, lanes_of(mt, v->lanes), p, "");
     LLVMSetAlignment(r, (unsigned)dtype_size(v->elem));
@@ -161,7 +208,7 @@ static LLVMValueRef to_small(struct emit *e, enum dtype to, LLVMValueRef x) {
 }
 static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
     enum dtype to = v->type, from = v->args[0]->type;
-    LLVMValueRef x = val(v->args[0]);
+    LLVMValueRef x = arg_of(e, v, 0, bits_of(e, v));
     LLVMTypeRef t = type_of(e, to);
     if (to == DT_PRED) {
         if (dtype_is_float(from))
@@ -183,11 +230,10 @@ static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
 static LLVMValueRef divmod(struct emit *e, const struct kir_val *v) {
     bool narrow = v->args[0]->hi < INT64_C(0xffffffff);
     LLVMTypeRef t = i_n(e, narrow ? 32 : 64);
-    LLVMValueRef x = val(v->args[0]);
-    if (narrow) x = LLVMBuildTrunc(e->b, x, t, "");
+    LLVMValueRef x = LLVMBuildIntCast2(e->b, val(v->args[0]), t, 1, "");
     if (v->imm_i != 1) x = LLVMBuildUDiv(e->b, x, ci(t, v->imm_i), "");
     if (v->imm_j) x = LLVMBuildURem(e->b, x, ci(t, v->imm_j), "");
-    return narrow ? LLVMBuildZExt(e->b, x, i_n(e, 64), "") : x;
+    return LLVMBuildIntCast2(e->b, x, type_of_val(e, v), 0, "");
 }
 
 static LLVMValueRef compare(struct emit *e, const struct kir_val *v) {
@@ -197,7 +243,8 @@ static LLVMValueRef compare(struct emit *e, const struct kir_val *v) {
                                             LLVMIntSGT, LLVMIntSLE, LLVMIntSLT};
     static const LLVMIntPredicate uint[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntUGE,
                                             LLVMIntUGT, LLVMIntULE, LLVMIntULT};
-    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
+    int bits = bits_of(e, v);
+    LLVMValueRef x = arg_of(e, v, 0, bits), y = arg_of(e, v, 1, bits);
     enum dtype t = v->args[0]->type;
     if (dtype_is_float(t)) return LLVMBuildFCmp(e->b, real[v->imm_i], x, y, "");
     return LLVMBuildICmp(e->b, is_signed(t) ? sint[v->imm_i] : uint[v->imm_i], x, y, "");
@@ -239,7 +286,8 @@ static LLVMValueRef extremum(struct emit *e, const struct kir_val *v) {
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, ""), x, r, "");
 }
 static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
-    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
+    int bits = bits_of(e, v);
+    LLVMValueRef x = arg_of(e, v, 0, bits), y = arg_of(e, v, 1, bits);
     enum dtype t = v->type;
     bool f = dtype_is_float(t), s = is_signed(t);
 
@@ -291,9 +339,11 @@ static void keep_value(struct emit *e, LLVMValueRef v) {
         LLVMSetFastMathFlags(v, LLVMFastMathNone);
 }
 static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
-    LLVMValueRef x = v->n_args ? val(v->args[0]) : NULL;
+    int bits = bits_of(e, v);
+    LLVMValueRef x = v->n_args ? arg_of(e, v, 0, bits) : NULL;
     LLVMTypeRef t = v->type ? type_of(e, v->type) : NULL;
     const char *name = unary_intrinsic(v->op);
+    if (name && v->op == K_ROUND && e->soft) return llvm_soft_round(e->m, e->b, x);
     if (name) return intrinsic1(e, name, x);
 
     switch (v->op) {
@@ -304,14 +354,14 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         return splat(e, x, v->lanes);
     case K_LOAD:
         if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v);
-        return load(e, base_of(e, v->imm_i), v->elem, x, v->imm_i);
+        return load(e, base_of(e, v->imm_i), v->elem, v->args[0], v->imm_i);
     case K_STORE:
         keep_value(e, val(v->args[1]));
         if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v), NULL;
-        store(e, base_of(e, v->imm_i), v->elem, x, val(v->args[1]), v->imm_i);
+        store(e, base_of(e, v->imm_i), v->elem, v->args[0], arg_of(e, v, 1, 64), v->imm_i);
         return NULL;
     case K_TABLE:
-        return load(e, e->tables[v->imm_i], v->elem, x, KIR_SCRATCH);
+        return load(e, e->tables[v->imm_i], v->elem, v->args[0], KIR_SCRATCH);
     case K_DIVMOD:
         return divmod(e, v);
     case K_FMA: {
@@ -332,15 +382,14 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
     case K_CMP:
         return compare(e, v);
     case K_SELECT:
-        return LLVMBuildSelect(e->b, x, val(v->args[1]), val(v->args[2]), "");
+        return LLVMBuildSelect(e->b, x, arg_of(e, v, 1, bits), arg_of(e, v, 2, bits), "");
     case K_CAST:
         return cast(e, v);
     case K_BITS:
         return LLVMBuildBitCast(e->b, x, t, "");
     case K_QUANT:
         if (v->imm_i == DT_BF16) return from_bf16(e, to_bf16(e, x));
-        return LLVMBuildFPExt(e->b, LLVMBuildFPTrunc(e->b, x, LLVMHalfTypeInContext(e->c), ""), t,
-                              "");
+        return from_f16(e, to_f16(e, x));
     case K_CALL:
         return call(e, v);
     default:
@@ -392,15 +441,23 @@ static bool one_turn(struct emit *e, struct kir_loop *l) {
     return true;
 }
 static LLVMTypeRef carried(struct emit *e, const struct kir_val *v) {
-    return lanes_of(type_of(e, v->type), v->lanes);
+    return lanes_of(type_of_val(e, v), v->lanes);
+}
+static LLVMValueRef as_carried(struct emit *e, const struct kir_val *carry,
+                               const struct kir_val *v) {
+    if (!e->soft || carry->type != DT_S64 || carry->lanes) return val(v);
+    return LLVMBuildIntCast2(e->b, val(v), type_of_val(e, carry), 1, "");
 }
 static void loop(struct emit *e, struct kir_loop *l) {
     if (one_turn(e, l)) return;
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef body = LLVMAppendBasicBlockInContext(e->c, e->fn, ""),
                       done = LLVMAppendBasicBlockInContext(e->c, e->fn, "");
-    LLVMTypeRef i64 = i_n(e, 64);
-    LLVMValueRef begin = val(l->begin), end = val(l->end);
+    LLVMTypeRef index = type_of_val(e, l->var);
+    LLVMValueRef begin = LLVMBuildIntCast2(e->b, val(l->begin), index, 1, ""),
+                 end = LLVMBuildIntCast2(e->b, val(l->end), index, 1, "");
+    for (int c = 0; c < l->n_carry; c++) // what comes in; until it is known, instead of the result
+        l->result[c]->emit = as_carried(e, l->carry[c], l->init[c]);
     bool known =
         l->begin->op == K_CONST && l->end->op == K_CONST && l->begin->imm_i < l->end->imm_i;
     if (known)
@@ -409,23 +466,24 @@ static void loop(struct emit *e, struct kir_loop *l) {
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, begin, end, ""), body, done);
 
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef i = LLVMBuildPhi(e->b, i64, "");
+    LLVMValueRef i = LLVMBuildPhi(e->b, index, "");
     LLVMAddIncoming(i, &begin, &pre, 1);
     l->var->emit = i;
     for (int c = 0; c < l->n_carry; c++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""), init = val(l->init[c]);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""),
+                     init = val(l->result[c]);
         LLVMAddIncoming(phi, &init, &pre, 1);
         l->carry[c]->emit = phi;
     }
 
     block(e, &l->body);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
-    LLVMValueRef next = LLVMBuildNSWAdd(e->b, i, ci(i64, 1), "");
+    LLVMValueRef next = LLVMBuildNSWAdd(e->b, i, ci(index, 1), "");
     LLVMSetNUW(next, 1);
     LLVMAddIncoming(i, &next, &latch, 1);
 
     for (int c = 0; c < l->n_carry; c++) {
-        LLVMValueRef y = val(l->yield[c]);
+        LLVMValueRef y = as_carried(e, l->carry[c], l->yield[c]);
         LLVMAddIncoming(val(l->carry[c]), &y, &latch, 1);
     }
 
@@ -434,8 +492,8 @@ static void loop(struct emit *e, struct kir_loop *l) {
 
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int c = 0; c < l->n_carry; c++) {
-        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""), y = val(l->yield[c]),
-                     init = val(l->init[c]);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, carried(e, l->carry[c]), ""),
+                     init = val(l->result[c]), y = LLVMGetIncomingValue(val(l->carry[c]), 1);
         LLVMAddIncoming(phi, &y, &latch, 1);
         if (!known) LLVMAddIncoming(phi, &init, &pre, 1);
         l->result[c]->emit = phi;
@@ -447,8 +505,10 @@ static void block(struct emit *e, const struct kir_block *b) {
             loop(e, v->loop);
             continue;
         }
-        v->emit = value(e, v);
-        if (v->emit) flags(v->emit, v);
+        LLVMValueRef r = value(e, v);
+        if (r) flags(r, v);
+        bool index = e->soft && v->type == DT_S64 && !v->lanes;
+        v->emit = index ? LLVMBuildIntCast2(e->b, r, type_of_val(e, v), 1, "") : r;
     }
 }
 
@@ -525,10 +585,12 @@ static void find_halves(void *found, struct kir_val *v) {
         *(bool *)found = true;
 }
 
-// For many buffers: takes them as an array.
-static void unpacked(struct emit *e, const char *symbol, LLVMValueRef fn, LLVMTypeRef type) {
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64),
-                p[5] = {ptr, i64, i64, ptr, ptr};
+// For many buffers: takes them as an array. Units are numbers of so many bits: JavaScript has none
+// of 64 that are quick.
+static void unpacked(struct emit *e, const char *symbol, LLVMValueRef fn, LLVMTypeRef type,
+                     int bits) {
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64), unit = i_n(e, bits),
+                p[5] = {ptr, unit, unit, ptr, ptr};
     LLVMValueRef args[MAX_BUFS + 4];
     LLVMValueRef outer =
         LLVMAddFunction(e->m, symbol, LLVMFunctionType(LLVMVoidTypeInContext(e->c), p, 5, 0));
@@ -540,8 +602,10 @@ static void unpacked(struct emit *e, const char *symbol, LLVMValueRef fn, LLVMTy
         args[n++] = LLVMBuildLoad2(
             e->b, ptr, LLVMBuildInBoundsGEP2(e->b, ptr, LLVMGetParam(outer, 0), &at, 1, ""), "");
     }
-    for (unsigned i = 1; i < 5; i++)
-        args[n++] = LLVMGetParam(outer, i);
+    for (unsigned i = 1; i < 5; i++) {
+        LLVMValueRef a = LLVMGetParam(outer, i);
+        args[n++] = i < 3 && bits < 64 ? LLVMBuildZExt(e->b, a, i64, "") : a;
+    }
     LLVMBuildCall2(e->b, type, fn, args, n, "");
     LLVMBuildRetVoid(e->b);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
@@ -585,13 +649,14 @@ status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *s
     LLVMTypeRef type;
     if (f->n_bufs > MAX_BUFS || f->tables.n > MAX_TABLES || n_sizes > LLVM_MAX_SIZES)
         return st_unimplemented("a kernel with %d buffers", f->n_bufs);
-    bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT;
+    e.soft = t->backend && strcmp(t->backend, "wasm") == 0;
+    bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT && !e.soft;
     e.b = LLVMCreateBuilderInContext(e.c);
-    kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
+    if (!e.soft) kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
     e.tables = tables;
     make_tables(&e, tables);
     LLVMValueRef fn = body(&e, direct ? symbol : "body", &type, t);
-    if (!direct) unpacked(&e, symbol, fn, type);
+    if (!direct) unpacked(&e, symbol, fn, type, e.soft ? 32 : 64);
     LLVMDisposeBuilder(e.b);
     return ST_OK;
 }

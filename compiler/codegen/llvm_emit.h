@@ -33,6 +33,13 @@ status_t llvm_emit_loop(LLVMModuleRef m, const struct merged_loop *l, const char
 // Target machine of t (the host's where t's fields are empty). Dispose after use.
 status_t llvm_machine(const struct target *t, enum effort effort,
                       LLVMTargetMachineRef *out) MUST_CHECK;
-// Runs the pass pipeline and emits an object; text: optional dump of the optimised module.
+// Runs the pass pipeline and emits an object or assembly; text: optional dump of the optimised
+// module.
 status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effort,
-                      struct strbuf *text, LLVMMemoryBufferRef *out) MUST_CHECK;
+                      struct strbuf *text, LLVMCodeGenFileType kind,
+                      LLVMMemoryBufferRef *out) MUST_CHECK;
+// llvm_soft.c: what WebAssembly lacks, in operations of integers. A half is its bits, an i16; x is
+// a float (of f32 or f64 for round).
+LLVMValueRef llvm_soft_widen(LLVMBuilderRef b, LLVMValueRef half);
+LLVMValueRef llvm_soft_narrow(LLVMBuilderRef b, LLVMValueRef x);
+LLVMValueRef llvm_soft_round(LLVMModuleRef m, LLVMBuilderRef b, LLVMValueRef x);

@@ -33,7 +33,7 @@ static status_t compile_unit(struct work *w, const struct kernel_unit *u, LLVMTa
     LLVMMemoryBufferRef object = NULL;
     status_t st = u->loop ? llvm_emit_loop(m, u->loop, u->symbol, w->t)
                           : llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
-    if (!st) st = llvm_compile(m, tm, u->effort, w->text, &object);
+    if (!st) st = llvm_compile(m, tm, u->effort, w->text, LLVMObjectFile, &object);
     if (!st) {
         struct span made = {(const uint8_t *)LLVMGetBufferStart(object), LLVMGetBufferSize(object)};
         if (!w->text) code_cache_put(u->key, made);

@@ -34,6 +34,10 @@ static void init_targets(void) {
     LLVMInitializeNativeTarget();
     LLVMInitializeNativeAsmPrinter();
     LLVMInitializeNativeAsmParser();
+    LLVMInitializeWebAssemblyTargetInfo();
+    LLVMInitializeWebAssemblyTarget();
+    LLVMInitializeWebAssemblyTargetMC();
+    LLVMInitializeWebAssemblyAsmPrinter();
 }
 
 status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMachineRef *out) {
@@ -48,7 +52,9 @@ status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMach
              host && (!t->llvm_features || !*t->llvm_features) ? LLVMGetHostCPUFeatures() : NULL;
     LLVMTargetRef target;
     status_t st = ST_OK;
+
     const char *tr = triple ? triple : t->llvm_triple;
+    bool moves = strncmp(tr, "wasm", 4) != 0; // where the code lies is not known before
     if (LLVMGetTargetFromTriple(tr, &target, &msg)) {
         st = st_invalid("target '%s': %s", tr, msg ? msg : "unknown");
     } else {
@@ -56,7 +62,8 @@ status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMach
                                        feat               ? feat
                                        : t->llvm_features ? t->llvm_features
                                                           : "",
-                                       level, LLVMRelocPIC, LLVMCodeModelDefault);
+                                       level, moves ? LLVMRelocPIC : LLVMRelocStatic,
+                                       LLVMCodeModelDefault);
         if (!*out) st = st_internal("no target machine for '%s'", tr);
     }
     LLVMDisposeMessage(msg);
@@ -67,7 +74,7 @@ status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMach
 }
 
 status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effort,
-                      struct strbuf *text, LLVMMemoryBufferRef *out) {
+                      struct strbuf *text, LLVMCodeGenFileType kind, LLVMMemoryBufferRef *out) {
     char *msg = NULL, *triple = LLVMGetTargetMachineTriple(tm);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetTarget(m, triple);
@@ -94,7 +101,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effo
         LLVMDisposeMessage(ir);
     }
 
-    if (LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVMObjectFile, &msg, out)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(tm, m, kind, &msg, out)) {
         status_t st = st_internal("object: %s", msg ? msg : "?");
         LLVMDisposeMessage(msg);
         return st;

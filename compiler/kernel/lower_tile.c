@@ -11,19 +11,36 @@
 
 #include "compiler/kernel/lower_priv.h"
 
-enum { MAX_SUMS = 28, MAX_UNROLLED = 12, MAX_SHAPES = 4, UNITS = 8 };
+enum { MAX_SUMS = 28, MAX_SHAPES = 4 };
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
-// registers. `cache`: bytes of a slab that stay near.
+// registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
+// the tiles of a block of terms, 0: terms are not cut into blocks. `unrolled`: terms that are
+// written out at most; 1: none, and the longest dimension of terms is the innermost loop. `units`:
+// for how many threads. What runs WebAssembly (V8 12) orders operations by the sums that they end
+// in, so that all operands of terms that are written out want a register at once, and more than
+// eight sums are moved between registers in each turn.
 static const struct tile_class {
+    enum tile_schedule of;
     int bits;
-    int64_t cache;
+    int64_t cache, near;
+    int unrolled, units;
     struct {
         int vectors, rows;
     } shape[MAX_SHAPES];
-} classes[] = {{512, 512 << 10, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
-               {256, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}},
-               {128, 256 << 10, {{2, 6}, {3, 4}, {1, 12}}}};
+} classes[] = {{TILES_OF_CPU, 512, 512 << 10, 0, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
+               {TILES_OF_CPU, 256, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+               {TILES_OF_CPU, 128, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+               {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}}};
+static const struct tile_class *class_of(const struct lower *lw) {
+    const struct target *t = lw->target;
+    enum tile_schedule of = lw->policy->tiles;
+    int bits = t && t->vector_bits ? t->vector_bits : 256;
+    const struct tile_class *c = &classes[0];
+    while (c->of != of || (c->bits > bits && c->bits > 128))
+        c++;
+    return c;
+}
 
 static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -44,6 +61,10 @@ static int64_t terms(const struct lower_tile *t) {
     return n;
 }
 
+// Are sums made a block of terms at a time?
+static bool is_cut(const struct lower_tile *t) {
+    return t->k_block < t->k[t->order[t->n_k - 1]];
+}
 static int64_t all_tiles(const struct lower_tile *t) {
     return t->rows / t->per * ceil_div(t->per, t->height);
 }
@@ -75,20 +96,46 @@ static int64_t next_block(const struct lower_tile *t, int64_t block) {
 }
 // Tiles a unit: enough units for the threads of any machine that counts, but slabs are gathered
 // again for each, which may take an eighth of their time; two units in any case.
-static int64_t chunk_of(const struct lower_tile *t) {
+static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) {
     int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
-            few = ceil_div(tiles, ceil_div(UNITS, units)), half = ceil_div(tiles, 2);
+            few = ceil_div(tiles, ceil_div(c->units, units)), half = ceil_div(tiles, 2);
     double tile =
                (double)terms(t) * t->vectors * t->height * (double)ceil_div(positions(t), width(t)),
            least = 8 * t->gather * (double)t->slab / tile;
-    if (units >= 2) half = tiles;
+    if (units >= 2 || c->units == 1) half = tiles;
     return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
 }
-static double schedule(const struct target *target, struct lower_tile *t) {
-    const struct tile_class *c = &classes[0];
-    int bits = dtype_bits(kir_type(t->type)), wide = target && target->vector_bits;
-    while (c->bits > (wide ? target->vector_bits : 256) && c->bits > 128)
-        c++;
+// In which order loops run over terms, and which of them are written out.
+static void order_terms(struct lower_tile *t, const struct tile_class *c) {
+    int64_t written = 1;
+    t->unrolled = 0;
+    for (int d = 0; d < t->n_k; d++)
+        t->order[d] = d;
+    if (c->unrolled == 1) {
+        int longest = 0;
+        for (int d = 1; d < t->n_k; d++)
+            if (t->k[d] > t->k[longest]) longest = d;
+        for (int d = longest; d < t->n_k - 1; d++)
+            t->order[d] = d + 1;
+        t->order[t->n_k - 1] = longest;
+        return;
+    }
+    while (t->unrolled < t->n_k - 1 && written * t->k[t->n_k - 1 - t->unrolled] <= c->unrolled)
+        written *= t->k[t->n_k - 1 - t->unrolled++];
+}
+// How many of the innermost loop's terms a block has, with all others of theirs.
+static void block_terms(struct lower_tile *t, const struct tile_class *c) {
+    int64_t all = t->k[t->order[t->n_k - 1]],
+            each = (t->slab + t->height * terms(t)) / all * dtype_size(kir_type(t->type));
+    t->k_block = all;
+    if (!c->near || t->rule->begin || each * all <= c->near) return;
+    int64_t blocks = ceil_div(each * all, c->near);
+    if (blocks > all / 4) blocks = all / 4 ? all / 4 : 1; // a loop of few terms is mostly its begin
+    t->k_block = ceil_div(all, blocks);
+}
+static double schedule(const struct lower *lw, struct lower_tile *t) {
+    const struct tile_class *c = class_of(lw);
+    int bits = dtype_bits(kir_type(t->type));
     struct lower_tile best = *t;
     double least = 0;
     for (int n = 0; n < MAX_SHAPES && c->shape[n].rows; n++) {
@@ -111,11 +158,9 @@ static double schedule(const struct target *target, struct lower_tile *t) {
     *t = best;
     t->rule->lay_out(t);
 
-    t->chunk = chunk_of(t);
-    int64_t written = 1;
-    t->unrolled = 0;
-    while (t->unrolled < t->n_k - 1 && written * t->k[t->n_k - 1 - t->unrolled] <= MAX_UNROLLED)
-        written *= t->k[t->n_k - 1 - t->unrolled++];
+    t->chunk = chunk_of(t, c);
+    order_terms(t, c);
+    block_terms(t, c);
     return least * (double)(t->batch * t->groups);
 }
 
@@ -165,23 +210,39 @@ static status_t all_terms(struct lower *lw, const struct lower_tile *t, struct r
                           int d) {
     struct kir *k = &lw->k;
     if (d == t->n_k) return one_term(lw, t, r);
-    if (t->k[d] == 1 || d >= t->n_k - t->unrolled) {
-        for (int64_t n = 0; n < t->k[d]; n++) {
-            r->k[d] = kir_i64(k, n);
+    int at = t->order[d];
+    if (t->k[at] == 1 || d >= t->n_k - t->unrolled) {
+        for (int64_t n = 0; n < t->k[at]; n++) {
+            r->k[at] = kir_i64(k, n);
             RETURN_IF_ERR(all_terms(lw, t, r, d + 1));
         }
         return ST_OK;
     }
     int n = t->height * t->vectors;
-    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[d]), t->k[d], r->sum, n);
+    bool cut = d == t->n_k - 1 && t->k_from;
+    struct kir_val *from = cut ? t->k_from : kir_i64(k, 0),
+                   *to = cut ? t->k_to : kir_i64(k, t->k[at]);
+    struct kir_loop *l = kir_for(k, from, to, cut ? t->k_block : t->k[at], r->sum, n);
+    if (cut) l->var->hi = t->k[at] - 1;
     memcpy(r->sum, l->carry, sizeof *r->sum * (size_t)n);
-    r->k[d] = l->var;
+    r->k[at] = l->var;
     RETURN_IF_ERR(all_terms(lw, t, r, d + 1));
     kir_end(k, l, r->sum);
     memcpy(r->sum, l->result, sizeof *r->sum * (size_t)n);
     return ST_OK;
 }
-// The sums of rows row.. at all positions of the block.
+static int64_t line_of(const struct lower_tile *t) {
+    return ceil_div(positions(t), width(t)) * width(t);
+}
+// Of vector v of the tile, at position q: the element of scratch.
+static struct kir_val *sum_at(struct lower *lw, const struct lower_tile *t, struct kir_val *q,
+                              int v) {
+    int64_t to = v / t->vectors * line_of(t) + v % t->vectors * t->lanes;
+    struct kir_val *at = kir_idx_add(&lw->k, q, kir_i64(&lw->k, to));
+    return in_scratch(lw, t->sums_at, kir_idx_add(&lw->k, at, t->sums));
+}
+// The sums of rows row.. at all positions of the block; of a block of terms, added to what is
+// there.
 static status_t sums(struct lower *lw, const struct lower_tile *t, struct kir_val *row) {
     struct kir *k = &lw->k;
     enum dtype e = kir_type(t->type);
@@ -190,13 +251,11 @@ static status_t sums(struct lower *lw, const struct lower_tile *t, struct kir_va
     struct registers r = {.row = row, .q = kir_idx_mul(k, l->var, width(t))};
     int n = t->height * t->vectors;
     for (int v = 0; v < n; v++)
-        r.sum[v] = kir_splat(k, kir_zero(k, e), t->lanes);
+        r.sum[v] = t->k_from ? kir_load_lanes(k, KIR_SCRATCH, e, sum_at(lw, t, r.q, v), t->lanes)
+                             : kir_splat(k, kir_zero(k, e), t->lanes);
     RETURN_IF_ERR(all_terms(lw, t, &r, 0));
-    for (int v = 0; v < n; v++) {
-        int64_t to = v / t->vectors * turns * width(t) + v % t->vectors * t->lanes;
-        struct kir_val *at = kir_idx_add(k, r.q, kir_i64(k, to));
-        kir_store(k, KIR_SCRATCH, e, in_scratch(lw, t->sums_at, at), r.sum[v]);
-    }
+    for (int v = 0; v < n; v++)
+        kir_store(k, KIR_SCRATCH, e, sum_at(lw, t, r.q, v), r.sum[v]);
     kir_end(k, l, NULL);
     return ST_OK;
 }
@@ -205,8 +264,7 @@ static status_t sums(struct lower *lw, const struct lower_tile *t, struct kir_va
 static void each_result(struct lower *lw, struct lower_tile *t, struct kir_val *row,
                         struct kir_val *skip, struct kir_loop **loops) {
     struct kir *k = &lw->k;
-    struct kir_val *pos[TILE_DIMS], *q = kir_i64(k, 0);
-    int64_t line = ceil_div(positions(t), width(t)) * width(t);
+    struct kir_val *pos[TILE_DIMS], *q = t->sums;
     loops[0] = kir_for(k, skip, kir_i64(k, t->height), t->height, NULL, 0);
     for (int d = 0; d < t->n_pos; d++) {
         int64_t most = d ? t->pos[d] : t->block;
@@ -220,7 +278,8 @@ static void each_result(struct lower *lw, struct lower_tile *t, struct kir_val *
         q = kir_idx_add(k, q, kir_idx_mul(k, l->var, t->pitch[d]));
     }
     t->rule->index(lw, t, kir_idx_add(k, row, loops[0]->var), pos, t->index);
-    t->at = in_scratch(lw, t->sums_at, kir_idx_add(k, q, kir_idx_mul(k, loops[0]->var, line)));
+    t->at =
+        in_scratch(lw, t->sums_at, kir_idx_add(k, q, kir_idx_mul(k, loops[0]->var, line_of(t))));
 }
 static void end_each(struct lower *lw, const struct lower_tile *t, struct kir_loop *const *loops) {
     for (int d = t->n_pos; d >= 0; d--)
@@ -251,33 +310,75 @@ static status_t write_out(struct lower *lw, struct lower_tile *t, const struct l
     end_each(lw, t, loops);
     return ST_OK;
 }
+// A loop over the tiles of a chunk.
+struct tile_loop {
+    struct kir_val *begin, *end; // tiles
+    struct kir_loop *loop;
+    struct kir_val *row;           // the first of the one that goes on
+    struct kir_val *from, *part;   // within its part: where it begins, and where its rows do
+};
+static void each_tile(struct lower *lw, struct lower_tile *t, struct tile_loop *l) {
+    struct kir *k = &lw->k;
+    int64_t all = all_tiles(t), each = ceil_div(t->per, t->height);
+    l->loop = kir_for(k, l->begin, l->end, t->chunk, NULL, 0);
+    l->loop->var->hi = all - 1;
+    struct kir_val *var = l->loop->var,
+                   *from = kir_idx_mul(k, kir_idx_divmod(k, var, 1, each), t->height),
+                   *part = kir_op(k, K_MIN, from, kir_i64(k, t->per - t->height), NULL),
+                   *row = kir_idx_mul(k, kir_idx_divmod(k, var, each, 0), t->per);
+    l->row = kir_idx_add(k, row, part);
+    l->from = from;
+    l->part = part;
+    t->sums = kir_i64(k, 0);
+    if (!is_cut(t)) return;
+    struct kir_val *nth = kir_idx_add(k, var, kir_idx_mul(k, l->begin, -1));
+    t->sums = kir_idx_mul(k, nth, line_of(t) * t->height);
+}
+// The sums of all tiles of a chunk, a block of terms after the other.
+static status_t cut_sums(struct lower *lw, struct lower_tile *t, struct tile_loop *l) {
+    struct kir *k = &lw->k;
+    enum dtype e = kir_type(t->type);
+    int64_t n = t->chunk * line_of(t) * t->height, all = t->k[t->order[t->n_k - 1]];
+    struct kir_loop *zero = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
+    zero->vectorize = true;
+    kir_store(k, KIR_SCRATCH, e, in_scratch(lw, t->sums_at, zero->var), kir_zero(k, e));
+    kir_end(k, zero, NULL);
+
+    int64_t blocks = ceil_div(all, t->k_block);
+    struct kir_loop *b = kir_for(k, kir_i64(k, 0), kir_i64(k, blocks), blocks, NULL, 0);
+    t->k_from = kir_idx_mul(k, b->var, t->k_block);
+    t->k_to =
+        kir_op(k, K_MIN, kir_idx_add(k, t->k_from, kir_i64(k, t->k_block)), kir_i64(k, all), NULL);
+    each_tile(lw, t, l);
+    RETURN_IF_ERR(sums(lw, t, l->row));
+    kir_end(k, l->loop, NULL);
+    kir_end(k, b, NULL);
+    t->k_from = t->k_to = NULL;
+    return ST_OK;
+}
 static status_t tiles(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
                       const struct shape *first, struct kir_val *chunk) {
     struct kir *k = &lw->k;
-    int64_t all = all_tiles(t), each = ceil_div(t->per, t->height);
-    struct kir_val *begin = kir_idx_mul(k, chunk, t->chunk),
-                   *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, t->chunk)),
-                                 kir_i64(k, all), NULL);
+    struct tile_loop l = {.begin = kir_idx_mul(k, chunk, t->chunk)};
+    l.end = kir_op(k, K_MIN, kir_idx_add(k, l.begin, kir_i64(k, t->chunk)),
+                   kir_i64(k, all_tiles(t)), NULL);
     t->suspect = NULL;
     if (t->rule->suspect) {
         bool whole = t->per == t->rows;
         struct kir_val *last = kir_i64(k, t->rows),
-                       *from = whole ? kir_idx_mul(k, begin, t->height) : kir_i64(k, 0),
-                       *to = whole ? kir_op(k, K_MIN, kir_idx_mul(k, end, t->height), last, NULL)
+                       *from = whole ? kir_idx_mul(k, l.begin, t->height) : kir_i64(k, 0),
+                       *to = whole ? kir_op(k, K_MIN, kir_idx_mul(k, l.end, t->height), last, NULL)
                                    : last;
         RETURN_IF_ERR(t->rule->suspect(lw, t, from, to, &t->suspect));
     }
-    struct kir_loop *l = kir_for(k, begin, end, t->chunk, NULL, 0);
-    l->var->hi = all - 1;
-    struct kir_val *from = kir_idx_mul(k, kir_idx_divmod(k, l->var, 1, each), t->height),
-                   *part = kir_op(k, K_MIN, from, kir_i64(k, t->per - t->height), NULL),
-                   *row = kir_idx_mul(k, kir_idx_divmod(k, l->var, each, 0), t->per);
-    row = kir_idx_add(k, row, part);
-    if (t->rule->begin) RETURN_IF_ERR(t->rule->begin(lw, t, row));
-    RETURN_IF_ERR(sums(lw, t, row));
-    RETURN_IF_ERR(exact_sums(lw, t, row));
-    RETURN_IF_ERR(write_out(lw, t, o, first, row, kir_idx_add(k, from, kir_idx_mul(k, part, -1))));
-    kir_end(k, l, NULL);
+    if (is_cut(t)) RETURN_IF_ERR(cut_sums(lw, t, &l));
+    each_tile(lw, t, &l);
+    if (t->rule->begin) RETURN_IF_ERR(t->rule->begin(lw, t, l.row));
+    if (!is_cut(t)) RETURN_IF_ERR(sums(lw, t, l.row));
+    RETURN_IF_ERR(exact_sums(lw, t, l.row));
+    struct kir_val *skip = kir_idx_add(k, l.from, kir_idx_mul(k, l.part, -1));
+    RETURN_IF_ERR(write_out(lw, t, o, first, l.row, skip)); // without rows that the last has had
+    kir_end(k, l.loop, NULL);
     return ST_OK;
 }
 
@@ -287,12 +388,12 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
                       const struct shape *first) {
     struct kir *k = &lw->k;
     enum dtype e = kir_type(t->type);
-    int64_t turns = ceil_div(positions(t), width(t)), size = dtype_size(e),
-            blocks = ceil_div(t->pos[0], t->block), chunks = ceil_div(all_tiles(t), t->chunk);
+    int64_t size = dtype_size(e), blocks = ceil_div(t->pos[0], t->block),
+            chunks = ceil_div(all_tiles(t), t->chunk), kept = is_cut(t) ? t->chunk : 1;
     // The last vectors of a slab may read behind it, into lanes that are not written out.
     t->slab_at = lower_scratch(lw, e, t->slab + width(t)) / size;
     t->beside_at = t->beside ? lower_scratch(lw, e, t->beside) / size : 0;
-    t->sums_at = lower_scratch(lw, e, turns * width(t) * t->height) / size;
+    t->sums_at = lower_scratch(lw, e, kept * line_of(t) * t->height) / size;
 
     int64_t extent[4] = {t->batch, t->groups, blocks, chunks}, units = 1;
     for (int d = 0; d < 4; d++)
@@ -353,8 +454,8 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
         return false;
     }
 
-    double cost = worth(&t) ? schedule(lw->target, &t) : INFINITY;
-    if (two && schedule(lw->target, &turned) < cost) t = turned;
+    double cost = worth(&t) ? schedule(lw, &t) : INFINITY;
+    if (two && schedule(lw, &turned) < cost) t = turned;
     lw->tile = &t;
     lw->in_range = true;
     lower_begin(lw, n_in, o->n);

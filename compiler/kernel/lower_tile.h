@@ -49,11 +49,15 @@ struct lower_tile {
     // written out.
     int64_t block, chunk;
     int height, vectors, lanes, unrolled;
+    int order[TILE_DIMS];           // loops over terms, the outermost first
+    int64_t k_block;                // of the innermost: so many before all tiles have the next
     int64_t pitch[TILE_DIMS], slab; // between neighbours in the slab; its elements
     int64_t beside;                 // elements that `begin` gathers
 
     // While the kernel is built: where the unit lies; elements of scratch.
     struct kir_val *b, *g, *first, *suspect;
+    struct kir_val *k_from, *k_to; // block of terms, or NULL
+    struct kir_val *sums;          // where the tile's begin, behind sums_at
     int64_t slab_at, beside_at, sums_at;
     struct kir_val *index[TILE_DIMS], *at; // the sum that may be read, and where it is
 };

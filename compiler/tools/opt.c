@@ -28,9 +28,7 @@ static status_t print_counts(const struct hlo_module *m) {
     return st;
 }
 
-// A module that stands for a model alone has sizes: those that are not given are the usual ones, or
-// 1. What is behind the `given` ones is told, but for the batch.
-static void tell_assumed(const struct lower_request *req, int32_t given, int64_t batch) {
+void opt_tell_assumed(const struct lower_request *req, int32_t given, int64_t batch) {
     for (int32_t k = given; k < req->n_bindings; k++)
         if (!batch || req->bindings[k].size != batch) // as the spec says
             fprintf(stderr, "%s=%lld is assumed\n", req->bindings[k].symbol,
@@ -51,9 +49,9 @@ static status_t read_training(const struct opt_options *o, struct source *from,
     RETURN_IF_ERR(frontend_bindings_parse(&from->a, o->bind, &req));
     RETURN_IF_ERR(opt_train_rows(&from->a, o->train_rows, &rows, &n));
     int32_t given = req.n_bindings;
-    RETURN_IF_ERR(train_lower(&from->a, NULL, from->bytes, NULL, rows, n, &from->spec, &req,
-                              &from->r, out));
-    if (!n) tell_assumed(&req, given, from->spec.batch);
+    RETURN_IF_ERR(
+        train_lower(&from->a, NULL, from->bytes, NULL, rows, n, &from->spec, &req, &from->r, out));
+    if (!n) opt_tell_assumed(&req, given, from->spec.batch);
     return ST_OK;
 }
 // Any format to a module: HLO text directly, others through ingest and lower.
@@ -75,7 +73,7 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     int32_t given = req.n_bindings;
     if (o->weights) {
         train_assume_sizes(&from->a, &from->r.sig, 0, &req);
-        tell_assumed(&req, given, 0);
+        opt_tell_assumed(&req, given, 0);
     }
     req.program = from->r.program;
     RETURN_IF_ERR(frontend_lower(format, &req, out));
@@ -86,8 +84,7 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
 
 static status_t derive(const struct opt_options *o, const struct source *from,
                        struct hlo_module *m) {
-    if (o->train)
-        return opt_train(m, o, from->model ? &from->r : NULL, from->bytes, &from->spec);
+    if (o->train) return opt_train(m, o, from->model ? &from->r : NULL, from->bytes, &from->spec);
     struct opt_options first = *o;
     first.passes = "lapack"; // its calls become the operations that have derivatives
     RETURN_IF_ERR(opt_run_passes(m, &first));
@@ -119,6 +116,7 @@ status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) {
     if (o->check_gradient) return opt_check_gradient(text, out_rc);
     *out_rc = 0;
     if (o->stage && strcmp(o->stage, "tree") == 0) return opt_print_tree(text);
+    if (o->web) return opt_web(o, (struct span){(const uint8_t *)text.p, text.n});
     if (o->with_weights) return opt_with_weights(o, (struct span){(const uint8_t *)text.p, text.n});
 
     struct source from = {.model = false};

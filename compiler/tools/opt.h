@@ -13,15 +13,20 @@ struct opt_options {
     bool list_passes, list_rules, strict, fast, explain_fusion, explain_rules;
     const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
     const char *disable_passes, *disable_rules; // comma separated or NULL
-    const char *dump_passes; // extended regular expression over pass names, or NULL
-    const char *dump_to;     // folder, or NULL: on stdout
-    const char *stage;       // "tree", "hlo", "kir", "llvm", "plan" or NULL
-    const char *to;          // "text", "proto" (HloModuleProto) or NULL
-    const char *bind;        // ONNX: "N=1,S=128", or NULL
-    const char *train;       // a spec of compiler/train, or NULL
-    const char *train_rows;  // shapes of all rows: "x:1000x3x32x32;label:1000", or NULL
-    const char *train_to;    // file for what --train tells of the program, or NULL
-    const char *train_state; // file for what its state begins with (safetensors), or NULL
+    const char *dump_passes;  // extended regular expression over pass names, or NULL
+    const char *dump_to;      // folder, or NULL: on stdout
+    const char *stage;        // "tree", "hlo", "kir", "llvm", "plan" or NULL
+    const char *to;           // "text", "proto" (HloModuleProto) or NULL
+    const char *bind;         // ONNX: "N=1,S=128", or NULL
+    const char *train;        // a spec of compiler/train, or NULL
+    const char *train_rows;   // shapes of all rows: "x:1000x3x32x32;label:1000", or NULL
+    const char *train_to;     // file for what --train tells of the program, or NULL
+    const char *train_state;  // file for what its state begins with (safetensors), or NULL
+    const char *web;          // folder for the model's package for browsers, or NULL
+    const char *web_image;    // how a picture becomes an input (opt_web.c), or NULL
+    const char *web_labels;   // file of the classes' names, or NULL
+    const char *web_name;     // of the package, or NULL
+    bool web_single, web_f16; // as one page; weights as f16
     const char *with_weights; // safetensors: print the model with these instead, or NULL
 };
 // *out_rc: exit code when the status is OK. Prints on stdout.
@@ -57,3 +62,9 @@ status_t opt_with_weights(const struct opt_options *o, struct span source) MUST_
 status_t opt_print_tree(struct str text) MUST_CHECK;
 // Prints kir, LLVM IR or the plan of the module as it is now.
 status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o) MUST_CHECK;
+
+// A module that stands for a model alone has sizes: those that are not given are the usual ones, or
+// 1. Says on stderr what is behind the `given` ones, but for the batch (0: it too).
+void opt_tell_assumed(const struct lower_request *req, int32_t given, int64_t batch);
+// opt_web.c: the model of `source` as a package in the folder o->web. Prints sizes on stdout.
+status_t opt_web(const struct opt_options *o, struct span source) MUST_CHECK;

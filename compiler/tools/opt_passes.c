@@ -5,10 +5,11 @@
 #include <regex.h>
 #include <stdio.h>
 
-#include "compiler/tools/opt.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 #include "compiler/pipeline.h"
+#include "compiler/tools/opt.h"
+#include "compiler/web/web.h"
 
 // A target for goldens: its library takes every contraction of f32 that is one call, transposed
 // convolutions from 16 channels on, so tests do not depend on the machine.
@@ -38,10 +39,15 @@ static bool wants_all(const struct target *t, const struct hlo_instr *i, enum co
 status_t opt_target(const char *name, struct target *out) {
     *out = (struct target){0};
     if (!name) return ST_OK;
+    if (strcmp(name, "web") == 0) {
+        *out = *web_target();
+        return ST_OK;
+    }
     bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0,
          bf16 = strcmp(name, "cpu-bf16") == 0;
     if (!avx2 && !vnni && !bf16 && strcmp(name, "cpu-avx512") != 0)
-        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16 or cpu-avx2",
+        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2 "
+                          "or web",
                           name);
     *out = (struct target){.id = name,
                            .kind = "cpu",

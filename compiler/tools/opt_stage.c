@@ -19,7 +19,8 @@ static status_t print_code(struct arena *a, const struct hlo_module *m, const st
                            const struct backend *back, struct strbuf *out) {
     struct target t;
     struct kernel_set set;
-    RETURN_IF_ERR(opt_target(o->target ? o->target : "cpu-avx512", &t));
+    const char *usual = back && strcmp(back->name, "wasm") == 0 ? "web" : "cpu-avx512";
+    RETURN_IF_ERR(opt_target(o->target ? o->target : usual, &t));
     if (back && back != backend_of(&t))
         return st_invalid("kernels of target '%s' are made by back end '%s', not '%s'", t.id,
                           backend_of(&t)->name, back->name);

@@ -242,7 +242,8 @@ static void policies(void **s) {
                  .has_f64 = 1,
                  .has_s64 = 1,
                  .has_libm = 1,
-                 .has_scratch = 1},
+                 .has_scratch = 1,
+                 .tiles = TILES_OF_WASM},
                 0},
                {{.units = 100000,
                  .has_f64 = 1,
@@ -274,7 +275,8 @@ static void spoilt(void **s) {
                                              .has_f64 = true,
                                              .has_s64 = true,
                                              .has_libm = true,
-                                             .has_scratch = true};
+                                             .has_scratch = true,
+                                             .tiles = TILES_OF_WASM};
     for (int k = 0; k < 8; k++) {
         char text[600];
         int n = sizes[k / 2];

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo-opt --web: a model as a package for browsers (compiler/web), without a daemon.
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/store/file.h"
+#include "base/str.h"
+#include "compiler/tools/opt.h"
+#include "compiler/train/model.h"
+#include "compiler/web/web.h"
+
+// Bytes at a path below dir; folders are made.
+static status_t write_file(const char *dir, const char *path, struct span bytes) {
+    struct strbuf to = {0};
+    status_t st = ST_OK;
+    strbuf_printf(&to, "%s/%s", dir, path);
+    for (char *p = to.p + 1; (p = strchr(p, '/')) && !st; p++) {
+        *p = 0;
+        if (mkdir(to.p, 0777) && errno != EEXIST) st = st_errno(errno, to.p);
+        *p = '/';
+    }
+    FILE *out = st ? NULL : fopen(to.p, "wbe");
+    if (!st && !out) st = st_errno(errno, to.p);
+    if (out && (fwrite(bytes.p, 1, bytes.n, out) != bytes.n) | (fclose(out) != 0))
+        st = st_errno(errno, to.p);
+    strbuf_done(&to);
+    return st;
+}
+
+// HEIGHTxWIDTH:CROP:M,M,M:S,S,S:LAYOUT:INPUT
+static bool numbers(struct str text, double *out, int n) {
+    struct str one;
+    for (int k = 0; k < n; k++)
+        if (!str_cut(&text, ',', &one) || !str_to_f64(one, &out[k])) return false;
+    return text.n == 0;
+}
+static status_t image_of(const char *text, struct web_image *out) {
+    enum { SIZE, CROP, MEAN, STD, LAYOUT, PARTS };
+    struct str rest = str_of(text), part[PARTS], h, w;
+    int64_t height, width;
+    bool good = true;
+    for (int k = 0; k < PARTS; k++)
+        good &= str_cut(&rest, ':', &part[k]);
+    good = good && str_cut(&part[SIZE], 'x', &h) && str_cut(&part[SIZE], 'x', &w) &&
+           str_to_i64(h, &height) && str_to_i64(w, &width) && height >= 0 && width >= 0 &&
+           height <= 32768 && width <= 32768 && !height == !width;
+    good = good && str_to_f64(part[CROP], &out->crop) && out->crop >= 0 && out->crop <= 1 &&
+           numbers(part[MEAN], out->mean, 3) && numbers(part[STD], out->std, 3) &&
+           (str_is(part[LAYOUT], "nchw") || str_is(part[LAYOUT], "nhwc"));
+    for (int k = 0; k < 3 && good; k++)
+        good = out->std[k] != 0;
+    if (!good)
+        return st_invalid("--web-image=%s: expected HEIGHTxWIDTH:CROP:M,M,M:S,S,S:nchw|nhwc:INPUT",
+                          text);
+    out->wanted = true;
+    out->height = (int32_t)height;
+    out->width = (int32_t)width;
+    out->nhwc = str_is(part[LAYOUT], "nhwc");
+    out->input = rest.p ? rest.p : "";
+    return ST_OK;
+}
+static status_t options_of(struct arena *a, const struct opt_options *o, struct web_options *w) {
+    struct span labels;
+    w->name = o->web_name;
+    w->single_file = o->web_single;
+    w->f16 = o->web_f16;
+    if (o->web_image) RETURN_IF_ERR(image_of(o->web_image, &w->image));
+    if (!o->web_labels) return ST_OK;
+    RETURN_IF_ERR(file_map(a, o->web_labels, &labels));
+    w->labels = (struct str){(const char *)labels.p, labels.n};
+    return ST_OK;
+}
+
+static const char **names_of(struct arena *a, const struct sig_tensor *t, int n) {
+    const char **names = arena_array(a, const char *, n + 1);
+    for (int k = 0; k < n; k++)
+        names[k] = t[k].name;
+    return names;
+}
+static status_t package(struct arena *a, const struct opt_options *o, struct span source,
+                        struct web_files *out) {
+    struct ingest_result r;
+    struct lower_request req = {.entry_name = "main"};
+    struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
+    struct executable *e;
+    struct web_options w = {.name = NULL};
+    RETURN_IF_ERR(options_of(a, o, &w));
+    RETURN_IF_ERR(frontend_ingest(a, NULL, source, NULL, &r));
+    RETURN_IF_ERR(frontend_bindings_parse(a, o->bind, &req));
+    int32_t given = req.n_bindings;
+    train_assume_sizes(a, &r.sig, 0, &req);
+    opt_tell_assumed(&req, given, 0);
+    req.program = r.program;
+    if (o->strict) opt.precision = PRECISION_STRICT;
+
+    RETURN_IF_ERR(hlo_compile(r.format, &req, &opt, web_target(), NULL, &e));
+    struct span *weights = arena_array(a, struct span, r.n_weights + 1);
+    for (int k = 0; k < r.n_weights; k++) {
+        const struct weight *of = &r.weights[k];
+        const uint8_t *in = of->sidecar ? r.sidecar.p : source.p;
+        weights[k] = (struct span){in + of->offset, (size_t)of->size_bytes};
+    }
+
+    w.inputs = names_of(a, r.sig.in, r.sig.n_in);
+    w.n_inputs = r.sig.n_in;
+    w.outputs = names_of(a, r.sig.out, r.sig.n_out);
+    w.n_outputs = r.sig.n_out;
+    status_t st = web_package(a, e, weights, r.n_weights, &w, NULL, out);
+    for (size_t k = 0; k < out->n && !st; k++)
+        st = write_file(o->web, out->v[k].path, out->v[k].bytes);
+    executable_free(e);
+    return st;
+}
+status_t opt_web(const struct opt_options *o, struct span source) {
+    struct arena a = {0};
+    struct web_files files = {0};
+    status_t st = package(&a, o, source, &files);
+    if (!st)
+        printf("runtime=%lld kernels=%lld plan=%lld weights=%lld\n", (long long)files.runtime_bytes,
+               (long long)files.kernel_bytes, (long long)files.plan_bytes,
+               (long long)files.weight_bytes);
+    arena_done(&a);
+    return st;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlod: runs a model that `hlo export --web` wrote, in a browser or in Node, without dependencies.
+//     import * as hlod from "./runtime/hlod.js";
+//     const model = await hlod.load(new URL("./model/manifest.json", import.meta.url));
+//     const { prob } = await model.run({ image: file });
+import { arrayOf, fromHalf, partsOf, toBrain, toHalf } from "./dtypes.js";
+import { HlodError, refuse } from "./errors.js";
+import { isPicture, pixelsOf, tensorOf } from "./image.js";
+import { checkManifest } from "./manifest.js";
+import { sha256 } from "./sha256.js";
+import { WasmEngine } from "./wasm.js";
+
+export { HlodError, fromHalf, toHalf };
+
+// Files beside a manifest at `url`: fetched, or in Node of file: URLs, read.
+function filesAt(url) {
+  const base = new URL(url, globalThis.location?.href);
+  return async (name) => {
+    const from = name === null ? base : new URL(name, base);
+    let reply;
+    try {
+      if (from.protocol === "file:" && globalThis.process?.versions?.node) {
+        const { readFile } = await import("node:fs/promises");
+        return new Uint8Array(await readFile(from));
+      }
+      reply = await fetch(from);
+      if (reply.ok) return new Uint8Array(await reply.arrayBuffer());
+    } catch (e) {
+      refuse(`${from}: ${e.message}`);
+    }
+    refuse(`${from}: ${reply.status} ${reply.statusText}`);
+  };
+}
+
+async function checked(read, file) {
+  const bytes = await read(file.file);
+  if (bytes.length !== file.bytes)
+    refuse(`${file.file} has ${bytes.length} bytes, not ${file.bytes}`);
+  if (await sha256(bytes) !== file.sha256) refuse(`${file.file} is damaged: its digest differs`);
+  return bytes;
+}
+
+/**
+ * Loads a model. source: the URL of its manifest.json, or a function that gives the bytes of a file by
+ * name (null: the manifest's). options.progress(done, all) is told bytes of weights.
+ */
+export async function load(source, options = {}) {
+  const read = typeof source === "function" ? source : filesAt(source);
+  let manifest;
+  try {
+    manifest = JSON.parse(new TextDecoder().decode(await read(null)));
+  } catch (e) {
+    if (e instanceof SyntaxError) refuse(`damaged manifest: ${e.message}`);
+    throw e;
+  }
+  checkManifest(manifest);
+  const engine = new WasmEngine(manifest), { chunks } = manifest.weights;
+  const all = chunks.reduce((n, c) => n + c.bytes, 0);
+  let done = 0, k = 0;
+  await engine.load(await checked(read, manifest.code));
+  await engine.fill(async () => {
+    const file = chunks[k++], bytes = await checked(read, file);
+    options.progress?.(done += file.bytes, all);
+    return bytes;
+  });
+  return new Model(manifest, engine);
+}
+
+const shapeText = (v) => `${v.dtype}[${v.shape}]`;
+
+/** A model in memory. Runs come one after the other. */
+export class Model {
+  #engine;
+  constructor(manifest, engine) {
+    const facts = (v) => Object.freeze({ name: v.name, dtype: v.dtype, shape: [...v.shape] });
+    this.name = manifest.name;
+    this.inputs = manifest.inputs.map(facts);
+    this.outputs = manifest.outputs.map(facts);
+    this.labels = manifest.labels ?? [];
+    this.image = manifest.image ?? null;
+    this.manifest = manifest;
+    this.#engine = engine;
+  }
+
+  /**
+   * Runs the model once. inputs: for each name an array of its type, or of numbers, in row-major order;
+   * for the input that pictures become, also a picture. Gives the outputs by name. options.profile:
+   * a list that gets [what, milliseconds] of each kernel.
+   */
+  async run(inputs, options = {}) {
+    const known = new Set(this.inputs.map((v) => v.name));
+    for (const name of Object.keys(inputs ?? {}))
+      if (!known.has(name))
+        refuse(`there is no input '${name}'; there are ${[...known].join(", ")}`);
+    const values = [];
+    for (const v of this.manifest.inputs) values.push(await this.#value(v, inputs?.[v.name]));
+    this.manifest.inputs.forEach((v, k) => this.#put(v, values[k]));
+    try {
+      this.#engine.run(options.profile ?? null);
+    } catch (e) {
+      refuse(`the run failed: ${e.message}`);
+    }
+    const out = {};
+    for (const v of this.manifest.outputs) {
+      const type = arrayOf(v.dtype);
+      out[v.name] = this.#engine.array(type, v.at, v.bytes / type.BYTES_PER_ELEMENT).slice();
+    }
+    return out;
+  }
+
+  /** The k largest of an output's numbers as [{index, label, score}], the first output's if none. */
+  top(output, k = 5) {
+    const scores = Array.from(output, Number), { labels } = this;
+    return scores.map((score, index) => ({ index, label: labels[index] ?? String(index), score }))
+      .sort((a, b) => b.score - a.score || a.index - b.index).slice(0, k);
+  }
+
+  async #value(v, x) {
+    if (x === undefined) refuse(`input '${v.name}' is missing: ${shapeText(v)}`);
+    const { image } = this;
+    if (image?.input === v.name && isPicture(x)) return tensorOf(await pixelsOf(x), image);
+    return x;
+  }
+
+  #put(v, x) {
+    const type = arrayOf(v.dtype), n = v.bytes / type.BYTES_PER_ELEMENT;
+    const view = this.#engine.array(type, v.at, n);
+    const flat = Array.isArray(x) ? x.flat(Infinity) : x;
+    if (typeof x === "number" || typeof x === "bigint" || typeof x === "boolean") return this.#put(v, [x]);
+    if (!Array.isArray(flat) && !ArrayBuffer.isView(flat))
+      refuse(`input '${v.name}' is no array: expected ${shapeText(v)}`);
+    if (flat.length !== n)
+      refuse(`input '${v.name}' has ${flat.length} elements, ${shapeText(v)} has ${n}` +
+        (partsOf(v.dtype) > 1 ? ", two for each complex number" : ""));
+    if (flat instanceof type && flat.constructor === type) view.set(flat);
+    else if (type === BigInt64Array || type === BigUint64Array)
+      for (let k = 0; k < n; k++) view[k] = BigInt(flat[k]);
+    else if (v.dtype === "f16" || v.dtype === "bf16")
+      for (let k = 0; k < n; k++) view[k] = v.dtype === "f16" ? toHalf(flat[k]) : toBrain(flat[k]);
+    else if (v.dtype === "pred") for (let k = 0; k < n; k++) view[k] = flat[k] ? 1 : 0;
+    else for (let k = 0; k < n; k++) view[k] = Number(flat[k]);
+  }
+}

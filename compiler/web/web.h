@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// web: programs that run in a browser or in Node: the target that they are compiled for, and the
+// files of a package: kernels as a WebAssembly module, weights in chunks, the plan as data
+// (manifest.json), and the page and runtime of runtime/, which need nothing else. docs/web.md has
+// the format, docs/decisions/0032 the reasons. Thread: any.
+//     struct web_files files;
+//     RETURN_IF_ERR(hlo_compile(format, &req, &opt, web_target(), NULL, &exe));
+//     RETURN_IF_ERR(web_package(a, exe, weights, n, &(struct web_options){.name = "net"}, &files));
+#pragma once
+#include "compiler/compile.h"
+
+// "web": kernels of WebAssembly with SIMD, one thread, no library. The same on every machine.
+const struct target *web_target(void);
+
+// How a picture becomes the input of a model (client/files/image.h).
+struct web_image {
+    bool wanted;           // else none does
+    const char *input;     // name of the input; NULL or "" = the only one
+    int32_t width, height; // 0 = as the input has it
+    double crop; // of the short side, (0, 1]; 0 = none
+    double mean[3], std[3];
+    bool nhwc;
+};
+struct web_options {
+    const char *name; // of the package; "" = the module's
+    bool single_file; // one page that holds all; else a folder
+    bool f16;         // weights of f32 are sent as f16, where none of a tensor overflows
+    const char *const *inputs, *const *outputs; // [n_inputs], [n_outputs] names by leaf; those
+    int n_inputs, n_outputs;                    // that lack are the module's
+    struct str labels;                          // of classes, a line each; may be empty
+    struct web_image image;
+};
+struct web_file {
+    const char *path; // relative, with '/'
+    struct span bytes;
+};
+struct web_files {
+    struct web_file *v;
+    size_t n, cap;
+    int64_t runtime_bytes, kernel_bytes, plan_bytes, weight_bytes; // what a page loads of each
+};
+// The files of an executable that was compiled for web_target(), with these weights (by manifest
+// entry, as dev_prepare takes them; borrowed for the call). What is made lies in a.
+// UNIMPLEMENTED lists all that no kernel computes, a line each; RESOURCE_EXHAUSTED where it does
+// not fit the 4 GiB that WebAssembly has; INVALID_ARGUMENT names an option that does not fit the
+// model.
+status_t web_package(struct arena *a, const struct executable *e, const struct span *weights,
+                     int n_weights, const struct web_options *o, const _Atomic bool *cancel,
+                     struct web_files *out) MUST_CHECK;

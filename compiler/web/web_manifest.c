@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json (docs/web.md): what the runtime reads. Numbers are places and sizes in
+// bytes; all stay below 2^32.
+#include "compiler/web/web_program.h"
+
+enum { VERSION = 1 };
+
+static void number(struct strbuf *b, const char *name, int64_t v) {
+    strbuf_printf(b, "\"%s\":%lld", name, (long long)v);
+}
+static void values(struct strbuf *b, const char *name, const struct web_value *v, size_t n) {
+    strbuf_printf(b, ",\n\"%s\":[", name);
+    for (size_t k = 0; k < n; k++) {
+        strbuf_puts(b, k ? ",\n{\"name\":" : "\n{\"name\":");
+        strbuf_json_str(b, str_of(v[k].name));
+        strbuf_printf(b, ",\"dtype\":\"%s\",\"shape\":[", dtype_name(v[k].shape->dtype));
+        for (int d = 0; d < v[k].shape->rank; d++)
+            strbuf_printf(b, d ? ",%lld" : "%lld", (long long)v[k].shape->dims[d]);
+        strbuf_printf(b, "],\"at\":%lld,\"bytes\":%lld}", (long long)v[k].at,
+                      (long long)v[k].bytes);
+    }
+    strbuf_putc(b, ']');
+}
+static void blob(struct strbuf *b, const struct web_blob *f) {
+    char hex[65];
+    digest_hex(f->digest, hex);
+    strbuf_puts(b, "{\"file\":");
+    strbuf_json_str(b, str_of(f->path));
+    strbuf_printf(b, ",\"bytes\":%zu,\"sha256\":\"%s\"}", f->bytes.n, hex);
+}
+
+// ---- the plan
+
+static void steps(struct strbuf *b, const struct web_program *p, const struct web_steps *s);
+static void part_list(struct strbuf *b, const struct web_program *p, const struct web_step *s) {
+    strbuf_putc(b, '[');
+    for (int k = 0; k < s->n_parts; k++) {
+        if (k) strbuf_putc(b, ',');
+        steps(b, p, &s->parts[k]);
+    }
+    strbuf_putc(b, ']');
+}
+static void step(struct strbuf *b, const struct web_program *p, const struct web_step *s) {
+    switch (s->kind) {
+    case WEB_CALL:
+        strbuf_printf(b, "[\"run\",%d,[", s->kernel);
+        for (int k = 0; k < p->kernels.v[s->kernel].info->n_bufs; k++)
+            strbuf_printf(b, k ? ",%lld" : "%lld", (long long)s->at[k]);
+        strbuf_puts(b, "]]");
+        break;
+    case WEB_COPY:
+        strbuf_printf(b, "[\"copy\",%lld,%lld,%lld]", (long long)s->to, (long long)s->from,
+                      (long long)s->bytes);
+        break;
+    case WEB_WHILE:
+        strbuf_printf(b, "[\"while\",%lld,", (long long)s->from);
+        part_list(b, p, s);
+        strbuf_putc(b, ']');
+        break;
+    case WEB_CASE:
+        strbuf_printf(b, "[\"%s\",%lld,", s->pred ? "if" : "case", (long long)s->from);
+        part_list(b, p, s);
+        strbuf_putc(b, ']');
+        break;
+    }
+}
+static void steps(struct strbuf *b, const struct web_program *p, const struct web_steps *s) {
+    strbuf_putc(b, '[');
+    for (size_t k = 0; k < s->n; k++) {
+        if (k) strbuf_puts(b, ",\n");
+        step(b, p, &s->v[k]);
+    }
+    strbuf_putc(b, ']');
+}
+static void kernels(struct strbuf *b, const struct web_program *p) {
+    strbuf_puts(b, ",\n\"kernels\":[");
+    for (size_t k = 0; k < p->kernels.n; k++) {
+        const struct kernel_info *i = p->kernels.v[k].info;
+        strbuf_puts(b, k ? ",\n[" : "\n[");
+        strbuf_json_str(b, str_of(i->symbol));
+        strbuf_printf(b, ",%lld,%d,[", (long long)i->extent, i->n_bufs);
+        for (int n = 0; n < i->n_sizes; n++)
+            strbuf_printf(b, n ? ",%lld" : "%lld", (long long)i->sizes[n]);
+        strbuf_puts(b, "],");
+        strbuf_json_str(b, str_of(p->kernels.v[k].instr));
+        strbuf_putc(b, ']');
+    }
+    strbuf_putc(b, ']');
+}
+
+// ---- weights, pictures
+
+static void weights(struct strbuf *b, const struct web_program *p, const struct web_blob *f,
+                    int n) {
+    strbuf_puts(b, ",\n\"weights\":{\"chunks\":[");
+    for (int k = 0; k < n; k++) {
+        strbuf_puts(b, k ? ",\n" : "\n");
+        blob(b, &f[k]);
+    }
+    strbuf_puts(b, "],\n\"tensors\":[");
+    for (size_t k = 0; k < p->weights.n; k++) {
+        const struct web_bytes *w = &p->weights.v[k];
+        strbuf_printf(b, "%s[%lld,%lld,\"%s\"]", k ? "," : "", (long long)w->at,
+                      (long long)w->bytes, w->narrow ? "f16" : "raw");
+    }
+    strbuf_puts(b, "]}");
+}
+static void three(struct strbuf *b, const char *name, const double *v) {
+    strbuf_printf(b, ",\"%s\":[", name);
+    for (int k = 0; k < 3; k++) {
+        if (k) strbuf_putc(b, ',');
+        strbuf_f64(b, v[k]);
+    }
+    strbuf_putc(b, ']');
+}
+static void image(struct strbuf *b, const struct web_image *i) {
+    strbuf_puts(b, ",\n\"image\":{\"input\":");
+    strbuf_json_str(b, str_of(i->input));
+    strbuf_printf(b, ",\"width\":%d,\"height\":%d,\"crop\":", i->width, i->height);
+    strbuf_f64(b, i->crop);
+    three(b, "mean", i->mean);
+    three(b, "std", i->std);
+    strbuf_printf(b, ",\"layout\":\"%s\"}", i->nhwc ? "nhwc" : "nchw");
+}
+static void labels(struct strbuf *b, struct str text) {
+    struct str line;
+    const char *sep = "\n";
+    strbuf_puts(b, ",\n\"labels\":[");
+    while (str_cut(&text, '\n', &line)) {
+        strbuf_puts(b, sep);
+        strbuf_json_str(b, str_trim(line));
+        sep = ",";
+    }
+    strbuf_putc(b, ']');
+}
+
+void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
+                        const struct web_options *o, const struct web_blob *files, int n_files) {
+    strbuf_puts(b, "{\"format\":\"hlod-web\",");
+    number(b, "version", VERSION);
+    strbuf_puts(b, ",\"name\":");
+    strbuf_json_str(b, str_of(o->name));
+    strbuf_printf(b, ",\"target\":\"%s\",\n\"memory\":{", e->target_id);
+    number(b, "bytes", p->bytes);
+    strbuf_putc(b, ',');
+    number(b, "stack", p->stack);
+    strbuf_putc(b, ',');
+    number(b, "frames", p->frames);
+    strbuf_putc(b, ',');
+    number(b, "scratch", p->scratch);
+    strbuf_puts(b, "},\n\"code\":");
+    blob(b, &files[0]);
+    values(b, "inputs", p->inputs.v, p->inputs.n);
+    values(b, "outputs", p->outputs.v, p->outputs.n);
+    kernels(b, p);
+    weights(b, p, files + 1, n_files - 1);
+    if (o->image.wanted) image(b, &o->image);
+    if (o->labels.n) labels(b, o->labels);
+    strbuf_puts(b, ",\n\"program\":");
+    steps(b, p, &p->main);
+    strbuf_puts(b, "}\n");
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// web_program: an executable's plan as a program over one memory: every buffer has its place, every
+// step is a call of a kernel, a copy, a loop or a choice. Private to compiler/web.
+#pragma once
+#include "compiler/plan/plan.h"
+#include "compiler/web/web.h"
+
+enum web_step_kind { WEB_CALL, WEB_COPY, WEB_WHILE, WEB_CASE };
+struct web_steps {
+    struct web_step *v;
+    size_t n, cap;
+};
+struct web_step {
+    enum web_step_kind kind;
+    int kernel;  // CALL: of web_program.kernels
+    int64_t *at; // CALL: [its buffers]
+    int64_t to, from,
+        bytes; // COPY; may overlap. WHILE, CASE: from: where the condition, or index, is
+    bool pred; // CASE: of type pred: true is branch 0; else s32, out of range is the last
+    struct web_steps *parts; // WHILE: condition, body; CASE: branches
+    int n_parts;
+};
+struct web_kernel {
+    const struct kernel_info *info;
+    const char *instr; // that it computes, for profiles
+};
+struct web_value {
+    const char *name; // input or output
+    const struct shape *shape;
+    int64_t at, bytes;
+};
+struct web_bytes { // what is in memory before the first run
+    int64_t at, bytes;
+    const void *data; // of a constant
+    int result;       // of prepare, instead; -1 = a constant
+    bool f32;         // its elements are
+    bool narrow;      // and are sent as f16
+};
+struct web_program {
+    VEC(struct web_kernel) kernels;
+    VEC(struct web_value) inputs;
+    VEC(struct web_value) outputs;
+    VEC(struct web_bytes) weights; // results of prepare, then constants
+    struct web_steps main;
+    int64_t stack, frames, scratch; // ends of the stack; begin of lists of places, of scratch
+    int64_t bytes;                  // of memory
+};
+// UNIMPLEMENTED lists all that no kernel computes. e is not looked at again, but names of its are.
+status_t web_program_make(struct arena *a, const struct executable *e, const struct web_options *o,
+                          struct web_program *out) MUST_CHECK;
+// web_manifest.c. The program as JSON; `files`: kernels, then chunks of weights in order.
+struct web_blob {
+    const char *path;
+    struct span bytes;
+    struct digest digest;
+};
+void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
+                        const struct web_options *o, const struct web_blob *files, int n_files);
+// web_weights.c. Evaluates prepare: *out[k] is result k.
+status_t web_prepare(struct arena *a, const struct executable *e, const struct span *weights, int n,
+                     const _Atomic bool *cancel, const struct literal *const **out) MUST_CHECK;
+// What is in memory before the first run, as one stream: each of p->weights in turn, as f16 where
+// that is asked for and no element overflows (`narrow` says so), zeros behind it up to 4 bytes.
+void web_weights_stream(struct web_program *p, const struct literal *const *results, bool f16,
+                        struct strbuf *out);

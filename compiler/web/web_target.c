@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/codegen/abi.h"
+#include "compiler/web/web.h"
+
+#define TEXT(n)  #n
+#define QUOTE(n) TEXT(n)
+
+// One thread runs all of a kernel. Functions of libm.def are the page's (web/libm.js).
+static const struct kernel_policy policy = {.units = 1,
+                                            .has_f64 = true,
+                                            .has_s64 = true,
+                                            .has_libm = true,
+                                            .has_scratch = true,
+                                            .tiles = TILES_OF_WASM};
+
+const struct target *web_target(void) {
+    static const struct target t = {
+        .id = "web:wasm32:simd128:abi" QUOTE(HLOD_KERNEL_ABI),
+        .kind = "web",
+        .backend = "wasm",
+        .policy = &policy,
+        .evaluates_prepare = true,
+        .llvm_triple = "wasm32-unknown-unknown",
+        .llvm_cpu = "generic",
+        .llvm_features = "+simd128,+nontrapping-fptoint,+bulk-memory,+sign-ext,+mutable-globals",
+        .vector_bits = 128,
+        .threads = 1};
+    return &t;
+}

@@ -1,0 +1,13 @@
+# Models in browsers: compiler/web in Node, and in headless Chromium.
+WEB_TESTS := $(BUILD)/web_cases $(BUILD)/web_kernels
+$(WEB_TESTS): $(BUILD)/%: tests/web/%.c tests/web/web_runner.c tests/web/web_runner.h \
+  tests/unit/compiler/kernel_cases.h $(foreach l,$(L_compiler),$(BUILD)/lib$(l).a)
+	$(call say,link $*)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,compiler)
+WEB_NODE := compiler/web/runtime tests/web/serve.mjs
+.PHONY: check-web-ops
+check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node
+check-web-ops: $(WEB_TESTS)
+	$(Q)command -v node >/dev/null || { echo "SKIP WebAssembly: no node"; exit 0; }; \
+	  $(BUILD)/web_kernels $(WEB_NODE) && \
+	  $(BUILD)/web_cases --refused tests/web/refused.txt $(WEB_NODE) $(wildcard tests/ops/*.hlo)
