@@ -8,7 +8,7 @@
 #   sh deploy/setup.sh check    also what tests need; `make check` and its like call it themselves
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, to build/zoo (1 GB)
-#   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
+#   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`, `check-web-page`
 #   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`
 #                                 and its like: `check-image`, `check-dist`, `check-wheel`
 #   sh deploy/setup.sh build      only what building needs: none of the above, no Python environment
@@ -23,7 +23,7 @@ BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libproto
  llvm-19-dev libzstd-dev"
 DEMO="ca-certificates python3 python3-venv libopenblas0-serial"
 TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev
- clang-format-19 libcmocka-dev python3 python3-venv wrk libopenblas0-serial"
+ clang-format-19 libcmocka-dev python3 python3-venv wrk libopenblas0-serial nodejs"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0
  grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1

@@ -5,9 +5,18 @@ $(WEB_TESTS): $(BUILD)/%: tests/web/%.c tests/web/web_runner.c tests/web/web_run
 	$(call say,link $*)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,compiler)
 WEB_NODE := compiler/web/runtime tests/web/serve.mjs
-.PHONY: check-web-ops
+.PHONY: check-web-ops check-web-models check-web-page
 check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node
 check-web-ops: $(WEB_TESTS)
 	$(Q)command -v node >/dev/null || { echo "SKIP WebAssembly: no node"; exit 0; }; \
-	  $(BUILD)/web_kernels $(WEB_NODE) && \
-	  $(BUILD)/web_cases --refused tests/web/refused.txt $(WEB_NODE) $(wildcard tests/ops/*.hlo)
+	  $(BUILD)/web_kernels $(WEB_NODE) && echo "PASS kernels as WebAssembly" && \
+	  $(BUILD)/web_cases --refused tests/web/refused.txt $(WEB_NODE) $(wildcard tests/ops/*.hlo) && \
+	  echo "PASS cases of tests/ops as WebAssembly"
+WEB_TOOLS := $(BUILD)/hlo $(BUILD)/hlo-opt
+check-web-models: ## exported models in Node beside ONNX Runtime; ARGS='--which all --runs 20'
+check-web-models: $(WEB_TOOLS)
+	$(Q)$(PYTHON) tests/web/models.py $(BUILD) $(ARGS)
+check-web-page: ## the exported page in Chromium, with screenshots in build/web (sh
+## deploy/setup.sh dashboard first)
+check-web-page: $(WEB_TOOLS)
+	$(Q)$(PYTHON) tests/web/page.py $(BUILD)

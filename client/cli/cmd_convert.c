@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// hlo convert: a program in another form, without a server: hlo-opt, which stands beside hlo, reads
-// and writes it.
+// hlo convert, hlo export: a program in another form, and a model as a package for browsers,
+// without a server: hlo-opt, which stands beside hlo, reads and writes them.
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/hlo.h"
+#include "client/files/input.h"
 #include "client/files/opt_tool.h"
 
 // How hlo-opt writes a file of this name; NULL: its ending says nothing.
@@ -44,4 +46,94 @@ int cmd_convert(struct hlo *h) {
     const char *argv[] = {form, "--weights", NULL, NULL};
     if (bind) argv[2] = arena_printf(&h->arena, "--bind=%s", bind);
     return hlo_opt_into(h, out, argv, in);
+}
+
+// ---- export
+
+enum { MAX_ARGS = 16 };
+struct export {
+    struct hlo *h;
+    const char *model, *dir, *input, *labels, *name;
+    struct image_options image;
+    bool picture; // some option was about it
+    const char *argv[MAX_ARGS];
+    int n;
+};
+static void add(struct export *e, const char *arg) {
+    if (e->n < MAX_ARGS - 1) e->argv[e->n++] = arg;
+}
+
+static int read_options(struct export *e) {
+    struct hlo *h = e->h;
+    const char *v;
+
+    for (int k = 0; k < h->argc; k++) {
+        bool taken;
+        status_t st = image_option(h, &k, &e->image, &taken);
+        if (st) return fail_status(st);
+        e->picture |= taken;
+        if (taken) continue;
+
+        if ((v = option_value(h, &k, "--web"))) {
+            e->dir = v;
+        } else if ((v = option_value(h, &k, "--bind"))) {
+            add(e, arena_printf(&h->arena, "--bind=%s", v));
+        } else if ((v = option_value(h, &k, "--name"))) {
+            e->name = v;
+        } else if ((v = option_value(h, &k, "--weights"))) {
+            if (strcmp(v, "f16") == 0)
+                add(e, "--web-f16");
+            else if (strcmp(v, "f32") != 0)
+                return usage_error("--weights %s: expected f32 or f16", v);
+        } else if ((v = option_value(h, &k, "--labels"))) {
+            e->labels = v;
+        } else if ((v = option_value(h, &k, "--input"))) {
+            e->input = v;
+            e->picture = true;
+        } else if (strcmp(h->argv[k], "--single-file") == 0) {
+            add(e, "--web-single");
+        } else if (h->argv[k][0] == '-' || e->model) {
+            return unknown_word(h, "export", k);
+        } else {
+            e->model = h->argv[k];
+        }
+    }
+    return 0;
+}
+// The file's name without folder and ending.
+static const char *base_name(struct arena *a, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path,
+               *dot = strrchr(name, '.');
+    return arena_strndup(a, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+}
+static int add_picture(struct export *e) {
+    const struct image_options *i = &e->image;
+    const double *m = i->mean, *s = i->std;
+    bool scaled;
+    if (!e->picture) return 0;
+    status_t st = input_scale(&e->image, &scaled);
+    if (st) return fail_status(st);
+    add(e, arena_printf(&e->h->arena,
+                        "--web-image=%dx%d:%.17g:%.17g,%.17g,%.17g:%.17g,%.17g,%.17g:%s:%s",
+                        i->height, i->width, i->crop, m[0], m[1], m[2], s[0], s[1], s[2],
+                        i->nhwc ? "nhwc" : "nchw", e->input ? e->input : ""));
+    return 0;
+}
+
+int cmd_export(struct hlo *h) {
+    struct export e = {.h = h, .image = {.std = {1, 1, 1}}};
+    int rc = read_options(&e);
+    if (!rc) rc = add_picture(&e);
+    if (rc) return rc;
+    if (!e.model || !e.dir)
+        return usage_error("export needs a model's file and a folder: hlo export MODEL --web DIR");
+    if (access(e.model, R_OK)) return fail_status(st_errno(errno, e.model));
+    if (e.labels && access(e.labels, R_OK)) return fail_status(st_errno(errno, e.labels));
+    if (mkdir(e.dir, 0777) && errno != EEXIST) return fail_status(st_errno(errno, e.dir));
+
+    if (!e.name) e.name = base_name(&h->arena, e.model);
+    add(&e, arena_printf(&h->arena, "--web-name=%s", e.name));
+    if (e.labels) add(&e, arena_printf(&h->arena, "--web-labels=%s", e.labels));
+    add(&e, arena_printf(&h->arena, "--web=%s", e.dir));
+    return hlo_opt_run(h, arena_printf(&h->arena, "%s/model", e.dir), e.argv, e.model);
 }

@@ -160,8 +160,7 @@ static int send_run(struct hlo *h, struct run *r) {
     return rc;
 }
 
-// Pictures: --size HxW --crop PART --mean M --std S --layout nchw|nhwc.
-static status_t image_option(struct hlo *h, int *k, struct image_options *o, bool *out_taken) {
+status_t image_option(struct hlo *h, int *k, struct image_options *o, bool *out_taken) {
     const char *v;
     *out_taken = true;
     if ((v = option_value(h, k, "--size"))) return input_size(v, o);

@@ -66,6 +66,10 @@ int hlo_print(struct hlo *h, const char *method, json_t *request, json_t **out);
 // Before j is printed for people: what is not seen in its texts is by number (base/text.h).
 // Gives j.
 json_t *shown_json(const struct hlo *h, json_t *j);
+// Options about pictures: --size HxW, --crop PART, --mean M, --std S, --layout nchw|nhwc.
+// *out_taken: was argv[*k] one of them?
+struct image_options;
+status_t image_option(struct hlo *h, int *k, struct image_options *o, bool *out_taken) MUST_CHECK;
 // The first digits of an executable's digest, 6 or more, as lists print them, become the whole
 // digest; other words stay. 0, or an exit code already reported.
 int full_digest(struct hlo *h, const char **digest);

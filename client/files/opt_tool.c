@@ -26,27 +26,31 @@ static const char *tool(struct hlo *h) {
     const char *path = arena_printf(&h->arena, "%s/hlo-opt", self);
     return access(path, X_OK) == 0 ? path : "hlo-opt";
 }
-// Runs argv with its output in a new file, whose name path (".XXXXXX") becomes; its exit code, or
-// below 0.
-static int run_into(char *path, const char **argv) {
-    int fd = mkostemp(path, O_CLOEXEC), status;
-    if (fd < 0) return -fail_status(st_errno(errno, path));
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask); // as of any file that is written
+// Runs argv with its output in fd, which is closed, or with ours (-1); its exit code, or below 0.
+static int run(int fd, const char **argv) {
+    int status;
     pid_t pid = fork();
     if (pid == 0) {
-        dup2(fd, STDOUT_FILENO);
+        if (fd >= 0) dup2(fd, STDOUT_FILENO);
         execvp(argv[0], (char **)(uintptr_t)argv);
         fprintf(stderr, "hlo: %s: %s; it comes with the server's package\n", argv[0],
                 strerror(errno));
         _exit(127);
     }
-    close(fd);
+    if (fd >= 0) close(fd);
     if (pid < 0) return -fail_status(st_errno(errno, "fork"));
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+// Runs argv with its output in a new file, whose name path (".XXXXXX") becomes; as `run`.
+static int run_into(char *path, const char **argv) {
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) return -fail_status(st_errno(errno, path));
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(fd, 0666 & ~mask); // as of any file that is written
+    return run(fd, argv);
 }
 
 static status_t write_parts(char *path, const struct span *parts, size_t n) {
@@ -73,20 +77,31 @@ static status_t make_whole(struct hlo *h, const char *model, const char *beside,
     return ST_OK;
 }
 
-int hlo_opt_into(struct hlo *h, const char *out, const char *const *args, const char *model) {
+// Runs hlo-opt; its output becomes the file `into`, or goes where ours does (NULL). A model with
+// data outside is written whole, beside `near`.
+static int run_tool(struct hlo *h, char *into, const char *near, const char *const *args,
+                    const char *model) {
     const char *argv[MAX_ARGS + 3] = {tool(h)};
-    char *part = arena_printf(&h->arena, "%s.XXXXXX", out), *whole;
+    char *whole;
     int n = 1;
-    status_t st = make_whole(h, model, out, &whole);
+    status_t st = make_whole(h, model, near, &whole);
     if (st) return fail_status(st);
     for (; args[n - 1] && n <= MAX_ARGS; n++)
         argv[n] = args[n - 1];
     argv[n] = whole ? whole : model;
 
-    int rc = run_into(part, argv);
+    int rc = into ? run_into(into, argv) : run(-1, argv);
     if (whole) unlink(whole);
     if (rc < 0) return -rc;
+    return rc == 127 ? EXIT_RUN : rc ? EXIT_REFUSED : 0;
+}
+int hlo_opt_into(struct hlo *h, const char *out, const char *const *args, const char *model) {
+    char *part = arena_printf(&h->arena, "%s.XXXXXX", out);
+    int rc = run_tool(h, part, out, args, model);
     if (!rc && rename(part, out)) rc = fail_status(st_errno(errno, out));
     if (rc) unlink(part);
-    return rc == 127 ? EXIT_RUN : rc ? EXIT_REFUSED : 0;
+    return rc;
+}
+int hlo_opt_run(struct hlo *h, const char *beside, const char *const *args, const char *model) {
+    return run_tool(h, NULL, beside, args, model);
 }

@@ -4,9 +4,10 @@
 keyboard, names and contrast for screen readers and eyes, the policy, tokens. Screenshots in light
 and dark, wide and narrow go to build/dashboard, for a person to look at. Needs chromium-driver (sh
 deploy/setup.sh dashboard). Usage: dashboard.py BUILD"""
-import base64, http.client, json, os, re, socket, struct, subprocess, sys, tempfile, time
+import base64, os, re, struct, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+from browser import Browser
 from harness import Daemon, Results
 
 build = sys.argv[1]
@@ -28,76 +29,6 @@ def train(d):
                        env={**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}, check=True)
     return p.stdout.strip()
 
-class Browser:
-    """The few WebDriver commands that are needed."""
-    def __init__(self, dark=False, size=(1400, 1000)):
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
-        self.profile = tempfile.mkdtemp(prefix="hlod-chromium-")
-        self.p = subprocess.Popen(["chromedriver", f"--port={self.port}"],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                            f"--user-data-dir={self.profile}", f"--window-size={size[0]},{size[1]}",
-                            f"--blink-settings=preferredColorScheme={0 if dark else 1}"]}
-        end = time.monotonic() + 30
-        while True:
-            try:
-                got = self.send(
-                    "POST", "/session",
-                    {"capabilities": {"alwaysMatch": {"browserName": "chrome",
-                                                      "goog:chromeOptions": options,
-                                                      "goog:loggingPrefs": {"browser": "ALL"}}}},
-                    session="")
-                break
-            except ConnectionError:
-                if time.monotonic() > end:
-                    raise SystemExit("chromedriver does not start")
-                time.sleep(0.1)
-        self.session = got["sessionId"]
-    def send(self, verb, path, body=None, session=None):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        c.request(verb, (f"/session/{self.session}" if session is None else session) + path,
-                  json.dumps(body if body is not None else {}) if verb == "POST" else None)
-        got = json.loads(c.getresponse().read())["value"]
-        if isinstance(got, dict) and "error" in got:
-            raise RuntimeError(got["message"])
-        return got
-    def go(self, url):
-        self.send("POST", "/url", {"url": url})
-    def js(self, code, *args):
-        return self.send("POST", "/execute/sync", {"script": code, "args": list(args)})
-    def page(self, hash):
-        """Goes to a page of the dashboard and waits until it has been drawn."""
-        self.js("document.getElementById('main').dataset.ready = ''; if (location.hash === "
-                "arguments[0]) route(); else location.hash = arguments[0];", hash)
-        self.wait("return document.getElementById('main').dataset.ready === arguments[0]", hash)
-    def wait(self, code, *args, seconds=20):
-        end = time.monotonic() + seconds
-        while not (got := self.js(code, *args)):
-            if time.monotonic() > end:
-                raise SystemExit("waited in vain for: " + code + "\n" + self.js(
-                                     "return document.getElementById('main').innerText")[:800])
-            time.sleep(0.05)
-        return got
-    def keys(self, text):
-        self.send("POST", "/actions",
-                  {"actions": [{"type": "key", "id": "keyboard",
-                                "actions": [a for c in text
-                                            for a in ({"type": "keyDown", "value": c},
-                                                      {"type": "keyUp", "value": c})]}]})
-    def shot(self, name):
-        open(f"{out}/{name}.png", "wb").write(base64.b64decode(self.send("GET", "/screenshot")))
-    def log(self):
-        return [x["message"] for x in self.send("POST", "/se/log", {"type": "browser"})
-                if x["level"] in ("SEVERE", "WARNING")]
-    def resize(self, w, h):
-        self.send("POST", "/window/rect", {"width": w, "height": h})
-    def stop(self):
-        try:
-            self.send("DELETE", "")
-        finally:
-            self.p.terminate()
-            self.p.wait()
 TAB, DOWN, ENTER, END = "\ue004", "\ue015", "\ue007", "\ue010"
 
 # Every control has a name; every picture is named or hidden; headings do not skip; ids are unique;
@@ -258,7 +189,7 @@ try:
     b.resize(1400, 2200)
     b.page("#/executables/" + digest)
     b.wait("return document.querySelectorAll('.node').length")
-    b.shot("executable-light")
+    b.shot(out + "/executable-light")
 
     b.js("document.getElementById('main').dataset.ready = ''; "
          "[...document.querySelectorAll('button')].find(x => x.textContent === 'Profile a "
@@ -280,7 +211,7 @@ try:
                "return document.querySelector('.detail').innerText"),
            b.js("return document.querySelector('.detail').innerText"))
     result("run: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
-    b.resize(1400, 1000); b.shot("run-light")
+    b.resize(1400, 1000); b.shot(out + "/run-light")
     for zoom in range(4):
         b.js("document.querySelector('button[aria-label=\"Zoom in\"]').click()")
         cut = b.js("const e = "
@@ -307,7 +238,7 @@ try:
         result(f"{page}: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
         result(f"{page}: contrast in light", b.js(CONTRAST) == [], b.js(CONTRAST))
     b.page("#/")
-    b.shot("overview-light")
+    b.shot(out + "/overview-light")
     b.go("about:blank"); b.go(url)
     b.wait("return document.getElementById('main').dataset.ready")
     b.keys(TAB)
@@ -336,14 +267,14 @@ try:
            "nightly" in b.js("return document.querySelector('main').innerText")
            and s["suite"] + ".1" in b.js("return document.querySelector('main').innerText"))
     result("jobs: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
-    b.shot("jobs-light")
+    b.shot(out + "/jobs-light")
     b.page("#/jobs/" + s["suite"] + ".1")
     result("a job: its comparison and log",
            "differs" in b.js("return document.querySelector('main').innerText") and len(
                b.js("return document.querySelector('pre.log').textContent")) > 20,
            b.js("return document.querySelector('main').innerText"))
     result("job: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
-    b.shot("job-light")
+    b.shot(out + "/job-light")
     training = train(d)
     b.page("#/jobs/" + training)
     b.wait("return /passed/.test(document.querySelector('.head .state').textContent) || (route(), "
@@ -358,7 +289,7 @@ try:
            (label, drawn))
     result("a training: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
     result("a training: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
-    b.shot("training-light")
+    b.shot(out + "/training-light")
     b.js("document.querySelector('nav a[data-tab=runs]').focus()")
     b.keys(ENTER)
     b.wait("return document.getElementById('main').dataset.ready === '#/runs'")
@@ -375,14 +306,14 @@ try:
         result(f"{page[:14]}: contrast in dark",
                b.js("return document.documentElement.dataset.theme") == "dark" and b.js(
                    CONTRAST) == [], b.js(CONTRAST))
-    b.shot("run-dark")
+    b.shot(out + "/run-dark")
     b.resize(500, 900)
     for page, name in (("#/", "overview"), ("#/executables/" + digest, "executable"),
                        ("#/runs/" + job, "run")):
         b.page(page)
         time.sleep(0.2)
         result(f"{name}: fits a narrow window", b.js(FITS) == [], b.js(FITS))
-        b.shot(name + "-dark-narrow")
+        b.shot(f"{out}/{name}-dark-narrow")
     d.json("POST", "/v1/run", {"model": "two", "inputs": []})
     d.json("POST", "/v1/executables?model=" + "0" * 64)
     pages = (("#/", "overview"), ("#/executables", "executables"),
@@ -402,7 +333,7 @@ try:
                 got = b.js(CUT_OFF)
                 result(f"{name}, {width} px, {colours}: nothing is cut", got == [], got)
                 if name in ("overview", "run", "try"):
-                    b.shot(f"{name}-{colours}-{width}")
+                    b.shot(f"{out}/{name}-{colours}-{width}")
     b.send("POST", "/goog/cdp/execute",
            {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}})
     # Try: a named model by numbers, a file with a picture.
@@ -463,7 +394,7 @@ try:
            b.js("return document.getElementById('try-model').value") == "")
     result("try: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
     result("try: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
-    b.shot("try-light")
+    b.shot(out + "/try-light")
     b.js("theme('dark')")
     b.resize(500, 900)
     long = "n" * 180
@@ -494,7 +425,7 @@ try:
            "document.body.classList.contains('stale')")
     result("a daemon that ended: the page says so",
            here in b.js("return document.getElementById('lost').textContent"))
-    b.shot("lost")
+    b.shot(out + "/lost")
     again = Daemon(build + "/hlod", build + "/hlod-worker", data=e.dir, args=("--http", here))
     b.wait("return document.getElementById('lost').hidden && "
            "!document.body.classList.contains('stale') && "
@@ -518,7 +449,7 @@ try:
         result("with tokens: contrast of the question",
                b.js(CONTRAST.replace("n < 10", "n < 5")) == [],
                b.js(CONTRAST.replace("n < 10", "n < 5")))
-        b.shot("login")
+        b.shot(out + "/login")
         b.keys("nonsense" + ENTER)
         b.wait("return document.getElementById('login').open && "
                "document.getElementById('login-error').textContent")

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a runtime must not trust: manifests that are damaged or made with ill will, chunks that are not
+// what they should be, inputs that do not fit. Each is refused with an HlodError that says what is
+// wrong; manifests changed at random are refused, or run within their memory.
+//     node hostile.mjs PACKAGE [N [SEED]]
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [from, count = "300", seed = "1"] = process.argv.slice(2);
+const { load, HlodError } = await import(pathToFileURL(resolve(from, "runtime/hlod.js")));
+const text = readFileSync(join(from, "model/manifest.json"), "utf8");
+let failed = 0, passed = 0;
+
+const files = new Map();
+function file(name) {
+  if (!existsSync(join(from, "model", name))) throw new HlodError(`there is no ${name}`);
+  if (!files.has(name)) files.set(name, new Uint8Array(readFileSync(join(from, "model", name))));
+  return files.get(name);
+}
+const reader = (manifest, change = (name, bytes) => bytes) => async (name) =>
+  name === null ? new TextEncoder().encode(manifest) : change(name, file(name));
+const zeros = (model) => Object.fromEntries(model.manifest.inputs.map((v) =>
+  [v.name, Array(v.shape.reduce((a, b) => a * b, 1)).fill(0)]));
+function tell(name, why) {
+  if (why) failed++, console.log(`FAIL ${name}: ${why}`);
+  else passed++;
+}
+async function refuses(name, words, work) {
+  try {
+    await work();
+  } catch (e) {
+    tell(name, !(e instanceof HlodError) ? `${e.stack}` : e.message.includes(words) ? null
+      : `says "${e.message}", not "${words}"`);
+    return;
+  }
+  tell(name, "was taken");
+}
+const changed = (f) => {
+  const m = JSON.parse(text);
+  f(m);
+  return reader(JSON.stringify(m));
+};
+
+const model = await load(reader(text));
+await model.run(zeros(model));
+
+// ---- manifests
+const manifests = {
+  "another format": [(m) => { m.format = "x"; }, "no manifest of hlod"],
+  "a later version": [(m) => { m.version = 2; }, "reads version 1"],
+  "no memory": [(m) => { delete m.memory; }, "memory is missing"],
+  "more than 4 GiB": [(m) => { m.memory.bytes = 2 ** 32; }, "memory.bytes"],
+  "a negative place": [(m) => { m.memory.scratch = -1; }, "memory.scratch"],
+  "a fraction": [(m) => { m.memory.frames = 0.5; }, "memory.frames"],
+  "frames at the end": [(m) => { m.memory.frames = m.memory.bytes; }, "do not fit its memory"],
+  "code of another folder": [(m) => { m.code.file = "../x.wasm"; }, "not a file beside it"],
+  "code by a URL": [(m) => { m.code.file = "http://x/y"; }, "not a file beside it"],
+  "code without a digest": [(m) => { m.code.sha256 = "0"; }, "no digest"],
+  "code of another digest": [(m) => { m.code.sha256 = "0".repeat(64); }, "is damaged"],
+  "an unknown type": [(m) => { m.inputs[0].dtype = "f31"; }, "unknown type f31"],
+  "a type of every object": [(m) => { m.inputs[0].dtype = "constructor"; }, "unknown type"],
+  "a value outside": [(m) => { m.inputs[0].at = m.memory.bytes - 4; }, "outside of memory"],
+  "a value askew": [(m) => { m.outputs[0].at += 1; }, "multiple of its elements"],
+  "a size that is not the shape's": [(m) => { m.inputs[0].bytes += 4; }, "as large as its shape"],
+  "a shape that overflows": [(m) => { m.inputs[0].shape = [2 ** 31, 2 ** 31, 2 ** 31]; },
+    "as large as its shape"],
+  "a kernel that is not there": [(m) => { m.kernels[0][0] = "stack"; }, "no kernel stack"],
+  "a kernel's extent": [(m) => { m.kernels[0][1] = 2 ** 40; }, "a kernel's extent"],
+  "a kernel's size": [(m) => { m.kernels[0][3] = ["1"]; }, "a kernel's size"],
+  "a step of no kind": [(m) => { m.program.push(["jump", 0, 0]); }, "no known kind"],
+  "a step of every object": [(m) => { m.program.push(["toString", 0, 0]); }, "no known kind"],
+  "a step's kernel": [(m) => { m.program.push(["run", m.kernels.length, []]); }, "step's kernel"],
+  "too few buffers": [(m) => { m.program.push(["run", 0, []]); }, "has 0 buffers"],
+  "a copy outside": [(m) => { m.program.push(["copy", 0, m.memory.bytes, 1]); }, "outside"],
+  "a condition outside": [(m) => { m.program.push(["if", m.memory.bytes, [[], []]]); }, "outside"],
+  "a loop of three parts": [(m) => { m.program.push(["while", 0, [[], [], []]]); }, "parts"],
+  "loops too deep": [(m) => {
+    let p = [];
+    for (let k = 0; k < 100; k++) p = [["if", 0, [p, []]]];
+    m.program = p;
+  }, "too deep"],
+  "a weight outside": [(m) => { m.weights.tensors[0][0] = m.memory.bytes; }, "outside of memory"],
+  "chunks that are short": [(m) => { m.weights.chunks.pop(); }, "as large as the weights"],
+  "an input twice as long": [(m) => { m.inputs.length = 0; m.image = { input: "x" }; }, "image"],
+  "a program that is a number": [(m) => { m.program = 7; }, "no list"],
+};
+for (const [name, [change, words]] of Object.entries(manifests))
+  await refuses(name, words, () => load(changed(change)));
+await refuses("text that is no JSON", "damaged manifest", () => load(reader(text.slice(0, -9))));
+await refuses("null", "missing", () => load(reader("null")));
+const weights = JSON.parse(text).weights.chunks[0].file;
+await refuses("a chunk that is short", "has", () => load(reader(text, (name, bytes) =>
+  name === weights ? bytes.subarray(1) : bytes)));
+await refuses("a chunk with a flipped bit", "is damaged", () => load(reader(text, (name, bytes) => {
+  const copy = bytes.slice();
+  copy[copy.length >> 1] ^= name === weights ? 1 : 0;
+  return copy;
+})));
+await refuses("code that is no module", "do not run here", async () => {
+  const m = JSON.parse(text), code = new Uint8Array(8), { sha256 } =
+    await import(pathToFileURL(resolve(from, "runtime/sha256.js")));
+  m.code.bytes = code.length;
+  m.code.sha256 = await sha256(code);
+  await load(reader(JSON.stringify(m), (name, bytes) => name === m.code.file ? code : bytes));
+});
+
+// ---- inputs
+const [first] = model.inputs, good = zeros(model);
+const inputs = {
+  "no inputs": [undefined, "is missing"],
+  "a name of no input": [{ ...good, other: [1] }, "no input 'other'"],
+  "too few elements": [{ ...good, [first.name]: good[first.name].slice(1) }, "elements"],
+  "a text": [{ ...good, [first.name]: "x" }, "no array"],
+  "null": [{ ...good, [first.name]: null }, "no array"],
+};
+for (const [name, [value, words]] of Object.entries(inputs))
+  await refuses("input: " + name, words, () => model.run(value));
+
+// ---- digests without the browser's help
+const { plainSha256 } = await import(pathToFileURL(resolve(from, "runtime/sha256.js")));
+const bytes = Uint8Array.from({ length: 300 }, (_, k) => k * 7);
+for (let n = 0; n <= bytes.length; n++) {
+  const part = bytes.subarray(0, n), want = createHash("sha256").update(part).digest("hex");
+  if (plainSha256(part) !== want) tell(`SHA-256 of ${n} bytes`, plainSha256(part));
+}
+
+// ---- at random
+let state = BigInt(seed);
+const random = (n) => {
+  state = BigInt.asUintN(64, state * 6364136223846793005n + 1442695040888963407n);
+  return Number(state >> 33n) % n;
+};
+const odd = [0, -1, 0.5, 2 ** 31, 2 ** 32, 2 ** 53, NaN, null, "", "x", [], {}, true, 1e300];
+function mutate(node) {
+  for (;;) {
+    const keys = Object.keys(node), key = keys[random(keys.length)], value = node[key];
+    if (value !== null && typeof value === "object" && Object.keys(value).length && random(5)) {
+      node = value;
+      continue;
+    }
+    if (random(4) === 0) delete node[key];
+    else if (typeof value === "number" && random(2)) node[key] = value + random(129) - 64;
+    else node[key] = odd[random(odd.length)];
+    return;
+  }
+}
+let taken = 0;
+for (let k = 0; k < Number(count); k++) {
+  const m = JSON.parse(text);
+  for (let n = 1 + random(2); n > 0; n--) mutate(m);
+  if (!(m.memory?.bytes < 2 ** 28)) continue; // memory that would only be slow
+  try {
+    const other = await load(reader(JSON.stringify(m)));
+    await other.run(zeros(other));
+    taken++;
+  } catch (e) {
+    if (!(e instanceof HlodError)) tell(`at random ${k}`, e.stack);
+  }
+}
+tell("some changes do no harm", taken > 0 && taken < Number(count) ? null : `${taken} taken`);
+console.log(`${passed} passed, ${failed} failed; ${taken} of ${count} changed manifests ran`);
+process.exit(failed ? 1 : 0);
