@@ -87,6 +87,17 @@ void strbuf_i64(struct strbuf *b, int64_t v) {
 void strbuf_u64(struct strbuf *b, uint64_t v) {
     put_number(b, false, v);
 }
+void strbuf_ms(struct strbuf *b, double v) {
+    if (!(v >= 0 && v < 1e12)) {
+        strbuf_printf(b, "%.3f", v);
+        return;
+    }
+    uint64_t k = (uint64_t)(v * 1000 + 0.5);
+    char digits[4] = {'.', (char)('0' + k / 100 % 10), (char)('0' + k / 10 % 10),
+                      (char)('0' + k % 10)};
+    strbuf_u64(b, k / 1000);
+    strbuf_add(b, digits, sizeof digits);
+}
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap) {
     char small[256];
     va_list again;

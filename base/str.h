@@ -26,6 +26,7 @@ void strbuf_puts(struct strbuf *b, const char *z);
 void strbuf_putc(struct strbuf *b, char c);
 void strbuf_i64(struct strbuf *b, int64_t v); // as %lld writes it, much faster
 void strbuf_u64(struct strbuf *b, uint64_t v);
+void strbuf_ms(struct strbuf *b, double v); // as %.3f, but for ties
 void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The shortest decimal, of six digits or more but for zeros at its end, that reads back as v
 // through str_to_f64, in the form of %g. v is finite.

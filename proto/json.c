@@ -517,16 +517,20 @@ static json_t *load_noting(struct str text, json_error_t *e) {
 static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
                            int dialect, ProtobufCMessage **out) {
     json_error_t e;
+    struct arena_guard guard;
     if (text.n == 0) text = STR("{}");
+    bool done = ARENA_GUARD(a, &guard) && json_quick(a, d, text, dialect == OIP, out);
+    arena_unguard(a, &guard);
+    if (done) return ST_OK;
+
     RETURN_IF_ERR(weigh_check(weigh_json(d, text), text.n));
-    json_t *j = load_noting(text, &e);
+    json_t *j = load_noting(text, &e); // not the arena's
     if (short_of_memory) return st_oom();
     if (!j)
         return st_because(ST_INVALID_ARGUMENT, BAD_JSON,
                           "request body is not JSON: line %d, column %d: %s", e.line, e.column,
                           e.text);
     struct parser p = {.a = a, .dialect = dialect};
-    struct arena_guard guard; // the tree is not the arena's
     status_t st = ARENA_GUARD(a, &guard) ? parse_message(&p, d, j, out) : st_oom();
     arena_unguard(a, &guard);
     json_decref(j);

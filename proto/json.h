@@ -35,3 +35,12 @@ const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d,
 void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b); // lowerCamel
 bool json_is_map(const ProtobufCFieldDescriptor *f);                       // an object of any keys
 bool json_is_choice(const ProtobufCMessageDescriptor *d);                  // a bare scalar
+
+// What the heads of most requests are made of, read without a document in between (json_quick.c):
+// objects, strings without escapes, whole numbers, true and false. It refuses what it is not sure
+// of, right or wrong, and leaves the word about it to json_parse, which reads it again.
+enum { JSON_QUICK_BYTES = 4 << 10 }; // longer texts are refused: they weigh (weigh.h)
+// False: not read; *out is as it was, `a` may have grown. What it reads, json_parse (with `oip`,
+// json_parse_oip) reads to an equal message.
+bool json_quick(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text, bool oip,
+                ProtobufCMessage **out);

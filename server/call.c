@@ -173,8 +173,12 @@ void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
 }
 
 void call_server_timing(const struct call *c, struct strbuf *b) {
-    for (size_t i = 0; i < c->n_timings; i++)
-        strbuf_printf(b, "%s%s;dur=%.3f", i ? ", " : "", c->timings[i]->name, c->timings[i]->ms);
+    for (size_t i = 0; i < c->n_timings; i++) {
+        if (i) strbuf_puts(b, ", ");
+        strbuf_puts(b, c->timings[i]->name);
+        strbuf_puts(b, ";dur=");
+        strbuf_ms(b, c->timings[i]->ms);
+    }
 }
 
 static const ProtobufCFieldDescriptor *outputs_field(const ProtobufCMessageDescriptor *d) {

@@ -33,7 +33,8 @@ void history_done(struct history *h) {
 }
 
 static const char *key_of_run(struct digest work, const char *target, char out[400]) {
-    snprintf(out, 400, "%s %.300s", digest_to_hex(work).z, target);
+    digest_hex(work, out);
+    snprintf(out + 64, 400 - 64, " %.300s", target);
     return out;
 }
 static const struct run *get(const struct smap *m, const char *key) {

@@ -9,8 +9,8 @@
 // A device whose workers die one after another takes no work while others may; one that then stays
 // up is trusted again.
 bool worker_drained(const struct worker *w) {
-    bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * CLOCK_MS;
-    return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
+    if (w->role != ROLE_DEVICE || w->failures < DRAIN_FAILURES) return false;
+    return w->state != W_READY || clock_ns() - w->ready_ns <= STEADY_MS * CLOCK_MS;
 }
 
 // Belongs to a tenant who has nothing under way there. One that was just given waits for its work.

@@ -453,7 +453,11 @@ static status_t build_from(struct call *c, const struct tensors_limits *l, struc
 static status_t build_head(struct call *c, const struct tensors_limits *l, const struct pieces *p) {
     RETURN_IF_ERR(json_parse_oip(&c->arena, c->row->input, p->rest, &c->request));
     RETURN_IF_ERR(tensors_layout(c, l, TENSORS_BINARY, p->split ? &p->spans : NULL));
-    return p->split && p->spans.n == c->n_inputs ? scan_all(c, &p->spans, TENSORS_BINARY) : ST_OK;
+    if (p->split && p->spans.n == c->n_inputs) return scan_all(c, &p->spans, TENSORS_BINARY);
+    for (size_t i = 0; i < c->n_inputs; i++)
+        if (c->descs[i].in_json && !c->descs[i].elsewhere)
+            return bad(BAD_TENSOR_DATA, i, c->inputs[i].name, "no data");
+    return ST_OK;
 }
 static status_t build_bare_head(struct call *c, const struct tensors_limits *l,
                                 const struct pieces *p) {
@@ -461,10 +465,13 @@ static status_t build_bare_head(struct call *c, const struct tensors_limits *l,
     return tensors_layout(c, l, TENSORS_BINARY, NULL);
 }
 status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) {
-    if (c->row->dialect == DIALECT_OIP) return build_from(c, l, text, build_head);
-    struct pieces p = {.rest = text};
+    bool oip = c->row->dialect == DIALECT_OIP;
+    if (oip && memmem(text.p, text.n, "\"data\"", 6)) return build_from(c, l, text, build_head);
+    struct pieces p = {.rest = text}; // nothing to cut
     struct arena_guard g;
-    status_t st = ARENA_GUARD(&c->arena, &g) ? build_bare_head(c, l, &p) : st_oom();
+    status_t st = !ARENA_GUARD(&c->arena, &g) ? st_oom()
+                  : oip                       ? build_head(c, l, &p)
+                                              : build_bare_head(c, l, &p);
     arena_unguard(&c->arena, &g);
     return st;
 }

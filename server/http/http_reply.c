@@ -53,9 +53,28 @@ static void respond(struct body *b, struct MHD_Response *response) {
     if (b->small.p || r->coding) add_header(r, "Vary", "Accept-Encoding");
     if (b->small.p) add_header(r, "Content-Encoding", coding_name(r->coding));
     if (!b->json) return;
-    char length[32];
-    snprintf(length, sizeof length, "%zu", b->json_bytes);
-    add_header(r, "Inference-Header-Content-Length", length);
+    char text[32];
+    struct strbuf length = strbuf_over(text, sizeof text);
+    strbuf_u64(&length, b->json_bytes);
+    add_header(r, "Inference-Header-Content-Length", text);
+}
+// A body in parts, which the call outlives. The library sends the head of a reply together with a
+// buffer, but apart from parts: two calls, two segments, two wakes of the client. Little is copied.
+static struct MHD_Response *response_of(struct arena *a, const struct span *v, size_t n) {
+    enum { COPIED = 32 << 10 };
+    size_t all = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        all += v[i].n;
+    if (all > COPIED) {
+        struct MHD_IoVec *parts = arena_array(a, struct MHD_IoVec, n + 1);
+        for (size_t i = 0; i < n; i++)
+            parts[i] = (struct MHD_IoVec){v[i].p, v[i].n};
+        return MHD_create_response_from_iovec(parts, (unsigned)n, NULL, NULL);
+    }
+    uint8_t *whole = arena_alloc(a, all + 1);
+    for (size_t i = 0; i < n; at += v[i++].n)
+        if (v[i].n) memcpy(whole + at, v[i].p, v[i].n);
+    return MHD_create_response_from_buffer(all, whole, MHD_RESPMEM_PERSISTENT);
 }
 static void send_whole(struct body *b) {
     size_t n = b->text.n;
@@ -65,11 +84,10 @@ static void send_whole(struct body *b) {
         strbuf_done(&b->text);
     } else if (b->n_more) {
         struct arena *a = &b->r->call->arena;
-        struct MHD_IoVec *v = arena_array(a, struct MHD_IoVec, b->n_more + 1);
-        v[0] = (struct MHD_IoVec){arena_dup(a, b->text.p, n), n};
-        for (size_t i = 0; i < b->n_more; i++)
-            v[i + 1] = (struct MHD_IoVec){b->more[i].p, b->more[i].n};
-        respond(b, MHD_create_response_from_iovec(v, (unsigned)b->n_more + 1, NULL, NULL));
+        struct span *v = arena_array(a, struct span, b->n_more + 1);
+        v[0] = (struct span){arena_dup(a, b->text.p, n), n};
+        memcpy(v + 1, b->more, b->n_more * sizeof *v);
+        respond(b, response_of(a, v, b->n_more + 1));
         strbuf_done(&b->text);
     } else {
         respond(b,
@@ -221,11 +239,15 @@ static void print_output(struct strbuf *b, const struct call_output *o, const ch
                          text_holes *holes) {
     strbuf_puts(b, "{\"name\":");
     strbuf_json_str(b, str_of(o->name));
-    strbuf_printf(b, ",\"dtype\":\"%s\"", o->dtype->name);
-    if (o->dtype->oip) strbuf_printf(b, ",\"datatype\":\"%s\"", o->dtype->oip);
-    strbuf_puts(b, ",\"shape\":[");
-    for (int32_t d = 0; d < o->rank; d++)
-        strbuf_printf(b, "%s%lld", d ? "," : "", (long long)o->dims[d]);
+    strbuf_puts(b, ",\"dtype\":\"");
+    strbuf_puts(b, o->dtype->name);
+    if (o->dtype->oip) strbuf_puts(b, "\",\"datatype\":\"");
+    if (o->dtype->oip) strbuf_puts(b, o->dtype->oip);
+    strbuf_puts(b, "\",\"shape\":[");
+    for (int32_t d = 0; d < o->rank; d++) {
+        if (d) strbuf_putc(b, ',');
+        strbuf_i64(b, o->dims[d]);
+    }
     strbuf_puts(b, "]");
     if (o->handle)
         strbuf_printf(b, ",\"handle\":\"%s\"", o->handle);
@@ -418,11 +440,7 @@ static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
         call_outputs_into(r->call, (ProtobufCMessage *)(uintptr_t)m);
     struct pieces p;
     pieces_of(r->call, m, &p);
-    struct MHD_IoVec *v = arena_array(&r->call->arena, struct MHD_IoVec, p.n + 1);
-    for (size_t i = 0; i < p.n; i++)
-        v[i] = (struct MHD_IoVec){p.v[i].p, p.v[i].n};
-    set_response(r, 200, "application/x-protobuf",
-                 MHD_create_response_from_iovec(v, (unsigned)p.n, NULL, NULL));
+    set_response(r, 200, "application/x-protobuf", response_of(&r->call->arena, p.v, p.n));
 }
 
 // ---- streams
@@ -579,10 +597,9 @@ static void reply_file(struct http_req *r, const Hlod__V1__BlobInfo *info) {
 static void reply_bytes(struct http_req *r) {
     struct call *c = r->call;
     const struct call_output *o = &c->outputs[0];
-    struct MHD_IoVec v = {o->data.p, o->data.n};
     struct strbuf type = {0};
     set_response(r, c->file.part ? 206 : 200, "application/octet-stream",
-                 MHD_create_response_from_iovec(&v, 1, NULL, NULL)); // the call outlives it
+                 response_of(&c->arena, &o->data, 1));
     content_range(r, &c->file);
     strbuf_printf(&type, "%s[", o->dtype->name);
     for (int32_t d = 0; d < o->rank; d++)

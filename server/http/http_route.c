@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/http_route.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -36,16 +37,34 @@ static bool match_one(const char *alias, const char *end, struct str path, struc
     }
     return i == path.n;
 }
+// The rows' aliases, row by row, each with what stands in front of its first field.
+static struct {
+    struct str all, plain;
+} aliases[8 * ALL_ROWS];
+static int first_alias[ALL_ROWS + 1];
+static void list_aliases(void) {
+    int n = 0;
+    for (int i = 0; i < ALL_ROWS; i++) {
+        struct str rest = str_of(api_rows[i].alias), one;
+        for (first_alias[i] = n; n < 8 * ALL_ROWS && str_cut(&rest, ' ', &one); n++) {
+            const char *field = memchr(one.p, '{', one.n);
+            aliases[n].all = one;
+            aliases[n].plain = (struct str){one.p, field ? (size_t)(field - one.p) : one.n};
+        }
+    }
+    first_alias[ALL_ROWS] = n;
+}
 // Any of the row's aliases; the one with the fewest fields is meant.
-static bool match(const char *aliases, struct str path, struct route *out) {
-    struct str all = str_of(aliases), one;
+static bool match(int row, struct str path, struct route *out) {
     struct route r = {0};
     bool found = false;
-    while (str_cut(&all, ' ', &one)) {
-        if (!match_one(one.p, one.p + one.n, path, &r) || (found && r.n_params >= out->n_params))
+    for (int i = first_alias[row]; i < first_alias[row + 1]; i++) {
+        struct str all = aliases[i].all, plain = aliases[i].plain;
+        if (path.n < plain.n || memcmp(path.p, plain.p, plain.n) != 0) continue;
+        if (!match_one(all.p, all.p + all.n, path, &r) || (found && r.n_params >= out->n_params))
             continue;
         *out = r;
-        out->alias = one;
+        out->alias = all;
         found = true;
     }
     return found;
@@ -113,12 +132,15 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
                                                      accepts(accept, "application/octet-stream") ||
                                                      accepts(accept, "application/x-protobuf"));
 
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, list_aliases);
     struct strbuf allow = {0};
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
+    struct str whole = str_of(path);
     for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
-        if (!match(row->alias, str_of(path), &r)) continue;
+        if (!match(i, whole, &r)) continue;
         if (row->verb == VERB_BOTH ? strcmp(verb, "GET") && strcmp(verb, "POST")
                                    : strcmp(api_verb_name(row->verb), verb)) {
             if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))

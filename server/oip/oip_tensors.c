@@ -102,9 +102,10 @@ bool oip_output_binary(const struct call *c, size_t i) {
 
 bool oip_output_parameters(const struct call *c, size_t i, struct strbuf *b) {
     if (!in_region(c, i)) {
-        if (oip_output_binary(c, i))
-            strbuf_printf(b, "\"binary_data_size\":%zu", c->outputs[i].data.n);
-        return b->n > 0;
+        if (!oip_output_binary(c, i)) return b->n > 0;
+        strbuf_puts(b, "\"binary_data_size\":");
+        strbuf_u64(b, c->outputs[i].data.n);
+        return true;
     }
     const ProtobufCMessage *m = asked(c, i);
     int64_t at = 0;

@@ -182,7 +182,7 @@ def measure_model(name, o, missed):
             r = rows[(d, c)]
             ratio = statistics.median(a["rate"] / b for a, b in zip(r, best)) if peers else None
             late = statistics.median(a["p99"] / a["mean"] for a in r)
-            used = " + ".join("%.2f" % statistics.median(a["used"][k] for a in r) for k in range(3))
+            used = " + ".join("%.3f" % statistics.median(a["used"][k] for a in r) for k in range(3))
             print("| %s | %s | %d | %.1f | %.2f | %.1f | %s | %s |" % (
                 name, d, c, median(r, "rate"), median(r, "mean"), late, used,
                 "%.2f" % ratio if peers else ""), flush=True)

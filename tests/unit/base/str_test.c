@@ -106,6 +106,19 @@ static void printing(void **state) {
     assert_in_range(other, 0, all / 10000);
 }
 
+static void printing_ms(void **state) {
+    (void)state;
+    static const double v[] = {0, 0.0004, 0.00051, 0.9996, 1.5, 12.3456, 1e9, 3e14, -1.25, NAN};
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        char text[40];
+        struct strbuf b = {0};
+        strbuf_ms(&b, v[i]);
+        snprintf(text, sizeof text, "%.3f", v[i]);
+        assert_string_equal(strbuf_cstr(&b), text);
+        strbuf_done(&b);
+    }
+}
+
 static void printing_f64(void **state) {
     (void)state;
     int other = 0, all = 300000;
@@ -211,7 +224,8 @@ static void over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reading),      cmocka_unit_test(printing),
-        cmocka_unit_test(printing_f64), cmocka_unit_test(hosts_of_this_machine),
+        cmocka_unit_test(printing_f64), cmocka_unit_test(printing_ms),
+        cmocka_unit_test(hosts_of_this_machine),
         cmocka_unit_test(like),         cmocka_unit_test(over),
         cmocka_unit_test(globs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
