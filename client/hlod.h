@@ -142,6 +142,10 @@ struct hlod_pass {
     double ms;
     int64_t before, after; // instructions
 };
+struct hlod_type_count {
+    const char *dtype;
+    int64_t count;
+};
 struct hlod_executable {
     const char *digest;                       // its name: 64 hex digits
     const char *model;                        // digest of the model it was compiled from
@@ -155,6 +159,9 @@ struct hlod_executable {
     double compile_ms;     // when it was compiled
     const struct hlod_pass *passes;
     size_t n_passes;
+    const struct hlod_type_count *computed_in; // convolutions and dots by what they read
+    size_t n_computed_in;
+    const char *precision_note; // what became of a precision that the device cannot give, or ""
 };
 // Uploads a model, above 64 MiB as hlod_upload does, and compiles it. Neither is done twice.
 // o       NULL = defaults
@@ -219,6 +226,9 @@ struct hlod_result {
     int64_t peak_bytes, prepared_bytes; // working memory; weights resident on the device
     const struct hlod_step *profile;
     size_t n_profile;
+    const struct hlod_type_count *computed_in; // as the executable's, compiled for a precision
+    size_t n_computed_in;
+    const char *precision_note;
 };
 // Runs a model (compiled first where needed, for the inputs' shapes) or an executable, by digest.
 // in      [n_in] borrowed during the call, sent without a copy

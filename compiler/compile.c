@@ -180,6 +180,18 @@ static int64_t bytes_of_leaves(const struct shape *s) {
     return n;
 }
 
+static const char *precision_note(const struct target *t, enum precision p) {
+    if (p != PRECISION_FAST || t->library_bf16) return NULL;
+    return t->emit ? "precision fast: what is computed in which type is for the plugin's compiler "
+                     "to choose"
+           : t->bf16_emulated
+               ? "precision fast: this CPU shows the values of one with instructions for bf16, in "
+                 "f32"
+           : strcmp(t->kind, "web") == 0
+               ? "precision fast: browsers have no instructions for bf16, all is computed in f32"
+               : "precision fast: this CPU has no instructions for bf16, all is computed in f32";
+}
+
 // e->main is the whole module still.
 static status_t compile_into(struct executable *e, const struct compile_options *opt,
                              const struct target *t, struct pass_ctx *p) {
@@ -196,6 +208,7 @@ static status_t compile_into(struct executable *e, const struct compile_options 
         return st_unimplemented("results whose size only a run knows do not go with replicas");
     e->memory_bytes = t->memory_bytes;
 
+    e->precision_note = precision_note(t, opt->precision);
     e->before = hlo_count(m);
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));

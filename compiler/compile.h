@@ -56,6 +56,7 @@ struct executable {
     int64_t prepare_bytes, bound_bytes; // plan of prepare, its results; not kept in the artefact
     int32_t in_place;                             // results of main that lie in an operand
     const char *target_id, *options_text, *build_id;
+    const char *precision_note; // what the target cannot give of the precision, or NULL; not kept
     struct signature sig; // with concrete shapes
 };
 void executable_free(struct executable *e);

@@ -171,6 +171,7 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
+    if (e->precision_note) fprintf(stderr, "%s\n", e->precision_note);
     if (a->profile) l->before_bytes = begin_peak();
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);

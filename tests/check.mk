@@ -54,7 +54,12 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 24' \
 	  int8-products 'build/venv/bin/python tests/fuzz-hlo/int8_products.py $(BUILD)' \
 	  attention 'build/venv/bin/python tests/conform/attention.py $(BUILD)' \
-	  fast 'build/venv/bin/python tests/conform/fast.py $(BUILD)' \
+	  fast 'build/venv/bin/python tests/precision/fast.py $(BUILD) && \
+	    HLOD_CPU_BF16=emulated \
+	    build/venv/bin/python tests/precision/fast.py $(BUILD) --n 24 --seed 2' \
+	  fast-models 'build/venv/bin/python tests/precision/models.py $(BUILD)' \
+	  bounds 'build/venv/bin/python tests/precision/bounds.py $(BUILD) --n 27' \
+	  precision 'build/venv/bin/python tests/precision/replies.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \
 	  lapack 'build/venv/bin/python tests/conform/lapack.py $(BUILD)' \
 	  sorts 'build/venv/bin/python tests/conform/sorts.py $(BUILD) --n 24' \

@@ -81,12 +81,18 @@ static void print_passes(const json_t *executable) {
 // What --precision fast came to.
 static void print_fast(const json_t *e) {
     if (!strstr(text_at(e, "options"), "precision=fast")) return;
-    if (strncmp(text_at(e, "target"), "cpu:", 4) == 0 && !strstr(text_at(e, "target"), "+bf16"))
-        printf(
-            "precision    fast: this CPU has no instructions for bf16, all is computed in f32\n");
-    else
+    const char *note = text_at(e, "precisionNote");
+    const json_t *row;
+    size_t k;
+    if (str_starts(str_of(note), "precision ")) note += 10;
+    if (*note) printf("precision    %s\n", note);
+    if (!*note)
         printf("precision    fast: %.0f of %.0f convolutions and dots read bf16\n",
                number_at(e, "bf16Contractions"), number_at(e, "contractions"));
+    printf("computed in ");
+    json_array_foreach(json_object_get(e, "computedIn"), k, row)
+        printf("%s%s %.0f", k ? ", " : " ", text_at(row, "type"), number_at(row, "count"));
+    printf("\n");
 }
 static void print_compiled(const json_t *c) {
     const json_t *e = json_object_get(c, "executable"), *b = json_object_get(e, "before"),

@@ -134,6 +134,7 @@ static status_t print_summary(struct hlo *h, const json_t *j, const struct run *
         fprintf(stderr, "run %.3f ms%s on %s; working memory %s, weights %s\n", t[n / 2],
                 n > 1 ? arena_printf(&h->arena, " (median of %zu)", n) : "", text_at(j, "device"),
                 size_text(number_at(j, "peakBytes")).s, size_text(number_at(j, "preparedBytes")).s);
+    if (*text_at(j, "precisionNote")) fprintf(stderr, "%s\n", text_at(j, "precisionNote"));
     for (int k = 0; k < r->n_results && !r->out && !r->top; k++)
         tensor_print(&r->results[k]);
     tensors_print_kept(j);

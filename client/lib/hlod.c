@@ -81,6 +81,13 @@ static struct hlod_spec *specs(struct arena *a, Hlod__V1__TensorSpec *const *v, 
     return out;
 }
 
+const struct hlod_type_count *wire_type_counts(struct arena *a, Hlod__V1__TypeCount *const *v,
+                                               size_t n) {
+    struct hlod_type_count *c = arena_array(a, struct hlod_type_count, n + 1);
+    for (size_t i = 0; i < n; i++)
+        c[i] = (struct hlod_type_count){v[i]->type, v[i]->count};
+    return c;
+}
 void wire_executable(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                      struct hlod_executable *out) {
     out->digest = x->digest;
@@ -91,6 +98,7 @@ void wire_executable(struct arena *a, const Hlod__V1__ExecutableInfo *x,
         out->outputs = specs(a, x->signature->outputs, x->signature->n_outputs);
         out->n_outputs = x->signature->n_outputs;
     }
+
     if (x->before) {
         out->entry_before = x->before->entry;
         out->total_before = x->before->total;
@@ -110,6 +118,9 @@ void wire_executable(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                                   x->passes[i]->after};
     out->passes = p;
     out->n_passes = x->n_passes;
+    out->precision_note = x->precision_note;
+    out->computed_in = wire_type_counts(a, x->computed_in, x->n_computed_in);
+    out->n_computed_in = x->n_computed_in;
 }
 
 void hlod_executable_free(struct hlod_executable *e) {

@@ -85,6 +85,7 @@ status_t wire_ran(struct wire_reader *reader, void **out) {
         wire_result_free(x);
         return st_new(ST_DATA_LOSS, "the reply has no result");
     }
+
     const Hlod__V1__RunReply *r = e->result;
     struct hlod_tensor *t = arena_array(a, struct hlod_tensor, r->n_outputs + 1);
     for (size_t i = 0; i < r->n_outputs; i++) {
@@ -92,6 +93,7 @@ status_t wire_ran(struct wire_reader *reader, void **out) {
         t[i] = (struct hlod_tensor){o->name,  o->dtype,    (int32_t)o->n_shape,
                                     o->shape, o->raw.data, o->raw.len};
     }
+
     x->outputs = t;
     x->n_outputs = r->n_outputs;
     x->executable = r->executable;
@@ -100,6 +102,9 @@ status_t wire_ran(struct wire_reader *reader, void **out) {
     x->n_run_ms = r->n_run_ms;
     x->peak_bytes = r->peak_bytes;
     x->prepared_bytes = r->prepared_bytes;
+    x->precision_note = r->precision_note;
+    x->computed_in = wire_type_counts(a, r->computed_in, r->n_computed_in);
+    x->n_computed_in = r->n_computed_in;
     put_profile(a, profile ? profile->profile : r->profile, x);
     *out = x;
     return ST_OK;

@@ -117,5 +117,7 @@ status_t wire_refusal(const struct http_reply *r) MUST_CHECK; // of a reply that
 status_t wire_stream(struct hlod *h, const struct wire_request *q,
                      struct wire_reader *out) MUST_CHECK;
 // An executable as the public struct, in `a`; borrows from the message.
+const struct hlod_type_count *wire_type_counts(struct arena *a, Hlod__V1__TypeCount *const *v,
+                                               size_t n);
 void wire_executable(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                      struct hlod_executable *out);

@@ -6,10 +6,13 @@
 // once and in half the bytes: what computes it writes bf16, other readers widen what they take.
 // Results of the program stay f32. In the body of a loop what its state holds stays f32 for those
 // who read it otherwise, so that a training's weights take updates that bf16 would lose; what no
-// turn changes (a recurrent layer's weights) is not rounded anew in each. Dots by batches
-// (attention's products) stay f32: between two of them lie a softmax and a mask, and blocks of rows
-// (attention.c) take both as one step.
-#include "compiler/passes/fusion/library.h"
+// turn changes (a recurrent layer's weights) is not rounded anew in each.
+// Dots by batches that blocks of rows take together with the softmax between them (attention.c)
+// stay f32. Of others the movements in front are of bf16, too, so that the value behind them is
+// rounded where it is made.
+// Where the target has no such instructions but is to show the values of one that has them
+// (bf16_emulated, for tests), operands are rounded and stay f32.
+#include "compiler/passes/fusion/attention.h"
 #include "compiler/passes/pass.h"
 
 struct change {
@@ -18,13 +21,40 @@ struct change {
     struct pass_ctx *p;
     struct pmap narrow;           // value of f32 -> the same in bf16
     VEC(struct hlo_instr *) read; // the values, in scratch memory
+    hv fresh[2][2];               // rounded for the contraction at hand: the value, its rounded one
+    int n_fresh;
 };
 
-static hv narrowed(struct change *c, hv x) {
+static bool is_batched(const struct hlo_instr *i) {
+    return i->op == HLO_DOT && HLO_ATTR(i, dot)->lhs_batch_dims.n;
+}
+static hv rounded(struct change *c, hv x) {
+    struct hlo_attr_redprec bf16 = {.exponent_bits = 8, .mantissa_bits = 7};
+    if (!c->p->target->bf16_emulated) return hb_convert(c->b, x, DT_BF16);
+    return hb_op(c->b, HLO_REDUCE_PRECISION, x->shape, &x, 1, &bf16);
+}
+// A reshape costs nothing, also twice.
+static bool moves(const struct hlo_instr *x) {
+    return x->op == HLO_RESHAPE || (x->op == HLO_TRANSPOSE && x->users.n == 1);
+}
+// x for an operand of i.
+static hv narrowed(struct change *c, const struct hlo_instr *i, hv x) {
     hv y = pmap_get_ptr(&c->narrow, x);
-    return y ? y : hb_convert(c->b, x, DT_BF16);
+    if (c->n_fresh && c->fresh[0][0] == x) y = c->fresh[0][1];
+    if (y) return y;
+    if (!is_batched(i) || !moves(x)) {
+        y = rounded(c, x);
+        c->fresh[c->n_fresh][0] = x;
+        c->fresh[c->n_fresh++][1] = y;
+        return y;
+    }
+    y = narrowed(c, i, x->operands[0]);
+    return x->op == HLO_TRANSPOSE ? hb_transpose(c->b, y, HLO_ATTR(x, dims)->dimensions.v)
+                                  : hb_reshape(c->b, y, x->shape->dims, x->shape->rank);
 }
 static void keep(struct change *c, hv x, hv y) {
+    for (; moves(x) && y->op == x->op; y = y->operands[0])
+        x = x->operands[0];
     if (pmap_put_ptr(&c->narrow, x, y)) return;
     avec_push(&c->p->scratch, &c->read, x);
     if (x->next) hlo_move_before(y, x->next);
@@ -58,13 +88,28 @@ static bool unchanged(const struct change *c, const struct hlo_instr *x) {
     return out->op == HLO_GET_TUPLE_ELEMENT && out->operands[0] == c->body->params.v[0] &&
            HLO_ATTR(out, gte)->index == at;
 }
+// Of a dot by batches: is it one of two around a softmax that blocks of rows take, or has it so few
+// rows or columns that rounding an operand takes longer than reading it?
+static bool stays(const struct target *t, const struct hlo_instr *i) {
+    enum { FEW = 16 };
+    int64_t square = 1, terms = depth(i), x = shape_elements(i->operands[0]->shape),
+            y = shape_elements(i->operands[1]->shape), z = shape_elements(i->shape);
+    struct i64s batch = HLO_ATTR(i, dot)->lhs_batch_dims;
+    for (int k = 0; k < batch.n; k++)
+        square *= i->operands[0]->shape->dims[batch.v[k]];
+    square *= terms;
+    if (x / square < FEW || y / square < FEW) return true;
+    return t->library_attention && 4 * (x > z ? x : z) >= ATTENTION_LEAST_BYTES;
+}
 static bool may_change(const struct change *c, const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || i->shape->dtype != DT_F32 || i->shape->dynamic ||
         shape_elements(i->shape) == 0)
         return false;
     if (i->op != HLO_DOT && i->op != HLO_CONVOLUTION) return false;
     if (unchanged(c, i->operands[0]) || unchanged(c, i->operands[1])) return false;
-    if (i->op == HLO_DOT && HLO_ATTR(i, dot)->lhs_batch_dims.n) return false;
+    if (is_batched(i) &&
+        (HLO_ATTR(i, dot)->rhs_contracting_dims.n != 1 || stays(c->p->target, i)))
+        return false;
     bool groups = i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->feature_group_count > 1;
     if ((i->op == HLO_DOT || groups) && depth(i) % 2 && !(groups && depth(i) == 1)) return false;
     return i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
@@ -85,8 +130,9 @@ static hv changed(struct change *c, hv i) {
         x = with_zeros(c, x, l->in_feature);
         w = with_zeros(c, w, l->k_in);
     }
-    in[0] = narrowed(c, x);
-    in[1] = w == x ? in[0] : narrowed(c, w);
+    c->n_fresh = 0;
+    in[0] = narrowed(c, i, x);
+    in[1] = w == x ? in[0] : narrowed(c, i, w);
     hv y = hb_op(c->b, i->op, i->shape, in, 2, i->attr);
     struct lib_call call;
     if (!hb_ok(c->b) || !lib_match(y, &call) || !t->library_runs(t, &call)) return NULL;
@@ -125,15 +171,15 @@ static void round_for_all(struct change *c, hv x) {
         hv u = x->users.v[k];
         if (u == y) continue;
         if (!w) {
-            w = hb_convert(c->b, y, DT_F32);
+            w = hb_convert(c->b, y, DT_F32); // y itself where it is emulated
             if (!hb_ok(c->b)) return;
-            if (y->next) hlo_move_before(w, y->next);
+            if (w != y && y->next) hlo_move_before(w, y->next);
         }
         for (int o = 0; o < u->n_operands; o++)
             if (u->operands[o] == x) hlo_set_operand(u, o, w);
         if (k > x->users.n) k = x->users.n; // an operand read twice was two users
     }
-    greatest(c, x, y);
+    if (!c->p->target->bf16_emulated) greatest(c, x, y);
 }
 
 static status_t change_in(struct hlo_computation *comp, bool body, struct pass_ctx *p) {
@@ -161,8 +207,9 @@ static status_t change_in(struct hlo_computation *comp, bool body, struct pass_c
 }
 
 status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
-    if (!p->opt || p->opt->precision != PRECISION_FAST || !p->target || !p->target->library_bf16 ||
-        !p->target->library_runs)
+    const struct target *t = p->target;
+    if (!p->opt || p->opt->precision != PRECISION_FAST || !t || !t->library_runs ||
+        !(t->library_bf16 || t->bf16_emulated))
         return ST_OK;
     struct pmap bodies = {0};
     status_t st = ST_OK;

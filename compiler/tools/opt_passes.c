@@ -44,10 +44,10 @@ status_t opt_target(const char *name, struct target *out) {
         return ST_OK;
     }
     bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0,
-         bf16 = strcmp(name, "cpu-bf16") == 0;
-    if (!avx2 && !vnni && !bf16 && strcmp(name, "cpu-avx512") != 0)
-        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2 "
-                          "or web",
+         bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
+    if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
+        return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
+                          "cpu-bf16-emulated, cpu-avx2 or web",
                           name);
     *out = (struct target){.id = name,
                            .kind = "cpu",
@@ -62,7 +62,8 @@ status_t opt_target(const char *name, struct target *out) {
                            .library_attention = true,
                            .library_int8 = vnni,
                            .library_bf16 = bf16,
-                           .library_runs = bf16 ? runs_bf16 : NULL,
+                           .bf16_emulated = emulated,
+                           .library_runs = bf16 || emulated ? runs_bf16 : NULL,
                            .wants_form = wants_all};
     return ST_OK;
 }

@@ -4,7 +4,8 @@
 // the implementation choices, so that an entry made on one machine is used on another exactly when
 // it would be made the same there. For tests: HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as
 // one without; HLOD_CPU_IMPL=kernel (onednn, reference) forces one implementation;
-// HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM.
+// HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM; HLOD_CPU_BF16=emulated gives under precision
+// fast the values of a CPU that has bf16.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,6 +61,11 @@ bool cpu_has_bf16(void) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool emulates_bf16(void) {
+    const char *v = getenv("HLOD_CPU_BF16");
+    return v && strcmp(v, "emulated") == 0;
+}
+
 const struct target *cpu_target(void) {
     static struct target t;
     static char id[256];
@@ -84,9 +90,10 @@ const struct target *cpu_target(void) {
     t.wants_form = library ? cpu_wants_form : NULL; // kernels of ours read rows
     t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;
-    t.library_int8 =
-        t.library_accepts == cpu_library_accepts && (cpu_has_int8() || cpu_has_pairs());
-    t.library_bf16 = t.library_accepts == cpu_library_accepts && cpu_has_bf16();
+    bool takes_f32 = t.library_accepts == cpu_library_accepts;
+    t.library_int8 = takes_f32 && (cpu_has_int8() || cpu_has_pairs());
+    t.bf16_emulated = takes_f32 && emulates_bf16();
+    t.library_bf16 = takes_f32 && !t.bf16_emulated && cpu_has_bf16();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
 
@@ -97,8 +104,11 @@ const struct target *cpu_target(void) {
              !t.library_int8  ? ""
              : cpu_has_int8() ? "+vnni"
                               : "+pairs",
-             t.library_bf16 ? "+bf16" : "", t.conv_block, HLOD_KERNEL_ABI, COST_VERSION,
-             impl ? ":only-" : "", impl ? impl : "", direct && !t.direct ? ":llvm" : "");
+             t.library_bf16    ? "+bf16"
+             : t.bf16_emulated ? "+bf16emulated"
+                               : "",
+             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
+             direct && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "compiler/artifact.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "compiler/codegen/abi.h"
@@ -249,13 +250,29 @@ static Hlod__V1__Part *part_of(struct arena *a, const struct executable *e) {
     return m;
 }
 
-static void count_contractions(const struct hlo_module *m, Hlod__V1__ExecutableInfo *to) {
+static int more_first(const void *a, const void *b) {
+    const Hlod__V1__TypeCount *const *x = a, *const *y = b;
+    if ((*x)->count != (*y)->count) return (*x)->count < (*y)->count ? 1 : -1;
+    return strcmp((*x)->type, (*y)->type);
+}
+static void count_contractions(struct arena *a, const struct hlo_module *m,
+                               Hlod__V1__ExecutableInfo *to) {
+    Hlod__V1__TypeCount *of[DT_COUNT] = {0};
+    to->computed_in = arena_array(a, Hlod__V1__TypeCount *, DT_COUNT);
     HLO_EACH_COMPUTATION(c, m)
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
         if (i->op != HLO_CONVOLUTION && i->op != HLO_DOT) continue;
+        enum dtype t = i->operands[0]->shape->dtype;
+        if (!of[t]) {
+            of[t] = message_new(a, &hlod__v1__type_count__descriptor);
+            of[t]->type = (char *)(uintptr_t)dtype_name(t);
+            to->computed_in[to->n_computed_in++] = of[t];
+        }
+        of[t]->count++;
         to->contractions++;
-        to->bf16_contractions += i->operands[0]->shape->dtype == DT_BF16;
+        to->bf16_contractions += t == DT_BF16;
     }
+    qsort(to->computed_in, to->n_computed_in, sizeof *to->computed_in, more_first);
 }
 
 static char *digest_text(struct arena *a, struct digest d) {
@@ -272,7 +289,8 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     i->part = part_of(a, e);
     i->rows_independent = e->batchable.independent;
     if (e->batchable.why) i->rows_why = arena_strdup(a, e->batchable.why);
-    count_contractions(e->main, i);
+    count_contractions(a, e->main, i);
+    if (e->precision_note) i->precision_note = arena_strdup(a, e->precision_note);
     i->replicas = e->replicas;
 
     i->constants_digest = digest_text(a, e->batchable.constants);

@@ -74,6 +74,7 @@ static void tell_compiled(struct job *j) {
     compiled.ms = j->exe->info->compile_ms;
     compiled.before = j->exe->info->before;
     compiled.after = j->exe->info->after;
+    compiled.precision_note = j->exe->info->precision_note;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     e.kind_case = HLOD__V1__EVENT__KIND_COMPILED;
     e.compiled = &compiled;

@@ -89,6 +89,14 @@ static Hlod__V1__StepReport *step_report(struct arena *a, const struct job_step_
     return m;
 }
 
+static void put_precision(const struct job_result *r, Hlod__V1__RunReply *m) {
+    const Hlod__V1__ExecutableInfo *x = r->exe;
+    if (!x || !strstr(x->options, "precision=")) return;
+    m->computed_in = x->computed_in;
+    m->n_computed_in = x->n_computed_in;
+    m->precision_note = x->precision_note;
+}
+
 status_t api_ran(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
     const Hlod__V1__RunRequest *q = call_request(c);
     RETURN_IF_ERR(api_take_outputs(c, r));
@@ -96,6 +104,7 @@ status_t api_ran(struct call *c, const struct job_result *r, const ProtobufCMess
     if (q->base.descriptor == &hlod__v1__run_request__descriptor) { // a plan names its own
         m->model = q->model;
         m->executable = r->exe->digest;
+        put_precision(r, m);
     }
     m->steps = arena_array(&c->arena, Hlod__V1__StepReport *, r->n_steps + 1);
     for (; m->n_steps < r->n_steps; m->n_steps++)

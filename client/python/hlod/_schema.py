@@ -128,7 +128,13 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         53: ('part', 'm', 'Part'),
         54: ('contractions', 'i', ''),
         55: ('bf16_contractions', 'i', ''),
+        56: ('computed_in', 'm*', 'TypeCount'),
+        57: ('precision_note', 's', ''),
         50: ('unsigned_import', '?', ''),
+    },
+    'TypeCount': {
+        1: ('type', 's', ''),
+        2: ('count', 'i', ''),
     },
     'Part': {
         1: ('index', 'u', ''),
@@ -216,6 +222,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         9: ('device', 's', ''),
         10: ('cache_hit', '?', ''),
         11: ('job', 'u', ''),
+        18: ('computed_in', 'm*', 'TypeCount'),
+        19: ('precision_note', 's', ''),
         12: ('batch_rows', 'i', ''),
         20: ('steps', 'm*', 'StepReport'),
         21: ('tuple', 's', ''),
@@ -339,6 +347,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         3: ('ms', 'd', ''),
         4: ('before', 'm', 'Counts'),
         5: ('after', 'm', 'Counts'),
+        6: ('precision_note', 's', ''),
     },
     'PreparedEvent': {
         1: ('executable', 's', ''),

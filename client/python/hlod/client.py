@@ -22,7 +22,7 @@ from ._model import Source, jax_leaves, jax_result, source
 from ._schema import METHODS
 from .errors import (FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied,
                      Unavailable, make)
-from .results import Event, Message, Result, TensorSpec
+from .results import Event, Message, Result, type_counts, TensorSpec
 
 Model = Any  # str, os.PathLike, bytes, onnx.ModelProto, jax.stages.Lowered
 Shapes = Mapping[str, Sequence[int]]
@@ -97,6 +97,8 @@ class Executable:
     compile_ms                   when it was compiled
     instructions, fusions        of the optimised program
     peak_bytes, weights_bytes    of a run; of the weights
+    computed_in                  convolutions and dots by the type of what they read: {"bf16": 53}
+    precision_note               what became of a precision that the device cannot give, or ""
     message                      CompileReply with everything else
     """
 
@@ -116,6 +118,8 @@ class Executable:
         self.peak_bytes: int = info.get("peak_bytes", 0)
         self.weights_bytes: int = info.get("weights_bytes", 0)
         self.over_budget: List[str] = reply.get("over_budget", [])
+        self.computed_in = type_counts(info)
+        self.precision_note: str = info.get("precision_note", "")
         self.message = reply
         self._lowered: Any = None  # what it was compiled from, in case that is JAX's
 

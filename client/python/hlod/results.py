@@ -89,6 +89,10 @@ class Profile:
         return self.table()
 
 
+def type_counts(m: Message) -> Dict[str, int]:
+    return {t.get("type", ""): t.get("count", 0) for t in m.get("computed_in", ())}
+
+
 class Result(Mapping[str, Any]):
     """Outputs by name, in the model's order: NumPy arrays, or Buffer for those that were kept on
     the device. result[0] goes by place, result.output is the only one.
@@ -97,6 +101,7 @@ class Result(Mapping[str, Any]):
     cache_hit   nothing was compiled           run_ms          time of each run (`repeat`)
     timings     name -> ms: queue, run, ...    profile         Profile, with profile=True
     peak_bytes  working memory of the run      prepared_bytes  weights on the device
+    computed_in, precision_note                as Executable's, with a precision
     """
 
     def __init__(self, reply: Message, outputs: Dict[str, Any]) -> None:
@@ -111,6 +116,8 @@ class Result(Mapping[str, Any]):
                                            else None)
         self.peak_bytes: int = reply.get("peak_bytes", 0)
         self.prepared_bytes: int = reply.get("prepared_bytes", 0)
+        self.computed_in = type_counts(reply)
+        self.precision_note: str = reply.get("precision_note", "")
         self.steps: List[Message] = reply.get("steps", [])
         self.message = reply
 

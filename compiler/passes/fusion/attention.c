@@ -11,8 +11,7 @@
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/control/graph.h"
 
-// Smaller squares stay in the cache as they are.
-enum { LEAST_BYTES = 4 << 20, MOST_DEPTH = 512 };
+enum { MOST_DEPTH = 512 };
 
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype == DT_F32 && !i->shape->dynamic &&
@@ -131,7 +130,7 @@ static bool pays(const struct attention_call *c, const struct target *t) {
     const struct shape *s = c->scores->shape;
     int64_t depth = c->first.hero->operands[0]
                         ->shape->dims[HLO_ATTR(c->first.hero, dot)->lhs_contracting_dims.v[0]];
-    return shape_bytes(s) >= LEAST_BYTES && depth <= MOST_DEPTH &&
+    return shape_bytes(s) >= ATTENTION_LEAST_BYTES && depth <= MOST_DEPTH &&
            t->library_accepts(t, c->scores) && t->library_accepts(t, c->product);
 }
 // Bodies of the fusions inside stand in front of the new one, and are theirs.

@@ -5,7 +5,8 @@
 #pragma once
 #include "compiler/passes/fusion/library.h"
 
-enum { ATTENTION_MIN_ROWS = 16 };
+// Smaller squares stay in the cache as they are.
+enum { ATTENTION_MIN_ROWS = 16, ATTENTION_LEAST_BYTES = 4 << 20 };
 struct attention_call {
     const struct hlo_instr *scores, *rows, *product; // rows: a row fusion
     struct lib_call first;                           // of scores: a dot, and perhaps a scale

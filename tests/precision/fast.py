@@ -19,7 +19,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
-from random_modules import main, run
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "conform"))
+from random_modules import main, run  # noqa: E402
 
 EXACT = 1e-3  # of models of whole numbers
 BOUND = 0.03  # of the largest value of a result, for normal numbers
