@@ -155,7 +155,8 @@ void loop_spin(struct loop *l, int64_t limit_ns) {
 }
 
 void loop_run(struct loop *l) {
-    l->thread = pthread_self();
+    // Threads that post may be there already: no write where nothing changes.
+    if (!pthread_equal(l->thread, pthread_self())) l->thread = pthread_self();
     uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 

@@ -20,6 +20,7 @@
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/records/models.h"
+#include "scheduler/remote/trust.h"
 
 // ---- workers
 
@@ -80,6 +81,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->store = store;
     s->journal = journal;
     s->cfg = *cfg;
+    s->trust = cfg->trust;
     quota_init(&s->compiles, cfg->compiles_a_minute, clock_ns());
     smap_seed_random(&s->uploads);
     smap_seed_random(&s->models);
@@ -99,6 +101,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->aheads = aheads_new(l);
 
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
+    if (!st && !s->trust) st = trust_open(&(struct trust_files){"", "", ""}, &s->trust);
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
     store_on_evict(store, forget_evicted, journal);
@@ -160,6 +163,7 @@ void sched_free(struct sched *s) {
     owners_free(s->owners);
     recent_free(s->recent);
     buffers_done(s->buffers);
+    trust_unref(s->trust);
     tenants_done(&s->tenants);
     free(s);
 }
@@ -185,6 +189,13 @@ struct store *sched_store(struct sched *s) {
 }
 struct journal *sched_journal(struct sched *s) {
     return s->journal;
+}
+struct trust *sched_trust(struct sched *s) {
+    return s->trust;
+}
+void sched_set_trust(struct sched *s, struct trust *t) {
+    trust_unref(s->trust);
+    s->trust = t;
 }
 struct models *sched_models(struct sched *s) {
     return s->names;

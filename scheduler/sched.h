@@ -13,9 +13,11 @@ struct journal;
 struct loop;
 struct models;
 struct recent;
+struct remotes;
 struct sched;
 struct store;
 struct tenants;
+struct trust;
 
 struct sched_config {
     struct pool_config pool;    // on_change is the scheduler's own
@@ -32,6 +34,8 @@ struct sched_config {
     int64_t buffer_lease_ms;    // of those who ask for none
     int64_t cancel_grace_ms;    // a cancelled call's worker is killed after so long
     bool by_tenant;             // content belongs to those who brought it (owners.h)
+    struct remotes *remotes;    // borrowed; NULL: there are none
+    struct trust *trust;        // of executables from elsewhere; taken. NULL: nothing is asked
     int64_t alone_ns;           // runs that take longer get a device for themselves; 0 = none do
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
@@ -53,6 +57,8 @@ struct pool *sched_pool(struct sched *s);
 struct blames *sched_blames(struct sched *s); // work that is put aside (workers/blame.h)
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
+struct trust *sched_trust(struct sched *s);             // borrowed
+void sched_set_trust(struct sched *s, struct trust *t); // takes t
 struct models *sched_models(struct sched *s);
 const struct tenants *sched_tenants(const struct sched *s);
 const struct recent *sched_recent(const struct sched *s);

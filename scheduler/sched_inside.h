@@ -42,6 +42,7 @@ struct exe {
 };
 struct model *model_new(struct digest id, struct digest source,
                         Hlod__Wire__IngestReply *rec); // takes rec
+int64_t model_weights(const struct model *m);          // their bytes
 struct model *model_ref(struct model *m);
 struct model *model_unref(struct model *m);                             // NULL
 struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info); // takes info
@@ -71,6 +72,7 @@ struct sched {
     int64_t unread_bytes;            // of results, all tenants together (dispatch.c)
     struct pool *pool;
     struct sched_config cfg;
+    struct trust *trust;           // cfg.trust, or its successor
     struct smap uploads;           // calls under way that brought a model, by its digest
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
     struct smap batches;           // that are open, by what their runs have in common

@@ -6,7 +6,9 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "proto/reason.h"
+#include "server/secrets.h"
 
 struct auth {
     char *path;
@@ -29,27 +31,60 @@ void auth_close(struct auth *a) {
     free(a->path);
     free(a);
 }
-status_t auth_reload(struct auth *a) {
-    struct tokens fresh;
-    status_t st = tokens_read(a->path, &fresh);
-    if (st) {
-        tokens_done(&fresh);
-        return st;
-    }
-    tokens_done(&a->all);
-    a->all = fresh;
-    return ST_OK;
-}
-size_t auth_entries(const struct auth *a) {
-    return a->all.n;
-}
 
-size_t auth_expired(const struct auth *a) {
+static size_t expired(const struct auth *a) {
     size_t n = 0;
     for (size_t i = 0; i < a->all.n; i++)
         n += tokens_expired(&a->all.v[i], clock_wall_ns());
     return n;
 }
+// Those that have expired may be forgotten ones: `hlo tokens ls` names them.
+void auth_say(const struct auth *a) {
+    size_t over = expired(a);
+    log_event(a->all.n > over ? LOG_INFO : LOG_WARN, "server.tokens", "entries=%zu expired=%zu%s",
+              a->all.n, over,
+              a->all.n > over ? ""
+                              : " why=\"no entry of the file holds: every caller is refused\"");
+}
+
+// ---- read again
+
+static void drop(void *loaded) {
+    tokens_done(loaded);
+    free(loaded);
+}
+static status_t load(void *ctx, void **out) {
+    struct auth **a = ctx;
+    struct tokens *fresh = calloc(1, sizeof *fresh);
+    if (!fresh) return st_oom();
+    status_t st = tokens_read((*a)->path, fresh);
+    if (st)
+        drop(fresh);
+    else
+        *out = fresh;
+    return st;
+}
+static void take(void *ctx, void *loaded) {
+    struct auth **a = ctx;
+    tokens_done(&(*a)->all);
+    (*a)->all = *(struct tokens *)loaded;
+    free(loaded);
+}
+static void say(void *ctx) {
+    auth_say(*(struct auth **)ctx);
+}
+void auth_watch(struct auth **a, const char *tokens_path, struct secrets *s) {
+    secrets_add(s, &(struct secret_group){.what = "tokens",
+                                          .files = {tokens_path},
+                                          .n = 1,
+                                          .load = load,
+                                          .take = take,
+                                          .drop = drop,
+                                          .read = say,
+                                          .ctx = a});
+}
+
+// ---- who
 
 MUST_CHECK static status_t is(struct arena *arena, const struct token *x, struct principal *out) {
     if (x->expires && tokens_expired(x, clock_wall_ns()))

@@ -23,11 +23,11 @@ struct credentials {
 struct auth;
 // Reads the tokens file: blocks.
 status_t auth_open(const char *tokens_path, struct auth **out) MUST_CHECK;
-void auth_close(struct auth *a); // NULL is fine
-// Reads it again (SIGHUP). On an error the entries before stay in force. Blocks, for a small file.
-status_t auth_reload(struct auth *a) MUST_CHECK;
-size_t auth_entries(const struct auth *a);
-size_t auth_expired(const struct auth *a); // of them
+void auth_close(struct auth *a);     // NULL is fine
+void auth_say(const struct auth *a); // how many entries, in the log
+// Looks at the file of *a, which is opened later, again.
+struct secrets;
+void auth_watch(struct auth **a, const char *tokens_path, struct secrets *s);
 
 // a NULL: anonymous, with every scope. With scope NONE nothing is asked for, and a caller without
 // credentials is anonymous without scopes.

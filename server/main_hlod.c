@@ -27,9 +27,9 @@
 #include "scheduler/workers/plugins.h"
 #include "server/api/api_uploads.h"
 #include "server/body/budget.h"
-#include "server/cache_key.h"
 #include "server/check_device.h"
 #include "server/config.h"
+#include "server/fleet.h"
 #include "server/grpc/grpc.h"
 #include "server/http/cors.h"
 #include "server/http/http.h"
@@ -38,6 +38,7 @@
 #include "server/oip/oip.h"
 #include "server/otlp/otlp.h"
 #include "server/reserve.h"
+#include "server/secrets.h"
 #include "server/tls.h"
 
 enum { MAX_DEVICES = 32 };
@@ -58,6 +59,8 @@ struct daemon {
     struct plugins plugins;
     struct api api;
     struct tls *tls; // NULL: plain
+    struct fleet fleet;
+    struct secrets *secrets;
     struct http *http;
     struct rpc *rpc;     // NULL: not wanted
     int max_connections; // of each port
@@ -82,10 +85,13 @@ static int open_requests(const struct daemon *d) {
     return http_open_requests(d->http) + (d->rpc ? rpc_open_calls(d->rpc) : 0);
 }
 
+static int puts_under_way(const struct daemon *d) {
+    return d->fleet.remotes ? remotes_busy(d->fleet.remotes) : 0;
+}
 static void on_drain(void *arg) {
     struct daemon *d = arg;
     bool over = clock_ns() >= d->drain_until_ns;
-    if (sched_active(d->sched) + open_requests(d) > 0 && !over) {
+    if (sched_active(d->sched) + open_requests(d) + puts_under_way(d) > 0 && !over) {
         loop_timer_start(d->drain, 20);
         return;
     }
@@ -105,6 +111,7 @@ static void on_signal(uv_signal_t *s, int number) {
     d->api.draining = true;
     notify_stopping(d->notify);
     suites_stop(d->suites);
+    if (d->fleet.remotes) remotes_quiesce(d->fleet.remotes);
     http_quiesce(d->http);
     if (d->rpc) rpc_quiesce(d->rpc);
     d->drain_until_ns = clock_ns() + clock_of_ms((double)d->cfg.drain_ms);
@@ -149,28 +156,13 @@ static void start_backup(struct daemon *d);
 // ---- reload
 
 static void reloaded(struct daemon *d, const char *what, status_t st) {
-    d->api.reload_failed |= st != ST_OK;
+    d->api.options_failed = st != ST_OK;
     if (st)
         log_event(LOG_ERROR, "server.reload", "what=%s why=\"%s; what was before stays\"", what,
                   st_message(st));
     else
         log_event(LOG_INFO, "server.reload", "what=%s", what);
     st_drop(st);
-}
-// Those that have expired may be forgotten ones: `hlo tokens ls` names them.
-static void say_tokens(const struct auth *a) {
-    size_t n = auth_entries(a), expired = auth_expired(a);
-    log_event(n > expired ? LOG_INFO : LOG_WARN, "server.tokens", "entries=%zu expired=%zu%s", n,
-              expired,
-              n > expired ? "" : " why=\"no entry of the file holds: every caller is refused\"");
-}
-// Tokens, certificates.
-static void reload_security(struct daemon *d) {
-    if (d->api.auth) {
-        reloaded(d, "tokens", auth_reload(d->api.auth));
-        say_tokens(d->api.auth);
-    }
-    if (d->tls) reloaded(d, "certificates", tls_reload(d->tls));
 }
 static void option_changed(UNUSED void *ctx, const char *name, bool live, const char *from,
                            const char *to) {
@@ -198,13 +190,14 @@ static void reload_options(struct daemon *d) {
     config_done(&next);
     reloaded(d, "options", st);
 }
+static void secrets_were_read(void *ctx) {
+    notify_reloaded(((struct daemon *)ctx)->notify);
+}
 static void on_hangup(uv_signal_t *s, UNUSED int number) {
     struct daemon *d = s->data;
     notify_reloading(d->notify);
-    d->api.reload_failed = false;
     reload_options(d);
-    reload_security(d);
-    notify_reloaded(d->notify);
+    secrets_read(d->secrets, secrets_were_read, d);
 }
 
 // ---- backup
@@ -319,10 +312,12 @@ static status_t start_security(struct daemon *d) {
         return st_invalid(
             "--tls-client-ca needs --tls-cert, and --tokens, where `cert:` lines say what "
             "the owner of a certificate may do");
-    if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
-    if (*c->cache_key)
-        RETURN_IF_ERR(st_note(cache_key_open(c->cache_key, &d->api.cache_key), "cache_key"));
+    d->secrets = secrets_new();
     struct tls_files files = {c->tls_cert, c->tls_key, c->tls_client_ca};
+    if (*c->tokens) auth_watch(&d->api.auth, c->tokens, d->secrets);
+    if (*c->tls_cert) tls_watch(&d->tls, &files, d->secrets);
+    if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
+    RETURN_IF_ERR(fleet_read(&d->fleet, &d->cfg, d->secrets));
     return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
 
@@ -554,7 +549,11 @@ static status_t start_scheduler(struct daemon *d) {
                                    .compile_relief_ns = clock_of_ms((double)c->compile_relief_ms),
                                    .isolate = *c->isolate ? (int)c->isolate_workers : 0,
                                    .device_memory = c->device_memory};
+    sc.trust = trust_ref(d->fleet.trust);
+    RETURN_IF_ERR(fleet_open(&d->fleet, d->loop, d->store, d->journal, d->dir));
+    sc.remotes = d->fleet.remotes;
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
+    d->fleet.sched = d->sched;
     struct suites_config jobs = suites_options(c);
     return suites_new(d->sched, d->jobs, &jobs, &d->suites);
 }
@@ -564,7 +563,7 @@ static status_t start_api(struct daemon *d) {
     d->api = (struct api){.sched = d->sched,
                           .suites = d->suites,
                           .auth = d->api.auth,
-                          .cache_key = d->api.cache_key,
+                          .secrets = d->secrets,
                           .regions = c->allow_shared_memory ? oip_regions_new() : NULL,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms,
                                                *c->tokens || c->trust_tenant_header, true),
@@ -604,7 +603,7 @@ static void warn(const struct daemon *d) {
             LOG_WARN, "server.filter",
             "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
             "files\"");
-    if (d->api.auth) say_tokens(d->api.auth);
+    if (d->api.auth) auth_say(d->api.auth);
     if (d->api.auth && !d->tls && !str_is_loopback(str_of(d->host)))
         log_event(LOG_WARN, "server.tokens",
                   "why=\"tokens cross the network unencrypted: --tls-cert, or a proxy with TLS\"");
@@ -626,6 +625,7 @@ static status_t start(struct daemon *d) {
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d));
     RETURN_IF_ERR(start_otlp(d));
     watch_signals(d);
+    secrets_start(d->secrets, d->loop, c->secrets_s * 1000);
 
     warn(d);
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", d->host,
@@ -635,6 +635,8 @@ static status_t start(struct daemon *d) {
 
 static void finish(struct daemon *d) {
     if (d->sched) sched_stop(d->sched);
+    remotes_stop(d->fleet.remotes);
+    if (d->secrets) secrets_stop(d->secrets);
     if (d->rpc) rpc_stop(d->rpc);
     while (d->rpc && !rpc_stopped(d->rpc))
         loop_turn(d->loop);
@@ -647,10 +649,9 @@ static void finish(struct daemon *d) {
     uploads_free(d->api.uploads);
     budget_free(d->api.budget);
     auth_close(d->api.auth);
-    cache_key_close(d->api.cache_key);
-
     oip_regions_free(d->api.regions);
     tls_close(d->tls);
+
     for (int i = 0; i < 4; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
@@ -659,6 +660,8 @@ static void finish(struct daemon *d) {
     sched_free(d->sched);
     loop_free(d->loop);
     otlp_stop(d->api.otlp, OTLP_STOP_MS);
+    fleet_close(&d->fleet);
+    secrets_free(d->secrets);
     free(d->http);
     journal_jobs_close(d->jobs);
     journal_close(d->journal);

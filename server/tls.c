@@ -16,6 +16,7 @@
 #include "base/store/file.h"
 #include "base/vec.h"
 #include "proto/reason.h"
+#include "server/secrets.h"
 
 enum { MAX_CHAIN = 16, MAX_PEM = 1 << 20, KEPT = 8 };
 struct generation {
@@ -111,21 +112,40 @@ static void trim(struct generation *g) { // keeps the newest few
     }
 }
 
-status_t tls_reload(struct tls *t) {
+// ---- read again
+
+static status_t load_new(void *ctx, void **out) {
+    struct tls **t = ctx;
     struct generation *g = calloc(1, sizeof *g);
     if (!g) return st_oom();
-    status_t st = load(&t->files, g);
-    if (st) {
+    status_t st = load(&(*t)->files, g);
+    if (st)
         generation_free(g);
-        return st;
-    }
+    else
+        *out = g;
+    return st;
+}
+static void take_new(void *ctx, void *loaded) {
+    struct tls *t = *(struct tls **)ctx;
+    struct generation *g = loaded;
     pthread_mutex_lock(&t->lock);
     g->older = t->now;
     g->pem.version = t->now ? t->now->pem.version + 1 : 1;
     t->now = g;
     pthread_mutex_unlock(&t->lock);
     trim(g);
-    return ST_OK;
+}
+static void drop_new(void *g) {
+    generation_free(g);
+}
+void tls_watch(struct tls **t, const struct tls_files *files, struct secrets *s) {
+    secrets_add(s, &(struct secret_group){.what = "certificates",
+                                          .files = {files->cert, files->key, files->client_ca},
+                                          .n = 3,
+                                          .load = load_new,
+                                          .take = take_new,
+                                          .drop = drop_new,
+                                          .ctx = t});
 }
 
 status_t tls_open(const struct tls_files *files, struct tls **out) {
@@ -135,12 +155,15 @@ status_t tls_open(const struct tls_files *files, struct tls **out) {
     t->files = (struct tls_files){.cert = arena_strdup(&t->arena, files->cert),
                                   .key = arena_strdup(&t->arena, files->key),
                                   .client_ca = arena_strdup(&t->arena, files->client_ca)};
-    status_t st = tls_reload(t);
-    if (st)
+    void *g = NULL;
+    status_t st = load_new(&t, &g);
+    if (st) {
         tls_close(t);
-    else
-        *out = the_tls = t;
-    return st;
+        return st;
+    }
+    take_new(&t, g);
+    *out = the_tls = t;
+    return ST_OK;
 }
 void tls_close(struct tls *t) {
     if (!t) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tls: the daemon's certificate, its key and the CA of client certificates: read from PEM files,
-// checked against each other, and given to both ports in the form each wants. tls_reload reads them
-// again: handshakes from then on see the new ones. The only file that knows GnuTLS (libmicrohttpd's
-// TLS; gRPC brings its own and takes the PEM texts). One tls a process. Thread: loop, but tls_pem.
+// checked against each other, and given to both ports in the form each wants. They are looked at
+// again (tls_watch): handshakes from then on see the new ones. The only file that knows GnuTLS
+// (libmicrohttpd's TLS; gRPC brings its own and takes the PEM texts). One tls a process. Thread:
+// loop, but tls_pem.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,10 +18,11 @@ struct tls_files {
 };
 // Blocks. INVALID_ARGUMENT: not PEM, a key of another certificate; NOT_FOUND.
 status_t tls_open(const struct tls_files *files, struct tls **out) MUST_CHECK;
-// On an error what was there stays in force. Blocks.
-status_t tls_reload(struct tls *t) MUST_CHECK;
+// Looks at the files of *t, which is opened later, again.
+struct secrets;
+void tls_watch(struct tls **t, const struct tls_files *files, struct secrets *s);
 void tls_close(struct tls *t);             // NULL is fine; after the servers
-unsigned tls_version(const struct tls *t); // grows with every reload
+unsigned tls_version(const struct tls *t); // grows whenever they were read
 
 struct tls_pem {
     const char *cert, *key, *client_ca; // client_ca NULL: none

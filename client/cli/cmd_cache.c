@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/hlo.h"
+#include "client/files/bundles.h"
 #include "client/files/hlox.h"
 #include "client/hlod_jobs.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/json.h"
 
 struct words {
-    const char *w[3]; // behind the verb
+    const char **w; // behind the verb
     int n;
-    const char *peer, *peer_token, *max, *unused, *blobs;
+    const char *peer, *peer_token, *max, *unused, *blobs, *key, *out;
     bool recompile, dry_run;
 };
 
@@ -36,8 +36,39 @@ static int list(struct hlo *h) {
     return 0;
 }
 
+// What one executable's key is made of, and where it comes from.
+static void explain_one(const json_t *x) {
+    static const char *const rows[][2] = {{"program", "programDigest"}, {"options", "options"},
+                                          {"target", "targetId"},       {"build", "buildId"},
+                                          {"model", "sourceDigest"},    {"made", "created"}};
+    const json_t *e;
+    size_t k;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        printf("%-10s %s\n", rows[i][0],
+               *text_at(x, rows[i][1]) ? text_at(x, rows[i][1]) : "(default)");
+    printf("%-10s", "bindings");
+    json_array_foreach(json_object_get(x, "bindings"), k, e) printf(" %s", json_string_value(e));
+    puts(k ? "" : " (none)");
+    const char *by = text_at(x, "signedBy");
+    printf("%-10s %s%s%s\n", "origin",
+           *text_at(x, "origin") ? text_at(x, "origin") : "compiled here",
+           *by                                                  ? ", signed by "
+           : json_is_true(json_object_get(x, "unsignedImport")) ? ", signed by nobody"
+                                                                : "",
+           by);
+    json_array_foreach(json_object_get(x, "remotes"), k, e)
+        printf("%-10s %s: %s%s%s\n", k ? "" : "before", text_at(e, "remote"), text_at(e, "outcome"),
+               *text_at(e, "why") ? ": " : "", text_at(e, "why"));
+}
 static int explain(struct hlo *h, const struct words *w) {
     json_t *j;
+    if (w->n == 1) {
+        int code = hlo_print(h, "ExplainCache", json_pack("{s:s}", "a", w->w[0]), &j);
+        if (code || !j) return code;
+        explain_one(json_object_get(j, "executable"));
+        json_decref(j);
+        return 0;
+    }
     int rc = hlo_print(h, "ExplainCache", json_pack("{s:s, s:s}", "a", w->w[0], "b", w->w[1]), &j);
     if (rc || !j) return rc;
     if (json_is_true(json_object_get(j, "same")))
@@ -46,6 +77,27 @@ static int explain(struct hlo *h, const struct words *w) {
         printf("%s differs\n  A  %s\n  B  %s\n", text_at(j, "component"),
                text_at(j, "a")[0] ? text_at(j, "a") : "(default)",
                text_at(j, "b")[0] ? text_at(j, "b") : "(default)");
+    json_decref(j);
+    return 0;
+}
+
+// Where else executables are looked for, and how that goes.
+static int remotes(struct hlo *h) {
+    json_t *j, *e, *p;
+    size_t k, i;
+    int rc = hlo_call(h, "CacheStats", NULL, &j);
+    if (rc) return rc;
+    if (list_begin(h, j, "remotes", "no remotes: hlod --cache-remote",
+                   "STATE      HITS  MISSES  ERRORS  REFUSED    PUTS  REMOTE"))
+        json_array_foreach(json_object_get(j, "remotes"), k, e) {
+            printf("%-6s %8.0f %7.0f %7.0f %8.0f %7.0f  %s%s%s\n", text_at(e, "state"),
+                   number_at(e, "hits"), number_at(e, "misses"), number_at(e, "errors"),
+                   number_at(e, "refused"), number_at(e, "puts"), text_at(e, "remote"),
+                   *text_at(e, "why") ? "  last error: " : "", text_at(e, "why"));
+            json_array_foreach(json_object_get(e, "peers"), i, p)
+                printf("  %-8s %-24s %s%s%s\n", text_at(p, "state"), text_at(p, "node"),
+                       text_at(p, "address"), *text_at(p, "why") ? "  " : "", text_at(p, "why"));
+        }
     json_decref(j);
     return 0;
 }
@@ -113,19 +165,21 @@ static int collect(struct hlo *h, const struct words *w) {
 
 // ---- exchange
 
-// The executable's bundle from one server, as it is, to the other.
-static int move(struct hlo *from, struct hlo *to, const char *digest) {
+// The executable's bundle from one server, as it is or with a signature, to the other.
+static int move(struct hlo *from, struct hlo *to, const char *digest, const char *key) {
     struct hlod_blob *bundle, *answer = NULL;
     int rc = hlox_export(from, digest, &bundle);
     if (rc) return rc;
+    struct span bytes = {bundle->data, bundle->bytes};
     Hlod__V1__ExecutableBundle *b =
         hlod__v1__executable_bundle__unpack(NULL, bundle->bytes, bundle->data);
     status_t st = hlo_open(to);
+    if (!st && key) st = cache_signed(from, bytes, key, &bytes);
     if (!st && (!b || !b->info || strcmp(b->info->digest, digest)))
         st = st_new(ST_DATA_LOSS, "the server sent another executable than was asked for");
     if (st)
         rc = fail_status(st);
-    else if (hlod_call_message(to->hlod, "ImportExecutable", bundle->data, bundle->bytes, &answer))
+    else if (hlod_call_message(to->hlod, "ImportExecutable", bytes.p, bytes.n, &answer))
         rc = hlo_fail(to, EXIT_REFUSED);
 
     Hlod__V1__ImportExecutableReply *r =
@@ -211,7 +265,7 @@ static int exchange(struct hlo *h, const struct words *w, bool push) {
     struct hlo *from = push ? h : &peer, *to = push ? &peer : h;
     int rc = 0;
     for (int k = 0; k < w->n && !rc; k++)
-        rc = w->recompile ? recompile(from, to, w->w[k]) : move(from, to, w->w[k]);
+        rc = w->recompile ? recompile(from, to, w->w[k]) : move(from, to, w->w[k], w->key);
     hlod_close(peer.hlod);
     arena_done(&peer.arena);
     return rc;
@@ -221,11 +275,17 @@ static int exchange(struct hlo *h, const struct words *w, bool push) {
 
 static int options(struct hlo *h, struct words *w, const char **verb) {
     const char *v;
+    w->w = arena_zarray(&h->arena, const char *, h->argc + 1);
+
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--to")) || (v = option_value(h, &k, "--from")))
             w->peer = v;
         else if ((v = option_value(h, &k, "--peer-token")))
             w->peer_token = v;
+        else if ((v = option_value(h, &k, "--sign-key")))
+            w->key = v;
+        else if ((v = option_value(h, &k, "-o")))
+            w->out = v;
         else if ((v = option_value(h, &k, "--max")))
             w->max = v;
         else if ((v = option_value(h, &k, "--blobs")))
@@ -236,7 +296,7 @@ static int options(struct hlo *h, struct words *w, const char **verb) {
             w->recompile = true;
         else if (!strcmp(h->argv[k], "--dry-run"))
             w->dry_run = true;
-        else if (h->argv[k][0] == '-' || w->n == 3)
+        else if (h->argv[k][0] == '-')
             return unknown_word(h, "cache", k);
         else if (!*verb)
             *verb = h->argv[k];
@@ -247,6 +307,19 @@ static int options(struct hlo *h, struct words *w, const char **verb) {
     return 0;
 }
 
+// Keys, and executables as files.
+static int of_files(struct hlo *h, const struct words *w, const char *verb) {
+    if (!strcmp(verb, "keygen") && w->n == 1) return cache_keygen(h, w->w[0]);
+    if (!strcmp(verb, "keygen")) return usage_error("cache keygen FILE");
+    if (!strcmp(verb, "import") && w->n) return cache_import(h, w->w, w->n);
+    if (!strcmp(verb, "import")) return usage_error("cache import FILE...");
+    if (!w->n || !w->key) return usage_error("cache sign FILE... --sign-key FILE");
+    return cache_sign(h, w->w, w->n, w->key);
+}
+static bool is_of_files(const char *verb) {
+    return !strcmp(verb, "keygen") || !strcmp(verb, "sign") || !strcmp(verb, "import");
+}
+
 int cmd_cache(struct hlo *h) {
     struct words w = {.n = 0};
     const char *verb = NULL;
@@ -254,10 +327,16 @@ int cmd_cache(struct hlo *h) {
     int rc = options(h, &w, &verb);
     if (rc) return rc;
     if (!strcmp(verb, "ls") && !w.n) return list(h);
+    if (!strcmp(verb, "remotes") && !w.n) return remotes(h);
+    if (is_of_files(verb)) return of_files(h, &w, verb);
     for (int k = 0; k < w.n && strcmp(verb, "pull") && !rc; k++) // what is pulled is elsewhere
         rc = full_digest(h, &w.w[k]);
     if (rc) return rc;
-    if (!strcmp(verb, "explain") && w.n == 2) return explain(h, &w);
+    if (!strcmp(verb, "explain") && (w.n == 1 || w.n == 2)) return explain(h, &w);
+    if (!strcmp(verb, "export") && w.n)
+        return w.out ? cache_export(h, w.w, w.n, w.out, w.key)
+                     : usage_error("cache export needs -o DIR");
+
     if (!strcmp(verb, "verify") && w.n <= 1) return verify(h, &w);
     if (!strcmp(verb, "gc") && !w.n) return collect(h, &w);
     if (!strcmp(verb, "push") && w.n) return exchange(h, &w, true);
@@ -266,8 +345,9 @@ int cmd_cache(struct hlo *h) {
     if (!strcmp(verb, "pin") && w.n == 1) return change(h, "PinExecutable", w.w[0]);
     if (!strcmp(verb, "unpin") && w.n == 1) return change(h, "UnpinExecutable", w.w[0]);
     if (strcmp(verb, "stats") || w.n)
-        return usage_error("cache takes ls, stats, rm DIGEST, explain A B, verify [DIGEST], pin, "
-                           "unpin, gc, push, pull");
+        return usage_error("cache takes ls, stats, remotes, rm DIGEST, explain A [B], "
+                           "verify [DIGEST], pin, unpin, gc, push, pull, export, import, keygen, "
+                           "sign");
     rc = hlo_call(h, "CacheStats", NULL, &j);
     if (rc) return rc;
     print_json(j);

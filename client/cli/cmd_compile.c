@@ -100,8 +100,18 @@ static void print_compiled(const json_t *c) {
     bool hit = json_is_true(json_object_get(c, "cacheHit"));
     size_t k;
     printf("executable   %s\nmodel        %s\n", text_at(c, "digest"), text_at(c, "sourceDigest"));
-    printf("cache        %s\n", hit ? "hit, not compiled" : "miss, compiled");
+    const char *remote = text_at(c, "remote");
+    printf("cache        %s%s\n",
+           *remote ? "hit, not compiled: from "
+           : hit   ? "hit, not compiled"
+                   : "miss, compiled",
+           remote);
+    if (!hit)
+        json_array_foreach(json_object_get(e, "remotes"), k, row)
+            printf("  remote     %s: %s%s%s\n", text_at(row, "remote"), text_at(row, "outcome"),
+                   *text_at(row, "why") ? ": " : "", text_at(row, "why"));
     print_assumed(c, stdout);
+
     printf("instructions before: entry %.0f, total %.0f; after: entry %.0f, total %.0f; prepare: "
            "%.0f\n",
            number_at(b, "entry"), number_at(b, "total"), number_at(a, "entry"),

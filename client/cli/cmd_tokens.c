@@ -66,7 +66,7 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
     if (!scopes_parse(str_of(q->scopes), &x.scopes))
         return st_new(
             ST_INVALID_ARGUMENT,
-            "scopes '%s': expected some of read, run, compile, load, jobs, cache, admin with "
+            "scopes '%s': expected some of read, run, compile, load, jobs, cache, peer, admin with "
             "commas between",
             q->scopes);
     if (q->expires) RETURN_IF_ERR(tokens_expire(&x, &t->arena, q->expires, clock_wall_ns()));
@@ -80,7 +80,7 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
     } else if (*text)
         puts(text);
     if (!h->quiet)
-        fprintf(stderr, "%s %s%s%s; a running hlod takes it on SIGHUP%s\n", q->words[1],
+        fprintf(stderr, "%s %s%s%s; a running hlod takes it within seconds%s\n", q->words[1],
                 *text ? "has this token" : "is that certificate's owner",
                 x.expires ? " until " : "", x.expires ? x.expires : "",
                 *text ? ". It is shown this once: the file keeps a hash" : "");

@@ -33,6 +33,11 @@ static bool on_event(void *ctx, const char *event) {
         progress_pass(&w->progress, text_at(pass, "name"), number_at(pass, "ms"));
     else
         progress_tick(&w->progress);
+    const json_t *remote = json_object_get(json_object_get(j, "remote"), "answer");
+    if (!strcmp(text_at(remote, "outcome"), "waits") && !w->h->quiet) {
+        progress_end(&w->progress);
+        fprintf(stderr, "hlo: %s compiles it: waiting for that\n", text_at(remote, "why"));
+    }
     if (r) {
         json_decref(w->result);
         w->result = json_incref(r);

@@ -294,6 +294,7 @@ void job_deliver(struct job *j, enum job_row row, const struct delivery *d) {
     case ROW_EXECUTABLE:
         j->exe = exe_ref(d->exe);
         j->r.cache_hit = d->hit;
+        if (d->remote) j->r.remote = arena_strdup(&j->arena, d->remote);
         break;
     case ROW_CHECKED:
         if (j->exe) j->r.exe = j->exe->info;

@@ -139,6 +139,7 @@ struct job_result {
     const Hlod__V1__ExecutableInfo *exe;  // NULL if not reached
     struct digest source;
     bool ingest_hit, cache_hit;
+    const char *remote; // of the cache, that gave the executable to this job; NULL: none
     const char *device;
     const Hlod__V1__RunRecord *record; // once it has ended; NULL: nothing is told of it
     int fds[FRAME_MAX_FDS];            // of the reply's blobs; the job's

@@ -105,6 +105,7 @@ struct delivery {                  // of one row; what it has no use for is zero
     const struct job_key *key;     // KEY
     struct exe *exe;               // EXECUTABLE: borrowed
     bool hit;                      // MODEL, EXECUTABLE: it was here
+    const char *remote;            // EXECUTABLE: that gave it; NULL: none
     const char *differs;           // COMPARED
     const Hlod__V1__Signature *names; // CHECKED
     const uint32_t *outputs;

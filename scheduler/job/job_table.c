@@ -135,6 +135,7 @@ enum job_row job_next_row(const struct job *j) {
 }
 
 const char *job_doing(const struct job *j) {
+    if (j->op && j->op->look) return "asking the remotes of the cache";
     if (j->op && task_waits(&j->op->task)) return "waiting for a compile worker";
     if (j->at == ROW_MODEL && !j->op) return "starting";
     const char *own = job_kind(j)->doing ? job_kind(j)->doing(j) : NULL;

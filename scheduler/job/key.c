@@ -23,6 +23,19 @@ struct digest key_of(const struct key_parts *p) {
     return sha256_end(&s);
 }
 
+struct key_parts key_parts_of(struct arena *a, const Hlod__V1__ExecutableInfo *x) {
+    struct key_parts p = {.options = x->options,
+                          .target_id = x->target_id,
+                          .build_id = x->build_id,
+                          .kernel_abi = x->kernel_abi};
+    (void)digest_parse(str_of(x->program_digest), &p.program);
+    struct strbuf b = {0};
+    for (size_t i = 0; i < x->n_bindings; i++)
+        strbuf_printf(&b, "%s%s", i ? ";" : "", x->bindings[i]);
+    p.bindings = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return p;
+}
 const char *key_explain(struct arena *a, const struct key_parts *x, const struct key_parts *y,
                         const char **out_x, const char **out_y) {
     char hex[2][65];

@@ -21,6 +21,8 @@ struct key_parts {
     uint32_t kernel_abi;
 };
 struct digest key_of(const struct key_parts *p);
+// Those that an executable's record says; borrows from x, in a.
+struct key_parts key_parts_of(struct arena *a, const Hlod__V1__ExecutableInfo *x);
 // The first component that differs, as its name, with both values; NULL when equal.
 const char *key_explain(struct arena *a, const struct key_parts *x, const struct key_parts *y,
                         const char **out_x, const char **out_y);

@@ -99,12 +99,14 @@ void op_leave(struct op *op, struct job *j) {
     } else if (task_waits(&op->task)) {
         task_drop(&op->task);
         op_end(op, ST_OK);
-    }
+    } else if (op->look)
+        op_end(op, ST_OK);
 }
 
 void op_end(struct op *op, status_t st) {
     unlist(op);
     slot_leave(op->s, &op->slot);
+    if (op->remote_leave) op->remote_leave(op);
     op->ending = true;
     while (op->waiters.n) { // one at a time: waking one may make others leave
         struct job *j = op->waiters.v[0];

@@ -48,13 +48,21 @@ struct op {
     Hlod__Wire__Blob artifact; // to be loaded, OP_PREPARE
     int64_t prepared_bytes;
     VEC(struct shape_use) shapes; // of the program, OP_EXE
+    // OP_EXE, by op_remote.c:
+    struct look *look;  // under way
+    int looks;          // that were begun
+    bool claimed;       // the remotes wait to hear what came of it
+    const char *remote; // that gave it; NULL: none
+    void (*remote_then)(struct op *op, Hlod__V1__ExecutableInfo *found, bool here);
+    void (*remote_leave)(struct op *op); // at its end; NULL: nobody was asked
+    VEC(Hlod__V1__RemoteAnswer *) answers;
 };
 // The job waits for the op of this name. True: it is new, and the caller's to start.
 bool op_wait(struct job *j, enum op_kind kind, const char *name, struct op **out);
 // Waits for a compile worker for devices of this kind, "" = any; then op->placed.
 void op_queue(struct op *op, const char *device, struct tenant *tenant, int32_t priority);
 void op_leave(struct op *op,
-              struct job *j);            // an op without waiters is given up where that saves work
+              struct job *j); // an op without waiters is given up where that saves work
 // work on the pool; then takes what it gave, on the loop.
 void op_work(struct op *op, status_t (*work)(struct op *op),
              void (*then)(struct op *op, status_t st));
@@ -73,6 +81,12 @@ status_t wire_blob_open(struct store *s, enum store_kind kind, struct digest d,
                         Hlod__Wire__Blob *out) MUST_CHECK;
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
                   void **out_base, size_t *out_base_bytes) MUST_CHECK;
+
+// The remotes are asked for the op's executable; then `then`: with its record, which is the op's to
+// take over; or NULL. here: look here again. False: there are no remotes, or they were asked often
+// enough.
+bool op_remote_start(struct op *op,
+                     void (*then)(struct op *op, Hlod__V1__ExecutableInfo *found, bool here));
 
 // The job's target: sched_target has it once the op ends well. INVALID_ARGUMENT at once for a name
 // that means nothing here.

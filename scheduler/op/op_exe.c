@@ -23,17 +23,57 @@
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/artifact.h"
 #include "scheduler/records/journal.h"
+#include "scheduler/remote/remotes.h"
 
 static void give_exe(struct op *op, bool hit) {
     op_deliver(op, ROW_EXECUTABLE,
                &(struct delivery){.exe = op->exe,
                                   .hit = hit,
-                                  .timing = hit ? NULL : "compile",
+                                  .remote = op->remote,
+                                  .timing = op->remote ? "fetch"
+                                            : hit      ? NULL
+                                                       : "compile",
                                   .since_ns = op->start_ns});
+}
+
+// ---- records
+
+static void set_str(char **field, const char *text) {
+    if (*field && *field != protobuf_c_empty_string) free(*field);
+    *field = strdup(text);
+    if (!*field) abort();
+}
+static void set_digest(char **field, struct digest d) {
+    set_str(field, digest_to_hex(d).z);
+}
+// What the remotes said before it was compiled here.
+static void set_answers(const struct op *op, Hlod__V1__ExecutableInfo *x) {
+    if (!op->answers.n) return;
+    x->remotes = calloc(op->answers.n, sizeof *x->remotes);
+    if (!x->remotes) abort();
+    for (; x->n_remotes < op->answers.n; x->n_remotes++) {
+        const Hlod__V1__RemoteAnswer *a = op->answers.v[x->n_remotes];
+        Hlod__V1__RemoteAnswer *m = arena_must_calloc(1, sizeof *m);
+        hlod__v1__remote_answer__init(m);
+        set_str(&m->remote, a->remote);
+        set_str(&m->outcome, a->outcome);
+        set_str(&m->why, a->why);
+        m->ms = a->ms;
+        x->remotes[x->n_remotes] = m;
+    }
 }
 
 // ---- look up
 
+// One that came from elsewhere says no model: this one, of the same program, has its names.
+static void own_model(const struct op *op, Hlod__V1__ExecutableInfo *x) {
+    set_digest(&x->source_digest, op->model->source);
+    set_digest(&x->weights_digest, op->model->weights);
+    x->weights_bytes = model_weights(op->model);
+    status_t st = journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest,
+                                      op->model->program, &x->base);
+    st_drop(st); // the next look-up tries again
+}
 static status_t look_up(struct op *op) {
     int fd;
     int64_t offset, size;
@@ -54,23 +94,15 @@ static status_t look_up(struct op *op) {
     Hlod__V1__ExecutableInfo *info =
         weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
     if (!info) return st_new(ST_NOT_FOUND, "unreadable record");
+    if (!*info->source_digest) own_model(op, info);
     op->exe = exe_new(op->digest, info);
     return ST_OK;
 }
 static void queue_compile(struct op *op);
 
-static void looked_up(struct op *op, status_t st) {
-    if (!st) {
-        op->exe = exe_ref(sched_keep_exe(op->s, op->exe));
-        metric_add(M_CACHE_HITS, 1);
-        give_exe(op, true);
-        op_end(op, ST_OK);
-        return;
-    }
-    if (op->damaged) op_quarantined(op, st);
-    metric_add(M_CACHE_MISSES, 1);
-    st_drop(st);
-
+// Neither here nor anywhere else.
+static void missed(struct op *op) {
+    status_t st;
     for (size_t i = 0; i < op->waiters.n;) { // those that will not wait for a compile
         struct job *j = op->waiters.v[i];
         if (!j->spec->no_compile) {
@@ -90,6 +122,47 @@ static void looked_up(struct op *op, status_t st) {
         op_end(op, st);
     else
         queue_compile(op);
+}
+
+static void add_shape(void *ctx, struct digest key, int64_t used_ns);
+static status_t family_work(struct op *op) {
+    return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
+}
+static void came(struct op *op, status_t st) {
+    give_exe(op, true);
+    if (!st) shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
+    st_drop(st); // it is here all the same
+    op_end(op, ST_OK);
+}
+static void looked_up(struct op *op, status_t st);
+static void remotes_said(struct op *op, Hlod__V1__ExecutableInfo *found, bool here) {
+    if (found) {
+        op->exe = exe_ref(sched_keep_exe(op->s, exe_new(op->digest, found)));
+        log_event(LOG_INFO, "cache.remote", "key=%s remote=\"%s\" ms=%.1f",
+                  digest_to_hex(op->digest).z, op->remote, clock_ms_since(op->start_ns));
+        op_work(op, family_work, came);
+    } else if (here)
+        op_work(op, look_up, looked_up);
+    else
+        missed(op);
+}
+
+static void looked_up(struct op *op, status_t st) {
+    if (!st) {
+        op->exe = exe_ref(sched_keep_exe(op->s, op->exe));
+        metric_add(M_CACHE_HITS, 1);
+        give_exe(op, true);
+        op_end(op, ST_OK);
+        return;
+    }
+    op->remote = NULL;
+    if (op->damaged) op_quarantined(op, st);
+    if (!op->looks) metric_add(M_CACHE_MISSES, 1);
+    st_drop(st);
+    if (op->waiters.n == 0)
+        op_end(op, ST_OK);
+    else if (!op_remote_start(op, remotes_said))
+        missed(op);
 }
 
 // ---- compile
@@ -145,8 +218,11 @@ static void stored(struct op *op, status_t st) {
         log_event(LOG_INFO, "compile.done", "key=%s ms=%.1f entry=%" PRId64 " fusions=%" PRId64,
                   digest_to_hex(op->digest).z, clock_ms_since(op->start_ns), n ? n->entry : 0,
                   n ? n->fusions : 0);
+        op->remote = NULL;
+        op->claimed = false;
         give_exe(op, false);
         shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
+        if (s->cfg.remotes) remotes_made(s->cfg.remotes, op->digest);
     }
     op_end(op, st);
     measure(s);
@@ -172,15 +248,6 @@ static void compared(struct op *op, status_t st) {
     op_end(op, st);
 }
 
-static void set_str(char **field, const char *text) {
-    if (*field && *field != protobuf_c_empty_string) free(*field);
-    *field = strdup(text);
-    if (!*field) abort();
-}
-static void set_digest(char **field, struct digest d) {
-    set_str(field, digest_to_hex(d).z);
-}
-
 // What only the daemon knows.
 static void complete_info(struct op *op) {
     Hlod__V1__ExecutableInfo *x = op->compile->info;
@@ -198,9 +265,8 @@ static void complete_info(struct op *op) {
     set_str(&x->build_id, op->build_id);
     set_str(&x->created, now);
     x->kernel_abi = op->kernel_abi;
-    x->weights_bytes = 0;
-    for (size_t i = 0; i < op->model->rec->n_weights; i++)
-        sz_sum(&x->weights_bytes, op->model->rec->weights[i]->size);
+    x->weights_bytes = model_weights(op->model);
+    set_answers(op, x);
 
     for (size_t i = 0; i < x->n_bindings; i++)
         free(x->bindings[i]);

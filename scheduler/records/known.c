@@ -35,6 +35,12 @@ struct model *model_new(struct digest id, struct digest source, Hlod__Wire__Inge
     memcpy(m->weights.b, rec->weights_digest.data, sizeof m->weights.b);
     return m;
 }
+int64_t model_weights(const struct model *m) {
+    int64_t all = 0;
+    for (size_t i = 0; i < m->rec->n_weights; i++)
+        sz_sum(&all, m->rec->weights[i]->size);
+    return all;
+}
 struct model *model_ref(struct model *m) {
     return ref((struct record *)m);
 }

@@ -20,13 +20,24 @@ static char *threads_by_quota(char text[PROCESS_TEXT]) {
     snprintf(text, PROCESS_TEXT, "OMP_NUM_THREADS=%d", most);
     return text;
 }
+// Credentials of the daemon's own are not for processes that read what strangers send.
+static bool is_secret(const char *variable) {
+    static const char *const names[] = {
+        "AWS_SECRET_ACCESS_KEY=", "AWS_SESSION_TOKEN=", "HLOD_TOKEN="};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!strncmp(variable, names[k], strlen(names[k]))) return true;
+    return false;
+}
 char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT]) {
     size_t n = 0;
     while (environ[n])
         n++;
     char **env = calloc(n + 3, sizeof *env);
     if (!env) abort();
-    memcpy(env, environ, n * sizeof *env);
+    size_t all = n;
+    n = 0;
+    for (size_t k = 0; k < all; k++)
+        if (!is_secret(environ[k])) env[n++] = environ[k];
     snprintf(spin, PROCESS_TEXT, "GOMP_SPINCOUNT=%lld", (long long)spins);
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n++] = spin;
     env[n] = threads_by_quota(threads);

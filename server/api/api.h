@@ -54,13 +54,13 @@ struct api {
     struct budget *budget; // for request bodies, of all transports
     struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
     int64_t start_ns;
-    bool draining;      // readiness is off, new work refused
-    bool reload_failed; // of options, tokens or certificates, at the last SIGHUP
+    bool draining;           // readiness is off, new work refused
+    struct secrets *secrets; // files that are looked at again; NULL: none
+    bool options_failed;     // at the last SIGHUP
     bool trust_tenant_header;
-    bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
-    bool allow_cache_import;     // executables that other daemons compiled
-    struct cache_key *cache_key; // NULL: nothing is signed, nothing is asked of what comes in
-    struct uploads *uploads;     // of models in pieces, at most so many open a tenant
+    bool allow_model_load;   // over the Open Inference Protocol, with the model's bytes
+    bool allow_cache_import; // executables that other daemons compiled
+    struct uploads *uploads; // of models in pieces, at most so many open a tenant
     int max_uploads;
     int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
     struct otlp *otlp;           // NULL: no spans are told

@@ -10,6 +10,7 @@
 #include "proto/weigh.h"
 #include "scheduler/job/key.h"
 #include "scheduler/records/owners.h"
+#include "scheduler/remote/remotes.h"
 #include "server/api/api_cache.h"
 
 static status_t work(void *arg) {
@@ -20,13 +21,18 @@ static status_t done(void *arg) {
     struct cache_work *w = arg;
     return w->then ? w->then(w) : call_reply(w->c, w->reply);
 }
+static void forget_trust(void *t) {
+    trust_unref(t);
+}
 struct cache_work *cache_new(struct call *c, status_t (*fn)(struct cache_work *)) {
     struct cache_work *w = arena_new_of(&c->arena, struct cache_work);
     *w = (struct cache_work){.c = c,
                              .store = sched_store(c->api->sched),
                              .journal = sched_journal(c->api->sched),
+                             .trust = trust_ref(sched_trust(c->api->sched)),
                              .owner = api_sees_all(c) ? NULL : c->principal.tenant,
                              .work = fn};
+    arena_link(&c->arena, forget_trust, w->trust);
     return w;
 }
 status_t cache_go(struct cache_work *w) {
@@ -179,36 +185,28 @@ status_t api_remove(struct call *c) {
 
 // ---- explain
 
-struct key_parts cache_parts(struct arena *a, const Hlod__V1__ExecutableInfo *x) {
-    struct key_parts p = {.options = x->options,
-                          .target_id = x->target_id,
-                          .build_id = x->build_id,
-                          .kernel_abi = x->kernel_abi};
-    (void)digest_parse(str_of(x->program_digest), &p.program);
-    struct strbuf b = {0};
-    for (size_t i = 0; i < x->n_bindings; i++)
-        strbuf_printf(&b, "%s%s", i ? ";" : "", x->bindings[i]);
-    p.bindings = arena_strdup(a, strbuf_cstr(&b));
-    strbuf_done(&b);
-    return p;
-}
 static status_t explain_work(struct cache_work *w) {
     Hlod__V1__ExplainCacheRequest *q = call_request(w->c);
     struct digest da, db;
     Hlod__V1__ExecutableInfo *a, *b;
     RETURN_IF_ERR(api_digest(q->a, "a", &da));
-    RETURN_IF_ERR(api_digest(q->b, "b", &db));
     RETURN_IF_ERR(cache_record(w, da, &a));
-    RETURN_IF_ERR(cache_record(w, db, &b));
     Hlod__V1__ExplainCacheReply *m =
         message_new(&w->c->arena, &hlod__v1__explain_cache_reply__descriptor);
-    struct key_parts pa = cache_parts(&w->c->arena, a), pb = cache_parts(&w->c->arena, b);
+    w->reply = &m->base;
+    if (!*q->b) {
+        struct names n = {0};
+        m->executable = named(w, &n, a);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(api_digest(q->b, "b", &db));
+    RETURN_IF_ERR(cache_record(w, db, &b));
+    struct key_parts pa = key_parts_of(&w->c->arena, a), pb = key_parts_of(&w->c->arena, b);
     const char *va = "", *vb = "", *name = key_explain(&w->c->arena, &pa, &pb, &va, &vb);
     m->same = !name;
     m->component = (char *)(name ? name : "");
     m->a = (char *)va;
     m->b = (char *)vb;
-    w->reply = &m->base;
     return ST_OK;
 }
 status_t api_explain(struct call *c) {
@@ -236,6 +234,13 @@ static status_t stats_work(struct cache_work *w) {
     w->reply = &m->base;
     return ST_OK;
 }
+static status_t stats_done(struct cache_work *w) {
+    struct remotes *r = sched_cfg(w->c->api->sched)->remotes;
+    if (r) remotes_describe(r, &w->c->arena, (Hlod__V1__CacheStatsReply *)w->reply);
+    return call_reply(w->c, w->reply);
+}
 status_t api_cache(struct call *c) {
-    return cache_go(cache_new(c, stats_work));
+    struct cache_work *w = cache_new(c, stats_work);
+    w->then = stats_done;
+    return cache_go(w);
 }

@@ -47,6 +47,7 @@ static status_t compiled(struct call *c, const struct job_result *r, const Proto
     m->executable->signature = key_signature(&c->arena, r->exe, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
+    if (r->remote) m->remote = (char *)(uintptr_t)r->remote;
     m->assumed = r->compile.assumed;
     m->n_assumed = r->compile.n_assumed;
     check_budget(c, m);

@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "scheduler/records/models.h"
+#include "scheduler/remote/remotes.h"
 #include "server/api/api.h"
+#include "server/secrets.h"
 
 int64_t api_rss_bytes(void) {
     long long pages = 0;
@@ -122,11 +124,13 @@ void api_metrics(const struct api *api, struct strbuf *b) {
     put(b, "hlod_ready", "gauge", "1 while /readyz says so",
         !api->draining && sched_can_serve(api->sched));
     put(b, "hlod_reload_ok", "gauge",
-        "0 when options, tokens or certificates had a mistake at the last SIGHUP, and those before "
-        "stayed",
-        !api->reload_failed);
+        "0 when options, tokens, certificates or keys had a mistake when they were last read, and "
+        "those before stayed",
+        !api->options_failed && (!api->secrets || secrets_ok(api->secrets)));
     metrics_text(b);
     put_devices(b, sched_pool(api->sched));
     put_models(b, api);
+    struct remotes *r = sched_cfg(api->sched)->remotes;
+    if (r) remotes_metrics(r, b);
     put_process(b, api);
 }

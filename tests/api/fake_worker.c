@@ -9,6 +9,8 @@
 //   ignore CANCEL too fail ingest|compile|expect|prepare|run    answer INVALID_ARGUMENT
 //   draft 1                                              a compile sends a DRAFT first
 //   work N                               operations, and bytes, of the executable, as it says
+//   artifact 1                           a compile gives an artefact that others may check
+// FAKE_WORKER_BUILD, FAKE_WORKER_TARGET: what it says it is.
 // A run's outputs are its first input's bytes, each f32 plus one. FAKE_WORKER_SEED: much of what it
 // says is wrong (tests/fuzz/mutate.h).
 #include <poll.h>
@@ -22,10 +24,16 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "proto/artifact.pb-c.h"
 #include "proto/frame.h"
 #include "proto/wire.pb-c.h"
 #include "tests/fuzz/mutate.h"
 
+enum { KERNEL_ABI = 1 };
+static const char *said(const char *variable, const char *otherwise) {
+    const char *v = getenv(variable);
+    return v ? v : otherwise;
+}
 static int sock;
 static _Atomic uint64_t *begun; // the daemon's page
 static bool hostile;
@@ -143,6 +151,15 @@ static char *blob_text(const Hlod__Wire__Blob *b, struct frame *f) {
     return blob_head(b, f, SIZE_MAX);
 }
 
+// Of an artefact: the script, as it is or within one that others may check.
+static char *script_in(const Hlod__Wire__Blob *b, struct frame *f) {
+    char *bytes = blob_text(b, f);
+    if (!strncmp(bytes, "FAKE", 4)) return bytes;
+    Hlod__Artifact__Artifact *m =
+        hlod__artifact__artifact__unpack(NULL, b->size, (const uint8_t *)bytes);
+    return m ? m->main : bytes;
+}
+
 static Hlod__V1__TensorSpec *spec(const char *at, Hlod__Wire__Binding **b, size_t n_b) {
     char line[300];
     snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
@@ -236,6 +253,19 @@ static void do_ingest(struct frame *f) {
     send_msg(HLOD__WIRE__TYPE__TYPE_INGEST_REPLY, f->call, &r.base, NULL, 0);
 }
 
+static struct span artifact_of(const Hlod__Wire__Compile *q, char *script) {
+    if (!number(script, "artifact")) return (struct span){(uint8_t *)script, strlen(script)};
+    Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
+    m.version = 3;
+    m.kernel_abi = KERNEL_ABI;
+    m.build_id = (char *)said("FAKE_WORKER_BUILD", "fake");
+    m.target_id = q->target_id;
+    m.options = q->options;
+    m.main = script;
+    uint8_t *p = malloc(hlod__artifact__artifact__get_packed_size(&m));
+    return (struct span){p, hlod__artifact__artifact__pack(&m, p)};
+}
+
 static void do_compile(struct frame *f) {
     Hlod__Wire__Compile *q = hlod__wire__compile__unpack(NULL, f->body.n, f->body.p);
     char *script = blob_text(q->program, f);
@@ -274,12 +304,12 @@ static void do_compile(struct frame *f) {
             x.signature->outputs[i]->name = (char *)"out.0";
         x.compile_ms = (double)number(script, "compile_ms");
         x.flops = x.bytes_accessed = number(script, "work");
+        struct span bytes = artifact_of(q, script);
         // By descriptor, to test that way.
-        if (frame_memfd("artifact", (int64_t)strlen(script), &fd) ||
-            pwrite(fd, script, strlen(script), 0) < 0)
+        if (frame_memfd("artifact", (int64_t)bytes.n, &fd) || pwrite(fd, bytes.p, bytes.n, 0) < 0)
             abort();
         b.fd = 1;
-        b.size = strlen(script);
+        b.size = bytes.n;
         r.artifact = &b;
         r.info = &x;
     }
@@ -293,7 +323,7 @@ static void do_inspect(struct frame *f) {
     Hlod__Wire__InspectReply r = HLOD__WIRE__INSPECT_REPLY__INIT;
     Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
     char text[300];
-    snprintf(text, sizeof text, "stage %.100s\n%.150s", q->stage, blob_text(q->artifact, f));
+    snprintf(text, sizeof text, "stage %.100s\n%.150s", q->stage, script_in(q->artifact, f));
     b.inline_bytes = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
     b.size = strlen(text);
     r.status = &s;
@@ -303,7 +333,7 @@ static void do_inspect(struct frame *f) {
 
 static void do_load(struct frame *f) {
     Hlod__Wire__Load *q = hlod__wire__load__unpack(NULL, f->body.n, f->body.p);
-    smap_put(&loaded, (struct str){(char *)q->key.data, 32}, blob_text(q->artifact, f));
+    smap_put(&loaded, (struct str){(char *)q->key.data, 32}, script_in(q->artifact, f));
     Hlod__Wire__Status s = HLOD__WIRE__STATUS__INIT;
     Hlod__Wire__LoadReply r = HLOD__WIRE__LOAD_REPLY__INIT;
     r.status = &s;
@@ -315,7 +345,7 @@ static void do_expect(struct frame *f) {
     Hlod__Wire__Status s;
     Hlod__Wire__ExpectReply r = HLOD__WIRE__EXPECT_REPLY__INIT;
     r.status = &s;
-    done_or(&s, blob_text(q->artifact, f), "expect", f->call);
+    done_or(&s, script_in(q->artifact, f), "expect", f->call);
     send_msg(HLOD__WIRE__TYPE__TYPE_EXPECT_REPLY, f->call, &r.base, NULL, 0);
 }
 
@@ -394,8 +424,9 @@ static void do_train(struct frame *f) {
     static const char text[] =
         "FAKE\nin w f32 4\nin step s32 1\nin x f32 1,4\nin label f32 1,4\nout w f32 4\n"
         "out step s32 1\nout losses f32 8\nkey train\n";
-    static const char *const role[] = {"weight", "step", "data", "label"},
-                            *const name[] = {"w", "step", "x", "label"};
+    static const char *const role[] = {"weight", "step", "data", "label"}, *const name[] = {
+                                                                               "w", "step", "x",
+                                                                               "label"};
     static int64_t dims[] = {1, 4};
     int fd = -1;
     for (int k = 0; k < 4; k++) {
@@ -515,11 +546,11 @@ int main(int argc, char **argv) {
     h.protocol = FRAME_PROTOCOL;
     h.role = (char *)role;
     h.pid = getpid();
-    h.build_id = (char *)"fake";
-    h.kernel_abi = 1;
+    h.build_id = (char *)said("FAKE_WORKER_BUILD", "fake");
+    h.kernel_abi = KERNEL_ABI;
     h.device_kind = (char *)"cpu";
     h.device_name = (char *)"cpu:0";
-    h.target_id = (char *)"fake:1";
+    h.target_id = (char *)said("FAKE_WORKER_TARGET", "fake:1");
     send_msg(HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
     for (;;) {
         struct frame f;

@@ -180,7 +180,7 @@ def signatures(o, daemon, hlo, addr, compile, plain):
               "cached")
         check("signed by another key: refused",
               hlo(ci, "cache", "push", key, "--to", addr(stranger)), 77,
-              err="IMPORT_REFUSED.*not by this server's cache key")
+              err="IMPORT_REFUSED.*not by a key that this server trusts")
         check("one that vouches passes it on, by its own first key",
               hlo(server, "cache", "push", key, "--to", addr(trusting)), 0, f"^{key}")
         unsigned = compile(plain, 22)
@@ -197,7 +197,7 @@ def signatures(o, daemon, hlo, addr, compile, plain):
               hlo(later, "cache", "push", unsigned, "--to", addr(server)), 77, err="no signature")
         check("signed by a key that the other has not got yet: refused",
               hlo(server, "cache", "push", key, "--to", addr(later)), 77,
-              err="not by this server's cache key")
+              err="not by a key that this server trusts")
         check("compiled there: signed", hlo(later, "cache", "push", own, "--to", addr(server)), 0,
               f"^{own}")
         # A signed bundle, changed.

@@ -131,6 +131,17 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         56: ('computed_in', 'm*', 'TypeCount'),
         57: ('precision_note', 's', ''),
         50: ('unsigned_import', '?', ''),
+        58: ('origin', 's', ''),
+        59: ('signed_by', 's', ''),
+        60: ('ed25519', 'b', ''),
+        61: ('remotes', 'm*', 'RemoteAnswer'),
+    },
+    'RemoteAnswer': {
+        1: ('remote', 's', ''),
+        2: ('outcome', 's', ''),
+        3: ('why', 's', ''),
+        4: ('ms', 'd', ''),
+        5: ('bytes', 'i', ''),
     },
     'TypeCount': {
         1: ('type', 's', ''),
@@ -164,6 +175,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         9: ('job', 'u', ''),
         10: ('over_budget', 's*', ''),
         11: ('assumed', 'm*', 'ShapeBinding'),
+        12: ('remote', 's', ''),
     },
     'RunOptions': {
         1: ('profile', '?', ''),
@@ -227,6 +239,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         12: ('batch_rows', 'i', ''),
         20: ('steps', 'm*', 'StepReport'),
         21: ('tuple', 's', ''),
+        22: ('remote', 's', ''),
     },
     'PlanStep': {
         1: ('name', 's', ''),
@@ -337,6 +350,10 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         5: ('format', 's', ''),
         6: ('weights_bytes', 'i', ''),
     },
+    'RemoteEvent': {
+        1: ('digest', 's', ''),
+        2: ('answer', 'm', 'RemoteAnswer'),
+    },
     'CompilingEvent': {
         1: ('digest', 's', ''),
         2: ('joined', '?', ''),
@@ -390,7 +407,40 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         13: ('done', 'm', 'DoneEvent'),
         20: ('job', 'm', 'Job'),
         22: ('plan_step', 'm', 'StepEvent'),
+        23: ('remote', 'm', 'RemoteEvent'),
         21: ('step', 's', ''),
+    },
+    'GetPeerRequest': {
+    },
+    'PeerTarget': {
+        1: ('target_id', 's', ''),
+        2: ('build_id', 's', ''),
+        3: ('kernel_abi', 'u', ''),
+    },
+    'Peer': {
+        1: ('node', 's', ''),
+        2: ('life', 's', ''),
+        3: ('version', 's', ''),
+        4: ('targets', 'm*', 'PeerTarget'),
+        5: ('draining', '?', ''),
+    },
+    'FetchExecutableRequest': {
+        1: ('digest', 's', ''),
+        2: ('node', 's', ''),
+        3: ('life', 's', ''),
+        4: ('wait_ms', 'u', ''),
+    },
+    'FetchExecutableReply': {
+        1: ('bundle', 'm', 'ExecutableBundle'),
+        2: ('granted', '?', ''),
+        3: ('compiles', 's', ''),
+    },
+    'ReleaseExecutableRequest': {
+        1: ('digest', 's', ''),
+        2: ('node', 's', ''),
+        3: ('life', 's', ''),
+    },
+    'ReleaseExecutableReply': {
     },
     'InspectRequest': {
         1: ('digest', 's', ''),
@@ -424,6 +474,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('component', 's', ''),
         3: ('a', 's', ''),
         4: ('b', 's', ''),
+        5: ('executable', 'm', 'ExecutableInfo'),
     },
     'CacheStatsRequest': {
     },
@@ -437,6 +488,31 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         7: ('quarantined', 'i', ''),
         8: ('compiles', 'i', ''),
         9: ('joins', 'i', ''),
+        10: ('remotes', 'm*', 'RemoteState'),
+    },
+    'RemoteState': {
+        1: ('remote', 's', ''),
+        2: ('kind', 's', ''),
+        3: ('state', 's', ''),
+        4: ('why', 's', ''),
+        5: ('hits', 'i', ''),
+        6: ('misses', 'i', ''),
+        7: ('errors', 'i', ''),
+        8: ('refused', 'i', ''),
+        9: ('skipped', 'i', ''),
+        10: ('puts', 'i', ''),
+        11: ('put_errors', 'i', ''),
+        12: ('bytes_in', 'i', ''),
+        13: ('bytes_out', 'i', ''),
+        14: ('seconds', 'd', ''),
+        15: ('peers', 'm*', 'PeerState'),
+    },
+    'PeerState': {
+        1: ('address', 's', ''),
+        2: ('node', 's', ''),
+        3: ('state', 's', ''),
+        4: ('why', 's', ''),
+        5: ('targets', 'i', ''),
     },
     'VerifyCacheRequest': {
         1: ('digest', 's', ''),
@@ -481,6 +557,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('artifact_digest', 's', ''),
         3: ('artifact', 'b', ''),
         4: ('hmac', 'b', ''),
+        5: ('ed25519', 'b', ''),
+        6: ('signer', 's', ''),
     },
     'ImportExecutableReply': {
         1: ('digest', 's', ''),
@@ -1098,6 +1176,10 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'GetUpload': ('GetUploadRequest', 'Upload'),
     'FinishUpload': ('FinishUploadRequest', 'BlobInfo'),
     'CancelUpload': ('CancelUploadRequest', 'CancelUploadReply'),
+    'GetPeer': ('GetPeerRequest', 'Peer'),
+    'FetchExecutable': ('FetchExecutableRequest', 'FetchExecutableReply'),
+    'OfferExecutable': ('ExecutableBundle', 'ImportExecutableReply'),
+    'ReleaseExecutable': ('ReleaseExecutableRequest', 'ReleaseExecutableReply'),
     'Health': ('HealthRequest', 'HealthReply'),
     'Version': ('VersionRequest', 'VersionReply'),
 }

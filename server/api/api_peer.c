@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the servers of a fleet ask each other (docs/cluster.md): who one is, an executable by its
+// key and who compiles it. Callers have the scope `peer`: they are trusted with the executables of
+// all tenants.
+//
+//   FetchExecutable: pool: here? -> the bundle
+//                              -> not, and nobody was to compile it: the asker is
+//                              -> not, another is: wait until that ends, or wait_ms -> again
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/message.h"
+#include "scheduler/loop.h"
+#include "scheduler/remote/exchange.h"
+#include "scheduler/remote/peers.h"
+#include "scheduler/remote/remotes.h"
+#include "server/api/api_cache.h"
+
+static struct exchange exchange_of(const struct cache_work *w) {
+    return (struct exchange){w->store, w->journal, w->trust};
+}
+// Answers at once where there are no peers: a server alone keeps nothing in mind.
+static struct remotes *remotes_of(const struct call *c) {
+    return sched_cfg(c->api->sched)->remotes;
+}
+static struct peers *peers_of(const struct call *c) {
+    struct remotes *r = remotes_of(c);
+    return r ? remotes_peers(r) : NULL;
+}
+
+// ---- who we are
+
+status_t api_get_peer(struct call *c) {
+    struct arena *a = &c->arena;
+    struct pool *pool = sched_pool(c->api->sched);
+    struct peers *p = peers_of(c);
+    Hlod__V1__Peer *m = message_new(a, &hlod__v1__peer__descriptor);
+    m->node = (char *)(uintptr_t)(p ? peers_node(p) : "alone");
+    m->life = (char *)(uintptr_t)(p ? peers_life(p) : "alone");
+    m->version = (char *)(uintptr_t)api_version_text();
+    m->draining = c->api->draining;
+    m->targets = arena_zarray(a, Hlod__V1__PeerTarget *, pool_size(pool) + 1);
+    for (int i = 0; i < pool_size(pool); i++) {
+        const Hlod__Wire__Hello *h = worker_hello(pool_worker(pool, i));
+        if (!h || pool_place(pool_worker(pool, i)).role != ROLE_DEVICE) continue;
+        Hlod__V1__PeerTarget *t = message_new(a, &hlod__v1__peer_target__descriptor);
+        t->target_id = h->target_id;
+        t->build_id = h->build_id;
+        t->kernel_abi = h->kernel_abi;
+        m->targets[m->n_targets++] = t;
+    }
+    return call_reply(c, &m->base);
+}
+
+// ---- an executable
+
+struct asked {                // cache_work's own
+    struct remote_wait *wait; // while another compiles it
+    struct loop_timer *timer;
+    int64_t until_ns;
+};
+static status_t again(struct cache_work *w);
+
+static status_t fetch_work(struct cache_work *w) {
+    struct exchange x = exchange_of(w);
+    Hlod__V1__FetchExecutableReply *m =
+        message_new(&w->c->arena, &hlod__v1__fetch_executable_reply__descriptor);
+    w->reply = &m->base;
+    return st_unless(ST_NOT_FOUND, exchange_give(&x, &w->c->arena, w->digest, &m->bundle));
+}
+static void leave(struct cache_work *w) {
+    struct asked *own = w->own;
+    remote_wait_leave(own->wait);
+    own->wait = NULL;
+    loop_timer_free(own->timer);
+    own->timer = NULL;
+}
+static void on_cancel(struct call *c) {
+    leave(c->handler);
+}
+static void on_free(struct call *c) {
+    leave(c->handler);
+}
+static void ended(void *ctx) {
+    struct cache_work *w = ctx;
+    leave(w);
+    call_fail(w->c, again(w));
+}
+static void waited(void *ctx) {
+    struct cache_work *w = ctx;
+    leave(w);
+    call_fail(w->c, call_reply(w->c, w->reply));
+}
+static status_t fetched(struct cache_work *w) {
+    const Hlod__V1__FetchExecutableRequest *q = call_request(w->c);
+    Hlod__V1__FetchExecutableReply *m = (Hlod__V1__FetchExecutableReply *)w->reply;
+    struct remotes *r = remotes_of(w->c);
+    struct asked *own = w->own;
+    const char *node = NULL;
+    if (m->bundle || !*q->node || !peers_of(w->c)) return call_reply(w->c, w->reply);
+    if (remotes_claim(r, w->digest, q->node, q->life, &node)) {
+        m->granted = true;
+        return call_reply(w->c, w->reply);
+    }
+    m->compiles = arena_strdup(&w->c->arena, node);
+    if (clock_ns() >= own->until_ns) return call_reply(w->c, w->reply);
+    own->wait = remotes_wait(r, w->digest, ended, w);
+    own->timer = loop_timer_new(sched_loop(w->c->api->sched), waited, w);
+    loop_timer_at(own->timer, own->until_ns);
+    return ST_OK;
+}
+static status_t again(struct cache_work *w) {
+    return cache_go(w);
+}
+status_t api_fetch(struct call *c) {
+    enum { MOST_MS = 30000 };
+    const Hlod__V1__FetchExecutableRequest *q = call_request(c);
+    struct cache_work *w = cache_new(c, fetch_work);
+    struct asked *own = arena_new_of(&c->arena, struct asked);
+    own->until_ns = clock_ns() + clock_of_ms(q->wait_ms < MOST_MS ? q->wait_ms : MOST_MS);
+    w->own = own;
+    w->then = fetched;
+    c->handler = w;
+    c->on_cancel = on_cancel;
+    c->on_free = on_free;
+    if (strlen(q->node) > 60 || strlen(q->life) > 60 || !*q->node != !*q->life)
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "node and life: who asks");
+    return cache_go_for(w, q->digest);
+}
+
+static status_t offer_work(struct cache_work *w) {
+    struct exchange x = exchange_of(w);
+    struct arrival how = {.from = "peers", .wanted = &w->digest};
+    Hlod__V1__ExecutableInfo *kept;
+    Hlod__V1__ImportExecutableReply *m =
+        message_new(&w->c->arena, &hlod__v1__import_executable_reply__descriptor);
+    bool existed;
+    RETURN_IF_ERR(exchange_take(&x, &w->c->arena, &how, call_request(w->c), &existed, &kept));
+    m->digest = kept->digest;
+    m->existed = existed;
+    w->reply = &m->base;
+    return ST_OK;
+}
+static status_t offered(struct cache_work *w) {
+    remotes_claim_ends(remotes_of(w->c), w->digest, NULL);
+    return call_reply(w->c, w->reply);
+}
+MUST_CHECK static status_t no_peers(void) {
+    return st_new(ST_FAILED_PRECONDITION, "this server has no peers: --cache-remote names none");
+}
+status_t api_offer(struct call *c) {
+    const Hlod__V1__ExecutableBundle *q = call_request(c);
+    if (!peers_of(c)) return no_peers();
+    if (!q->info) return st_because(ST_INVALID_ARGUMENT, IMPORT_REFUSED, "the bundle is not whole");
+    RETURN_IF_ERR(cache_fits(c, q->info));
+    struct cache_work *w = cache_new(c, offer_work);
+    w->then = offered;
+    return cache_go_for(w, q->info->digest);
+}
+status_t api_release(struct call *c) {
+    const Hlod__V1__ReleaseExecutableRequest *q = call_request(c);
+    struct digest key;
+    if (!peers_of(c)) return no_peers();
+    RETURN_IF_ERR(api_digest(q->digest, "digest", &key));
+    remotes_claim_ends(remotes_of(c), key, q->life);
+    return call_reply(c, message_new(&c->arena, &hlod__v1__release_executable_reply__descriptor));
+}
