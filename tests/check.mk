@@ -37,6 +37,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
 	  train-jobs 'build/venv/bin/python tests/api/train.py --build $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \
+	  fleet '$(MAKE) -s check-fleet' \
 	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \
 	  client-python '$(MAKE) -s check-client-python' \
@@ -172,6 +173,7 @@ check-san: all units $(FAKE_WORKER) $(BUILD)/device_test
 	  otlp '$(MAKE) -s check-otlp SAN=$(SAN)' \
 	  grpc '$(MAKE) -s check-grpc SAN=$(SAN)' \
 	  secure '$(MAKE) -s check-secure SAN=$(SAN)' \
+	  fleet '$(MAKE) -s check-fleet SAN=$(SAN)' \
 	  client '$(MAKE) -s check-client SAN=$(SAN)' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
