@@ -49,6 +49,7 @@ status_t opt_target(const char *name, struct target *out) {
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
                           "cpu-bf16-emulated, cpu-avx2 or web",
                           name);
+
     *out = (struct target){.id = name,
                            .kind = "cpu",
                            .llvm_triple = "x86_64-unknown-linux-gnu",
