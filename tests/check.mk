@@ -63,6 +63,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  precision 'build/venv/bin/python tests/precision/replies.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \
 	  lapack 'build/venv/bin/python tests/conform/lapack.py $(BUILD)' \
+	  complex 'build/venv/bin/python tests/conform/functions/complex.py $(BUILD)' \
 	  sorts 'build/venv/bin/python tests/conform/sorts.py $(BUILD) --n 24' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
 	  from-jax 'build/venv/bin/python tests/models/from_jax.py $(BUILD)' \

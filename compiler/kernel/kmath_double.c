@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transcendental functions of f64 as kir: exp, expm1, log, log1p, tanh, logistic, sin and cos, by
 // argument reduction and Taylor polynomials whose rest is below half a unit in the last place;
-// results are within 2.5 units of the exact ones. Arguments of sin and cos below 2^20 are reduced
+// results are within 2.5 units of the exact ones. Others are in kmath_inverse.c,
+// kmath_hyperbolic.c and kmath_power.c. Arguments of sin and cos below 2^20 are reduced
 // by pi/2 in three parts, larger ones by the bits of 2/pi that their exponent asks for (Payne and
-// Hanek, "Radian Reduction for Trigonometric Functions", 1983). The other functions are libm's, a
-// call an element. Infinities, NaN, signed zero and subnormals follow libm.
+// Hanek, "Radian Reduction for Trigonometric Functions", 1983). Infinities, NaN, signed zero and
+// subnormals follow libm.
 #include <math.h>
 #include <pthread.h>
 
 #include "compiler/kernel/kmath_short.h"
+#include "compiler/kernel/kmath_wide.h"
 #include "compiler/kernel/lower.h"
 
 #define C(v) kir_f(k, DT_F64, (v))
@@ -36,10 +38,15 @@ static V expm1_near(struct kir *k, V r) {
                                1. / 3628800, 1. / 39916800., 1. / 479001600, 1. / 6227020800.};
     return FMA(OP2(MUL, r, r), POLY(r, c), r);
 }
+struct kmath_exp kmath_exp_parts(struct kir *k, V x, V low) {
+    V n, r = reduce_ln2(k, clamped(k, x, -746, 712), &n), h = OP2(SHR, n, I64(1));
+    if (low) r = OP2(ADD, r, low);
+    return (struct kmath_exp){OP2(ADD, C(1), expm1_near(k, r)), pow2i(k, h),
+                              pow2i(k, OP2(SUB, n, h))};
+}
 static V exp64(struct kir *k, V x) {
-    V n, r = reduce_ln2(k, clamped(k, x, -746, 710), &n);
-    V p = OP2(ADD, C(1), expm1_near(k, r)), h = OP2(SHR, n, I64(1));
-    return OP2(MUL, OP2(MUL, p, pow2i(k, h)), pow2i(k, OP2(SUB, n, h)));
+    struct kmath_exp e = kmath_exp_parts(k, x, NULL);
+    return OP2(MUL, OP2(MUL, e.p, e.low), e.high);
 }
 static V expm1_64(struct kir *k, V x) {
     V n, p = expm1_near(k, reduce_ln2(k, clamped(k, x, -45, 710), &n));
@@ -89,8 +96,7 @@ static const double pi_half[] = {1.5707963267948966, 6.123233995736766e-17,
 struct angle { // n quarter turns and hi + lo, |hi| <= pi/4
     V n, hi, lo;
 };
-// The sum of x and y, and what rounding it lost.
-static V two_sum(struct kir *k, V x, V y, V *lost) {
+V kmath_two_sum(struct kir *k, V x, V y, V *lost) {
     V s = OP2(ADD, x, y), t = OP2(SUB, s, x);
     *lost = OP2(ADD, OP2(SUB, x, OP2(SUB, s, t)), OP2(SUB, y, t));
     return s;
@@ -98,7 +104,7 @@ static V two_sum(struct kir *k, V x, V y, V *lost) {
 static struct angle small_angle(struct kir *k, V x) { // |x| < 2^20
     V n = OP1(RINT, OP2(MUL, x, C(0.6366197723675814))), m = OP1(NEG, n);
     V h = EXACT(m, C(pi_half[0]), x), lost, under, p = kir_two_product(k, m, C(pi_half[1]), &under);
-    V hi = two_sum(k, h, p, &lost), lo = OP2(ADD, lost, under); // h is exact
+    V hi = kmath_two_sum(k, h, p, &lost), lo = OP2(ADD, lost, under); // h is exact
     return (struct angle){n, hi, FMA(m, C(pi_half[2]), lo)};
 }
 // 2/pi times 2^e modulo 4, e = FIRST.., in pieces of 53 bits.
@@ -133,14 +139,14 @@ static struct angle large_angle(struct kir *k, V x) {
         V piece = kir_table(k, kir_add_table(k, DT_F64, EXPONENTS, two_over_pi + p * EXPONENTS), e);
         V l, h = kir_two_product(k, m, piece, &l);
         if (p == 0) h = OP2(SUB, h, OP2(MUL, OP1(FLOOR, OP2(MUL, h, C(0.25))), C(4)));
-        sum = two_sum(k, sum, h, &lost);
+        sum = kmath_two_sum(k, sum, h, &lost);
         tail = OP2(ADD, tail, lost);
-        sum = two_sum(k, sum, l, &lost);
+        sum = kmath_two_sum(k, sum, l, &lost);
         tail = OP2(ADD, tail, lost);
         if (p == 0) continue;
-        sum = two_sum(k, sum, tail, &tail);
+        sum = kmath_two_sum(k, sum, tail, &tail);
     }
-    V n = OP1(RINT, sum), f = two_sum(k, OP2(SUB, sum, n), tail, &tail);
+    V n = OP1(RINT, sum), f = kmath_two_sum(k, OP2(SUB, sum, n), tail, &tail);
     V lo, hi = kir_two_product(k, f, C(pi_half[0]), &lo);
     lo = FMA(f, C(pi_half[1]), FMA(tail, C(pi_half[0]), lo));
     return (struct angle){n, hi, lo};
@@ -185,10 +191,11 @@ static double bound(const struct kir_val *v, int depth) {
     if (v->op == K_MUL) return bound(v->args[0], depth - 1) * bound(v->args[1], depth - 1);
     return INFINITY;
 }
-static V trig64(struct kir *k, bool cosine, V x) {
+// Either of out_sin and out_cos may be NULL.
+void kmath_sin_cos(struct kir *k, V x, V *out_sin, V *out_cos) {
     struct angle a = small_angle(k, x);
     bool small = bound(x, 4) < 0x1p20;
-    V n = a.n, hi = a.hi, lo = a.lo;
+    V n = a.n, hi = a.hi, lo = a.lo, finite = CMP(LT, OP1(ABS, x), C(INFINITY));
 
     if (!small) {
         struct angle b = large_angle(k, x);
@@ -199,31 +206,58 @@ static V trig64(struct kir *k, bool cosine, V x) {
     V q = OP2(SUB, n, OP2(MUL, OP1(FLOOR, OP2(MUL, n, C(0.25))), C(4))); // n mod 4
     V s = sin_near(k, hi, lo), c = cos_near(k, hi, lo);
     V odd = OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(3)));
-    V y = cosine ? SEL(odd, s, c) : SEL(odd, c, s);
-    V less = cosine ? OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(2))) : CMP(GE, q, C(2));
-    y = SEL(less, OP1(NEG, y), y);
-    if (!cosine) y = SEL(CMP(EQ, x, C(0)), x, y);
-    return small ? y : SEL(CMP(LT, OP1(ABS, x), C(INFINITY)), y, C(NAN));
+    if (out_sin) {
+        V y = SEL(odd, c, s);
+        y = SEL(CMP(EQ, x, C(0)), x, SEL(CMP(GE, q, C(2)), OP1(NEG, y), y));
+        *out_sin = small ? y : SEL(finite, y, C(NAN));
+    }
+    if (out_cos) {
+        V y = SEL(odd, s, c), less = OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(2)));
+        y = SEL(less, OP1(NEG, y), y);
+        *out_cos = small ? y : SEL(finite, y, C(NAN));
+    }
 }
 static V sin64(struct kir *k, V x) {
-    return trig64(k, false, x);
+    V s;
+    kmath_sin_cos(k, x, &s, NULL);
+    return s;
 }
 static V cos64(struct kir *k, V x) {
-    return trig64(k, true, x);
+    V c;
+    kmath_sin_cos(k, x, NULL, &c);
+    return c;
 }
 
-// Functions of one argument that are made here, and those of libm.
-static V (*const made[KFN_COUNT])(struct kir *, V) = {
-    [KFN_EXP] = exp64,   [KFN_EXPM1] = expm1_64,      [KFN_LOG] = log64, [KFN_LOG1P] = log1p_64,
-    [KFN_TANH] = tanh64, [KFN_LOGISTIC] = logistic64, [KFN_SIN] = sin64, [KFN_COS] = cos64};
-static const uint8_t library[KFN_COUNT] = {
-    [KFN_ERF] = KLIBM_ERF,     [KFN_POW] = KLIBM_POW,     [KFN_CBRT] = KLIBM_CBRT,
-    [KFN_TAN] = KLIBM_TAN,     [KFN_ATAN2] = KLIBM_ATAN2, [KFN_ACOS] = KLIBM_ACOS,
-    [KFN_ACOSH] = KLIBM_ACOSH, [KFN_ASIN] = KLIBM_ASIN,   [KFN_ASINH] = KLIBM_ASINH,
-    [KFN_ATANH] = KLIBM_ATANH, [KFN_COSH] = KLIBM_COSH,   [KFN_SINH] = KLIBM_SINH,
-    [KFN_REM] = KLIBM_FMOD};
+// Functions that are made here, of one argument and of two; the remainder is libm's.
+static V (*const made[KFN_COUNT])(struct kir *, V) = {[KFN_EXP] = exp64,
+                                                      [KFN_EXPM1] = expm1_64,
+                                                      [KFN_LOG] = log64,
+                                                      [KFN_LOG1P] = log1p_64,
+                                                      [KFN_TANH] = tanh64,
+                                                      [KFN_LOGISTIC] = logistic64,
+                                                      [KFN_SIN] = sin64,
+                                                      [KFN_COS] = cos64,
+                                                      [KFN_TAN] = kmath_tan_64,
+                                                      [KFN_ERF] = kmath_erf_64,
+                                                      [KFN_CBRT] = kmath_cbrt_64,
+                                                      [KFN_ASIN] = kmath_asin_64,
+                                                      [KFN_ACOS] = kmath_acos_64,
+                                                      [KFN_SINH] = kmath_sinh_64,
+                                                      [KFN_COSH] = kmath_cosh_64,
+                                                      [KFN_ASINH] = kmath_asinh_64,
+                                                      [KFN_ACOSH] = kmath_acosh_64,
+                                                      [KFN_ATANH] = kmath_atanh_64};
 
 struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
     if (made[fn]) return made[fn](k, x);
-    return library[fn] ? kir_call(k, library[fn], x, y) : NULL;
+    switch (fn) {
+    case KFN_POW:
+        return kmath_pow_64(k, x, y);
+    case KFN_ATAN2:
+        return kmath_atan2_64(k, x, y);
+    case KFN_REM:
+        return kir_call(k, KLIBM_FMOD, x, y);
+    default:
+        return NULL;
+    }
 }

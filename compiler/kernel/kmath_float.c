@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "compiler/kernel/kmath_short.h"
+#include "compiler/kernel/kmath_wide.h"
 #include "compiler/kernel/lower.h"
 
 #define C(v) kir_f(k, t, (v))
@@ -221,6 +222,17 @@ static V trig32(struct kir *k, enum kfn fn, V x) {
     if (fn != KFN_COS) y = SEL(CMP(EQ, x, C(0)), x, y);
     return SEL(CMP(LT, OP1(ABS, x), C(INFINITY)), y, C(NAN));
 }
+void kmath_sin_cos_narrow(struct kir *k, V x, V *out_sin, V *out_cos) {
+    enum dtype t = DT_F64;
+    V n, f = quarter(k, x, &n), cross = OP2(SUB, C(0.25), OP1(ABS, f));
+    V odd = CMP(NE, OP2(AND, n, I64(1)), I64(0)), s = sin_turns(k, f), c = sin_turns(k, cross);
+    V ys = SEL(odd, c, s), yc = SEL(odd, s, c), finite = CMP(LT, OP1(ABS, x), C(INFINITY));
+    V less_s = CMP(GE, OP2(AND, n, I64(3)), I64(2)),
+      less_c = CMP(GE, OP2(AND, OP2(ADD, n, I64(1)), I64(3)), I64(2));
+    ys = SEL(CMP(EQ, x, C(0)), x, SEL(less_s, OP1(NEG, ys), ys));
+    *out_sin = SEL(finite, ys, C(NAN));
+    *out_cos = SEL(finite, SEL(less_c, OP1(NEG, yc), yc), C(NAN));
+}
 static const double atan_c[] = {
     -0.33333333328565518,  0.19999998541459119,  -0.14285640182677073,   0.1110962820552463,
     -0.090754226893088985, 0.075953083220675705, -0.062713232594457366,  0.047759219243856767,
@@ -238,6 +250,26 @@ static V atan2_32(struct kir *k, V y, V x) {
     V res = kir_cast(k, DT_F32, OP2(COPYSIGN, r, wide(k, y)));
     t = DT_F32;
     return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
+}
+
+// |x| mod |y| in f64, where both are exact: at most 28 bits of the quotient a turn, so that its
+// product with y is exact and what is left has no more bits than x. A quotient that is one too
+// large leaves less than nothing, and the next one is -1. The quotients of f32 end below 2^278.
+static V rem32(struct kir *k, V x, V y) {
+    enum { TURNS = 10 };
+    enum dtype t = DT_F64;
+    V a = OP1(ABS, wide(k, x)), b = OP1(ABS, wide(k, y)), inf = C(INFINITY);
+    V over = OP2(DIV, C(1), b), r = a, minus = OP1(NEG, b);
+    for (int i = 0; i < TURNS; i++) {
+        V q = OP2(AND, kir_bits(k, DT_S64, OP2(MUL, r, over)), I64(-(INT64_C(1) << 24)));
+        r = FMA(OP1(FLOOR, kir_bits(k, DT_F64, q)), minus, r);
+    }
+    r = SEL(CMP(LT, r, C(0)), OP2(ADD, r, b), r);
+    r = SEL(CMP(GE, r, b), OP2(SUB, r, b), r);
+    r = SEL(CMP(EQ, b, inf), a, r);
+    V bad =
+        OP2(OR, OP2(OR, CMP(EQ, a, inf), CMP(EQ, b, C(0))), OP2(OR, CMP(NE, a, a), CMP(NE, b, b)));
+    return kir_cast(k, DT_F32, OP2(COPYSIGN, SEL(bad, C(NAN), r), wide(k, x)));
 }
 
 // Functions of one argument that are made of f32 alone.
@@ -259,7 +291,9 @@ struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct 
         return trig32(k, fn, x);
     case KFN_ATAN2:
         return atan2_32(k, x, y);
-    default: { // rare, and the remainder, which is exact in f64: rounded once
+    case KFN_REM:
+        return rem32(k, x, y);
+    default: { // rare ones: rounded once
         V r = kmath_f64(k, fn, wide(k, x), y ? wide(k, y) : NULL);
         return r ? kir_cast(k, DT_F32, r) : NULL;
     }

@@ -207,9 +207,12 @@ static int by_first(const void *a, const void *b) {
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
     return x->last < y->last ? -1 : x->last > y->last;
 }
-// A constant read from the pool costs little more than one in a register.
+// What it costs to leave it in memory, for each position that its register would be taken: what is
+// read at once goes before what waits, which keeps a register from many. A constant read from the
+// pool costs little more than one in a register.
 static float cost(const struct x86_home *h) {
-    return h->constant ? h->weight / 16 : h->weight;
+    float weight = h->constant ? h->weight / 16 : h->weight;
+    return weight / (float)(h->last - h->first + 2);
 }
 // The class whose registers it takes.
 static enum x86_class kept_in(const struct x86_plan *p, const struct x86_home *h) {

@@ -27,7 +27,12 @@ static const struct row {
 } rows[] = {{"exponential", expl, 1}, {"exponential-minus-one", expm1l, 2},
             {"log", logl, 1},         {"log-plus-one", log1pl, 1.5},
             {"tanh", tanhl, 2.5},     {"logistic", logistic, 2.5},
-            {"sine", sinl, 1},        {"cosine", cosl, 1}};
+            {"sine", sinl, 1},        {"cosine", cosl, 1},
+            {"tan", tanl, 2.5},         {"erf", erfl, 2},
+            {"asin", asinl, 2.5},     {"acos", acosl, 2.5},
+            {"sinh", sinhl, 2.5},     {"cosh", coshl, 2},
+            {"asinh", asinhl, 2.5},   {"acosh", acoshl, 2.5},
+            {"atanh", atanhl, 2.5},   {"cbrt", cbrtl, 1}};
 enum { N = 1 << 17, ROWS = sizeof rows / sizeof rows[0] };
 
 static double ulps(double got, long double want) {
