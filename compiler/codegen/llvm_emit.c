@@ -219,6 +219,12 @@ static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
         return to == DT_F64 ? LLVMBuildFPExt(e->b, x, t, "") : LLVMBuildFPTrunc(e->b, x, t, "");
     if (dtype_is_float(to))
         return is_signed(from) ? LLVMBuildSIToFP(e->b, x, t, "") : LLVMBuildUIToFP(e->b, x, t, "");
+    if (v->flags & KF_FITS) {
+        LLVMTypeRef w = dtype_bits(to) < 32 ? i_n(e, 32) : t;
+        bool sign = is_signed(to) || dtype_bits(to) < 32;
+        x = sign ? LLVMBuildFPToSI(e->b, x, w, "") : LLVMBuildFPToUI(e->b, x, w, "");
+        return LLVMBuildIntCast2(e->b, x, t, sign, "");
+    }
     if (dtype_is_float(from) && dtype_bits(to) <= 16) return to_small(e, to, x);
     if (dtype_is_float(from)) {
         LLVMTypeRef over[2] = {t, LLVMTypeOf(x)};

@@ -263,6 +263,13 @@ struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int6
     return raw(k, K_MIN, x, kir_i64(k, hi));
 }
 
+struct kir_val *kir_idx_between(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi) {
+    if (x->op != K_SELECT) return kir_idx_clamp(k, x, lo, hi);
+    if (x->lo < lo) x->lo = lo;
+    if (x->hi > hi) x->hi = hi;
+    return x;
+}
+
 static struct kir_val *subst(struct kir *k, struct kir_val *x, struct kir_val *var,
                              struct kir_val *with, struct pmap *memo) {
     if (x == var) return with;

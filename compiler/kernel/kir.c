@@ -316,12 +316,21 @@ static int known(enum cmp_direction d, const struct kir_val *x, const struct kir
         return -1;
     }
 }
-struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y) {
+static struct kir_val *compare(struct kir *k, enum cmp_direction d, struct kir_val *x,
+                               struct kir_val *y, uint8_t flags) {
     int r = known(d, x, y);
     if (r >= 0) return kir_int(k, DT_PRED, r);
     return kir_intern(
         k,
-        &(struct kir_val){.op = K_CMP, .type = DT_PRED, .imm_i = d, .n_args = 2, .args = {x, y}});
+        &(struct kir_val){
+            .op = K_CMP, .type = DT_PRED, .imm_i = d, .flags = flags, .n_args = 2, .args = {x, y}});
+}
+struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y) {
+    return compare(k, d, x, y, 0);
+}
+struct kir_val *kir_cmp_place(struct kir *k, enum cmp_direction d, struct kir_val *x,
+                              struct kir_val *y) {
+    return compare(k, d, x, y, KF_PLACE);
 }
 struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y) {
     if (c->op == K_CONST) return c->imm_i ? x : y;
@@ -361,6 +370,16 @@ struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x) {
         return kir_f(k, t, (double)x->imm_i);
     struct kir_val v = {
         .op = K_CAST, .type = t, .n_args = 1, .args = {x}, .lo = INT64_MIN, .hi = INT64_MAX};
+    return kir_intern(k, &v);
+}
+struct kir_val *kir_cast_fits(struct kir *k, enum dtype t, struct kir_val *x) {
+    struct kir_val v = {.op = K_CAST,
+                        .type = t,
+                        .flags = KF_FITS,
+                        .n_args = 1,
+                        .args = {x},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
     return kir_intern(k, &v);
 }
 struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x) {

@@ -24,6 +24,8 @@ enum {               // value flags
     KF_REASSOC = 1,  // the order of additions may change (sums of a reduction)
     KF_CONTRACT = 2, // may fuse with its multiplication
     KF_PINNED = 4,   // reads memory that the kernel writes: neither hoisted nor shared
+    KF_FITS = 8,     // a cast of a float that lies in the integer type's range
+    KF_PLACE = 16,   // a comparison that only decides where to read
 };
 struct kir_val {
     enum kop op;
@@ -105,8 +107,11 @@ struct kir_val *kir_fma_exact(struct kir *k, struct kir_val *x, struct kir_val *
 struct kir_val *kir_two_product(struct kir *k, struct kir_val *x, struct kir_val *y,
                                 struct kir_val **lost);
 struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_cmp_place(struct kir *k, enum cmp_direction d, struct kir_val *x,
+                              struct kir_val *y); // KF_PLACE
 struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_cast_fits(struct kir *k, enum dtype t, struct kir_val *x); // KF_FITS
 struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x);
 // small_float.c: 8-bit floats (a value on the grid, its code and back), f64 to f32 rounded to odd,
@@ -150,6 +155,8 @@ struct kir_val *kir_idx_mul(struct kir *k, struct kir_val *x, int64_t c);
 // (x / s) % m, x >= 0; m 0: no remainder is taken.
 struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int64_t m);
 struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi);
+struct kir_val *kir_idx_between(struct kir *k, struct kir_val *x, int64_t lo,
+                                int64_t hi); // x, which is known to lie between lo and hi
 // x with loop variable `var` replaced by `with`; NULL if x depends on a carried value.
 struct kir_val *kir_subst(struct kir *k, struct kir_val *x, struct kir_val *var,
                           struct kir_val *with);

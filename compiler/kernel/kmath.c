@@ -96,6 +96,20 @@ static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x
     }
 }
 
+// x / y and x % y, y not 0 and not -1. No vector unit divides integers, so those of up to 32 bits
+// are divided as floats that hold them: with n bits, quotients that are not whole lie 2^-n of
+// themselves from the next whole number, further than a rounding of n + 8 bits or more reaches.
+static struct kir_val *plain_divide(struct kir *k, enum kop op, struct kir_val *x,
+                                    struct kir_val *y) {
+    enum dtype t = x->type, f = dtype_bits(t) <= 16 ? DT_F32 : DT_F64;
+    int64_t known;
+    bool whole = dtype_bits(t) > 32 || (f == DT_F64 && k->no_f64);
+    if (whole || kir_is_const(y, &known)) return kir_op(k, op, x, y, NULL);
+    struct kir_val *q = kir_op(k, K_DIV, kir_cast(k, f, x), kir_cast(k, f, y), NULL);
+    q = kir_cast_fits(k, t, q);
+    if (op == K_DIV) return q;
+    return kir_op(k, K_SUB, x, kir_op(k, K_MUL, q, y, NULL), NULL);
+}
 // x / y and x % y with the evaluator's answers for zero and overflow.
 static struct kir_val *int_divide(struct kir *k, enum kop op, struct kir_val *x,
                                   struct kir_val *y) {
@@ -107,7 +121,7 @@ static struct kir_val *int_divide(struct kir *k, enum kop op, struct kir_val *x,
         by_m1 = kir_cmp(k, CMP_EQ, y, ones);
         bad = kir_op(k, K_OR, by0, by_m1, NULL);
     }
-    struct kir_val *r = kir_op(k, op, x, kir_select(k, bad, one, y), NULL);
+    struct kir_val *r = plain_divide(k, op, x, kir_select(k, bad, one, y));
     if (s) r = kir_select(k, by_m1, div ? kir_op(k, K_NEG, x, NULL, NULL) : zero, r);
     return kir_select(k, by0, div ? ones : x, r);
 }

@@ -352,6 +352,9 @@ static const bool dear[HLO_OP_COUNT] = {
     [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
     [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
     [HLO_CBRT] = true};
+bool lower_is_dear(const struct hlo_instr *i) {
+    return dear[i->op];
+}
 // Counts for each dear instruction the phases (operands of reductions, the root) that reach it.
 static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *count) {
     if (pmap_has_ptr(seen, i)) return;
@@ -364,6 +367,7 @@ static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *cou
 static void find_cached(struct lower *lw, const struct hlo_computation *c) {
     struct pmap count = {0}, seen = {0};
     reach(hlo_root(c), &seen, &count);
+    lw->dear_after = count.n > 0;
     pmap_done(&seen);
     HLO_EACH_INSTR(i, c) if (i->op == HLO_REDUCE) {
         seen = (struct pmap){0};

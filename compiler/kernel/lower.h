@@ -72,6 +72,7 @@ struct lower {
     bool ordered;                      // sums keep their order
     bool in_place;                     // lower_in_place
     bool in_range;                     // indices are known to lie within their dimensions
+    bool dear_after;                   // dear operations follow reductions
     int depth;
 };
 
@@ -106,6 +107,8 @@ struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, co
 struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
                              struct kir_val *const *index); // element offset in the buffer
 int lower_level(struct kir_val *const *v, int n);
+// The dim along which neighbours in memory lie: the last of more than one element; -1: none.
+int lower_innermost(const struct shape_phys *p);
 // Flags of a product: a reduction's sum may take it in before it is rounded; strict kernels round
 // after each operation. Outside of reductions products that fuse are fma in kir.
 static inline uint8_t lower_contract(const struct lower *lw) {
@@ -126,13 +129,15 @@ struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 
 // A reduction: acc = step(acc, r) for r in 0..total: of one element, an inner loop over r; when
-// `column`, of a whole row at once: loops over r outside, over the row inside, acc in scratch.
+// `column`, of a whole row at once: loops over r outside, over the row inside, acc in scratch; when
+// `lines`, of a row by turns: some lines in one loop over r, results in scratch.
 struct lower_reduce {
     const struct hlo_instr *i;
     int n;            // accumulators
     enum dtype *type; // [n] storage types (complex allowed)
     int64_t total;
     bool column; // neighbours along the row are neighbours in memory
+    bool lines;  // what init and step make follows from index and r: lines of a row side by side
     bool unroll; // straight-line
     void *ctx;
     status_t (*init)(struct lower *lw, struct lower_reduce *f, struct kir_val **acc);

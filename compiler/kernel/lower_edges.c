@@ -42,9 +42,10 @@ static void add(const struct lower *lw, struct line *l, const struct kir_val *v,
 static int64_t up(int64_t a, int64_t b) { // b > 0
     return a >= 0 ? (a + b - 1) / b : -(-a / b);
 }
-static void note(struct lower *lw, int64_t stride, int64_t at) {
+static void note(struct lower *lw, int64_t stride, int64_t at, bool place) {
     struct lower_space *s = lw->result;
-    bool inner = stride == (s->minor ? s->minor : 1), outer = s->n && stride == s->cut[s->n - 1];
+    bool inner = stride == (s->minor ? s->minor : 1),
+         outer = !place && s->n && stride == s->cut[s->n - 1];
     if ((!inner && !outer) || at <= 0 || s->n_edges == LOWER_MAX_EDGES) return;
     for (int k = 0; k < s->n_edges; k++)
         if (s->edge[k].stride == stride && s->edge[k].at == at) return;
@@ -64,8 +65,9 @@ static void look(void *ctx, struct kir_val *v) {
     bool equal = v->op == K_CMP && (v->imm_i == CMP_EQ || v->imm_i == CMP_NE);
     bool strict = v->op == K_CMP && (v->imm_i == CMP_GT || v->imm_i == CMP_LE) ? !turned : turned;
     if (v->op != K_CMP) strict = v->op == K_MIN; // the variable itself lies between two edges
-    if (equal || !strict) note(lw, l.stride, from);
-    if (equal || strict) note(lw, l.stride, past);
+    bool place = v->flags & KF_PLACE;
+    if (equal || !strict) note(lw, l.stride, from, place);
+    if (equal || strict) note(lw, l.stride, past, place);
 }
 bool lower_edges_find(struct lower *lw) {
     struct lower_space *s = lw->result;

@@ -158,6 +158,114 @@ static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct low
     return ST_OK;
 }
 
+int lower_innermost(const struct shape_phys *p) {
+    for (int d = p->rank - 1; d >= 0; d--)
+        if (p->dims[d] > 1) return p->of[d];
+    return -1;
+}
+
+// ---- lines side by side
+
+enum { AT_ONCE = 4, LEAST_ROWS = 8, LIGHT = 8, LOOKED_AT = 64 };
+static bool reduces(const struct hlo_instr *i) {
+    return i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW || i->op == HLO_DOT ||
+           i->op == HLO_CONVOLUTION;
+}
+// Is what computes i from what is in memory few operations, none of them dear?
+static bool light(const struct lower *lw, const struct hlo_instr *i, int *budget) {
+    if (pmap_get_ptr(&lw->leaf, i)) return true;
+    if (lower_is_dear(i) || reduces(i) || --*budget < 0) return false;
+    for (int n = 0; n < i->n_operands; n++)
+        if (!light(lw, i->operands[n], budget)) return false;
+    return true;
+}
+// Does what computes i reduce? Such a reduction would be made once more beside its row.
+static bool needs_another(const struct lower *lw, const struct hlo_instr *i, int *budget) {
+    if (pmap_get_ptr(&lw->leaf, i)) return false;
+    if (reduces(i) || --*budget < 0) return true;
+    for (int n = 0; n < i->n_operands; n++)
+        if (needs_another(lw, i->operands[n], budget)) return true;
+    return false;
+}
+// How many results of a row are reduced in one loop: several of a dot, which share an operand's
+// loads, and of pairs, which are compared one after the other; one where what follows is better in
+// vectors; 0: the usual way.
+static int lines_at_once(const struct lower *lw, const struct lower_reduce *f) {
+    int budget = LIGHT, left = LOOKED_AT;
+    bool kept = lw->cached.n > 0; // values of one line, for the reductions behind this one
+    if (!f->lines || f->n > 2 || f->total <= LIGHT || kept) return 0;
+    for (int n = 0; n < f->i->n_operands; n++)
+        if (needs_another(lw, f->i->operands[n], &left)) return 0;
+    bool several = f->i->op == HLO_DOT || f->n == 2;
+    for (int n = 0; n < f->i->n_operands && several; n++)
+        several = light(lw, f->i->operands[n], &budget);
+    return several ? AT_ONCE : lw->dear_after ? 1 : 0;
+}
+// Loops over r with the accumulators of `lines` lines, acc[line * f->n ..]; index[line].
+static status_t lines_nest(struct lower *lw, struct lower_reduce *f, int lines,
+                           struct kir_val *(*index)[HLO_MAX_RANK + 1], struct kir_val **acc) {
+    struct kir *k = &lw->k;
+    struct lower_space *sp = lower_space(lw, f->i, f->total);
+    struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
+    struct kir_val *flat[2 * AT_ONCE * 2], *r = kir_i64(k, 0);
+    int n = 0, each = 0;
+    for (int l = 0; l < lines; l++)
+        n += each = split(lw, f, acc + l * f->n, flat + n);
+    for (int i = 0; i <= sp->n; i++) {
+        int64_t stride = i == sp->n ? 1 : sp->cut[i],
+                extent = (i ? sp->cut[i - 1] : sp->total) / stride;
+        loops[i] = kir_for(k, kir_i64(k, 0), kir_i64(k, extent), extent, flat, n);
+        memcpy(flat, loops[i]->carry, sizeof(struct kir_val *) * (size_t)n);
+        lower_track(lw, loops[i]->var, sp, stride);
+        r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride));
+    }
+    loops[sp->n]->vectorize = true;
+
+    for (int l = 0; l < lines; l++) {
+        struct kir_val *in[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+        join(lw, f, flat + l * each, in);
+        RETURN_IF_ERR(f->step(lw, f, index[l], r, in, next));
+        split(lw, f, next, flat + l * each);
+    }
+    for (int i = sp->n; i >= 0; i--) {
+        kir_end(k, loops[i], flat);
+        memcpy(flat, loops[i]->result, sizeof(struct kir_val *) * (size_t)n);
+    }
+    for (int l = 0; l < lines; l++)
+        join(lw, f, flat + l * each, acc + l * f->n);
+    return ST_OK;
+}
+// The results of a whole row to scratch, `lines` in a turn: the last turn makes some again.
+static status_t lines_pass(struct lower *lw, struct lower_reduce *f, const struct lower_kept *kept,
+                           const struct lower_row *row, int rank, struct kir_val *canon,
+                           int lines) {
+    struct kir *k = &lw->k;
+    struct kir_val *minus = kir_idx_mul(k, row->begin, -1), *n = kir_idx_add(k, row->end, minus),
+                   *last = kir_idx_add(k, row->end, kir_i64(k, -1)), *at[AT_ONCE],
+                   *index[AT_ONCE][HLO_MAX_RANK + 1], *acc[AT_ONCE * LOWER_MAX_RESULTS];
+    struct kir_val *turns = kir_idx_divmod(k, kir_idx_add(k, n, kir_i64(k, lines - 1)), lines, 0);
+    struct kir_loop *l =
+        kir_for(k, kir_i64(k, 0), turns, (row->extent + lines - 1) / lines, NULL, 0);
+    for (int i = 0; i < lines; i++) {
+        at[i] = kir_idx_add(k, row->begin,
+                            kir_idx_add(k, kir_idx_mul(k, l->var, lines), kir_i64(k, i)));
+        if (lines > 1) at[i] = kir_op(k, K_MIN, at[i], last, NULL);
+        for (int d = 0; d < rank; d++)
+            index[i][d] = kir_subst(k, kept->index[d], canon, at[i]);
+        RETURN_IF_ERR(f->init(lw, f, acc + i * f->n));
+    }
+
+    RETURN_IF_ERR(lines_nest(lw, f, lines, index, acc));
+    for (int i = 0; i < lines; i++)
+        for (int v = 0; v < f->n; v++)
+            kir_store(
+                k, KIR_SCRATCH, lower_scratch_type(f->type[v]),
+                lower_scratch_index(lw, f->type[v], kept->at[v], kir_idx_add(k, at[i], minus)),
+                acc[i * f->n + v]);
+    kir_end(k, l, NULL);
+    return ST_OK;
+}
+
 // Another place where a fusion computes this reduction. Integers are the same in any order.
 static void note_place(struct lower *lw, const struct lower_reduce *f) {
     bool floats = false;
@@ -168,15 +276,36 @@ static void note_place(struct lower *lw, const struct lower_reduce *f) {
     pmap_put_ptr(&lw->reductions, f->i, (void *)(uintptr_t)f->i);
 }
 
+// Is x, an index, a quotient or remainder of what varies inside the row? Then neighbours have the
+// same result, and the row's loop is to be cut first.
+static bool divides(const struct kir_val *x, int base) {
+    if (x->level <= base) return false;
+    if (x->op == K_DIVMOD) return true;
+    for (int n = 0; n < x->n_args; n++)
+        if (divides(x->args[n], base)) return true;
+    return false;
+}
+// The results of a row into scratch, by columns or, `lines` at once, line by line.
+static status_t make_row(struct lower *lw, struct lower_reduce *f, struct lower_kept *kept,
+                         int rank, struct kir_val *canon, int lines) {
+    struct lower_row copy = *lw->row;
+    note_place(lw, f);
+    if (!lines) return column_nest(lw, f, kept, &copy, rank, canon);
+    lw->row = NULL;
+    return lines_pass(lw, f, kept, &copy, rank, canon, lines);
+}
 // Reduces a whole row at once, where the index is a function of the row's variable and of what is
 // known outside of the row.
-static status_t column(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
-                       int rank, bool *done, struct kir_val **out) {
+static status_t row_at_once(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                            int rank, bool *done, struct kir_val **out) {
     struct kir *k = &lw->k;
     struct lower_row *row = lw->row;
     *done = false;
-    if (!f->column || !row || row->extent < 4 || lower_level(index, rank) <= row->base)
-        return ST_OK;
+    if (!row || lower_level(index, rank) <= row->base) return ST_OK;
+    int lines = f->column || row->reduces || row->extent < LEAST_ROWS ? 0 : lines_at_once(lw, f);
+    for (int d = 0; d < rank && lines; d++)
+        if (divides(index[d], row->base)) lines = 0;
+    if (f->column ? row->extent < 4 : !lines) return ST_OK;
     if (row->extent > 8192) {
         lw->want_chunk = true;
         return ST_OK;
@@ -198,9 +327,8 @@ static status_t column(struct lower *lw, struct lower_reduce *f, struct kir_val 
         for (int i = 0; i < f->n; i++)
             kept->at[i] = lower_scratch(lw, f->type[i], row->extent);
         kir_at_level(k, row->base);
-        struct lower_row copy = *row;
-        note_place(lw, f);
-        status_t st = column_nest(lw, f, kept, &copy, rank, canon);
+        status_t st = make_row(lw, f, kept, rank, canon, lines);
+        lw->row = row;
         kir_restore(k, now);
         if (st) return st;
         kept->ready = true;
@@ -211,7 +339,8 @@ static status_t column(struct lower *lw, struct lower_reduce *f, struct kir_val 
     for (int i = 0; i < f->n; i++)
         out[i] = kir_load(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),
                           lower_scratch_index(lw, f->type[i], kept->at[i], at), KF_PINNED);
-    *done = lw->columns = true;
+    *done = true;
+    lw->columns |= f->column;
     return ST_OK;
 }
 
@@ -226,7 +355,7 @@ status_t lower_reduce(struct lower *lw, struct lower_reduce *f, struct kir_val *
         return straight(lw, f, index, out);
     }
     lw->reduces = true;
-    RETURN_IF_ERR(column(lw, f, index, rank, &done, out));
+    RETURN_IF_ERR(row_at_once(lw, f, index, rank, &done, out));
     if (done) return ST_OK;
     note_place(lw, f);
     struct kir_block *now = kir_at_level(&lw->k, lower_level(index, rank));

@@ -139,8 +139,9 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
     for (int n = 0; n < c->d.lhs_contracting_dims.n; n++)
         f.total *= c->dims[n] = a->dims[c->d.lhs_contracting_dims.v[n]];
     shape_physical(b, &p);
-    f.column = p.rank > 0 && c->mode == RAGGED_NONE &&
-               !i64s_has(c->d.rhs_contracting_dims, p.of[p.rank - 1]);
+    f.lines = i->op == HLO_DOT;
+    int minor = lower_innermost(&p);
+    f.column = minor >= 0 && c->mode == RAGGED_NONE && !i64s_has(c->d.rhs_contracting_dims, minor);
     RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;

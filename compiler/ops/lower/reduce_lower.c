@@ -96,6 +96,7 @@ LOWER(REDUCE) {
                              .n = i->n_operands / 2,
                              .type = types,
                              .total = 1,
+                             .lines = true,
                              .ctx = &rd,
                              .init = init_values,
                              .step = reduce_step};
@@ -106,13 +107,15 @@ LOWER(REDUCE) {
     reduced_dims(lw, i, &rd);
     for (int n = 0; n < rd.n; n++)
         f.total *= rd.dims[n];
+
     shape_physical(s, &p);
+    int innermost = lower_innermost(&p);
     bool row = lw->instr->op == HLO_FUSION &&
                HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
         minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
     f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
-    f.column = p.rank > 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, p.of[p.rank - 1]);
+    f.column = innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost);
     RETURN_IF_ERR(lower_reduce(lw, &f, index, s->rank - rd.n, out));
     round_results(lw, &f, out);
     return ST_OK;

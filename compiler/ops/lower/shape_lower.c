@@ -56,11 +56,60 @@ LOWER(SLICE) {
                             kir_i64(&lw->k, r.v[d].start));
     return lower_operand(lw, i, 0, at, out);
 }
+// What x is a part of, x itself if nothing that this kernel sees; `start`: where that begins.
+static const struct hlo_instr *source_of(const struct lower *lw, const struct hlo_instr *x,
+                                         int64_t *start) {
+    memset(start, 0, sizeof *start * HLO_MAX_RANK);
+    if (x->op != HLO_SLICE || lw->env || pmap_get_ptr(&lw->leaf, x)) return x;
+    struct ranges r = HLO_ATTR(x, slice)->slice;
+    for (int d = 0; d < r.n; d++)
+        if (r.v[d].stride != 1) return x;
+    for (int d = 0; d < r.n; d++)
+        start[d] = r.v[d].start;
+    return x->operands[0];
+}
+// All operands are parts of one array that differ along `dim` alone: a rotation. Which one is asked
+// for decides where to read, not what, so that loops around the innermost need no copies.
+static const struct hlo_instr *rotated(const struct lower *lw, const struct hlo_instr *i,
+                                       int64_t dim, int64_t (*start)[HLO_MAX_RANK]) {
+    const struct hlo_instr *source = NULL;
+    for (int n = 0; n < i->n_operands; n++) {
+        const struct hlo_instr *from = source_of(lw, i->operands[n], start[n]);
+        if (n && from != source) return NULL;
+        for (int d = 0; n && d < i->shape->rank; d++)
+            if (d != dim && start[n][d] != start[0][d]) return NULL;
+        source = from;
+    }
+    return source;
+}
+static status_t rotate(struct lower *lw, const struct hlo_instr *i, int64_t dim,
+                       const struct hlo_instr *source, int64_t (*start)[HLO_MAX_RANK],
+                       struct kir_val *const *index, struct kir_val **out) {
+    struct kir *k = &lw->k;
+    struct kir_val *at[HLO_MAX_RANK + 1], *where = NULL;
+    int64_t begin = 0;
+    for (int d = 0; d < i->shape->rank; d++)
+        at[d] = kir_idx_add(k, index[d], kir_i64(k, start[0][d]));
+    for (int n = 0; n < i->n_operands; n++) {
+        int64_t size = i->operands[n]->shape->dims[dim];
+        struct kir_val *v = kir_idx_add(k, index[dim], kir_i64(k, start[n][dim] - begin));
+        struct kir_val *reached = kir_cmp_place(k, CMP_GE, index[dim], kir_i64(k, begin));
+        if (size) where = where ? kir_select(k, reached, v, where) : v;
+        begin += size;
+    }
+    at[dim] = kir_idx_between(k, where, 0, source->shape->dims[dim] - 1);
+    return lower_value(lw, source, at, out);
+}
 LOWER(CONCATENATE) {
-    int64_t dim = HLO_ATTR(i, dims)->dimensions.v[0], start = 0;
+    enum { MOST_ROTATED = 4 };
+    int64_t dim = HLO_ATTR(i, dims)->dimensions.v[0], start = 0,
+            at_start[MOST_ROTATED][HLO_MAX_RANK];
     struct kir *k = &lw->k;
     struct kir_val *at[HLO_MAX_RANK + 1], *v, *r = NULL;
+    const struct hlo_instr *source = NULL;
     if (i->n_operands > 32) return lower_no(lw, "a concatenation of more than 32");
+    if (i->n_operands <= MOST_ROTATED) source = rotated(lw, i, dim, at_start);
+    if (source && shape_elements(i->shape)) return rotate(lw, i, dim, source, at_start, index, out);
     for (int n = 0; n < i->n_operands; n++) {
         int64_t size = i->operands[n]->shape->dims[dim];
         if (size == 0) continue;

@@ -13,7 +13,22 @@
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/library.h"
 
-enum { MAX_MEMBERS = FUSION_MOST_MEMBERS, FLOAT_MEMBERS = 48 };
+enum {
+    MAX_MEMBERS = FUSION_MOST_MEMBERS,
+    FLOAT_MEMBERS = 48,
+    MOST_JOINED = 4,
+    MOST_AGAIN = 3,
+    JOINED_WEIGHT = 80,
+    SHORT_ROW = 256
+};
+struct ctx {
+    const struct target *t;
+    bool layouts; // the computation has convolutions that the library takes: its arrays' layouts
+                  // are still to be chosen, and concatenations keep them
+};
+static const struct target *target_of(const struct fusion_group *g) {
+    return ((const struct ctx *)g->ctx)->t;
+}
 
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
@@ -26,6 +41,13 @@ static bool moves(const struct hlo_instr *i) {
     bool kind = i->op == HLO_TRANSPOSE || i->op == HLO_SLICE || i->op == HLO_REVERSE ||
                 i->op == HLO_PAD || i->op == HLO_DYNAMIC_SLICE;
     return kind && plain(i);
+}
+// Each element is one of an operand's; which one is decided where the loops begin anew
+// (compiler/kernel/lower_edges.c), so that none is computed twice.
+static bool joins(const struct ctx *x, const struct hlo_instr *i) {
+    if (i->op != HLO_CONCATENATE || !plain(i) || i->n_operands > MOST_JOINED || x->layouts)
+        return false;
+    return !(x->t->library_accepts && x->t->library_accepts(x->t, i));
 }
 // A sum that the library pools stays outside.
 static bool folds(const struct target *t, const struct hlo_instr *i) {
@@ -79,7 +101,7 @@ static bool computed_often(const struct fusion_group *g, const struct hlo_instr 
 
 // A transposition that the target is faster with by itself; a reduction may read in any order.
 static bool turned_alone(const struct fusion_group *g, const struct hlo_instr *p) {
-    const struct target *t = g->ctx;
+    const struct target *t = target_of(g);
     bool reduced = true;
     for (size_t k = 0; k < p->users.n; k++)
         reduced = reduced && p->users.v[k]->op == HLO_REDUCE;
@@ -98,7 +120,7 @@ static bool light(const struct hlo_instr *i) {
 }
 static bool has_contraction(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
-        if (contracts(g->ctx, g->v[k])) return true;
+        if (contracts(target_of(g), g->v[k])) return true;
     return false;
 }
 static bool used_by_contraction(const struct hlo_instr *p) {
@@ -117,15 +139,42 @@ static const char *keeps_contraction_out(const struct fusion_group *g, const str
     return has_contraction(g) ? "the fusion has a contraction" : NULL;
 }
 
+// Around a concatenation there is a copy of the kernel's code for each part of its loops (up to
+// nine where both dims have edges): what it does must be short.
+static int weight(const struct hlo_instr *i) {
+    return free_to_copy(i)                                                ? 0
+           : light(i) || !elementwise(i) || dtype_is_int(i->shape->dtype) ? 1
+                                                                          : 20;
+}
+static bool too_long_to_join(const struct fusion_group *g, const struct hlo_instr *p) {
+    bool any = joins(g->ctx, p);
+    int sum = weight(p);
+    for (int k = 0; k < g->n; k++) {
+        any |= joins(g->ctx, g->v[k]);
+        sum += weight(g->v[k]);
+    }
+    const struct shape *s = g->v[0]->shape;
+    bool short_rows = s->rank && s->dims[s->rank - 1] < SHORT_ROW; // parts end in single elements
+    return any && sum > (short_rows ? JOINED_WEIGHT / 4 : JOINED_WEIGHT);
+}
+// Is an operation that several movements ask for little to compute again, with those that already
+// are?
+static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) {
+    int again = 0;
+    for (int k = 1; k < g->n && again < MOST_AGAIN; k++)
+        again += elementwise(g->v[k]) && computed_often(g, g->v[k]);
+    return light(p) && again < MOST_AGAIN;
+}
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
-    if (contracts(g->ctx, p)) return keeps_contraction_out(g, p);
+    if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
-    if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
+    if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
+    if (too_long_to_join(g, p)) return "a concatenation's parts would each have a copy of it";
     if (g->n >= FLOAT_MEMBERS && (!elementwise(p) || dtype_is_float(p->shape->dtype)))
         return "the fusion is full";
     if (p->op == HLO_TRANSPOSE && turned_alone(g, p)) return "the library runs it";
@@ -133,28 +182,41 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
+        if (u->op == HLO_CONCATENATE && !light(p) && !moves(p))
+            return "a concatenation would choose among what is dear";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
-        if (folds(g->ctx, p) && !elementwise(u))
+        if (folds(target_of(g), p) && !elementwise(u))
             return "it is a reduction, used elsewhere than it is made";
     }
-    if (folds(g->ctx, p) && computed_often(g, p))
-        return "it is a reduction that would be made at each use";
-    return NULL;
+    if (!computed_often(g, p)) return NULL;
+    if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
+    return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"
+                                               : NULL;
 }
 
 static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
-        if (folds(g->ctx, g->v[k])) return true;
+        if (folds(target_of(g), g->v[k])) return true;
+    return false;
+}
+static bool has_layouts(const struct target *t, const struct hlo_computation *c) {
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        const struct hlo_instr *hero = i->op == HLO_FUSION ? i->called[0]->first : i;
+        for (; hero; hero = i->op == HLO_FUSION ? hero->next : NULL)
+            if (hero->op == HLO_CONVOLUTION && t->library_accepts && t->library_accepts(t, i))
+                return true;
+    }
     return false;
 }
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;
+    struct ctx x = {t, has_layouts(t, c)};
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         struct fusion_group g = {
-            .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = t};
+            .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = &x};
         prev = i->prev;
         if ((!i->users.n && i != c->root) || !can_root(t, i) ||
             (t->library_accepts && t->library_accepts(t, i)))
