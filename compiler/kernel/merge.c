@@ -3,6 +3,7 @@
 #include "compiler/kernel/merge.h"
 
 #include "base/str.h"
+#include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 
 enum { // all of a loop together
@@ -13,6 +14,10 @@ enum { // all of a loop together
     MAX_TABLES = 64, // of a kernel
     MAX_DEPTH = 8
 };
+// Of what the library would take: multiplications of a contraction, operations of another kernel.
+// Up to there our kernels are as fast (at most 1.8 times as slow), and a turn that is one function
+// saves more.
+enum { MAX_PRODUCTS = 1 << 17, MAX_OTHER = 1 << 16 };
 
 bool merge_moves(const struct plan *body, int k) {
     return body->root[k].where == SLICE_PARAM && body->root[k].index != k;
@@ -39,11 +44,24 @@ static void count_values(void *n, struct kir_val *v) {
     ++*(int64_t *)n;
 }
 
+// Multiplications of the contraction in i; 0: it has none.
+static int64_t products(const struct hlo_instr *i) {
+    if (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return hlo_flops(i) / 2;
+    if (i->op != HLO_FUSION) return 0;
+    int64_t n = 0;
+    HLO_EACH_INSTR(x, i->called[0]) n += products(x);
+    return n;
+}
+bool merge_is_small(const struct hlo_instr *i) {
+    int64_t n = products(i);
+    return n > 0 && n <= MAX_PRODUCTS;
+}
 static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     struct kir_fn *fn;
     const char *why;
-    if (l->t->library_accepts && l->t->library_accepts(l->t, i)) return no(l, "a library's step");
+    bool library = l->t->library_accepts && l->t->library_accepts(l->t, i);
+    if (library && products(i) > MAX_PRODUCTS) return no(l, "a library's step");
     bool update = i->op == HLO_DYNAMIC_UPDATE_SLICE;
     status_t st = update ? lower_in_place(l->a, i, l->prec, &fn, &why)
                          : lower_kernel(l->a, i, l->t, l->prec, &fn, &why);
@@ -53,7 +71,9 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     }
     if (fn->n_bufs != s->n_in + s->n_out) return no(l, "operands that are tuples");
     if (fn->tables.n > MAX_TABLES) return no(l, "many tables");
-    if (kir_work(fn) > MERGE_WORK) return no(l, "a kernel that is not small");
+    int64_t work = kir_work(fn);
+    if (work > MERGE_WORK) return no(l, "a kernel that is not small");
+    if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
     kir_each(&fn->top, count_values, &l->values);
     if (l->values > MAX_VALUES) return no(l, "too much code");
     if (fn->scratch_bytes > l->stage_at) l->stage_at = (fn->scratch_bytes + 63) / 64 * 64;

@@ -3,6 +3,7 @@
 // condition and body, and the computations that they call, consist of small generated kernels (each
 // of at most MERGE_WORK operations, some 20 us: no second thread is wanted), dynamic-update-slices,
 // conditionals, calls and loops of the same kind, within bounds on code and constants (merge.c).
+// What the library would run is such a kernel too where it is small.
 #pragma once
 #include "compiler/kernel/kir.h"
 #include "compiler/plan/plan.h"
@@ -27,6 +28,9 @@ struct merged_loop {
 bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
                 enum precision prec, struct merged_loop *out);
 void merge_done(struct merged_loop *l);
+// Is it a contraction, or a fusion around one, that a loop takes as a kernel though the library
+// would run it?
+bool merge_is_small(const struct hlo_instr *i);
 // Operations of a turn of `loop`, without those of loops inside it; branches as the longest.
 int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop);
 // Does leaf k of the body's result come from another element of the state? Then it is staged.

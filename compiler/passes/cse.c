@@ -2,7 +2,8 @@
 // Common subexpressions: instructions of a computation in order, by a hash of opcode, shape,
 // attributes (those kept as text too: groups of participants), operands, callees and literal. Equal
 // means equal in all of these, so the first stands for the later ones. Reducers that say the same
-// become one first. Side effects, parameters and fusions keep to themselves.
+// become one first. Side effects, parameters and fusions keep to themselves; custom calls without
+// effects are operations like others (the decompositions of LAPACK).
 #include "base/hash.h"
 #include "compiler/passes/pass.h"
 
@@ -112,14 +113,16 @@ static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
     pmap_done(&first);
 }
 
+static bool has_effect(const struct hlo_instr *i) {
+    return hlo_has_effect(i) ||
+           (i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect);
+}
 status_t pass_cse(struct hlo_module *m, struct pass_ctx *p) {
     share_bodies(m, p);
     HLO_EACH_COMPUTATION(c, m) {
         struct pmap seen = {0};
         HLO_EACH_INSTR(i, c) {
-            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || i->op == HLO_CUSTOM_CALL ||
-                hlo_has_effect(i))
-                continue;
+            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || has_effect(i)) continue;
             uint64_t h = key_of(i);
             struct hlo_instr *first = pmap_get(&seen, h);
             if (!first) {

@@ -180,6 +180,8 @@ struct cpu_sizes {
 struct cpu_sizes cpu_sizes_of(const struct hlo_instr *i);
 // cpu_choice.c: do generated tiles take this contraction from what stands before them in the list?
 bool cpu_tiles_better(const struct hlo_instr *i);
+// Is it a dot, or a fusion around one, of many small matrices or of few terms, which kernels run?
+bool cpu_small_dot(const struct hlo_instr *i);
 // Is lib_transposed(i) better by the library's primitive than as a convolution of phases?
 bool cpu_transposed_better(const struct hlo_instr *i);
 // Outputs of a tile a side that convolution i has by Winograd (2 or 4); 0: none, it is summed.

@@ -103,6 +103,30 @@ bool cpu_transposed_better(const struct hlo_instr *i) {
     return ceil(out / BLOCK) * all <= ceil(out * phases / BLOCK) * in_phases;
 }
 
+static const struct hlo_instr *dot_of(const struct hlo_instr *i) {
+    if (i->op != HLO_FUSION) return i->op == HLO_DOT ? i : NULL;
+    const struct hlo_instr *found = NULL;
+    HLO_EACH_INSTR(x, i->called[0])
+    if (x->op == HLO_DOT) found = x;
+    return found;
+}
+// Products of many small matrices, or with few terms of few rows or columns: what a call of a
+// library costs is paid for each matrix, kernels run across them (measured on Zen 3: up to 30 times
+// as fast at 4x4, no slower up to 32x32; of a matrix and a vector up to 32x32 elements). With fewer
+// products in all no kernel is worth its making; loops take theirs without
+// (compiler/kernel/merge.h).
+bool cpu_small_dot(const struct hlo_instr *i) {
+    enum { EACH = 1 << 15, EACH_512 = 1 << 12, THIN = 1 << 10, LEAST = 1 << 12, FEW = 4 };
+    const struct hlo_instr *d = dot_of(i);
+    if (!d || cpu_forced_impl()) return false;
+    struct cpu_sizes s = dot_sizes(d);
+    double each = (double)s.m * (double)s.n * (double)s.k;
+    if (each * (double)s.groups < LEAST) return false;
+    if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= THIN;
+    if (s.groups > 1) return each <= (cpu_target()->vector_bits == 512 ? EACH_512 : EACH);
+    return s.k <= FEW && (s.m <= FEW || s.n <= FEW);
+}
+
 static bool strided(const struct hlo_attr_conv *c) {
     for (int d = 0; d < c->window.n; d++)
         if (c->window.v[d].stride > 1) return true;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernel/merge.h"
 #include "devices/host_buffer.h"
 
 enum {
@@ -248,7 +249,9 @@ static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
+    bool kernel = cpu_small_dot(s->plan->instr) && cpu_find_kernel(x, s->plan->instr);
     for (int k = s->asked; k < n; k++) {
+        if (kernel && impls[k] != &cpu_impl_kernel) continue;
         if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
         if (x->early && !opens_early(impls[k])) return ST_OK;
         const struct cpu_step before = *s;
@@ -333,7 +336,7 @@ static void lay_out(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu
 // Does the library run a step that s calls? If not, s may turn out to be one function.
 static bool calls_library(const struct plan_step *s) {
     const struct target *t = cpu_target();
-    bool yes = s->called == NULL && t->library_accepts(t, s->instr);
+    bool yes = s->called == NULL && !merge_is_small(s->instr) && t->library_accepts(t, s->instr);
     for (int c = 0; s->called && c < s->instr->n_called; c++)
         for (int k = 0; k < s->called[c]->n_steps && !yes; k++)
             yes = calls_library(&s->called[c]->steps[k]);

@@ -130,6 +130,39 @@ RULE_FN(reduce_nothing) {
     return hb_op(&r->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
 }
 
+// A side of a dot without terms to sum, over the result's dims: batch, left, right.
+static struct hlo_instr *spread(struct rule_ctx *r, const struct hlo_instr *dot, int side) {
+    const struct hlo_attr_dot *d = HLO_ATTR(dot, dot);
+    struct i64s batch = side ? d->rhs_batch_dims : d->lhs_batch_dims,
+                contract = side ? d->rhs_contracting_dims : d->lhs_contracting_dims;
+    const struct shape *x = dot->operands[side]->shape, *all = dot->shape;
+    int64_t perm[HLO_MAX_RANK], map[HLO_MAX_RANK], dims[HLO_MAX_RANK];
+    int n = 0, free = x->rank - batch.n - contract.n, at = side ? all->rank - free : batch.n;
+    for (int k = 0; k < batch.n; k++)
+        perm[n] = batch.v[k], map[n++] = k;
+    for (int k = 0; k < x->rank; k++)
+        if (!i64s_has(batch, k) && !i64s_has(contract, k)) perm[n] = k, map[n++] = at++;
+    for (int k = 0; k < n; k++)
+        dims[k] = x->dims[perm[k]];
+    for (int k = 0; k < contract.n; k++)
+        perm[n + k] = contract.v[k];
+    struct hlo_instr *v = hb_transpose(&r->b, dot->operands[side], perm);
+    v = hb_convert(&r->b, hb_reshape(&r->b, v, dims, n), all->dtype);
+    return hb_broadcast(&r->b, v, all->dims, all->rank, map);
+}
+// Zero is added as a sum begins with it: -0 becomes 0.
+RULE_FN(dot_one_term) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *s = i->shape;
+    if (i->op != HLO_DOT || s->dynamic || (dtype_is_float(s->dtype) && dtype_bits(s->dtype) <= 8))
+        return NULL;
+    for (int k = 0; k < d->lhs_contracting_dims.n; k++)
+        if (i->operands[0]->shape->dims[d->lhs_contracting_dims.v[k]] != 1) return NULL;
+    struct hlo_instr *x = spread(r, i, 0), *y = spread(r, i, 1);
+    struct hlo_instr *p = hb_mul(&r->b, x, y);
+    return dtype_is_int(s->dtype) ? p : hb_add(&r->b, p, hb_splat(&r->b, s, 0));
+}
+
 // A dot names its dims, so a transposed operand needs no transpose, as long as the order of the
 // free dims stays, and as long as rows that lie together still do (libraries read them as one dim)
 // and the matrices stay rows or columns.

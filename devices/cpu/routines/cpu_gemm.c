@@ -65,7 +65,7 @@ static bool batch_groups(const struct hlo_instr *i) {
 static bool gemm_takes(const struct hlo_instr *i) {
     if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !plain(i->shape) ||
         (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i) && !batch_groups(i)) ||
-        shape_elements(i->shape) == 0 || cpu_tiles_better(i))
+        shape_elements(i->shape) == 0 || cpu_tiles_better(i) || cpu_small_dot(i))
         return false;
     for (int k = 0; k < 2; k++)
         if (!plain(i->operands[k]->shape) || i->operands[k]->shape->dtype != i->shape->dtype ||
