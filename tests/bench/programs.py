@@ -362,9 +362,14 @@ def main():
         os.environ[
             "XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    import programs_numerics  # it needs jax, which reads the environment
+    import programs_arrays  # they need jax, which reads the environment
+    import programs_loops
+    import programs_numerics
+    import programs_random
     define()
     programs_numerics.define(program, f32, below)
+    for more in (programs_loops, programs_random, programs_arrays):
+        more.define(program, f32, below, of)
     logs, wrong = [], 0
     for name in PROGRAMS:
         if args.names and not any(n in name for n in args.names):
