@@ -48,19 +48,18 @@ def convolutions():
                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 def loop():
-    """x @ W fifty times: a loop that stays one."""
+    """x @ W fifty times: a loop that stays one, of products too large to be a function with it."""
     body = helper.make_graph([helper.make_node("MatMul", ["a", "W"], ["t"], name="turn"),
                               helper.make_node("Tanh", ["t"], ["b"], name="squash"),
                               helper.make_node("Identity", ["go"], ["on"], name="again")], "body",
                              [info("i", [], TensorProto.INT64), info("go", [], TensorProto.BOOL),
-                              info("a", [8, 64])],
-                             [info("on", [], TensorProto.BOOL), info("b", [8, 64])])
+                              info("a", [32, 128])],
+                             [info("on", [], TensorProto.BOOL), info("b", [32, 128])])
     n = [helper.make_node("Loop", ["n", "true", "x"], ["y"], name="fifty", body=body)]
-    init = [weight("W", 64, 64), numpy_helper.from_array(np.array(50, np.int64), "n"),
+    init = [weight("W", 128, 128), numpy_helper.from_array(np.array(50, np.int64), "n"),
             numpy_helper.from_array(np.array(True), "true")]
-    return helper.make_model(helper.make_graph(n, "g", [info("x", [8, 64])], [info("y", [8, 64])],
-                                               init), opset_imports=[helper.make_opsetid("", 17)],
-                             ir_version=8)
+    graph = helper.make_graph(n, "g", [info("x", [32, 128])], [info("y", [32, 128])], init)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 def run(model, x, headers={}, **options):
     body = {"model": model, "inputs": [{"name": "x", "datatype": "FP32", "shape": list(x.shape),
@@ -139,7 +138,7 @@ d = Daemon(build + "/hlod", build + "/hlod-worker")
 env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}
 try:
     for name, model, shape, in (("convolutions", convolutions(), (1, 3, 64, 64)),
-                                ("loop", loop(), (8, 64))):
+                                ("loop", loop(), (32, 128))):
         path = f"{work}/{name}.onnx"
         onnx.save(model, path)
         status, c = d.json("POST", "/v1/executables", open(path, "rb").read(),
