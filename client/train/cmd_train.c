@@ -635,7 +635,8 @@ static void catch_ending(struct sigaction old[N_ENDING]) {
     struct sigaction quiet = {.sa_handler = on_interrupt};
     for (int k = 0; k < N_ENDING; k++) {
         sigaction(ending[k], NULL, &old[k]);
-        if (old[k].sa_handler != SIG_IGN) sigaction(ending[k], &quiet, NULL); // nohup stays so
+        if (ending[k] == SIGHUP && old[k].sa_handler == SIG_IGN) continue; // under nohup
+        sigaction(ending[k], &quiet, NULL);
     }
 }
 static void release_ending(const struct sigaction old[N_ENDING]) {

@@ -213,7 +213,8 @@ def ends_in_order(c):
         p = subprocess.Popen([c.build + "/hlo", "train", "digits.onnx", *LOSS, *ROWS, "--batch",
                               "64", "--steps", "1000000", "--json", "-o", out],
                              env={**c.env(), "TMPDIR": temporary}, cwd=c.d.dir, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         p.stdout.readline()
         p.send_signal(sig)
         p.communicate(timeout=60)
