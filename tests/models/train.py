@@ -705,7 +705,7 @@ REFUSED = {  # spec (model: the perceptron) -> what the error must say
     "loss=mse;remat=layers": "no remat is called 'layers'; there are none, segments, BYTES",
     "loss=mse;remat=0": "no remat is called '0'",
     "loss=mse;remat=BYTES": "no remat is called 'BYTES'",
-    "loss=mse;remat=1K": "are planned with all",
+    "loss=mse;remat=256": "are planned with all",
     "optimizer=sgd": "loss=NAME is missing",
     "loss=mse;schedule=cosine": "steps=N is missing",
     "loss=mse;batch=8;rows=7": "7 rows are fewer than a batch of 8",
