@@ -55,6 +55,7 @@ static const struct {
     {"", "show", "what a model is: inputs, outputs, operators, parameters"},
     {"", "inspect", "the fused program and what came before it"},
     {"", "convert", "a program as StableHLO, HLO text or HloModuleProto"},
+    {"", "export", "a model as a page or a package that runs it in the browser"},
     {"", "train", "a model on rows of your own, as one executable"},
     {"", "models", "names and versions of models; batching"},
     {"", "plan", "several executables in one request"},

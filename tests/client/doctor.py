@@ -51,7 +51,8 @@ try:
     result.command("compile --explain", p, 0, r"\n2 steps, estimated at [\d.]+ ms on \d+ thread")
     result.command(
         "a row for each step", p, 0,
-        r" dot +onednn\S* (.*\n)+ .*not by: .*thin \(not a product of few rows\)(.*\n)+.* kernel ")
+        r" dot +(onednn|matmul)\S* (.*\n)+ .*not by: .*thin \(not a product of few rows"
+        r"[^)]*\)(.*\n)+.* kernel ")
     result.command("compile --explain=measured", doctor(d, "compile", model, "--explain=measured"),
                    0, r"estimated at(.*\n)+.*longest steps: measured, share, estimated, ")
     result.command("--explain as JSON", doctor(d, "--json", "compile", model, "--explain"), 2, "",
