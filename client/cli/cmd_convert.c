@@ -50,17 +50,17 @@ int cmd_convert(struct hlo *h) {
 
 // ---- export
 
-enum { MAX_ARGS = 16 };
 struct export {
     struct hlo *h;
     const char *model, *dir, *input, *labels, *name;
     struct image_options image;
     bool picture; // some option was about it
-    const char *argv[MAX_ARGS];
+    const char **argv; // of hlo-opt: at most one for each of ours, and OWN_ARGS
     int n;
 };
+enum { OWN_ARGS = 4 };
 static void add(struct export *e, const char *arg) {
-    if (e->n < MAX_ARGS - 1) e->argv[e->n++] = arg;
+    e->argv[e->n++] = arg;
 }
 
 static int read_options(struct export *e) {
@@ -122,6 +122,7 @@ static int add_picture(struct export *e) {
 
 int cmd_export(struct hlo *h) {
     struct export e = {.h = h, .image = {.std = {1, 1, 1}}};
+    e.argv = arena_zarray(&h->arena, const char *, h->argc + OWN_ARGS + 1);
     int rc = read_options(&e);
     if (!rc) rc = add_picture(&e);
     if (rc) return rc;

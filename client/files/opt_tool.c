@@ -14,7 +14,6 @@
 #include "client/cli/hlo.h"
 #include "client/lib/onnx_external.h"
 
-enum { MAX_ARGS = 16 };
 // The tool in hlo's own folder, else wherever PATH has it.
 static const char *tool(struct hlo *h) {
     char self[4096];
@@ -81,14 +80,17 @@ static status_t make_whole(struct hlo *h, const char *model, const char *beside,
 // data outside is written whole, beside `near`.
 static int run_tool(struct hlo *h, char *into, const char *near, const char *const *args,
                     const char *model) {
-    const char *argv[MAX_ARGS + 3] = {tool(h)};
     char *whole;
-    int n = 1;
+    int n = 0;
+    while (args[n])
+        n++;
+    const char **argv = arena_zarray(&h->arena, const char *, n + 3);
     status_t st = make_whole(h, model, near, &whole);
     if (st) return fail_status(st);
-    for (; args[n - 1] && n <= MAX_ARGS; n++)
-        argv[n] = args[n - 1];
-    argv[n] = whole ? whole : model;
+    argv[0] = tool(h);
+    for (int k = 0; k < n; k++)
+        argv[k + 1] = args[k];
+    argv[n + 1] = whole ? whole : model;
 
     int rc = into ? run_into(into, argv) : run(-1, argv);
     if (whole) unlink(whole);

@@ -610,23 +610,32 @@ void hlo_set_module_extra(struct hlo_module *m, const char *name, struct str val
     hlo_sort_extra(m->extra.v, m->extra.n);
 }
 
-bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out) {
+// The value of key in {key="value",...}.
+static bool frontend_value(struct str v, const char *key, struct str *out) {
     size_t n = strlen(key);
-    for (size_t k = 0; k < m->extra.n; k++) {
-        struct str v = m->extra.v[k].value;
-        if (!str_is(m->extra.v[k].name, "frontend_attributes") || !v.n) continue;
-        for (const char *p = v.p, *end = v.p + v.n; (p = memmem(p, (size_t)(end - p), key, n));
-             p++) {
-            const char *text = p + n + 2;
-            bool begins = p > v.p && (p[-1] == '{' || p[-1] == ',' || p[-1] == ' ');
-            if (!begins || text > end || p[n] != '=' || p[n + 1] != '"') continue;
-            const char *close = memchr(text, '"', (size_t)(end - text));
-            if (!close) return false;
-            *out = (struct str){text, (size_t)(close - text)};
-            return true;
-        }
+    if (!v.n) return false;
+    for (const char *p = v.p, *end = v.p + v.n; (p = memmem(p, (size_t)(end - p), key, n)); p++) {
+        const char *text = p + n + 2;
+        bool begins = p > v.p && (p[-1] == '{' || p[-1] == ',' || p[-1] == ' ');
+        if (!begins || text > end || p[n] != '=' || p[n + 1] != '"') continue;
+        const char *close = memchr(text, '"', (size_t)(end - text));
+        if (!close) return false;
+        *out = (struct str){text, (size_t)(close - text)};
+        return true;
     }
     return false;
+}
+bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out) {
+    for (size_t k = 0; k < m->extra.n; k++)
+        if (str_is(m->extra.v[k].name, "frontend_attributes") &&
+            frontend_value(m->extra.v[k].value, key, out))
+            return true;
+    return false;
+}
+bool hlo_frontend_of(const struct hlo_instr *i, const char *key, struct str *out) {
+    size_t n = 0;
+    const char *text = hlo_extra(i, "frontend_attributes", &n);
+    return frontend_value((struct str){text, n}, key, out);
 }
 void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value) {
     struct str old = hlo_module_extra(m, "frontend_attributes");

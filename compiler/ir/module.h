@@ -178,6 +178,8 @@ extern const char *const hlo_donor_attrs[2];
 // no backslash; copied. hlo_frontend: false when there is none.
 void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value);
 bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out);
+// The same of an instruction's frontend_attributes.
+bool hlo_frontend_of(const struct hlo_instr *i, const char *key, struct str *out);
 
 #define HLO_EACH_INSTR(i, c)                                                                       \
     for (struct hlo_instr *i = (c)->first, *i##_next = i ? i->next : NULL; i;                      \

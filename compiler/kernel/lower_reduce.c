@@ -34,15 +34,11 @@ static status_t straight(struct lower *lw, struct lower_reduce *f, struct kir_va
     return ST_OK;
 }
 
-// Loops over r inside the element, at the level of the index.
-static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
-                           UNUSED int rank, struct kir_val **acc) {
+// Begins the loops over sp that carry flat[n], which become the innermost's; gives r in them.
+static struct kir_val *open_nest(struct lower *lw, struct lower_space *sp, struct kir_loop **loops,
+                                 struct kir_val **flat, int n) {
     struct kir *k = &lw->k;
-    struct lower_space *sp = lower_space(lw, f->i, f->total);
-    struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
-    struct kir_val *flat[MAX_ACC], *r = kir_i64(k, 0);
-    int base = k->depth, n = split(lw, f, acc, flat);
-
+    struct kir_val *r = kir_i64(k, 0);
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;
@@ -51,6 +47,17 @@ static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_
         lower_track(lw, loops[i]->var, sp, stride);
         r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride));
     }
+    return r;
+}
+// Loops over r inside the element, at the level of the index.
+static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                           UNUSED int rank, struct kir_val **acc) {
+    struct kir *k = &lw->k;
+    struct lower_space *sp = lower_space(lw, f->i, f->total);
+    struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
+    struct kir_val *flat[MAX_ACC];
+    int base = k->depth, n = split(lw, f, acc, flat);
+    struct kir_val *r = open_nest(lw, sp, loops, flat, n);
 
     struct kir_loop *last = loops[sp->n];
     last->vectorize = true;
@@ -207,18 +214,11 @@ static status_t lines_nest(struct lower *lw, struct lower_reduce *f, int lines,
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
-    struct kir_val *flat[2 * AT_ONCE * 2], *r = kir_i64(k, 0);
+    struct kir_val *flat[2 * AT_ONCE * 2];
     int n = 0, each = 0;
     for (int l = 0; l < lines; l++)
         n += each = split(lw, f, acc + l * f->n, flat + n);
-    for (int i = 0; i <= sp->n; i++) {
-        int64_t stride = i == sp->n ? 1 : sp->cut[i],
-                extent = (i ? sp->cut[i - 1] : sp->total) / stride;
-        loops[i] = kir_for(k, kir_i64(k, 0), kir_i64(k, extent), extent, flat, n);
-        memcpy(flat, loops[i]->carry, sizeof(struct kir_val *) * (size_t)n);
-        lower_track(lw, loops[i]->var, sp, stride);
-        r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride));
-    }
+    struct kir_val *r = open_nest(lw, sp, loops, flat, n);
     loops[sp->n]->vectorize = true;
 
     for (int l = 0; l < lines; l++) {

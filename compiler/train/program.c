@@ -6,9 +6,9 @@
 //   epoch   where rows are shuffled: a new order, and the loop over the epoch's steps
 //   body    a batch, the model, the loss, its gradients, an update for each weight
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "compiler/gradient/gradient.h"
 #include "compiler/passes/control/graph.h"
 #include "compiler/train/parts.h"
@@ -49,11 +49,9 @@ static hv behind(hv x) { // the parameter that x only moves or converts
 // How much of the running statistics a batch leaves where i normalises by the batch: the model says
 // so (hlod_batch="0.9", as onnx_norm.c writes it) or the training; NAN where it does not.
 static double statistics_kept(const struct train_spec *s, const struct hlo_instr *i) {
-    static const char says[] = "{hlod_batch=\"";
-    size_t n;
-    const char *text = hlo_extra(i, "frontend_attributes", &n);
-    if (text && n > sizeof says && memcmp(text, says, sizeof says - 1) == 0)
-        return strtod(text + sizeof says - 1, NULL);
+    struct str text;
+    double kept;
+    if (hlo_frontend_of(i, "hlod_batch", &text) && str_to_f64(text, &kept)) return kept;
     return s->batchnorm ? s->momentum_of_statistics : (double)NAN;
 }
 // The normalisation that p is a running statistic of, or NULL.
