@@ -648,9 +648,7 @@ static void finish(struct daemon *d) {
         loop_turn(d->loop); // whose results belong to what is freed now
     uploads_free(d->api.uploads);
     budget_free(d->api.budget);
-    auth_close(d->api.auth);
     oip_regions_free(d->api.regions);
-    tls_close(d->tls);
 
     for (int i = 0; i < 4; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
@@ -659,6 +657,8 @@ static void finish(struct daemon *d) {
     suites_free(d->suites);
     sched_free(d->sched);
     loop_free(d->loop);
+    auth_close(d->api.auth); // files may be read again on the pool until the loop has ended
+    tls_close(d->tls);
     otlp_stop(d->api.otlp, OTLP_STOP_MS);
     fleet_close(&d->fleet);
     secrets_free(d->secrets);

@@ -321,7 +321,8 @@ static void on_peer(void *ctx, struct fetch_reply *r) {
 }
 // A peer's answer without an executable.
 static void peer_said(struct look *l) {
-    if (l->phase == ASKING || !l->q.claim) {
+    bool keeps_claims = l->granted || *l->compiles; // a server without peers of its own does not
+    if (l->phase == ASKING || !l->q.claim || !keeps_claims) {
         l->turn++;
         peers_step(l);
     } else if (l->granted)

@@ -23,7 +23,12 @@ static char *threads_by_quota(char text[PROCESS_TEXT]) {
 // Credentials of the daemon's own are not for processes that read what strangers send.
 static bool is_secret(const char *variable) {
     static const char *const names[] = {
-        "AWS_SECRET_ACCESS_KEY=", "AWS_SESSION_TOKEN=", "HLOD_TOKEN="};
+        "AWS_SECRET_ACCESS_KEY=",
+        "AWS_SESSION_TOKEN=",
+        "HLOD_TOKEN=",
+        "OTEL_EXPORTER_OTLP_HEADERS=",
+        "OTEL_EXPORTER_OTLP_METRICS_HEADERS=",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS="};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (!strncmp(variable, names[k], strlen(names[k]))) return true;
     return false;

@@ -4,7 +4,7 @@
 model that all get at once; a node that dies while it compiles, or fails, or hangs; a node of
 another build or target; who may ask. Standard library only.
 Usage: peers.py --hlod BIN --worker BIN [NAME...]"""
-import json, os, subprocess, sys, time
+import json, os, shutil, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from common import Fleet, compile, compiles, free_ports, model, secret, stats
 from harness import Daemon, Results, chosen, in_thread, options, until
@@ -179,7 +179,6 @@ def another_build(o):
 def tokens(o):
     """peers call each other with a token; other tokens reach nothing of this"""
     hlo = os.path.join(os.path.dirname(o.hlod), "hlo")
-    import tempfile, shutil
     folder = tempfile.mkdtemp(prefix="hlod-peers-")
     file = os.path.join(folder, "tokens")
     def add(name, *w):
@@ -274,10 +273,38 @@ def by_name(o):
         assert d.stop() == 0
         shutil.rmtree(folder)
 
+def one_sided(o):
+    """a peer that has no peers of its own keeps nothing in mind: it is asked once, not until the
+    bound on waiting"""
+    folder = tempfile.mkdtemp(prefix="hlod-peers-")
+    key = secret(folder)
+    all = [Daemon(o.hlod, o.worker, args=["--cache-key", key])]
+    try:
+        address = "http://%s:%d" % all[0].addr
+        all.append(Daemon(o.hlod, o.worker, args=["--cache-key", key, "--cache-remote", address,
+                                                  "--cache-remote-wait-ms", "20000"]))
+        until("the peer is up", 10, lambda: any(p["state"] == "up" for p in stats(
+            all[1], "peers").get("peers", [])))
+        for k in range(4):  # some of them rank the peer first
+            start = time.monotonic()
+            status, r = compile(all[1], model(f"cold{k}"))
+            assert status == 200 and not r.get("cacheHit"), r
+            assert time.monotonic() - start < 10, "it waited for a peer that promised nothing"
+        assert compiles(all[1]) == 4 and compiles(all[0]) == 0
+        for d in all:
+            assert d.stop_keep() == 0, d.logs()
+    finally:
+        for d in all:
+            if d.p.poll() is None:
+                d.kill()
+            d.clean()
+        shutil.rmtree(folder)
+
 def main():
     o, results = options("hlod", "worker"), Results()
     for s in chosen(o, [one_compile, asked_later, told, node_dies, compile_fails, client_leaves,
-                        bound_on_waiting, another_build, tokens, wrong_token, drained, by_name]):
+                        bound_on_waiting, another_build, tokens, wrong_token, drained, by_name,
+                        one_sided]):
         results.case(s.__name__, s, o)
     return results.code()
 
