@@ -109,8 +109,21 @@ float f16_to_f32(uint16_t h) {
     memcpy(&f, &bits, 4);
     return f;
 }
-uint16_t f32_to_f16(float f) {
-    return (uint16_t)encode(float_format(DT_F16), (double)f);
+uint16_t f32_to_f16(float f) { // to nearest even; infinity where it overflows
+    uint32_t u, sign;
+    memcpy(&u, &f, 4);
+    sign = u >> 16 & 0x8000;
+    u &= 0x7fffffff;
+    if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (u >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (u < 0x38800000) { // subnormal: its last bit is that of the sum
+        float tiny;
+        memcpy(&tiny, &u, 4);
+        tiny += 0.5f;
+        memcpy(&u, &tiny, 4);
+        return (uint16_t)(sign | (u - 0x3f000000));
+    }
+    return (uint16_t)(sign | ((u + 0xc8000fff + (u >> 13 & 1)) >> 13));
 }
 uint16_t f64_to_f16(double v) {
     return (uint16_t)encode(float_format(DT_F16), v);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo-opt --web: a model as a package for browsers (compiler/web), without a daemon.
+#include <math.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -49,7 +50,7 @@ static status_t image_of(const char *text, struct web_image *out) {
            numbers(part[MEAN], out->mean, 3) && numbers(part[STD], out->std, 3) &&
            (str_is(part[LAYOUT], "nchw") || str_is(part[LAYOUT], "nhwc"));
     for (int k = 0; k < 3 && good; k++)
-        good = out->std[k] != 0;
+        good = isfinite(out->mean[k]) && isfinite(out->std[k]) && out->std[k] != 0;
     if (!good)
         return st_invalid("--web-image=%s: expected HEIGHTxWIDTH:CROP:M,M,M:S,S,S:nchw|nhwc:INPUT",
                           text);

@@ -5,7 +5,7 @@
 #define TEXT(n)  #n
 #define QUOTE(n) TEXT(n)
 
-// One thread runs all of a kernel. Functions of libm.def are the page's (web/libm.js).
+// One thread runs all of a kernel. Functions of libm.def are the page's (web/runtime/libm.js).
 static const struct kernel_policy policy = {.units = 1,
                                             .has_f64 = true,
                                             .has_s64 = true,

@@ -30,23 +30,6 @@ status_t web_prepare(struct arena *a, const struct executable *e, const struct s
     return ST_OK;
 }
 
-// To nearest even; infinity where it overflows.
-static uint16_t half_of(float f) {
-    uint32_t u, sign;
-    memcpy(&u, &f, 4);
-    sign = u >> 16 & 0x8000;
-    u &= 0x7fffffff;
-    if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-    if (u >= 0x47800000) return (uint16_t)(sign | 0x7c00);
-    if (u < 0x38800000) { // subnormal: its last bit is that of the sum
-        float tiny;
-        memcpy(&tiny, &u, 4);
-        tiny += 0.5f;
-        memcpy(&u, &tiny, 4);
-        return (uint16_t)(sign | (u - 0x3f000000));
-    }
-    return (uint16_t)(sign | ((u + 0xc8000fff + (u >> 13 & 1)) >> 13));
-}
 static bool fits_half(const uint8_t *p, int64_t n) {
     for (int64_t k = 0; k < n; k++) {
         float f;
@@ -67,7 +50,7 @@ void web_weights_stream(struct web_program *p, const struct literal *const *resu
         for (int64_t i = 0; i < n && w->narrow; i++) {
             float f;
             memcpy(&f, data + i * 4, 4);
-            uint16_t h = half_of(f);
+            uint16_t h = f32_to_f16(f);
             strbuf_add(out, &h, sizeof h);
         }
         strbuf_add(out, "\0\0\0", -out->n & 3);
