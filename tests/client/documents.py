@@ -213,7 +213,11 @@ class Page:
         with open(os.path.join(self.work, "out"), "w+") as log:
             p = subprocess.Popen(command, cwd=self.work, env=self.env, stdout=log, stderr=log,
                                  start_new_session=True)
-            code = p.wait(timeout=120)
+            try:
+                code = p.wait(timeout=120)
+            except subprocess.TimeoutExpired:
+                os.killpg(p.pid, signal.SIGKILL)
+                return p.wait(), open(log.name).read() + "\nnot within 120 s"
             if DAEMON_BLOCK.search(text):
                 self.left.append(p.pid)
                 until("hlod answers", 20,
