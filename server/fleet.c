@@ -182,14 +182,15 @@ static status_t find_node(struct fleet *f, const char *dir) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     st = fd < 0 ? st_errno(errno, path) : file_write(fd, b.p, b.n, path);
     if (fd >= 0) close(fd);
+    if (fd >= 0 && st) unlink(path);
     strbuf_done(&b);
     return st;
 }
 status_t fleet_open(struct fleet *f, struct loop *l, struct store *store, struct journal *journal,
                     const char *dir) {
     const struct config *c = f->cfg;
-    RETURN_IF_ERR(find_node(f, dir));
     if (!f->n_specs) return ST_OK;
+    RETURN_IF_ERR(find_node(f, dir));
     struct remotes_config rc = {.specs = f->specs,
                                 .n_specs = f->n_specs,
                                 .node = f->node,

@@ -15,6 +15,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/weigh.h"
@@ -106,7 +108,8 @@ static void left(struct peer *x) {
 }
 static void failed(struct peer *x, const char *why, int64_t retry_after_ms, bool sure) {
     bool was = breaker_down(&x->breaker);
-    snprintf(x->why, sizeof x->why, "%s", why);
+    struct strbuf b = strbuf_over(x->why, sizeof x->why);
+    text_show(&b, str_of(why), ""); // may hold what the peer said
     breaker_failed(&x->breaker, clock_ns(), retry_after_ms, sure || !x->known);
     if (was || !breaker_down(&x->breaker)) return;
     log_event(LOG_WARN, "peer.down", "peer=%s address=%s why=\"%s\"", peer_name(x), x->address,

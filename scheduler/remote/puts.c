@@ -94,7 +94,11 @@ static void on_put(void *ctx, struct fetch_reply *r) {
     struct put *p = ctx;
     struct remote *x = &p->all->r->v[p->at++];
     p->fetch = NULL;
-    bool taken = object_answer(x, r) == OBJECT_THERE;
+    enum object_answer answer = object_answer(x, r);
+    bool taken = answer == OBJECT_THERE;
+    if (answer == OBJECT_ABSENT) // it may be read, and not be written to
+        log_event(LOG_WARN, "remote.put", "remote=\"%s\" key=%s why=\"HTTP %d\"", x->name,
+                  digest_to_hex(p->key).z, r->code);
     x->n.puts += taken;
     x->n.put_errors += !taken;
     x->n.bytes_out += r->sent;
