@@ -160,10 +160,12 @@ static bool too_long_to_join(const struct fusion_group *g, const struct hlo_inst
 // Is an operation that several movements ask for little to compute again, with those that already
 // are?
 static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}}; // one for all: the group stays as it is
     int again = 0;
+    if (!light(p)) return false;
     for (int k = 1; k < g->n && again < MOST_AGAIN; k++)
-        again += elementwise(g->v[k]) && computed_often(g, g->v[k]);
-    return light(p) && again < MOST_AGAIN;
+        again += elementwise(g->v[k]) && way_of(g, g->v[k], &w) == &several;
+    return again < MOST_AGAIN;
 }
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {

@@ -184,7 +184,6 @@ static void sums(const struct matmul_run *r, const struct part *p, const float *
         struct panel_product q = {.rows = p->rows,
                                   .depth =
                                       m->depth - k < m->depth_block ? m->depth - k : m->depth_block,
-                                  .parts = 1,
                                   .a = left + k,
                                   .a_row = m->left_row,
                                   .out_row = out_row,

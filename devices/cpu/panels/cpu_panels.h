@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 enum { PANEL_VECTORS = 2 };
-// out[r, c] = sum over k of a[r, k] * b[k, c], rows by a panel's columns. Strides in floats. Terms
-// are `parts` runs of `depth` each: those of a run lie together in a row, runs a_part apart.
+// out[r, c] = sum over k of a[r, k] * b[k, c], rows by a panel's columns, `depth` terms that lie
+// together in a row. Strides in floats.
 struct panel_product {
     const float *a, *b;
     float *out;
-    int64_t rows, depth, parts;
-    int64_t a_row, a_part;
+    int64_t rows, depth;
+    int64_t a_row;
     int64_t b_term;              // from a term's columns to the next one's
     int64_t out_row, out_vector; // from a row to the next; from its first vector to its second
     const float *next;           // fetched meanwhile: as much as b; NULL: nothing

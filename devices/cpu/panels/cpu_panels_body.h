@@ -77,21 +77,20 @@ INLINE void PANEL(tile)(const struct panel_product *p, int64_t row, int rows, in
     LINE sum[PANEL_VECTORS * PANEL_ROWS][PANEL_VECTORS] = {0};
     int64_t a_row = p->a_row, b_term = p->b_term, depth = p->depth;
     const float *a = p->a + row * a_row, *b = p->b;
-    for (int64_t part = 0; part < p->parts; part++, a += p->a_part)
-        for (int64_t k = 0; k < depth; k++, b += b_term, ahead += step) {
-            LINE v[PANEL_VECTORS];
-            __builtin_prefetch(ahead, 0, 2);
+    for (int64_t k = 0; k < depth; k++, b += b_term, ahead += step) {
+        LINE v[PANEL_VECTORS];
+        __builtin_prefetch(ahead, 0, 2);
+        UNROLL
+        for (int c = 0; c < vectors; c++)
+            v[c] = *(const LINE *)(b + c * PANEL_LANES);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            float x = a[r * a_row + k];
             UNROLL
             for (int c = 0; c < vectors; c++)
-                v[c] = *(const LINE *)(b + c * PANEL_LANES);
-            UNROLL
-            for (int r = 0; r < rows; r++) {
-                float x = a[r * a_row + k];
-                UNROLL
-                for (int c = 0; c < vectors; c++)
-                    sum[r][c] += x * v[c];
-            }
+                sum[r][c] += x * v[c];
         }
+    }
     if (p->add) PANEL(add)(p, row, rows, vectors, sum);
     if (p->bias || p->relu) PANEL(steps)(p, rows, vectors, sum);
     PANEL(put)(p, row, rows, vectors, sum);
@@ -129,7 +128,7 @@ static void PANEL(multiply)(const struct panel_product *p) {
     int64_t most = p->single ? 12 : PANEL_ROWS, n = (p->rows + most - 1) / most,
             step = p->next ? (BYTES + n - 1) / n : 0;
     const char *ahead = (const char *)(p->next ? p->next : p->b);
-    for (int64_t t = 0; t < n; t++, ahead += p->depth * p->parts * step) {
+    for (int64_t t = 0; t < n; t++, ahead += p->depth * step) {
         int64_t row = p->rows * t / n, end = p->rows * (t + 1) / n;
         PANEL(tiles)[!p->single][end - row](p, row, ahead, step);
     }

@@ -169,7 +169,6 @@ WINO_TARGET static void WINO(finish)(const struct winograd_run *r, int64_t tile,
     int halves = 2 * p + 1 < w->out_blocks ? 2 : 1;
     struct panel_product q = {.rows = n,
                               .depth = depth,
-                              .parts = 1,
                               .a_row = depth,
                               .b_term = PANEL_VECTORS * LANES,
                               .out_row = w->points * PANEL_VECTORS * LANES,
