@@ -115,6 +115,20 @@ def loopback_up():
         flags = struct.unpack("16sh", fcntl.ioctl(s, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
         fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
 
+def no_complaint(d):
+    """No sanitizer wrote anything into the daemon's log; gives that log."""
+    log = d.logs()
+    assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error",
+                         log), "a sanitizer complains\n" + log[-3000:]
+    return log
+
+def ended(d):
+    """It ends in good order, unless a test has ended it already; gives its log."""
+    if d.p.poll() is None:
+        d.stop_keep()
+    assert d.p.returncode in (0, -signal.SIGKILL), f"it ended by {d.p.returncode}\n" + d.logs()
+    return no_complaint(d)
+
 class Results:
     """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the
     end: sys.exit(results.code())."""
@@ -161,8 +175,7 @@ class Results:
             if not getattr(fn, "ends", False):
                 assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
                 assert d.stop_keep() == 0, "the daemon did not end cleanly"
-            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error",
-                                 d.logs()), "a sanitizer complains"
+            no_complaint(d)
             self(f"{name} ({time.monotonic() - start:.1f} s)", True)
         except Exception:
             self(name, False, traceback.format_exc() + "\n" + d.logs()[-2000:])

@@ -6,37 +6,20 @@ compile happens here, the answer is right, and it is counted. Standard library o
 Usage: remote.py --hlod BIN --worker BIN [NAME...]"""
 import json, os, shutil, socket, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from common import Cache, compile, compiles, free_ports, model, secret, stats
+from common import Cache, Site, compile, compiles, free_ports, model, secret, stats
 from harness import Daemon, Results, chosen, in_thread, options, until
 
-class Site:
-    """a cache, a folder of keys, and daemons that end with it"""
+class Prefix(Site):
+    """a cache at a prefix, and its key"""
     def __init__(self, o, **more):
-        self.o, self.cache = o, Cache(**more)
-        self.folder = tempfile.mkdtemp(prefix="hlod-remote-")
-        self.key = secret(self.folder)
-        self.all = []
+        super().__init__(o, "remote")
+        self.cache, self.key = Cache(**more), secret(self.folder)
     def daemon(self, *args, remote=None, key=None, env=None):
-        d = Daemon(self.o.hlod, self.o.worker,
-                   args=["--cache-key", key or self.key, "--cache-remote",
-                         remote or self.cache.url, *args], env=env)
-        self.all.append(d)
-        return d
-    def __enter__(self):
-        return self
-    def __exit__(self, kind, *rest):
-        try:
-            for d in self.all:
-                if d.p.poll() is None and kind is None:
-                    assert d.stop_keep() == 0, d.logs()
-                if d.p.poll() is None:
-                    d.kill()
-                assert "Sanitizer" not in d.logs() and "runtime error" not in d.logs(), d.logs()
-        finally:
-            for d in self.all:
-                d.clean()
-            self.cache.close()
-            shutil.rmtree(self.folder)
+        return self.start("--cache-key", key or self.key, "--cache-remote",
+                          remote or self.cache.url, *args, env=env)
+    def close(self):
+        self.cache.close()
+        super().close()
 
 def filled(site, name, **more):
     """a model whose executable another daemon has put into the cache; (bytes, key)"""
@@ -49,7 +32,7 @@ def filled(site, name, **more):
 
 def found_and_brought(o):
     """put after a compile, signed; found by another daemon, and said where it is from"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         a, b = site.daemon(), site.daemon()
         status, r = compile(a, model("one"))
         assert status == 200 and not r.get("cacheHit") and not r.get("remote"), r
@@ -91,7 +74,7 @@ def found_and_brought(o):
         assert r["cacheHit"] and not r.get("remote") and len(site.cache.asked) == n, r
 
 def told_in_streams(o):
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "stream")
         d = site.daemon()
         path = "/v1/executables?shape=x=1x4&stream=1"
@@ -104,7 +87,7 @@ def told_in_streams(o):
 
 def no_compile(o):
     """a run that must not compile takes what a remote has, and fails where none has it"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "nc")
         d = site.daemon()
         run = lambda m: d.json("POST", "/v1/run", {
@@ -120,7 +103,7 @@ def no_compile(o):
 
 def order(o):
     """remotes are asked in their order, until one has it; a read-only one gets nothing"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "order")
         first = Cache()
         try:
@@ -142,7 +125,7 @@ def ends_when_put(o):
     def slow(verb, path):
         if verb == "PUT":
             time.sleep(1)
-    with Site(o, behave=slow) as site:
+    with Prefix(o, behave=slow) as site:
         d = site.daemon()
         assert compile(d, model("last"))[0] == 200
         assert d.stop_keep() == 0
@@ -175,7 +158,7 @@ def refused(site, body, key, why, spoil, outcome="refused"):
 
 def changed_byte(o):
     """one byte changed, anywhere: refused, compiled here, counted"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "byte")
         n = len(site.cache.store[f"/cache/executables/{key[:2]}/{key}"])
         def flip(at):
@@ -187,7 +170,7 @@ def changed_byte(o):
         refused(site, body, key, "", lambda b: b"<html>not here</html>")
 
 def wrong_signature(o):
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "sig")
         mine = site.key
         # another's secret; none
@@ -207,7 +190,7 @@ def wrong_signature(o):
 
 def another_executable(o):
     """a bundle that holds, but is of another key, build or target"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         body, key = filled(site, "mine")
         _, other = filled(site, "theirs", compile_ms=1)
         there = lambda k: site.cache.store[f"/cache/executables/{k[:2]}/{k}"]
@@ -222,7 +205,7 @@ def another_executable(o):
 
 def of_another_tenant(o):
     """with --isolate tenant a key is of one tenant: what another's gives is not its own"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         hlo = os.path.join(os.path.dirname(o.hlod), "hlo")
         file = os.path.join(site.folder, "tokens")
         who = {}
@@ -260,7 +243,7 @@ def costs(site, name, most, outcome, *args, remote=None, key=None):
 def down(o):
     """nobody listens: refused at once; after three failures it is not asked, and found again"""
     port, = free_ports(1)
-    with Site(o) as site:
+    with Prefix(o) as site:
         url = f"http://127.0.0.1:{port}/cache"
         d, said = costs(site, "down0", 1, "error", remote=url)
         outcomes = [compile(d, model(f"down{k}"))[1]["executable"]["remotes"][0]["outcome"]
@@ -282,7 +265,7 @@ def down(o):
 
 def hangs(o):
     """takes the connection and says nothing: the bound, and no more once it is known"""
-    with socket.create_server(("127.0.0.1", 0)) as s, Site(o) as site:
+    with socket.create_server(("127.0.0.1", 0)) as s, Prefix(o) as site:
         url = f"http://127.0.0.1:{s.getsockname()[1]}/cache"
         d, said = costs(site, "hang0", 3, "error", "--cache-remote-ms", "700", remote=url)
         assert 600 < said["ms"] < 1500, said
@@ -295,7 +278,7 @@ def hangs(o):
 
 def unreachable(o):
     """no connection is taken: the bound of the connection"""
-    with socket.socket() as s, Site(o) as site:
+    with socket.socket() as s, Prefix(o) as site:
         s.bind(("127.0.0.1", 0))
         s.listen(0)
         full = [socket.socket() for _ in range(8)]
@@ -321,7 +304,7 @@ def drip(handler):
 
 def slow(o):
     """a body that comes drop by drop"""
-    with Site(o, behave=lambda verb, path: drip if verb == "GET" else None) as site:
+    with Prefix(o, behave=lambda verb, path: drip if verb == "GET" else None) as site:
         costs(site, "slow", 3, "error", "--cache-remote-ms", "800")
 
 def endless(o):
@@ -346,7 +329,7 @@ def endless(o):
         handler.send_header("Content-Length", str(1 << 50))
         handler.end_headers()
     for answer in forever(True), forever(False), announced:
-        with Site(o, behave=lambda verb, path: answer if verb == "GET" else None) as site:
+        with Prefix(o, behave=lambda verb, path: answer if verb == "GET" else None) as site:
             d, said = costs(site, "endless", 6, "error", "--max-message-bytes", "16M")
             assert "more than" in said["why"], said
             with open(f"/proc/{d.p.pid}/status") as f:
@@ -374,7 +357,7 @@ def answers(o):
              "headers": (raw(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200000), "")}
     try:
         for name, (how, why) in cases.items():
-            with Site(o, behave=lambda verb, path: how if verb == "GET" else None) as site:
+            with Prefix(o, behave=lambda verb, path: how if verb == "GET" else None) as site:
                 d, said = costs(site, name, 4, "error")
                 assert why in said["why"], (name, said)
                 assert "\x1b" not in d.logs() and "\nev=forged" not in d.logs(), d.logs()
@@ -384,7 +367,7 @@ def answers(o):
 
 def full(o):
     """it takes no more: counted, nothing else happens"""
-    with Site(o, behave=lambda verb, path: (lambda h: h.reply(507, b"full"))
+    with Prefix(o, behave=lambda verb, path: (lambda h: h.reply(507, b"full"))
               if verb == "PUT" else None) as site:
         d = site.daemon()
         for k in range(4):
@@ -394,7 +377,7 @@ def full(o):
 
 def many(o):
     """30 clients beside a remote that hangs: each waits once, none twice, others are served"""
-    with socket.create_server(("127.0.0.1", 0), backlog=200) as s, Site(o) as site:
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as s, Prefix(o) as site:
         url = f"http://127.0.0.1:{s.getsockname()[1]}/cache"
         d = site.daemon("--cache-remote-ms", "1500", remote=url)
         begun = time.monotonic()
@@ -412,7 +395,7 @@ def many(o):
 
 def tokens_stay(o):
     """a prefix's token goes to it alone, and into no log"""
-    with Site(o) as site:
+    with Prefix(o) as site:
         other = Cache(behave=lambda verb, path: None)
         token = secret(site.folder, "token", "hush-hush-4711")
         try:

@@ -6,8 +6,8 @@ files that change. Scripted workers. SKIP without build/fleet (deploy/setup.sh f
 Usage: build/fleet/bin/python s3.py --hlod BIN --worker BIN [NAME...]"""
 import json, os, shutil, subprocess, sys, tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from common import compile, compiles, free_ports, model, secret, stats
-from harness import Daemon, Results, chosen, options, until
+from common import Site, compile, compiles, free_ports, model, secret, stats
+from harness import Results, chosen, options, until
 try:
     import boto3
 except ImportError:
@@ -73,29 +73,21 @@ class Store:
         self.log.close()
         shutil.rmtree(self.folder)
 
-class Site:
+class Bucket(Site):
     def __init__(self, o, store):
-        self.o, self.store, self.all = o, store, []
+        super().__init__(o, "s3")
+        self.store = store
     def daemon(self, prefix, *args, env=None, data=None):
-        d = Daemon(self.o.hlod, self.o.worker, data=data,
-                   args=["--cache-key", secret(self.store.folder), "--cache-remote",
-                         f"s3://{BUCKET}/{prefix}", *args], env=env or self.store.env())
-        self.all.append(d)
-        return d
-    def __enter__(self):
-        return self
-    def __exit__(self, kind, *rest):
-        for d in self.all:
-            if d.p.poll() is None and (kind or d.stop_keep()):
-                d.kill()
-            for _, secret_key in (self.store.user, self.store.reader):
-                assert secret_key not in d.logs(), "a secret is in the log"
-            d.clean()
+        return self.start("--cache-key", secret(self.store.folder), "--cache-remote",
+                          f"s3://{BUCKET}/{prefix}", *args, env=env or self.store.env(), data=data)
+    def judge(self, log):
+        for _, secret_key in (self.store.user, self.store.reader):
+            assert secret_key not in log, "a secret is in the log"
 
 def round_trip(o, store):
     """put with a signature that holds, found by another daemon; with and without a prefix"""
     for prefix in "fleet/v1", "":
-        with Site(o, store) as site:
+        with Bucket(o, store) as site:
             a, b = site.daemon(prefix), site.daemon(prefix)
             body = model("s3" + prefix)
             status, r = compile(a, body)
@@ -110,7 +102,7 @@ def round_trip(o, store):
 
 def session(o, store):
     """a session token is sent and signed: a store that knows none refuses it, and says so"""
-    with Site(o, store) as site:
+    with Bucket(o, store) as site:
         d = site.daemon("s", env=store.env(AWS_SESSION_TOKEN="made-up/token+1="))
         status, r = compile(d, model("session"))
         said = r["executable"]["remotes"][0]
@@ -119,7 +111,7 @@ def session(o, store):
 
 def wrong_secret(o, store):
     """refused for its signature: an error that opens the circuit at once; the compile goes on"""
-    with Site(o, store) as site:
+    with Bucket(o, store) as site:
         d = site.daemon("w", env=store.env((store.user[0], "not-" + store.user[1])))
         status, r = compile(d, model("wrong"))
         said = r["executable"]["remotes"][0]
@@ -130,7 +122,7 @@ def wrong_secret(o, store):
 
 def may_not_write(o, store):
     """a user that may read: what is there is taken, what cannot be put is counted"""
-    with Site(o, store) as site:
+    with Bucket(o, store) as site:
         writer = site.daemon("ro")
         compile(writer, model("there"))
         until("it is put", 5, lambda: stats(writer).get("puts") == 1)
@@ -143,7 +135,7 @@ def may_not_write(o, store):
 
 def of_files(o, store):
     """a profile of the usual files; when they change, the new ones are used"""
-    with Site(o, store) as site:
+    with Bucket(o, store) as site:
         path = os.path.join(store.folder, "creds")
         def write(user):
             with open(path + ".new", "w") as f:
@@ -169,7 +161,7 @@ def of_files(o, store):
 
 def workers_have_none(o, store):
     """the workers, which read what strangers send, do not have the credentials"""
-    with Site(o, store) as site:
+    with Bucket(o, store) as site:
         d = site.daemon("e", env=store.env(AWS_SESSION_TOKEN="tok"))
         kids = subprocess.run(["ps", "-o", "pid=", "--ppid", str(d.p.pid)], capture_output=True,
                               text=True).stdout.split()

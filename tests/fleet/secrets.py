@@ -4,34 +4,20 @@
 signal comes, and what is new holds within seconds; a mistake leaves what was before in force; the
 loop never waits for a file. Scripted workers; standard library and openssl.
 Usage: secrets.py --hlod BIN --worker BIN [NAME...]"""
-import http.client, os, shutil, signal, ssl, subprocess, sys, tempfile, time
+import http.client, os, shutil, signal, ssl, subprocess, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from common import Cache, compile, model, secret
+from common import Cache, Site, compile, model, secret
 from harness import Daemon, Results, chosen, options, until
 
-class Site:
+class Secrets(Site):
     def __init__(self, o):
-        self.o, self.all = o, []
-        self.folder = tempfile.mkdtemp(prefix="hlod-secrets-")
-    def path(self, name):
-        return os.path.join(self.folder, name)
+        super().__init__(o, "secrets")
     def daemon(self, *args, **more):
-        d = Daemon(self.o.hlod, self.o.worker, args=["--secrets-s", "1", *args], **more)
-        self.all.append(d)
-        return d
+        return self.start("--secrets-s", "1", *args, **more)
     def add(self, name, file, *words):
         return subprocess.run([os.path.join(os.path.dirname(self.o.hlod), "hlo"), "-q", "tokens",
                                "add", name, "--file", file, *words], check=True,
                               capture_output=True, text=True).stdout.strip()
-    def __enter__(self):
-        return self
-    def __exit__(self, kind, *rest):
-        for d in self.all:
-            if d.p.poll() is None and (kind or d.stop_keep()):
-                d.kill()
-            assert "Sanitizer" not in d.logs() and "runtime error" not in d.logs(), d.logs()
-            d.clean()
-        shutil.rmtree(self.folder)
 
 def auth(token):
     return {"Authorization": "Bearer " + token}
@@ -42,7 +28,7 @@ def status(d, token):
 def rotated_tokens(o):
     """a token that is added opens, one that is removed does not, without a signal; in a stream that
     is open nothing breaks"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         file = site.path("tokens")
         first = site.add("first", file)
         d = site.daemon("--tokens", file, ready=False)
@@ -61,7 +47,7 @@ def rotated_tokens(o):
 
 def mounted(o):
     """as Kubernetes mounts a secret: the files are links into a folder that a link names"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         tokens = site.path("t")
         first = site.add("first", tokens)
         def version(k):
@@ -81,7 +67,7 @@ def mounted(o):
 
 def a_mistake(o):
     """a file with a mistake, or without one: what was before stays, and the metric tells"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         file = site.path("tokens")
         first = site.add("first", file)
         d = site.daemon("--tokens", file, ready=False)
@@ -107,7 +93,7 @@ def a_mistake(o):
 
 def loop_goes_on(o):
     """a file that does not open for seconds holds up nobody but itself"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         file = site.path("tokens")
         first = site.add("first", file)
         d = site.daemon("--tokens", file, ready=False)
@@ -146,7 +132,7 @@ def seen(d):
 def certificates(o):
     """a certificate and its key are renewed, one file after the other: at no moment is a pair
     served that does not fit, and the new one is there within seconds; over gRPC too"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         a, b = certificate(site, "a"), certificate(site, "b")
         cert, key = site.path("tls.pem"), site.path("tls.key")
         shutil.copy(a[0], cert)
@@ -175,7 +161,7 @@ def certificates(o):
 
 def cache_keys(o):
     """a secret of the cache is rotated on one side, then the other: refused between, then taken"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         cache = Cache()
         try:
             old, new = "aa" * 32, "bb" * 32
@@ -199,7 +185,7 @@ def cache_keys(o):
 
 def remote_tokens(o):
     """the token of a prefix is renewed: the new one is sent"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         cache = Cache()
         try:
             token = secret(site.folder, "token", "one")
@@ -220,7 +206,7 @@ def remote_tokens(o):
 
 def only_when_asked(o):
     """--secrets-s 0: on SIGHUP only"""
-    with Site(o) as site:
+    with Secrets(o) as site:
         file = site.path("tokens")
         first = site.add("first", file)
         d = site.daemon("--tokens", file, "--secrets-s", "0", ready=False)

@@ -4,17 +4,16 @@
 serve have public ones; keys made, executables signed, moved and refused by `hlo cache`, and by the
 cache at a prefix. Scripted workers; standard library and openssl.
 Usage: signing.py --hlod BIN --worker BIN [NAME...]"""
-import json, os, shutil, subprocess, sys, tempfile
+import json, os, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from common import Cache, compile, compiles, model, secret, stats
-from harness import Daemon, Results, chosen, options, until
+from common import Cache, Site, compile, compiles, model, secret, stats
+from harness import Results, chosen, options, until
 
-class Site:
+class Keys(Site):
+    """and a cache at a prefix"""
     def __init__(self, o):
-        self.o, self.cache, self.all = o, Cache(), []
-        self.folder = tempfile.mkdtemp(prefix="hlod-signing-")
-    def path(self, name):
-        return os.path.join(self.folder, name)
+        super().__init__(o, "signing")
+        self.cache = Cache()
     def hlo(self, *words, addr=None, rc=0):
         p = subprocess.run([os.path.join(os.path.dirname(self.o.hlod), "hlo"),
                             *(["--addr", "%s:%d" % addr.addr] if addr else []), *words],
@@ -26,19 +25,10 @@ class Site:
         j = json.loads(self.hlo("--json", "-q", "cache", "keygen", self.path(name)).stdout)
         return j["private"], j["public"], j["id"]
     def daemon(self, *args, remote=True):
-        d = Daemon(self.o.hlod, self.o.worker,
-                   args=[*args, *(["--cache-remote", self.cache.url] if remote else [])])
-        self.all.append(d)
-        return d
-    def __enter__(self):
-        return self
-    def __exit__(self, kind, *rest):
-        for d in self.all:
-            if d.p.poll() is None and (kind or d.stop_keep()):
-                d.kill()
-            d.clean()
+        return self.start(*args, *(["--cache-remote", self.cache.url] if remote else []))
+    def close(self):
         self.cache.close()
-        shutil.rmtree(self.folder)
+        super().close()
 
 def put(site, d, body):
     status, r = compile(d, body)
@@ -48,7 +38,7 @@ def put(site, d, body):
 
 def keys(o):
     """what keygen makes, openssl reads; nothing is overwritten, a loose private key is refused"""
-    with Site(o) as site:
+    with Keys(o) as site:
         private, public, id = site.keygen("ci")
         assert os.stat(private).st_mode & 0o777 == 0o600
         text = subprocess.run(["openssl", "pkey", "-in", private, "-text", "-noout"],
@@ -76,7 +66,7 @@ def keys(o):
 
 def ci_and_serving(o):
     """CI signs what it puts; a server with the public key takes it, and cannot sign itself"""
-    with Site(o) as site:
+    with Keys(o) as site:
         private, public, id = site.keygen("ci")
         ci = site.daemon("--cache-sign", private)
         body = model("signed")
@@ -103,7 +93,7 @@ def ci_and_serving(o):
 
 def refused(o):
     """unsigned, by another's key, changed: refused, compiled here, counted"""
-    with Site(o) as site:
+    with Keys(o) as site:
         private, public, id = site.keygen("ci")
         other, other_public, _ = site.keygen("other")
         ci, stranger = site.daemon("--cache-sign", private), site.daemon("--cache-sign", other)
@@ -128,7 +118,7 @@ def refused(o):
 
 def rotation(o):
     """several public keys in the file: the old one and the new one; then the new one alone"""
-    with Site(o) as site:
+    with Keys(o) as site:
         old, old_public, old_id = site.keygen("old")
         new, new_public, new_id = site.keygen("new")
         both = site.path("both.pub")
@@ -146,7 +136,7 @@ def rotation(o):
 
 def beside_hmac(o):
     """a secret and public keys: what either vouches for is taken"""
-    with Site(o) as site:
+    with Keys(o) as site:
         private, public, id = site.keygen("ci")
         shared = secret(site.folder)
         put(site, site.daemon("--cache-sign", private), model("by key"))
@@ -157,7 +147,7 @@ def beside_hmac(o):
 
 def by_hand(o):
     """executables as files: exported, signed, imported; a folder of them is a remote's"""
-    with Site(o) as site:
+    with Keys(o) as site:
         private, public, id = site.keygen("ci")
         ci = site.daemon(remote=False)
         key = compile(ci, model("file"))[1]["digest"]
@@ -188,7 +178,7 @@ def by_hand(o):
 
 def output(o):
     """what hlo compile and hlo cache explain say"""
-    with Site(o) as site:
+    with Keys(o) as site:
         shared = secret(site.folder)
         a, b = site.daemon("--cache-key", shared), site.daemon("--cache-key", shared)
         path = site.path("m.fake")
