@@ -76,6 +76,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  pass-values 'sh tests/conform/pass_values.sh $(BUILD)' \
 	  device-values 'sh tests/conform/device_values.sh $(BUILD)' \
+	  groups 'python3 tests/meta/group.py' \
 	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \

@@ -39,13 +39,24 @@ class Refused(Exception):
     pass
 
 
+def command(*argv):
+    """Its end. Node may hang when it exits while WebAssembly is still compiled in the background
+    (nodejs/node#54918): it gets a second try."""
+    for last in (False, True):
+        try:
+            return subprocess.run(argv, capture_output=True, text=True, timeout=240)
+        except subprocess.TimeoutExpired as e:
+            if last or argv[0] != "node":
+                return subprocess.CompletedProcess(argv, 124, "", str(e))
+            print("once more: %s" % e, flush=True)
+
+
 class Node:
     """Exports of one model, and their runs."""
 
     def __init__(self, build, path, folder, options=()):
         self.folder, self.package = folder, os.path.join(folder, "package")
-        done = subprocess.run([os.path.join(build, "hlo"), "export", path, "--web", self.package,
-                               *options], capture_output=True, text=True)
+        done = command(os.path.join(build, "hlo"), "export", path, "--web", self.package, *options)
         if "UNIMPLEMENTED" in done.stderr:
             raise Refused(done.stderr.strip())
         if done.returncode:
@@ -53,8 +64,8 @@ class Node:
         self.sizes = dict(w.split("=") for w in done.stdout.split())
 
     def run(self, runs=0):
-        done = subprocess.run(["node", os.path.join(HERE, "package.mjs"), self.package, self.folder,
-                               str(runs)], capture_output=True, text=True)
+        done = command("node", os.path.join(HERE, "package.mjs"), self.package, self.folder,
+                       str(runs))
         if done.returncode:
             raise RuntimeError("node: " + done.stderr.strip()[-600:])
         info = json.loads(done.stdout)
@@ -131,8 +142,7 @@ def pictures(build, runs, folder):
 
 def single_page(build, path, folder):
     """The page that holds all: its script is one module that parses, and the policy names it."""
-    done = subprocess.run([os.path.join(build, "hlo"), "export", path, "--web", folder,
-                           "--single-file"], capture_output=True, text=True)
+    done = command(os.path.join(build, "hlo"), "export", path, "--web", folder, "--single-file")
     if done.returncode:
         return "FAIL", done.stderr.strip()
     with open(os.path.join(folder, "index.html")) as f:
@@ -141,7 +151,7 @@ def single_page(build, path, folder):
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     with open(os.path.join(folder, "page.mjs"), "w") as f:
         f.write(script)
-    parsed = subprocess.run(["node", "--check", f.name], capture_output=True, text=True)
+    parsed = command("node", "--check", f.name)
     if parsed.returncode:
         return "FAIL", parsed.stderr.strip()[-400:]
     good = "script-src 'sha256-%s'" % digest in page and "default-src 'none'" in page
@@ -150,12 +160,10 @@ def single_page(build, path, folder):
 
 def hostile(build, path, folder):
     """Damaged manifests and inputs that do not fit, in Node (hostile.mjs)."""
-    done = subprocess.run([os.path.join(build, "hlo"), "export", path, "--web", folder],
-                          capture_output=True, text=True)
+    done = command(os.path.join(build, "hlo"), "export", path, "--web", folder)
     if done.returncode:
         return "FAIL", done.stderr.strip()
-    done = subprocess.run(["node", os.path.join(HERE, "hostile.mjs"), folder, "1000"],
-                          capture_output=True, text=True)
+    done = command("node", os.path.join(HERE, "hostile.mjs"), folder, "1000")
     return "FAIL" if done.returncode else "PASS", (done.stdout + done.stderr).strip()[-1500:]
 
 
