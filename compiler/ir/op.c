@@ -3,6 +3,9 @@
 // and nobody wrote is a link error.
 #include "compiler/ir/op.h"
 
+#include "base/map.h"
+#include "compiler/ir/attrs.h"
+
 #define OP(e, text, arity, traits, attrs, rule, evals, lowers, ...)                                \
     status_t hlo_infer_##rule(struct arena *a, const struct hlo_instr *i,                          \
                               const struct shape **out);                                           \
@@ -55,4 +58,32 @@ bool hlo_op_from_name(struct str name, enum hlo_op *out) {
             return true;
         }
     return false;
+}
+
+static bool any_effect(const struct hlo_computation *c, struct pmap *seen);
+static bool has_effect(const struct hlo_instr *i, struct pmap *seen) {
+    if (hlo_op_info(i->op)->traits & HLO_T_EFFECT) return true;
+    if (i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect) return true;
+    for (int k = 0; k < i->n_called; k++)
+        if (any_effect(i->called[k], seen)) return true;
+    return false;
+}
+static bool any_effect(const struct hlo_computation *c, struct pmap *seen) {
+    if (pmap_has_ptr(seen, c)) return false; // looked at before
+    pmap_put_ptr(seen, c, NULL);
+    HLO_EACH_INSTR(i, c)
+    if (has_effect(i, seen)) return true;
+    return false;
+}
+bool hlo_has_effect(const struct hlo_instr *i) {
+    struct pmap seen = {0};
+    bool yes = has_effect(i, &seen);
+    pmap_done(&seen);
+    return yes;
+}
+bool hlo_computation_has_effect(const struct hlo_computation *c) {
+    struct pmap seen = {0};
+    bool yes = any_effect(c, &seen);
+    pmap_done(&seen);
+    return yes;
 }

@@ -61,6 +61,9 @@ static inline bool hlo_is_elementwise(const struct hlo_instr *i) {
 static inline bool hlo_is_collective(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_COLL) != 0;
 }
-static inline bool hlo_has_effect(const struct hlo_instr *i) {
-    return (hlo_op_info(i->op)->traits & HLO_T_EFFECT) != 0;
-}
+// Whether running i does more than make its result, so that it stays where nothing reads it and is
+// never one with its like: the trait EFFECT, a custom call that says so
+// (custom_call_has_side_effect), or a call, loop, branch, fusion with such an instruction in it. As
+// XLA's HloInstruction::HasSideEffect, but for collectives, which have one participant here.
+bool hlo_has_effect(const struct hlo_instr *i);
+bool hlo_computation_has_effect(const struct hlo_computation *c);

@@ -113,16 +113,12 @@ static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
     pmap_done(&first);
 }
 
-static bool has_effect(const struct hlo_instr *i) {
-    return hlo_has_effect(i) ||
-           (i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect);
-}
 status_t pass_cse(struct hlo_module *m, struct pass_ctx *p) {
     share_bodies(m, p);
     HLO_EACH_COMPUTATION(c, m) {
         struct pmap seen = {0};
         HLO_EACH_INSTR(i, c) {
-            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || has_effect(i)) continue;
+            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || hlo_has_effect(i)) continue;
             uint64_t h = key_of(i);
             struct hlo_instr *first = pmap_get(&seen, h);
             if (!first) {

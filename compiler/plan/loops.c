@@ -22,17 +22,9 @@ struct orderer {
     struct plan_order out;
 };
 
-static bool has_effect(const struct hlo_computation *c) {
-    for (const struct hlo_instr *i = c->first; i; i = i->next) {
-        if (hlo_has_effect(i)) return true;
-        for (int k = 0; k < i->n_called; k++)
-            if (has_effect(i->called[k])) return true;
-    }
-    return false;
-}
 static bool may_run_beside(const struct hlo_instr *i) {
     return i->op == HLO_WHILE && !i->control_preds.n && shape_bytes(i->shape) <= MOST_BYTES &&
-           !has_effect(i->called[0]) && !has_effect(i->called[1]);
+           !hlo_has_effect(i);
 }
 static int index_of(const struct orderer *o, const struct hlo_instr *i) {
     return (int)(intptr_t)pmap_get_ptr(&o->index, i) - 1;

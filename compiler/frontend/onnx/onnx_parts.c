@@ -13,17 +13,10 @@ enum { ON_RUN = 1, ON_WEIGHTS = 2 };    // what a value depends on
 
 // ---- what it depends on
 
-static bool has_effect(const struct hlo_instr *i, int depth) {
-    if (hlo_has_effect(i)) return true;
-    for (int k = 0; k < i->n_called && depth < 64; k++)
-        HLO_EACH_INSTR(x, i->called[k])
-    if (has_effect(x, depth + 1)) return true;
-    return depth >= 64;
-}
 static void find_sources(const struct hlo_computation *c, struct pmap *out) {
     HLO_EACH_INSTR(i, c) {
         uintptr_t on = i->op == HLO_PARAMETER ? i->param_kind == PARAM_INPUT ? ON_RUN : ON_WEIGHTS
-                       : has_effect(i, 0)     ? ON_RUN
+                       : hlo_has_effect(i)    ? ON_RUN
                                               : 0;
         for (int k = 0; k < i->n_operands; k++)
             on |= (uintptr_t)pmap_get_ptr(out, i->operands[k]);

@@ -11,7 +11,7 @@ static struct hlo_instr *decided_while(struct hlo_instr *w) {
     int64_t turns = graph_turns(w);
     const struct hlo_computation *body = w->called[1];
     if (turns < 0 || (turns > 1 && turns * body->n_instrs > MAX_UNROLLED)) return NULL;
-    if (turns > 0 && graph_has_effect(w->called[0])) return NULL;
+    if (hlo_computation_has_effect(w->called[0])) return NULL;
     struct hlo_instr *state = w->operands[0];
     for (int64_t n = 0; n < turns; n++)
         state = graph_inline(w, body, &state);

@@ -67,23 +67,6 @@ struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computatio
     return root;
 }
 
-static bool has_effect(const struct hlo_computation *f, struct pmap *seen) {
-    if (pmap_has_ptr(seen, f)) return false; // told once is enough
-    pmap_put_ptr(seen, f, NULL);
-    for (const struct hlo_instr *i = f->first; i; i = i->next) {
-        if (hlo_has_effect(i) || i->op == HLO_CUSTOM_CALL) return true;
-        for (int k = 0; k < i->n_called; k++)
-            if (has_effect(i->called[k], seen)) return true;
-    }
-    return false;
-}
-bool graph_has_effect(const struct hlo_computation *f) {
-    struct pmap seen = {0};
-    bool yes = has_effect(f, &seen);
-    pmap_done(&seen);
-    return yes;
-}
-
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos) {
     if (tuple->op == HLO_TUPLE) return tuple->operands[k];
     struct hb b = hb_begin(pos->parent);

@@ -11,8 +11,6 @@ void graph_own_callee(struct hlo_instr *i, int k);
 // value of f's root. f stays as it is. Fusions get bodies of their own.
 struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computation *f,
                                struct hlo_instr *const *args);
-// Does running f do anything besides giving a value? Looks into what f calls.
-bool graph_has_effect(const struct hlo_computation *f);
 // Element k of a tuple value: the operand of a tuple instruction, or a new get-tuple-element in
 // front of pos.
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos);

@@ -32,7 +32,7 @@ static bool open_loop(struct hlo_instr *w, struct loop *l) {
     if (!shape_is_tuple(w->shape) || l->n < 1 || l->n > MAX_ELEMENTS || w->control_preds.n)
         return false;
     for (int k = 0; k < 2; k++)
-        if (!only_elements(w->called[k]->params.v[0]) || graph_has_effect(w->called[k]))
+        if (!only_elements(w->called[k]->params.v[0]) || hlo_computation_has_effect(w->called[k]))
             return false;
     const struct hlo_instr *p = w->called[1]->params.v[0], *r = w->called[1]->root;
     if (r->op != HLO_TUPLE || r->users.n) return false;
