@@ -390,3 +390,11 @@ bool attr_has_field(enum hlo_attr_kind k, struct str name) {
     }
     return false;
 }
+
+bool labels_in_order(const struct labels *l, int k_out) {
+    for (int d = 0; d < l->n_spatial; d++)
+        if (l->in_spatial[d] != d + 2 || l->k_spatial[d] != d + 2 || l->out_spatial[d] != d + 2)
+            return false;
+    return l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 && l->out_feature == 1 &&
+           l->k_out == k_out && l->k_in == 1 - k_out;
+}

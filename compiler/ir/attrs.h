@@ -42,6 +42,9 @@ struct labels {
     int32_t k_in, k_out, k_spatial[HLO_MAX_RANK];
     int32_t out_batch, out_feature, out_spatial[HLO_MAX_RANK];
 };
+// bf01_oi01->bf01 in as many dimensions as there are, the form of conv-canon; with k_out = 1
+// bf01_io01->bf01.
+bool labels_in_order(const struct labels *l, int k_out);
 struct pad_dim {
     int64_t low, high, interior;
 };

@@ -265,7 +265,7 @@ static struct pair pair_of(V re, V im) {
 // What is made of one of the functions above and little else.
 static bool composed(struct kir *k, enum kfn f, struct pair x, struct pair *r) {
     struct pair e, turned = {neg(k, x.re), neg(k, x.im), x.narrow};
-    V m = magnitude(k, x), none = CMP(EQ, m, C(0));
+    V m, none;
 
     switch (f) {
     case KFN_LOGISTIC:
@@ -288,6 +288,8 @@ static bool composed(struct kir *k, enum kfn f, struct pair x, struct pair *r) {
         *r = swapped(hyperbolic_tangent(k, swapped(x)));
         return true;
     case KFN_SIGN:
+        m = magnitude(k, x);
+        none = CMP(EQ, m, C(0));
         *r = pair_of(SEL(none, C(0), OP2(DIV, x.re, m)), SEL(none, C(0), OP2(DIV, x.im, m)));
         return true;
     default:

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "compiler/kernel/kmath_short.h"
+#include "compiler/kernel/kmath_wide.h"
 #include "compiler/kernel/lower.h"
 
 #define C(v)   kir_f(k, DT_F32, (v))
@@ -24,8 +25,8 @@ static struct two sum_of(struct kir *k, V x, V y) { // |x| >= |y|, or x is 0
     return (struct two){s, OP2(SUB, y, OP2(SUB, s, x))};
 }
 static struct two any_sum(struct kir *k, V x, V y) {
-    V s = OP2(ADD, x, y), t = OP2(SUB, s, x);
-    return (struct two){s, OP2(ADD, OP2(SUB, x, OP2(SUB, s, t)), OP2(SUB, y, t))};
+    V lo, hi = kmath_two_sum(k, x, y, &lo);
+    return (struct two){hi, lo};
 }
 static struct two product_of(struct kir *k, V x, V y) {
     V lo, hi = kir_two_product(k, x, y, &lo);

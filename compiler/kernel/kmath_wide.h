@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kmath_wide: functions of f64 that the kmath_*.c files make for each other. All operate on and
-// return f64 values of kernel `k`.
+// kmath_wide: functions that the kmath_*.c files make for each other. All operate on and return f64
+// values of kernel `k`, kmath_two_sum those of any float type.
 #pragma once
 #include "compiler/kernel/kir.h"
 

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "base/round.h"
 #include "compiler/kernel/lower_priv.h"
 
 enum { MAX_SUMS = 28, MAX_SHAPES = 4 };
@@ -42,9 +43,6 @@ static const struct tile_class *class_of(const struct lower *lw) {
     return c;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 static int64_t width(const struct lower_tile *t) {
     return (int64_t)t->vectors * t->lanes;
 }

@@ -49,7 +49,8 @@ static int64_t products(const struct hlo_instr *i) {
     if (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return hlo_flops(i) / 2;
     if (i->op != HLO_FUSION) return 0;
     int64_t n = 0;
-    HLO_EACH_INSTR(x, i->called[0]) n += products(x);
+    HLO_EACH_INSTR(x, i->called[0])
+    sz_sum(&n, products(x));
     return n;
 }
 bool merge_is_small(const struct hlo_instr *i) {

@@ -103,13 +103,6 @@ bool cpu_transposed_better(const struct hlo_instr *i) {
     return ceil(out / BLOCK) * all <= ceil(out * phases / BLOCK) * in_phases;
 }
 
-static const struct hlo_instr *dot_of(const struct hlo_instr *i) {
-    if (i->op != HLO_FUSION) return i->op == HLO_DOT ? i : NULL;
-    const struct hlo_instr *found = NULL;
-    HLO_EACH_INSTR(x, i->called[0])
-    if (x->op == HLO_DOT) found = x;
-    return found;
-}
 // Products of many small matrices, or with few terms of few rows or columns: what a call of a
 // library costs is paid for each matrix, kernels run across them (measured on Zen 3: up to 30 times
 // as fast at 4x4, no slower up to 32x32; of a matrix and a vector up to 32x32 elements). With fewer
@@ -117,9 +110,9 @@ static const struct hlo_instr *dot_of(const struct hlo_instr *i) {
 // (compiler/kernel/merge.h).
 bool cpu_small_dot(const struct hlo_instr *i) {
     enum { EACH = 1 << 15, EACH_512 = 1 << 12, THIN = 1 << 10, LEAST = 1 << 12, FEW = 4 };
-    const struct hlo_instr *d = dot_of(i);
-    if (!d || cpu_forced_impl()) return false;
-    struct cpu_sizes s = dot_sizes(d);
+    struct lib_call c;
+    if (!lib_match(i, &c) || c.hero->op != HLO_DOT || cpu_forced_impl()) return false;
+    struct cpu_sizes s = dot_sizes(c.hero);
     double each = (double)s.m * (double)s.n * (double)s.k;
     if (each * (double)s.groups < LEAST) return false;
     if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= THIN;
@@ -196,15 +189,12 @@ static const struct winograd_row {
 
 static bool winograd_form(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
-    const struct labels *l = &c->dim_labels;
-    if (l->n_spatial != 2 || c->window.n != 2 || c->feature_group_count != 1 ||
-        c->batch_group_count != 1 || l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 ||
-        l->out_feature != 1 || l->k_out != 0 || l->k_in != 1)
+    if (c->dim_labels.n_spatial != 2 || c->window.n != 2 || c->feature_group_count != 1 ||
+        c->batch_group_count != 1 || !labels_in_order(&c->dim_labels, 0))
         return false;
     for (int d = 0; d < 2; d++) {
         const struct window_dim *w = &c->window.v[d];
-        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2 ||
-            w->size != 3 || w->stride != 1 || w->window_dilation != 1 || w->base_dilation != 1 ||
+        if (w->size != 3 || w->stride != 1 || w->window_dilation != 1 || w->base_dilation != 1 ||
             w->reversal || w->pad_low < 0 || w->pad_high < 0)
             return false;
     }

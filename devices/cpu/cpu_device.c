@@ -249,9 +249,7 @@ static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
-    bool kernel = cpu_small_dot(s->plan->instr) && cpu_find_kernel(x, s->plan->instr);
     for (int k = s->asked; k < n; k++) {
-        if (kernel && impls[k] != &cpu_impl_kernel) continue;
         if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
         if (x->early && !opens_early(impls[k])) return ST_OK;
         const struct cpu_step before = *s;

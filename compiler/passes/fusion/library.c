@@ -401,14 +401,10 @@ bool lib_transposed(const struct hlo_instr *i) {
     if (!a || a->batch_group_count != 1 || a->feature_group_count != 1 ||
         a->window.n != a->dim_labels.n_spatial)
         return false;
-    const struct labels *l = &a->dim_labels;
-    bool ok = l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 && l->out_feature == 1 &&
-              l->k_in == 0 && l->k_out == 1,
-         dilated = false;
+    bool ok = labels_in_order(&a->dim_labels, 1), dilated = false;
     for (int d = 0; d < a->window.n; d++) {
         const struct window_dim *w = &a->window.v[d];
-        ok &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 && l->k_spatial[d] == d + 2 &&
-              w->reversal && w->stride == 1 && w->window_dilation == 1;
+        ok &= w->reversal && w->stride == 1 && w->window_dilation == 1;
         dilated |= w->base_dilation != 1;
     }
     return ok && dilated;
@@ -419,14 +415,11 @@ bool lib_direct(const struct hlo_instr *i) {
     if (!a || i->shape->dtype != DT_F32 || a->feature_group_count <= 1 ||
         a->batch_group_count != 1 || a->window.n != a->dim_labels.n_spatial)
         return false;
-    const struct labels *l = &a->dim_labels;
     int64_t each = i->operands[1]->shape->dims[1], taps = 1;
-    bool ordered = l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 &&
-                   l->out_feature == 1 && l->k_out == 0 && l->k_in == 1;
+    bool ordered = labels_in_order(&a->dim_labels, 0);
     for (int d = 0; d < a->window.n; d++) {
         const struct window_dim *w = &a->window.v[d];
-        ordered &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 &&
-                   l->k_spatial[d] == d + 2 && w->base_dilation == 1 && !w->reversal;
+        ordered &= w->base_dilation == 1 && !w->reversal;
         taps *= w->size <= TERMS ? w->size : TERMS + 1;
         if (taps > TERMS) return false;
     }

@@ -39,18 +39,15 @@ static bool read_conv(struct hlo_instr *i, struct conv *c) {
     if (!a || a->batch_group_count != 1 || a->window.n != a->dim_labels.n_spatial ||
         dtype_is_complex(i->shape->dtype) || i->shape->dynamic || i->operands[0]->shape->dynamic)
         return false;
-    const struct labels *l = &a->dim_labels;
     *c = (struct conv){.n = a->window.n,
                        .groups = a->feature_group_count,
                        .x = i->operands[0],
                        .k = i->operands[1]};
-    bool ordered = c->n > 0 && l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 &&
-                   l->out_feature == 1 && l->k_out == 0 && l->k_in == 1;
+    bool ordered = c->n > 0 && labels_in_order(&a->dim_labels, 0);
     for (int d = 0; d < c->n; d++) {
         c->w[d] = a->window.v[d];
-        ordered &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 &&
-                   l->k_spatial[d] == d + 2 && !c->w[d].reversal && c->w[d].base_dilation == 1 &&
-                   c->w[d].pad_low >= 0 && c->w[d].pad_high >= 0;
+        ordered &= !c->w[d].reversal && c->w[d].base_dilation == 1 && c->w[d].pad_low >= 0 &&
+                   c->w[d].pad_high >= 0;
     }
     if (i->shape->rank) memcpy(c->out, i->shape->dims, sizeof *c->out * (size_t)i->shape->rank);
     return ordered && shape_elements(i->shape) > 0 && shape_elements(c->x->shape) > 0 &&

@@ -12,6 +12,7 @@
 // a target's library has the gradient of a strided convolution's input, it is told as that.
 #include <stdlib.h>
 
+#include "base/round.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/pass.h"
 
@@ -20,13 +21,6 @@ struct plan1 { // one dimension
     int64_t first, count; // q of the first output, number of q
     int64_t cut, limit;   // of the interleaved result
 };
-
-static int64_t floor_div(int64_t a, int64_t b) {
-    return a / b - (a % b < 0);
-}
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return -floor_div(-a, b);
-}
 
 // Window dimension w over `size` elements as a dense one; *out is what was decided, *cut what the
 // input loses where its new padding is negative. False: too large to say.
@@ -158,18 +152,15 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
         return NULL;
 
     int n = a->window.n;
-    const struct labels *l = &a->dim_labels;
     struct hlo_instr *x = i->operands[0], *k = i->operands[1];
-    bool ordered = l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 &&
-                   l->out_feature == 1 && l->k_out == 0 && l->k_in == 1;
+    bool ordered = labels_in_order(&a->dim_labels, 0);
     for (int d = 0; d < 2; d++)
         cut[d] = (struct range){0, x->shape->dims[d], 1};
 
     for (int d = 0; d < n; d++) {
         w[d] = a->window.v[d];
         dilated |= w[d].base_dilation != 1;
-        ordered &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 &&
-                   l->k_spatial[d] == d + 2 && !w[d].reversal;
+        ordered &= !w[d].reversal;
         if (w[d].base_dilation != 1 && w[d].window_dilation != 1) {
             if (w[d].window_dilation > 1024) return NULL;
             w[d].size = (w[d].size - 1) * w[d].window_dilation + 1;

@@ -130,19 +130,14 @@ dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_pr
 
 bool onednn_conv_ok(const struct hlo_instr *h) {
     const struct hlo_attr_conv *c = HLO_ATTR(h, conv);
-    const struct labels *l = &c->dim_labels;
-    int n = l->n_spatial;
+    int n = c->dim_labels.n_spatial;
     if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n ||
         (cpu_gemm_filter(h) && cpu_gemm_accepts(h)) || cpu_tiles_better(h))
         return false;
     if (lib_transposed(h)) return cpu_transposed_better(h);
-    if (l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
-        l->k_out != 0 || l->k_in != 1)
-        return false;
+    if (!labels_in_order(&c->dim_labels, 0)) return false;
     for (int d = 0; d < n; d++) {
         const struct window_dim *w = &c->window.v[d];
-        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2)
-            return false;
         if (w->base_dilation != 1 || w->reversal || w->pad_low < 0 || w->pad_high < 0) return false;
     }
     return true;

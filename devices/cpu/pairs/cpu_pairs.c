@@ -8,9 +8,10 @@
 // filter for each channel among them), and convolutions that f32 runs faster (cpu_choice.c).
 #include <string.h>
 
+#include "base/round.h"
 #include "devices/cpu/pairs/cpu_pairs.h"
 
-enum { LEAST_DEPTH = 8, LEAST_COLS = 8, MAX_RUN = 1 << 20, MAX_TERMS = 1 << 24 };
+enum { LEAST_DEPTH = 8, LEAST_COLS = 8, MAX_TERMS = 1 << 20 };
 enum {
     SHARE_FLOPS = 1200000,
     LOOP_SHARE_FLOPS = 400000,
@@ -56,7 +57,7 @@ static bool dot_ok(const struct lib_call *c) {
         return false;
     int64_t xc = d->lhs_contracting_dims.v[0], wc = d->rhs_contracting_dims.v[0];
     return (xc == x->rank - 1 || shape_elements(x) == x->dims[xc]) &&
-           (wc == 0 || wc == w->rank - 1) && x->dims[xc] <= MAX_RUN;
+           (wc == 0 || wc == w->rank - 1) && x->dims[xc] <= MAX_TERMS;
 }
 static bool groups_ok(const struct hlo_instr *h) {
     const struct hlo_attr_conv *a = HLO_ATTR(h, conv);
@@ -66,18 +67,15 @@ static bool groups_ok(const struct hlo_instr *h) {
 }
 static bool conv_ok(const struct lib_call *c) {
     const struct hlo_attr_conv *a = HLO_ATTR(c->hero, conv);
-    const struct labels *l = &a->dim_labels;
     const struct shape *x = c->hero->operands[0]->shape, *w = c->hero->operands[1]->shape;
-    int n = l->n_spatial;
+    int n = a->dim_labels.n_spatial;
     int64_t taps = 1;
     if (n < 1 || n > PAIRS_AXES || a->window.n != n || a->batch_group_count != 1 ||
-        l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
-        l->k_out != 0 || l->k_in != 1)
+        !labels_in_order(&a->dim_labels, 0))
         return false;
     for (int d = 0; d < n; d++) {
         const struct window_dim *v = &a->window.v[d];
-        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2 ||
-            v->base_dilation != 1 || v->reversal || v->pad_low < 0 || v->pad_high < 0 ||
+        if (v->base_dilation != 1 || v->reversal || v->pad_low < 0 || v->pad_high < 0 ||
             v->size < 1)
             return false;
         taps = v->size > PAIRS_TAPS ? PAIRS_TAPS + 1 : taps * v->size;
@@ -204,18 +202,15 @@ static int64_t all_panels(const struct pairs_state *t) {
 static int64_t pack_bytes(const struct pairs_state *t) {
     return all_panels(t) * cpu_pairs_panel_bytes(t);
 }
-static int64_t rounded(int64_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
 static int64_t x_bytes(const struct pairs_state *t) { // channels last, where x is not
-    return t->turn_x ? rounded(t->x_bytes) : 0;
+    return t->turn_x ? round_up(t->x_bytes, 64) : 0;
 }
 static int64_t out_bytes(const struct pairs_state *t) {
-    return t->turn_out ? rounded(t->rows * t->groups * t->cols * dtype_size(t->result)) : 0;
+    return t->turn_out ? round_up(t->rows * t->groups * t->cols * dtype_size(t->result), 64) : 0;
 }
 static int64_t sum_bytes(const struct pairs_state *t) {
     return t->turn_out && t->sum >= 0
-               ? rounded(t->rows * t->groups * t->cols * (int64_t)sizeof(float))
+               ? round_up(t->rows * t->groups * t->cols * (int64_t)sizeof(float), 64)
                : 0;
 }
 
@@ -244,7 +239,7 @@ static status_t pairs_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         struct packing p = {t, bufs[t->w], scratch};
         cpu_parallel(pack_part, &p, all_panels(t), 1 + 20000 / (t->quads + 1));
         w = scratch;
-        scratch += rounded(pack_bytes(t));
+        scratch += round_up(pack_bytes(t), 64);
     }
     if (t->turn_x) {
         turn(t, 1, in, t->pixel, a[0].in * a[1].in * a[2].in, scratch);
@@ -297,7 +292,7 @@ static status_t pairs_open(struct cpu_exe *x, struct cpu_step *s) {
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
     } else {
-        scratch += rounded(pack_bytes(t));
+        scratch += round_up(pack_bytes(t), 64);
     }
     if (scratch > x->scratch_bytes) x->scratch_bytes = scratch;
     s->flops = 2 * t->rows * t->groups * t->cols * t->n_runs * t->run;

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/round.h"
 #include "devices/cpu/pairs/cpu_pairs.h"
 
 #define TARGET __attribute__((target("avx2,fma")))
@@ -17,14 +18,11 @@ struct header {
     int64_t narrow;
     int32_t start[PAIRS_PANEL];
 };
-static int64_t rounded(int64_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
 static int64_t order_at(void) {
-    return rounded(sizeof(struct header));
+    return round_up(sizeof(struct header), 64);
 }
 static int64_t steps_at(const struct pairs_state *t) {
-    return order_at() + rounded(t->quads * (int64_t)sizeof(int32_t));
+    return order_at() + round_up(t->quads * (int64_t)sizeof(int32_t), 64);
 }
 int64_t cpu_pairs_panel_bytes(const struct pairs_state *t) {
     return steps_at(t) + t->quads * PAIRS_STEP;
@@ -105,10 +103,10 @@ void cpu_pairs_pack_panel(const struct pairs_state *t, const int8_t *from, int64
 // ---- rows of x
 
 int64_t cpu_pairs_rows_bytes(const struct pairs_state *t) {
-    return rounded(t->quads * PAIRS_ROWS * (int64_t)sizeof(int32_t) + 64);
+    return round_up(t->quads * PAIRS_ROWS * (int64_t)sizeof(int32_t) + 64, 64);
 }
 int64_t cpu_pairs_room_bytes(const struct pairs_state *t) {
-    return rounded(PAIRS_ROWS * (t->run + 64));
+    return round_up(PAIRS_ROWS * (t->run + 64), 64);
 }
 static bool within(const struct pairs_axis *a, int64_t in) {
     return in >= 0 && in + (a->taps - 1) * a->dilation < a->in;

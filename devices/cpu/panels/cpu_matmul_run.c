@@ -2,6 +2,7 @@
 // cpu_matmul_run: see cpu_matmul.h.
 #include <string.h>
 
+#include "base/round.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/panels/cpu_matmul.h"
 
@@ -19,9 +20,6 @@ enum {
     GRAIN = 600000 // operations: a share below about 20 us wakes no thread
 };
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 static int64_t wide(const struct matmul *m) {
     return PANEL_VECTORS * (int64_t)m->panel->lanes;
 }

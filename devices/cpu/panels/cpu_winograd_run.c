@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/round.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/panels/cpu_winograd.h"
 
@@ -21,10 +22,6 @@ enum {
     SHARED_FLOATS = 2 << 20, // of a block that all threads transform together
     GRAIN = 600000           // operations: a share below about 20 us wakes no thread
 };
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 
 bool winograd_plan(struct winograd *w, int vector_bits, int threads) {
     w->isa = winograd_isa(vector_bits);

@@ -116,10 +116,11 @@ static bool posts_ok(const struct lib_call *c, const struct thin_dims *f) {
     }
     return true;
 }
-static bool thin_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
-                         const char **why) {
+static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     struct lib_call c;
     struct thin_dims f;
+    *why = "small products, which a kernel runs across";
+    if (cpu_small_dot(i) && cpu_find_kernel(x, i)) return false;
     *why = "not a product of few rows";
     return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) && f.rows <= MAX_ROWS &&
            posts_ok(&c, &f);
