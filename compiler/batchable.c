@@ -309,10 +309,13 @@ static struct row_place place_of(struct walk *w, const struct hlo_instr *i) {
 
 // ---- the answer
 
-static void add_constants(struct sha256 *h, const struct hlo_computation *c) {
+// Of each computation once, where it is called first.
+static void add_constants(struct sha256 *h, struct pmap *seen, const struct hlo_computation *c) {
+    if (pmap_has_ptr(seen, c)) return;
+    pmap_put_ptr(seen, c, NULL);
     HLO_EACH_INSTR(i, c) {
         for (int k = 0; k < i->n_called; k++)
-            add_constants(h, i->called[k]);
+            add_constants(h, seen, i->called[k]);
         if (i->op != HLO_CONSTANT || (!i->users.n && i != c->root)) continue;
         sha256_u64(h, i->shape->dtype);
         sha256_u64(h, i->literal->size_bytes);
@@ -358,7 +361,9 @@ struct batchable batchable_check(struct arena *a, const struct hlo_module *m) {
     out.independent = !out.why;
     struct sha256 h;
     sha256_init(&h);
-    add_constants(&h, m->entry);
+    struct pmap seen = {0};
+    add_constants(&h, &seen, m->entry);
+    pmap_done(&seen);
     out.constants = sha256_end(&h);
     return out;
 }

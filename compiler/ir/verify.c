@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "compiler/ir/op.h"
+#include "compiler/ir/work.h"
 
 static status_t bad(const struct hlo_instr *i, const char *why) {
     return st_invalid("computation '%s', instruction '%s' (%s): %s",
@@ -35,8 +36,7 @@ static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed, 
         links[x->id] -= share(i);
     }
     for (size_t k = 0; k < i->control_preds.n; k++)
-        if (i->control_preds.v[k]->parent != i->parent ||
-            !is_placed(placed, i->control_preds.v[k]))
+        if (i->control_preds.v[k]->parent != i->parent || !is_placed(placed, i->control_preds.v[k]))
             return bad(i, "a control predecessor comes after it");
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
@@ -69,8 +69,7 @@ static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
 }
 
 static status_t verify_computation(struct arena *a, const struct hlo_computation *c,
-                                   const struct pmap *above, uint64_t *placed,
-                                   uint64_t *links) {
+                                   const struct pmap *above, uint64_t *placed, uint64_t *links) {
     status_t st = ST_OK;
     int n = 0;
 
@@ -99,8 +98,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
     if (!st && (!c->root || c->root->parent != c || !is_placed(placed, c->root)))
         st = st_invalid("computation '%s' has no root", c->name);
     for (size_t k = 0; !st && k < c->params.n; k++)
-        if (!c->params.v[k] || c->params.v[k]->parent != c ||
-            !is_placed(placed, c->params.v[k]))
+        if (!c->params.v[k] || c->params.v[k]->parent != c || !is_placed(placed, c->params.v[k]))
             st = st_invalid("computation '%s' has no parameter %zu", c->name, k);
     return st ? st : verify_users(c, links);
 }
@@ -141,6 +139,16 @@ status_t hlo_complete(const struct hlo_module *m) {
     return ST_OK;
 }
 
+// Whoever follows calls follows each, so that calls of calls multiply: a bound that what reducers
+// and layers share is far from.
+static status_t verify_size(const struct hlo_module *m) {
+    int64_t most = 64 * hlo_total(m) + (1 << 18);
+    if (hlo_expanded(m, false) <= most) return ST_OK;
+    return st_exhausted("module '%s': with what they call, each call for itself, its computations "
+                        "have more than %lld instructions",
+                        m->name, (long long)most);
+}
+
 status_t hlo_verify(const struct hlo_module *m) {
     struct pmap above = {0};
     struct arena a = {0};
@@ -159,5 +167,6 @@ status_t hlo_verify(const struct hlo_module *m) {
     arena_done(&a);
     free(placed);
     free(links);
+    if (!st) st = verify_size(m);
     return st ? st : verify_names(m);
 }

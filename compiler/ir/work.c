@@ -96,3 +96,22 @@ int64_t hlo_work(const struct hlo_instr *i) {
     sz_sum(&n, hlo_flops(i));
     return n;
 }
+
+int64_t hlo_expanded(const struct hlo_module *m, bool steps) {
+    struct pmap totals = {0}; // computation -> its instructions with those of what it calls
+    int64_t most = 0;
+
+    for (const struct hlo_computation *c = m->first; c; c = c->next) {
+        int64_t n = c->n_instrs;
+        for (const struct hlo_instr *i = c->first; i; i = i->next) {
+            if (steps && i->op != HLO_WHILE && i->op != HLO_CONDITIONAL && i->op != HLO_CALL)
+                continue;
+            for (int k = 0; k < i->n_called; k++)
+                sz_sum(&n, (int64_t)(intptr_t)pmap_get_ptr(&totals, i->called[k]));
+        }
+        pmap_put_ptr(&totals, c, (void *)(intptr_t)n);
+        if (n > most) most = n;
+    }
+    pmap_done(&totals);
+    return most;
+}

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "compiler/ir/op.h"
+#include "compiler/ir/work.h"
 #include "compiler/plan/in_place.h"
 #include "compiler/plan/loops.h"
 
@@ -425,6 +426,11 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
 }
 
 status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
+    int64_t most = hlo_total(entry->module) + PLAN_MAX_REPEATED;
+    if (hlo_expanded(entry->module, true) > most)
+        return st_exhausted("module '%s': its computations, each again wherever it is called, have "
+                            "more than %lld instructions",
+                            entry->module->name, (long long)most);
     return plan_computation(a, entry, ROLE_ENTRY, out);
 }
 

@@ -57,7 +57,10 @@ struct plan {
     int64_t values_bytes; // sum of all temporaries if nothing were shared
     int32_t n_in_place;   // results that lie in an operand, called plans included
 };
-// INTERNAL on a module that is not verified.
+// A computation gets a plan for each place that calls it: so many instructions that are planned
+// again are taken.
+enum { PLAN_MAX_REPEATED = 1 << 18 };
+// INTERNAL on a module that is not verified, RESOURCE_EXHAUSTED above PLAN_MAX_REPEATED.
 status_t plan_make(struct arena *a, const struct hlo_computation *entry,
                    struct plan **out) MUST_CHECK;
 // Does a loop's body give this leaf of the state back as it got it? Then the loop's result lies

@@ -13,7 +13,7 @@ import argparse, hashlib, http.client, json, os, re, shutil, socket
 import ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
-from compiles import texts_made_by_the_compile, work_made_ahead
+from compiles import calls_of_calls, texts_made_by_the_compile, work_made_ahead
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
                     connections_without_end, frames_without_end)
@@ -118,7 +118,7 @@ def honest(host, port, token, body, tls=""):
     times, wrong = [], []
     print(flush=True)
     threading.Thread(target=lambda: (sys.stdin.readline(), wrong.append(None)), daemon=True).start()
-    while None not in wrong:
+    while None not in wrong or not times:
         t = time.monotonic()
         try:
             c = connection(host, int(port), 60, tls)
@@ -921,14 +921,14 @@ def ambiguous_http(d):
 ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
            readers_of_all_places, readers_without_token, readers_of_results, handles_flood,
            calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end,
-           connections_without_end, work_made_ahead, texts_made_by_the_compile, names_flood,
-           names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results,
-           regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers,
-           endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights,
-           swapped_executables, announced_and_dripped, slow_share, digests_of_others,
-           first_compiled_by_another, names_of_others, wrong_format, json_without_token,
-           json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large,
-           grpc_large_beside]
+           connections_without_end, work_made_ahead, texts_made_by_the_compile, calls_of_calls,
+           names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,
+           frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work,
+           endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory,
+           ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share,
+           digests_of_others, first_compiled_by_another, names_of_others, wrong_format,
+           json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory,
+           grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

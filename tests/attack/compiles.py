@@ -54,3 +54,21 @@ def texts_made_by_the_compile(d):
     status, r = d.by("b", "POST", "/v1/run", {"model": r["sourceDigest"], "inputs": []})
     assert status == 429, r
 texts_made_by_the_compile.credentials = texts_made_by_the_compile.real = True
+
+def calls_of_calls(d):
+    """Thirty levels that each call the level above twice, as branches and as calls: refused before
+    anything is made of them."""
+    pred = "s = f32[1] slice(p), slice={[0:1]}\n q = f32[] reshape(s)\n " \
+        "b = pred[] compare(q, q), direction=EQ\n"
+    ways = {"branches": lambda c: f"{pred} ROOT r = f32[4] conditional(b, p, p), "
+            f"true_computation={c}, false_computation={c}",
+            "calls": lambda c: f"d = f32[4] call(p), to_apply={c}\n ROOT r = f32[4] call(d), "
+            f"to_apply={c}"}
+    for name, level in ways.items():
+        text = f"HloModule {name}\nc0 {{ p = f32[4] parameter(0)\n ROOT r = f32[4] sine(p) }}\n"
+        for k in range(1, 31):
+            text += "%s c%d { p = f32[4] parameter(0)\n %s }\n" % (
+                "ENTRY" if k == 30 else "", k, level("c%d" % (k - 1)))
+        status, r = d.by("b", "POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})
+        assert status == 429 and "each call for itself" in str(r), (status, r)
+calls_of_calls.credentials = calls_of_calls.real = True

@@ -78,6 +78,22 @@ static void control_predecessors_come_first(void **state) {
     avec_push(m->arena, &named(m, "x")->control_preds, named(m, "r"));
     broken("a control predecessor comes after it");
 }
+// Each level's two branches are the level above: what follows calls would see the first 2^25 times.
+static void calls_multiply(void **state) {
+    (void)state;
+    struct strbuf b = {0};
+    struct hlo_module *deep;
+    strbuf_puts(&b, "HloModule m\nc0 { p = f32[4] parameter(0)\n  ROOT r = f32[4] sine(p) }\n");
+    for (int k = 1; k <= 25; k++)
+        strbuf_printf(&b,
+                      "%sc%d { p = f32[4] parameter(0)\n b = pred[] constant(true)\n"
+                      "ROOT r = f32[4] conditional(b, p, p), true_computation=c%d, "
+                      "false_computation=c%d }\n",
+                      k == 25 ? "ENTRY " : "", k, k - 1, k - 1);
+    expect(hlo_parse(str_of(strbuf_cstr(&b)), NULL, &deep), ST_RESOURCE_EXHAUSTED,
+           "module 'm': with what they call, each call for itself");
+    strbuf_done(&b);
+}
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_module, close_module)
 int main(void) {
@@ -87,6 +103,7 @@ int main(void) {
         TEST(literals_fit),         TEST(parameters_are_numbered),
         TEST(names_are_unique),     TEST(there_is_an_entry),
         TEST(values_have_a_budget), TEST(control_predecessors_come_first),
+        TEST(calls_multiply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
