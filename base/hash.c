@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/str.h"
+
 static void check(int ok) {
     if (ok == 1) return;
     fprintf(stderr, "lvl=error ev=crypto.sha256\n");
@@ -91,12 +93,7 @@ struct digest hmac_end(struct hmac *m) {
 }
 
 void digest_hex(struct digest d, char out[65]) {
-    static const char hex[] = "0123456789abcdef";
-    for (int i = 0; i < 32; i++) {
-        out[2 * i] = hex[d.b[i] >> 4];
-        out[2 * i + 1] = hex[d.b[i] & 15];
-    }
-    out[64] = 0;
+    str_put_hex(out, d.b, sizeof d.b);
 }
 struct hex_digest digest_to_hex(struct digest d) {
     struct hex_digest t;

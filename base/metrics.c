@@ -62,24 +62,24 @@ void metric_look(enum metric_id id, struct metric_view *out) {
 }
 
 void metrics_text(struct strbuf *out) {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
+    static const char *const types[] = {
+        [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
     for (int id = 0; id < METRIC_COUNT; id++) {
-        const struct row *r = &rows[id];
-        int64_t v = metric_get((enum metric_id)id), below = 0;
-        strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", r->name, r->help, r->name,
-                      types[r->kind]);
-        if (r->kind != HISTOGRAM) {
-            strbuf_printf(out, "%s %lld\n", r->name, (long long)v);
+        struct metric_view m;
+        int64_t below = 0;
+        metric_look((enum metric_id)id, &m);
+        strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, types[m.kind]);
+        if (m.kind != METRIC_HISTOGRAM) {
+            strbuf_printf(out, "%s %lld\n", m.name, (long long)m.value);
             continue;
         }
-        for (int k = 0; k < N_BOUNDS; k++) {
-            below += atomic_load_explicit(&buckets[id][k], memory_order_relaxed);
-            strbuf_printf(out, "%s_bucket{le=\"%g\"} %lld\n", r->name, (double)bounds_ns[k] / 1e9,
-                          (long long)below);
+        for (int k = 0; k < m.n_bounds; k++) {
+            below += m.counts[k];
+            strbuf_printf(out, "%s_bucket{le=\"%g\"} %lld\n", m.name,
+                          (double)m.bounds_ns[k] / 1e9, (long long)below);
         }
-        strbuf_printf(out, "%s_bucket{le=\"+Inf\"} %lld\n%s_sum %.9f\n%s_count %lld\n", r->name,
-                      (long long)v, r->name,
-                      (double)atomic_load_explicit(&sums_ns[id], memory_order_relaxed) / 1e9,
-                      r->name, (long long)v);
+        strbuf_printf(out, "%s_bucket{le=\"+Inf\"} %lld\n%s_sum %.9f\n%s_count %lld\n", m.name,
+                      (long long)m.value, m.name, (double)m.sum_ns / 1e9, m.name,
+                      (long long)m.value);
     }
 }

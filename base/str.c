@@ -405,6 +405,41 @@ bool str_in_globs(const char *globs, const char *name) {
     }
     return found;
 }
+
+// ---- bytes as text
+
+static const char hex_digits[] = "0123456789abcdef";
+char *str_put_hex(char *to, const void *p, size_t n) {
+    const uint8_t *v = p;
+    for (size_t i = 0; i < n; i++) {
+        *to++ = hex_digits[v[i] >> 4];
+        *to++ = hex_digits[v[i] & 15];
+    }
+    *to = 0;
+    return to;
+}
+void strbuf_hex(struct strbuf *b, const void *p, size_t n) {
+    const uint8_t *v = p;
+    for (size_t i = 0; i < n; i++) {
+        char two[3];
+        str_put_hex(two, v + i, 1);
+        strbuf_add(b, two, 2);
+    }
+}
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+bool str_from_hex(struct str s, void *out, size_t n) {
+    uint8_t *v = out;
+    if (s.n % 2 || s.n / 2 != n) return false;
+    for (size_t i = 0; i < n; i++) {
+        int high = hex_digit(s.p[2 * i]), low = hex_digit(s.p[2 * i + 1]);
+        if (high < 0 || low < 0) return false;
+        v[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
 struct str str_trim(struct str s) {
     while (s.n && strchr(" \t\r\n", s.p[0]))
         s.p++, s.n--;

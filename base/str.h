@@ -49,6 +49,11 @@ bool str_to_bytes(struct str s, int64_t *out);   // "64K", "8G", "123": powers o
 bool str_to_seconds(struct str s, int64_t *out); // "90s", "15m", "12h", "30d", "45": not negative
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
+// Bytes as text: 2 n lower-case digits. str_put_hex adds a NUL, and gives where that is. Of
+// str_from_hex s has exactly so many, else it is false, and *out undefined.
+char *str_put_hex(char *to, const void *p, size_t n);
+void strbuf_hex(struct strbuf *b, const void *p, size_t n);
+bool str_from_hex(struct str s, void *out, size_t n);
 // Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is
 // left; *head is empty then.
 bool str_cut(struct str *s, char sep, struct str *head);

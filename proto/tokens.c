@@ -54,19 +54,6 @@ void scopes_print(struct strbuf *b, unsigned all) {
 
 // ---- hex
 
-static void put_hex(const uint8_t *p, size_t n, char *out) {
-    for (size_t i = 0; i < n; i++)
-        snprintf(out + 2 * i, 3, "%02x", p[i]);
-}
-static bool take_hex(struct str s, uint8_t *out, size_t n) {
-    if (s.n != 2 * n) return false;
-    for (size_t i = 0; i < s.n; i++) {
-        const char *digits = "0123456789abcdef", *at = s.p[i] ? strchr(digits, s.p[i]) : NULL;
-        if (!at) return false;
-        out[i / 2] = (uint8_t)(out[i / 2] << 4 | (at - digits));
-    }
-    return true;
-}
 
 static struct digest hash_of(const uint8_t salt[16], struct str secret) {
     struct sha256 h;
@@ -108,8 +95,8 @@ static bool read_kind(struct arena *a, struct str text, struct token *x) {
     if (!str_is(kind, "token") || !str_cut(&text, ':', &part) || part.n != 2 * ID_BYTES)
         return false;
     memcpy(x->id, part.p, part.n);
-    return str_cut(&text, ':', &part) && take_hex(part, x->salt, sizeof x->salt) &&
-           take_hex(text, x->hash.b, sizeof x->hash.b);
+    return str_cut(&text, ':', &part) && str_from_hex(part, x->salt, sizeof x->salt) &&
+           str_from_hex(text, x->hash.b, sizeof x->hash.b);
 }
 
 static bool next_word(struct str *line, struct str *word) {
@@ -195,7 +182,7 @@ static void print_token(struct strbuf *b, const struct token *x) {
         strbuf_printf(b, "cert:%s", x->subject);
     else {
         char salt[33], hash[65];
-        put_hex(x->salt, sizeof x->salt, salt);
+        str_put_hex(salt, x->salt, sizeof x->salt);
         digest_hex(x->hash, hash);
         strbuf_printf(b, "token:%s:%s:%s", x->id, salt, hash);
     }
@@ -253,12 +240,12 @@ status_t tokens_add(struct tokens *t, const struct token *from, char out_text[TO
         RETURN_IF_ERR(draw(id, sizeof id));
         RETURN_IF_ERR(draw(secret, sizeof secret));
         RETURN_IF_ERR(draw(x.salt, sizeof x.salt));
-        put_hex(id, sizeof id, x.id);
+        str_put_hex(x.id, id, sizeof id);
         memcpy(out_text, "hlod_", 5);
-        put_hex(id, sizeof id, out_text + 5);
+        str_put_hex(out_text + 5, id, sizeof id);
         out_text[5 + 2 * ID_BYTES] = '_';
         char *text = out_text + 5 + 2 * ID_BYTES + 1;
-        put_hex(secret, sizeof secret, text);
+        str_put_hex(text, secret, sizeof secret);
         x.hash = hash_of(x.salt, (struct str){text, 2 * SECRET_BYTES});
     }
     avec_push(&t->arena, t, x);

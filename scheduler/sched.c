@@ -82,6 +82,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->journal = journal;
     s->cfg = *cfg;
     s->trust = cfg->trust;
+    s->cfg.trust = NULL;
     quota_init(&s->compiles, cfg->compiles_a_minute, clock_ns());
     smap_seed_random(&s->uploads);
     smap_seed_random(&s->models);

@@ -6,8 +6,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-
-static const char digits[] = "0123456789abcdef";
+#include "base/str.h"
 
 // ---- ids
 
@@ -55,44 +54,28 @@ bool trace_sampled(const struct trace *t) {
 
 // ---- text
 
-static int digit(char c) {
-    const char *p = c ? strchr(digits, c) : NULL;
-    return p ? (int)(p - digits) : -1;
+static bool read_hex(const char *text, uint8_t *out, size_t n) {
+    return str_from_hex((struct str){text, 2 * n}, out, n);
 }
-// Is text[0..2n) lower-case hex? *zero: all of it is zeros.
-static bool read_hex(const char *text, uint8_t *out, size_t n, bool *zero) {
-    *zero = true;
-    for (size_t k = 0; k < n; k++) {
-        int high = digit(text[2 * k]), low = high < 0 ? -1 : digit(text[2 * k + 1]);
-        if (low < 0) return false;
-        out[k] = (uint8_t)(high << 4 | low);
-        *zero = *zero && !out[k];
-    }
-    return true;
-}
-static char *write_hex(char *to, const uint8_t *p, size_t n) {
-    for (size_t k = 0; k < n; k++) {
-        *to++ = digits[p[k] >> 4];
-        *to++ = digits[p[k] & 15];
-    }
-    return to;
+static bool is_zero(const uint8_t *p, size_t n) {
+    return !*p && !memcmp(p, p + 1, n - 1);
 }
 
 bool trace_parse(const char *text, struct trace *out) {
     enum { ID = 3, PARENT = 36, FLAGS = 53, ALL = 55, KNOWN_FLAGS = 3 }; // sampled, random
     struct trace t = {.state = "", .remote = true};
     uint8_t version;
-    bool zero;
     if (!text) return false;
     size_t n = strnlen(text, 256);
     // A later version may append fields after another dash; ff is never one.
     bool later = n > ALL && text[ALL] == '-' && strncmp(text, "00", 2);
-    if ((n != ALL && !later) || !read_hex(text, &version, 1, &zero) || version == 0xff)
+    if ((n != ALL && !later) || !read_hex(text, &version, 1) || version == 0xff)
         return false;
     if (text[ID - 1] != '-' || text[PARENT - 1] != '-' || text[FLAGS - 1] != '-') return false;
-    if (!read_hex(text + ID, t.id, sizeof t.id, &zero) || zero) return false;
-    if (!read_hex(text + PARENT, t.parent, sizeof t.parent, &zero) || zero) return false;
-    if (!read_hex(text + FLAGS, &t.flags, 1, &zero)) return false;
+    if (!read_hex(text + ID, t.id, sizeof t.id) || is_zero(t.id, sizeof t.id)) return false;
+    if (!read_hex(text + PARENT, t.parent, sizeof t.parent) || is_zero(t.parent, sizeof t.parent))
+        return false;
+    if (!read_hex(text + FLAGS, &t.flags, 1)) return false;
     t.flags &= KNOWN_FLAGS;
     trace_new_span(t.span);
     *out = t;
@@ -101,15 +84,14 @@ bool trace_parse(const char *text, struct trace *out) {
 void trace_write(const struct trace *t, char out[TRACE_PARENT_TEXT]) {
     char *p = out;
     memcpy(p, "00-", 3);
-    p = write_hex(p + 3, t->id, sizeof t->id);
+    p = str_put_hex(p + 3, t->id, sizeof t->id);
     *p++ = '-';
-    p = write_hex(p, t->span, sizeof t->span);
+    p = str_put_hex(p, t->span, sizeof t->span);
     *p++ = '-';
-    p = write_hex(p, &t->flags, 1);
-    *p = 0;
+    str_put_hex(p, &t->flags, 1);
 }
 void trace_write_id(const struct trace *t, char out[TRACE_ID_TEXT]) {
-    *write_hex(out, t->id, sizeof t->id) = 0;
+    str_put_hex(out, t->id, sizeof t->id);
 }
 
 // ---- tracestate
@@ -130,19 +112,12 @@ static bool value_fits(struct str value) {
         fits = value.p[k] >= ' ' && value.p[k] <= '~' && value.p[k] != '=';
     return fits;
 }
-static struct str without_blanks(struct str s) {
-    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s = (struct str){s.p + 1, s.n - 1};
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
 bool trace_state_fits(const char *text) {
     size_t n = strnlen(text, TRACE_STATE_MOST + 1), members = 0;
     if (n > TRACE_STATE_MOST) return false;
     for (const char *at = text, *end; *at; at = *end ? end + 1 : end) {
         end = at + strcspn(at, ",");
-        struct str one = without_blanks((struct str){at, (size_t)(end - at)});
+        struct str one = str_trim((struct str){at, (size_t)(end - at)});
         if (!one.n) continue; // an empty member is none
         const char *eq = memchr(one.p, '=', one.n);
         if (!eq || ++members > MOST_MEMBERS) return false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fleet.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,11 +13,10 @@
 #include "base/store/file.h"
 #include "base/str.h"
 #include "scheduler/remote/aws.h"
+#include "scheduler/remote/peers.h"
 #include "scheduler/sched.h"
 #include "server/config.h"
 #include "server/secrets.h"
-
-enum { NODE_MAX = 60 };
 
 // ---- the files, also when they change
 
@@ -132,13 +130,9 @@ static status_t judge_peers(const struct fleet *f) {
     return ST_OK;
 }
 static status_t judge_node(const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = name; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) n = 0;
-    return n > 0 && n <= NODE_MAX
-               ? ST_OK
-               : st_invalid("node '%.80s': expected 1 to %d letters, digits, '.', '_' or '-'", name,
-                            NODE_MAX);
+    if (peer_name_fits(name)) return ST_OK;
+    return st_invalid("node '%.80s': expected 1 to %d letters, digits, '.', '_' or '-'", name,
+                      PEER_NAME_MAX);
 }
 status_t fleet_read(struct fleet *f, struct config *c, struct secrets *watch) {
     f->cfg = c;
@@ -175,8 +169,7 @@ static status_t find_node(struct fleet *f, const char *dir) {
     struct strbuf b = {0};
     if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) return st_errno(errno, "getrandom");
     strbuf_puts(&b, "node-");
-    for (size_t k = 0; k < sizeof drawn; k++)
-        strbuf_printf(&b, "%02x", drawn[k]);
+    strbuf_hex(&b, drawn, sizeof drawn);
     f->node = arena_strdup(a, b.p);
     strbuf_putc(&b, '\n');
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -174,7 +174,7 @@ static void reload_options(struct daemon *d) {
     struct config next = {0};
     struct otlp_config otlp;
     status_t st = config_read(d->argc, d->argv, environ, &next);
-    if (!st) st = otlp_config_read(&next.arena, &next, environ, &otlp);
+    if (!st) st = otlp_config_live(&next.arena, &next, environ, &otlp);
     if (!st && !log_set(next.log)) st = st_invalid("log: '%s' is no level", next.log);
     if (!st) {
         struct sched_config sc = sched_options(&next);
@@ -549,8 +549,8 @@ static status_t start_scheduler(struct daemon *d) {
                                    .compile_relief_ns = clock_of_ms((double)c->compile_relief_ms),
                                    .isolate = *c->isolate ? (int)c->isolate_workers : 0,
                                    .device_memory = c->device_memory};
-    sc.trust = trust_ref(d->fleet.trust);
     RETURN_IF_ERR(fleet_open(&d->fleet, d->loop, d->store, d->journal, d->dir));
+    sc.trust = trust_ref(d->fleet.trust);
     sc.remotes = d->fleet.remotes;
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     d->fleet.sched = d->sched;

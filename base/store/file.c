@@ -67,6 +67,14 @@ status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned
     return st;
 }
 
+status_t file_read_secret(struct arena *a, const char *path, size_t max_bytes, struct str *out) {
+    unsigned mode;
+    RETURN_IF_ERR(file_read(a, path, max_bytes, &mode, out));
+    if (mode & (S_IWGRP | S_IRWXO))
+        return st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    return ST_OK;
+}
+
 static void unmap(void *obj) {
     const struct span *s = obj;
     munmap((void *)(uintptr_t)s->p, s->n);

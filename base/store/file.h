@@ -12,6 +12,9 @@
 // out_mode   the permissions of what was read; NULL: not asked
 status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned *out_mode,
                    struct str *out) MUST_CHECK;
+// The same of a secret. errors: PERMISSION_DENIED where its group may write it, or others anything
+status_t file_read_secret(struct arena *a, const char *path, size_t max_bytes,
+                          struct str *out) MUST_CHECK;
 // A file's bytes, read when they are touched, while `a` lives. The file must not be shortened.
 status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 // Pages that lie wholly in s, part of a mapping of a file that nobody writes through, count no more

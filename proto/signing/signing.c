@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/store/file.h"
@@ -66,11 +65,8 @@ static int no_password(UNUSED char *buf, UNUSED int n, UNUSED int rw, UNUSED voi
 status_t sign_read_private(const char *path, struct sign_private **out) {
     struct arena a = {0};
     struct str text = {0};
-    unsigned mode = 0;
     EVP_PKEY *key = NULL;
-    status_t st = file_read(&a, path, MAX_FILE, &mode, &text);
-    if (!st && mode & (S_IWGRP | S_IRWXO))
-        st = st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    status_t st = file_read_secret(&a, path, MAX_FILE, &text);
 
     BIO *bio = st ? NULL : BIO_new_mem_buf(text.p, (int)text.n);
     if (bio) key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);

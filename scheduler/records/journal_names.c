@@ -42,30 +42,22 @@ const char *names_log_path(const struct names_log *l) {
 
 // ---- lines
 
-static void put_hex(struct strbuf *b, const void *p, size_t n) {
-    const uint8_t *v = p;
-    for (size_t i = 0; i < n; i++)
-        strbuf_printf(b, "%02x", v[i]);
-}
 static void put_line(struct strbuf *b, const struct name_row *r) {
     struct strbuf t = {0};
-    put_hex(&t, r->key.b, sizeof r->key.b);
+    strbuf_hex(&t, r->key.b, sizeof r->key.b);
     strbuf_putc(&t, ' ');
-    put_hex(&t, r->family.b, sizeof r->family.b);
+    strbuf_hex(&t, r->family.b, sizeof r->family.b);
     strbuf_printf(&t, " %" PRId64 " ", r->wall_ns);
     if (r->record.n)
-        put_hex(&t, r->record.p, r->record.n);
+        strbuf_hex(&t, r->record.p, r->record.n);
     else
         strbuf_putc(&t, '-');
     struct digest sum = sha256_of(t.p, t.n);
-    put_hex(b, sum.b, sizeof sum.b);
+    strbuf_hex(b, sum.b, sizeof sum.b);
     strbuf_putc(b, ' ');
     strbuf_add(b, t.p, t.n);
     strbuf_putc(b, '\n');
     strbuf_done(&t);
-}
-static int digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 static bool parse_line(struct arena *a, struct str line, struct name_row *out) {
     struct str sum, key, family, wall, rest = line;
@@ -79,13 +71,8 @@ static bool parse_line(struct arena *a, struct str line, struct name_row *out) {
     out->record = (struct span){0};
     if (rest.n == 1 && *rest.p == '-') return true;
     uint8_t *p = arena_alloc(a, rest.n / 2 + 1);
-    for (size_t i = 0; i < rest.n / 2; i++) {
-        int high = digit(rest.p[2 * i]), low = digit(rest.p[2 * i + 1]);
-        if (high < 0 || low < 0) return false;
-        p[i] = (uint8_t)(high << 4 | low);
-    }
     out->record = (struct span){p, rest.n / 2};
-    return rest.n > 0 && rest.n % 2 == 0;
+    return rest.n && str_from_hex(rest, p, rest.n / 2);
 }
 
 // ---- the file

@@ -11,6 +11,7 @@ struct claim {
     struct digest key;
     char node[CLAIM_NAME], life[CLAIM_NAME];
     int64_t until_ns;
+    struct claim *older, *newer;
     struct claim_wait *first;
 };
 static struct str name_of(const struct digest *key) {
@@ -22,6 +23,8 @@ void claims_init(struct claims *c) {
 }
 static void end(struct claims *c, struct claim *x) {
     smap_del(&c->by_key, name_of(&x->key));
+    *(x->older ? &x->older->newer : &c->oldest) = x->newer;
+    *(x->newer ? &x->newer->older : &c->newest) = x->older;
     while (x->first) { // who is told may ask again, and claim it
         struct claim_wait *w = x->first;
         claims_leave(w);
@@ -41,13 +44,14 @@ void claims_done(struct claims *c) {
     smap_done(&c->by_key);
 }
 
+static void end_those_over(struct claims *c, int64_t now_ns) {
+    for (size_t most = c->by_key.n; most && c->oldest && now_ns >= c->oldest->until_ns; most--)
+        end(c, c->oldest);
+}
 bool claims_take(struct claims *c, struct digest key, const char *node, const char *life,
                  int64_t now_ns, int64_t hold_ns, const char **out_node) {
+    end_those_over(c, now_ns); // one who had waited may have the key now
     struct claim *x = smap_get(&c->by_key, name_of(&key));
-    if (x && now_ns >= x->until_ns) {
-        end(c, x);
-        x = smap_get(&c->by_key, name_of(&key)); // one who had waited may have it now
-    }
     if (x && !strcmp(x->life, life)) return true;
     if (x) {
         *out_node = x->node;
@@ -59,6 +63,9 @@ bool claims_take(struct claims *c, struct digest key, const char *node, const ch
     snprintf(x->node, sizeof x->node, "%s", node);
     snprintf(x->life, sizeof x->life, "%s", life);
     x->until_ns = now_ns + hold_ns;
+    x->older = c->newest;
+    *(x->older ? &x->older->newer : &c->oldest) = x;
+    c->newest = x;
     smap_put(&c->by_key, name_of(&key), x);
     return true;
 }

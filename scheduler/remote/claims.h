@@ -19,10 +19,13 @@ struct claim_wait { // the waiter's, as long as it waits
 };
 struct claims {
     struct smap by_key;
+    struct claim *oldest, *newest; // of which the oldest is over first
 };
 void claims_init(struct claims *c);
 void claims_done(struct claims *c); // who waits is not told
 // True: the key is the asker's now, or was. False: another's, whose node is *out_node, borrowed.
+// Those whose time is over end first, of whatever key: abandoned ones take no room. hold_ns: the
+// same in all calls.
 bool claims_take(struct claims *c, struct digest key, const char *node, const char *life,
                  int64_t now_ns, int64_t hold_ns, const char **out_node);
 // `ended` fires once the claim ends, from inside the function that ends it. The key is claimed.

@@ -58,8 +58,11 @@ MUST_CHECK static status_t refused(const char *what) {
 MUST_CHECK static status_t import_refused(status_t st) {
     return st_reason(st, HLOD__V1__REASON__REASON_IMPORT_REFUSED);
 }
+struct names { // that an executable is kept under
+    struct digest key, program;
+};
 static status_t check_name(struct arena *a, const struct arrival *how,
-                           const Hlod__V1__ExecutableInfo *info, struct digest *out_key) {
+                           const Hlod__V1__ExecutableInfo *info, struct names *out) {
     struct key_parts parts = key_parts_of(a, info);
     struct digest said;
     if (!digest_parse(str_of(info->digest), &said) || !digest_eq(key_of(&parts), said))
@@ -67,16 +70,15 @@ static status_t check_name(struct arena *a, const struct arrival *how,
                        "compiler: the record was changed");
     if (how->wanted && !digest_eq(said, *how->wanted))
         return refused("it is another executable than was asked for");
-    *out_key = said;
+    *out = (struct names){said, parts.program};
     return ST_OK;
 }
 static status_t check(const struct exchange *x, struct arena *a, const struct arrival *how,
-                      const Hlod__V1__ExecutableBundle *b, struct digest *out_key,
-                      const char **out_by) {
+                      const Hlod__V1__ExecutableBundle *b, struct names *out, const char **out_by) {
     struct span bytes = {b->artifact.data, b->artifact.len};
     struct digest said;
     if (!b->info || !bytes.n || !b->info->signature) return refused("the bundle is not whole");
-    RETURN_IF_ERR(check_name(a, how, b->info, out_key));
+    RETURN_IF_ERR(check_name(a, how, b->info, out));
     if (!digest_parse(str_of(b->artifact_digest), &said) ||
         !digest_eq(said, sha256_of(bytes.p, bytes.n)))
         return refused("the artefact does not have its digest");
@@ -99,54 +101,58 @@ static Hlod__V1__ExecutableInfo *complete(struct arena *a, const struct arrival 
     info->weights_bytes = how->weights_bytes;
     return info;
 }
-static status_t keep(const struct exchange *x, const struct arrival *how, struct digest key,
+static status_t keep(const struct exchange *x, const struct arrival *how, struct names as,
                      const Hlod__V1__ExecutableInfo *info, struct span artifact,
                      bool *out_existed) {
     struct arena a = {0};
     Hlod__V1__ExecutableInfo *old;
-    struct digest program = key_parts_of(&a, info).program;
     status_t st = ST_OK;
     if (how->owner) // the caller's, but with no model of it: whose that may be is another matter
-        st = owner_write(x->journal, how->owner, key, (struct digest){0});
-    if (!st) st = read_record(x, &a, key, &old);
+        st = owner_write(x->journal, how->owner, as.key, (struct digest){0});
+    if (!st) st = read_record(x, &a, as.key, &old);
     bool absent = st_code(st) == ST_NOT_FOUND;
     if (out_existed) *out_existed = !st;
     arena_done(&a);
     if (!absent) return st;
     st_drop(st);
-    RETURN_IF_ERR(store_put(x->store, STORE_EXECUTABLE, key, artifact.p, artifact.n, true));
-    return journal_put_message(x->journal, JOURNAL_EXECUTABLE, key, program, &info->base);
+    RETURN_IF_ERR(store_put(x->store, STORE_EXECUTABLE, as.key, artifact.p, artifact.n, true));
+    return journal_put_message(x->journal, JOURNAL_EXECUTABLE, as.key, as.program, &info->base);
 }
 status_t exchange_take(const struct exchange *x, struct arena *a, const struct arrival *how,
                        const Hlod__V1__ExecutableBundle *b, bool *out_existed,
                        Hlod__V1__ExecutableInfo **out) {
-    struct digest key;
+    struct names as;
     const char *by;
-    RETURN_IF_ERR(check(x, a, how, b, &key, &by));
+    RETURN_IF_ERR(check(x, a, how, b, &as, &by));
     Hlod__V1__ExecutableInfo *info = complete(a, how, by, trust_asks(x->trust), b);
     struct span artifact = {b->artifact.data, b->artifact.len};
-    RETURN_IF_ERR(error_of_store(keep(x, how, key, info, artifact, out_existed)));
+    RETURN_IF_ERR(error_of_store(keep(x, how, as, info, artifact, out_existed)));
     *out = info;
     return ST_OK;
 }
 
+status_t exchange_take_own(const struct exchange *x, const struct arrival *how,
+                           const Hlod__V1__ExecutableBundle *b, Hlod__V1__ExecutableInfo **out) {
+    struct arena a = {0};
+    Hlod__V1__ExecutableInfo *info;
+    status_t st = exchange_take(x, &a, how, b, NULL, &info);
+    if (!st) {
+        struct span rec = message_pack(&a, &info->base);
+        *out = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
+        if (!*out) st = st_internal("a record that was packed cannot be read");
+    }
+    arena_done(&a);
+    return st;
+}
 status_t exchange_take_bytes(const struct exchange *x, const struct arrival *how, struct span bytes,
                              Hlod__V1__ExecutableInfo **out) {
-    struct arena a = {0};
     ProtobufCMessage *m = NULL;
-    Hlod__V1__ExecutableInfo *info;
     status_t st = weigh_unpack(&hlod__v1__executable_bundle__descriptor, bytes, &m);
     if (st) {
         st_drop(st);
         return refused("it is no bundle");
     }
-    st = exchange_take(x, &a, how, (Hlod__V1__ExecutableBundle *)m, NULL, &info);
-    if (!st) { // as a message of its own
-        struct span rec = message_pack(&a, &info->base);
-        *out = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
-        if (!*out) st = st_internal("a record that was packed cannot be read");
-    }
+    st = exchange_take_own(x, how, (const Hlod__V1__ExecutableBundle *)m, out);
     protobuf_c_message_free_unpacked(m, NULL);
-    arena_done(&a);
     return st;
 }

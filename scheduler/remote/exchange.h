@@ -38,6 +38,10 @@ struct arrival {
 status_t exchange_take(const struct exchange *x, struct arena *a, const struct arrival *how,
                        const Hlod__V1__ExecutableBundle *b, bool *out_existed,
                        Hlod__V1__ExecutableInfo **out) MUST_CHECK;
-// The same of its bytes; *out: its record, the caller's (protobuf_c_message_free_unpacked).
+// The same; *out: the record as a message of the caller's (protobuf_c_message_free_unpacked).
+status_t exchange_take_own(const struct exchange *x, const struct arrival *how,
+                           const Hlod__V1__ExecutableBundle *b,
+                           Hlod__V1__ExecutableInfo **out) MUST_CHECK;
+// And of the bundle's bytes.
 status_t exchange_take_bytes(const struct exchange *x, const struct arrival *how, struct span bytes,
                              Hlod__V1__ExecutableInfo **out) MUST_CHECK;

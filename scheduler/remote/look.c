@@ -164,15 +164,11 @@ static void take_peer(struct look *l, const struct exchange *x, const struct arr
                          (struct span){l->bytes, l->n_bytes}, &m);
     if (l->st) return;
     const Hlod__V1__FetchExecutableReply *r = (const Hlod__V1__FetchExecutableReply *)m;
-    struct arena a = {0};
-    Hlod__V1__ExecutableInfo *kept;
     l->granted = r->granted;
     snprintf(l->compiles, sizeof l->compiles, "%s", r->compiles);
-    if (r->bundle && !(l->st = exchange_take(x, &a, how, r->bundle, NULL, &kept))) {
-        struct span rec = message_pack(&a, &kept->base);
-        l->found = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
-    }
-    arena_done(&a);
+    if (*r->compiles && !peer_name_fits(r->compiles))
+        l->st = st_invalid("who compiles it is no node's name");
+    else if (r->bundle) l->st = exchange_take_own(x, how, r->bundle, &l->found);
     protobuf_c_message_free_unpacked(m, NULL);
 }
 static void take_work(void *arg) {

@@ -7,6 +7,7 @@
 #include "scheduler/remote/peers.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 #include "scheduler/remote/breaker.h"
 #include "scheduler/remote/rendezvous.h"
 
-enum { PEERS_MAX = RENDEZVOUS_MAX, TARGETS_MAX = 64, ADDRESS = 64, NAME_BYTES = 64 };
+enum { PEERS_MAX = RENDEZVOUS_MAX, TARGETS_MAX = 64, ADDRESS = 64 };
 enum { TICK_MS = 1000, MAX_REPLY = 1 << 20 };
 static const int64_t ASK_NS = 5000000000, RESOLVE_NS = 5000000000;
 
@@ -38,7 +39,7 @@ struct peer {
     struct peer_flight *asking;
     int64_t asked_ns;
     bool known, self;
-    char node[NAME_BYTES], life[NAME_BYTES], why[160];
+    char node[PEER_NAME_MAX + 1], life[PEER_NAME_MAX + 1], why[160];
     struct arena arena; // targets'
     struct peer_target *targets;
     size_t n_targets;
@@ -74,6 +75,12 @@ struct peer *peer_unref(struct peer *x) {
     arena_done(&x->arena);
     free(x);
     return NULL;
+}
+bool peer_name_fits(const char *name) {
+    size_t n = strnlen(name, PEER_NAME_MAX + 1);
+    for (const char *p = name; n && *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) return false;
+    return n > 0 && n <= PEER_NAME_MAX;
 }
 const char *peer_name(const struct peer *x) {
     return *x->node ? x->node : x->address;
@@ -202,8 +209,7 @@ static void on_peer(void *ctx, struct fetch_reply *r) {
         refused(x, r);
     if (r->st || r->code != 200) return;
     Hlod__V1__Peer *m = weigh_unpack_or_null(&hlod__v1__peer__descriptor, r->body);
-    bool fits =
-        m && *m->node && strlen(m->node) < NAME_BYTES && *m->life && strlen(m->life) < NAME_BYTES;
+    bool fits = m && peer_name_fits(m->node) && peer_name_fits(m->life);
     if (fits)
         met(x, m);
     else
@@ -314,8 +320,7 @@ struct peers *peers_new(const struct peers_config *cfg) {
     uint8_t drawn[8];
     p->cfg = *cfg;
     if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) abort();
-    for (size_t k = 0; k < sizeof drawn; k++)
-        snprintf(p->life + 2 * k, 3, "%02x", drawn[k]);
+    str_put_hex(p->life, drawn, sizeof drawn);
     p->names = arena_must_calloc(cfg->n_specs + 1, sizeof *p->names);
     for (size_t k = 0; k < cfg->n_specs; k++) {
         const struct remote_spec *s = &cfg->specs[k];

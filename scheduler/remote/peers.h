@@ -27,6 +27,9 @@ struct peers *peers_new(const struct peers_config *cfg);
 void peers_stop(struct peers *p); // NULL is fine, as for
 void peers_free(struct peers *p);
 void peers_set_auth(struct peers *p, struct fetch_auth *auth); // counted; NULL: none
+// What a node may be called, and a process: 1 to 60 letters, digits, '.', '_' or '-'. Pure.
+enum { PEER_NAME_MAX = 60 };
+bool peer_name_fits(const char *name);
 const char *peers_node(const struct peers *p);
 const char *peers_life(const struct peers *p); // of this process, drawn at random
 

@@ -18,10 +18,7 @@ enum { MAX_SECRET = 1 << 16, MAX_PEM = 4 << 20 };
 // One line: a token.
 static status_t read_token(struct arena *a, const char *path, const char **out) {
     struct str text;
-    unsigned mode;
-    RETURN_IF_ERR(file_read(a, path, MAX_SECRET, &mode, &text));
-    if (mode & (S_IWGRP | S_IRWXO))
-        return st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    RETURN_IF_ERR(file_read_secret(a, path, MAX_SECRET, &text));
     text = str_trim(text);
     for (size_t i = 0; i < text.n; i++)
         if ((unsigned char)text.p[i] <= ' ' || (unsigned char)text.p[i] > '~')
@@ -32,10 +29,8 @@ static status_t read_token(struct arena *a, const char *path, const char **out) 
 }
 static status_t read_pem(struct arena *a, const char *path, bool secret, const char **out) {
     struct str text;
-    unsigned mode;
-    RETURN_IF_ERR(file_read(a, path, MAX_PEM, &mode, &text));
-    if (secret && mode & (S_IWGRP | S_IRWXO))
-        return st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    RETURN_IF_ERR(secret ? file_read_secret(a, path, MAX_PEM, &text)
+                         : file_read(a, path, MAX_PEM, NULL, &text));
     if (!text.n || !memmem(text.p, text.n, "-----BEGIN ", 11))
         return st_invalid("%s: expected PEM", path);
     *out = text.p;

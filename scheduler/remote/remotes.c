@@ -107,30 +107,13 @@ struct peers *remotes_peers(struct remotes *r) {
 
 // ---- claims of peers
 
-struct remote_wait {
-    struct claim_wait in;
-    void (*ended)(void *ctx);
-    void *ctx;
-};
 bool remotes_claim(struct remotes *r, struct digest key, const char *node, const char *life,
                    const char **out_node) {
     return claims_take(&r->claims, key, node, life, clock_ns(), clock_of_ms((double)r->cfg.wait_ms),
                        out_node);
 }
-static void wait_ended(void *ctx) {
-    struct remote_wait *w = ctx;
-    w->ended(w->ctx);
-}
-struct remote_wait *remotes_wait(struct remotes *r, struct digest key, void (*ended)(void *ctx),
-                                 void *ctx) {
-    struct remote_wait *w = arena_must_calloc(1, sizeof *w);
-    *w = (struct remote_wait){{.ended = wait_ended, .ctx = w}, ended, ctx};
-    claims_wait(&r->claims, key, &w->in);
-    return w;
-}
-void remote_wait_leave(struct remote_wait *w) {
-    if (w) claims_leave(&w->in);
-    free(w);
+void remotes_wait(struct remotes *r, struct digest key, struct claim_wait *w) {
+    claims_wait(&r->claims, key, w);
 }
 void remotes_claim_ends(struct remotes *r, struct digest key, const char *life) {
     claims_end(&r->claims, key, life);

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "proto/hlod.pb-c.h"
+#include "scheduler/remote/claims.h"
 #include "scheduler/remote/remote_spec.h"
 
 struct fetch_auth;
@@ -92,11 +93,8 @@ void remotes_given_up(struct remotes *r, struct digest key);
 // True: the asker is to. False: *out_node is; borrowed.
 bool remotes_claim(struct remotes *r, struct digest key, const char *node, const char *life,
                    const char **out_node);
-// Fires once that ends, from inside what ends it; the key is claimed. Until then it may be left.
-struct remote_wait;
-struct remote_wait *remotes_wait(struct remotes *r, struct digest key, void (*ended)(void *ctx),
-                                 void *ctx);
-void remote_wait_leave(struct remote_wait *w); // in `ended` too; NULL is fine
+// w fires once that ends, as claims_wait says.
+void remotes_wait(struct remotes *r, struct digest key, struct claim_wait *w); // claims_leave
 void remotes_claim_ends(struct remotes *r, struct digest key, const char *life); // NULL: anybody's
 
 // ---- what is told of them

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/store/file.h"
 #include "base/str.h"
@@ -26,10 +25,7 @@ struct trust {
 
 static status_t read_secrets(struct trust *t, const char *path) {
     struct str text, line;
-    unsigned mode;
-    RETURN_IF_ERR(file_read(&t->arena, path, MAX_FILE, &mode, &text));
-    if (mode & (S_IWGRP | S_IRWXO))
-        return st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    RETURN_IF_ERR(file_read_secret(&t->arena, path, MAX_FILE, &text));
     for (int number = 1; str_cut(&text, '\n', &line); number++) {
         line = str_trim(line);
         if (!line.n || line.p[0] == '#') continue;

@@ -5,6 +5,7 @@
 #include "base/store/store.h"
 #include "scheduler/job/key.h"
 #include "scheduler/records/journal.h"
+#include "scheduler/remote/exchange.h"
 #include "scheduler/remote/trust.h"
 #include "server/api/api.h"
 
@@ -27,6 +28,10 @@ status_t cache_go_for(struct cache_work *w, const char *digest) MUST_CHECK;
 // A device here that it is made for, with the compiler that made it? FAILED_PRECONDITION,
 // UNAVAILABLE. Loop.
 status_t cache_fits(struct call *c, const Hlod__V1__ExecutableInfo *x) MUST_CHECK;
+// What moves executables, for w's own work. Pool.
+static inline struct exchange cache_exchange(const struct cache_work *w) {
+    return (struct exchange){w->store, w->journal, w->trust};
+}
 // Of an executable that is here; *out lives as long as the call. NOT_FOUND. Pool.
 status_t cache_record(struct cache_work *w, struct digest d,
                       Hlod__V1__ExecutableInfo **out) MUST_CHECK;

@@ -7,20 +7,16 @@
 
 #include "proto/frame.h"
 #include "proto/message.h"
-#include "scheduler/remote/exchange.h"
 #include "scheduler/workers/pool.h"
 #include "server/api/api_cache.h"
 
-static struct exchange exchange_of(const struct cache_work *w) {
-    return (struct exchange){w->store, w->journal, w->trust};
-}
 
 // ---- export
 
 static status_t export(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *x;
     Hlod__V1__ExecutableBundle *b;
-    struct exchange with = exchange_of(w);
+    struct exchange with = cache_exchange(w);
     RETURN_IF_ERR(cache_record(w, w->digest, &x)); // the caller's to see
     RETURN_IF_ERR(exchange_give(&with, &w->c->arena, w->digest, &b));
     w->reply = &b->base;
@@ -52,7 +48,7 @@ status_t cache_fits(struct call *c, const Hlod__V1__ExecutableInfo *x) {
 
 static status_t import(struct cache_work *w) {
     struct arena *a = &w->c->arena;
-    const struct exchange with = exchange_of(w);
+    const struct exchange with = cache_exchange(w);
     struct arrival how = {.from = "import", .wanted = &w->digest, .owner = w->c->principal.tenant};
     Hlod__V1__ExecutableInfo *kept;
     Hlod__V1__ImportExecutableReply *m =

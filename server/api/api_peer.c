@@ -11,14 +11,10 @@
 #include "base/clock.h"
 #include "proto/message.h"
 #include "scheduler/loop.h"
-#include "scheduler/remote/exchange.h"
 #include "scheduler/remote/peers.h"
 #include "scheduler/remote/remotes.h"
 #include "server/api/api_cache.h"
 
-static struct exchange exchange_of(const struct cache_work *w) {
-    return (struct exchange){w->store, w->journal, w->trust};
-}
 // Answers at once where there are no peers: a server alone keeps nothing in mind.
 static struct remotes *remotes_of(const struct call *c) {
     return sched_cfg(c->api->sched)->remotes;
@@ -38,7 +34,6 @@ status_t api_get_peer(struct call *c) {
     m->node = (char *)(uintptr_t)(p ? peers_node(p) : "alone");
     m->life = (char *)(uintptr_t)(p ? peers_life(p) : "alone");
     m->version = (char *)(uintptr_t)api_version_text();
-    m->draining = c->api->draining;
     m->targets = arena_zarray(a, Hlod__V1__PeerTarget *, pool_size(pool) + 1);
     for (int i = 0; i < pool_size(pool); i++) {
         const Hlod__Wire__Hello *h = worker_hello(pool_worker(pool, i));
@@ -54,15 +49,15 @@ status_t api_get_peer(struct call *c) {
 
 // ---- an executable
 
-struct asked {                // cache_work's own
-    struct remote_wait *wait; // while another compiles it
+struct asked {              // cache_work's own
+    struct claim_wait wait; // while another compiles it
     struct loop_timer *timer;
     int64_t until_ns;
 };
 static status_t again(struct cache_work *w);
 
 static status_t fetch_work(struct cache_work *w) {
-    struct exchange x = exchange_of(w);
+    struct exchange x = cache_exchange(w);
     Hlod__V1__FetchExecutableReply *m =
         message_new(&w->c->arena, &hlod__v1__fetch_executable_reply__descriptor);
     w->reply = &m->base;
@@ -70,8 +65,7 @@ static status_t fetch_work(struct cache_work *w) {
 }
 static void leave(struct cache_work *w) {
     struct asked *own = w->own;
-    remote_wait_leave(own->wait);
-    own->wait = NULL;
+    claims_leave(&own->wait);
     loop_timer_free(own->timer);
     own->timer = NULL;
 }
@@ -104,7 +98,8 @@ static status_t fetched(struct cache_work *w) {
     }
     m->compiles = arena_strdup(&w->c->arena, node);
     if (clock_ns() >= own->until_ns) return call_reply(w->c, w->reply);
-    own->wait = remotes_wait(r, w->digest, ended, w);
+    own->wait = (struct claim_wait){.ended = ended, .ctx = w};
+    remotes_wait(r, w->digest, &own->wait);
     own->timer = loop_timer_new(sched_loop(w->c->api->sched), waited, w);
     loop_timer_at(own->timer, own->until_ns);
     return ST_OK;
@@ -123,13 +118,14 @@ status_t api_fetch(struct call *c) {
     c->handler = w;
     c->on_cancel = on_cancel;
     c->on_free = on_free;
-    if (strlen(q->node) > 60 || strlen(q->life) > 60 || !*q->node != !*q->life)
+    bool asks = *q->node || *q->life; // for itself
+    if (asks && (!peer_name_fits(q->node) || !peer_name_fits(q->life)))
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "node and life: who asks");
     return cache_go_for(w, q->digest);
 }
 
 static status_t offer_work(struct cache_work *w) {
-    struct exchange x = exchange_of(w);
+    struct exchange x = cache_exchange(w);
     struct arrival how = {.from = "peers", .wanted = &w->digest};
     Hlod__V1__ExecutableInfo *kept;
     Hlod__V1__ImportExecutableReply *m =

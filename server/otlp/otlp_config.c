@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/store/file.h"
@@ -147,10 +146,7 @@ static bool header_fits(struct arena *a, struct otlp_attribute *h) {
 static status_t headers_file(struct reader *r, attributes *out) {
     const char *path = r->c->otlp_headers_file;
     struct str text, line;
-    unsigned mode;
-    RETURN_IF_ERR(file_read(r->a, path, MAX_FILE, &mode, &text));
-    if (mode & (S_IWGRP | S_IRWXO))
-        return st_new(ST_PERMISSION_DENIED, "%s is a secret: chmod g-w,o-rwx it", path);
+    RETURN_IF_ERR(file_read_secret(r->a, path, MAX_FILE, &text));
     for (int n = 1; str_cut(&text, '\n', &line); n++) {
         struct str key;
         line = str_trim(line);
@@ -367,12 +363,18 @@ static status_t signals(struct reader *r) {
     return ST_OK;
 }
 
+status_t otlp_config_live(struct arena *a, const struct config *c, char *const *env,
+                          struct otlp_config *out) {
+    struct reader r = {a, c, env, out};
+    *out = (struct otlp_config){0};
+    RETURN_IF_ERR(sampling(&r));
+    return detail(&r);
+}
 status_t otlp_config_read(struct arena *a, const struct config *c, char *const *env,
                           struct otlp_config *out) {
     struct reader r = {a, c, env, out};
-    *out = (struct otlp_config){.queue_bytes = c->otlp_queue_bytes};
-    RETURN_IF_ERR(sampling(&r));
-    RETURN_IF_ERR(detail(&r));
+    RETURN_IF_ERR(otlp_config_live(a, c, env, out));
+    out->queue_bytes = c->otlp_queue_bytes;
     RETURN_IF_ERR(resource(&r));
     if (!is_true(variable(&r, "OTEL_SDK_DISABLED"))) RETURN_IF_ERR(signals(&r));
     out->metrics_ms = c->otlp_metrics_s

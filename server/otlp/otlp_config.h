@@ -24,3 +24,6 @@ struct otlp_config {
 // Everything lies in a. env is like environ. errors: INVALID_ARGUMENT; of the headers' file
 status_t otlp_config_read(struct arena *a, const struct config *c, char *const *env,
                           struct otlp_config *out) MUST_CHECK;
+// Only what a reload changes: sampler and keep. errors: INVALID_ARGUMENT
+status_t otlp_config_live(struct arena *a, const struct config *c, char *const *env,
+                          struct otlp_config *out) MUST_CHECK;

@@ -29,7 +29,7 @@ enum {
     SPAN_STATUS = 15,
     SPAN_FLAGS = 16
 };
-enum { LINK_TRACE = 1, LINK_ID = 2, LINK_STATE = 3, LINK_FLAGS = 6 };
+enum { LINK_TRACE = 1, LINK_ID = 2, LINK_FLAGS = 6 };
 enum { STATUS_MESSAGE = 2, STATUS_CODE = 3, STATUS_ERROR = 2 };
 enum { KEY = 1, VALUE = 2 };
 enum { TEXT = 1, BOOL = 2, INT = 3, DOUBLE = 4 }; // of AnyValue

@@ -4,7 +4,7 @@
 model that all get at once; a node that dies while it compiles, or fails, or hangs; a node of
 another build or target; who may ask. Standard library only.
 Usage: peers.py --hlod BIN --worker BIN [NAME...]"""
-import json, os, shutil, subprocess, sys, tempfile, time
+import http.server, json, os, shutil, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from common import Fleet, compile, compiles, free_ports, model, secret, stats
 from harness import Daemon, Results, chosen, in_thread, options, until
@@ -240,6 +240,44 @@ def wrong_token(o):
             assert d.stop() == 0
         shutil.rmtree(folder)
 
+class Odd(http.server.BaseHTTPRequestHandler):
+    """a peer that names itself as it likes, by its server"""
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        node = self.server.node.encode()
+        body = b"\x0a" + bytes([len(node)]) + node + b"\x12\x02L1"
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+
+def odd_names(o):
+    """a peer's name goes to logs and listings: one with blanks, quotes or lines is none"""
+    folder = tempfile.mkdtemp(prefix="hlod-peers-")
+    for k, node in enumerate(['n1" ev=forged', "n1\nlvl=error ev=forged", "n" * 61, "n1"]):
+        s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+        s.node, s.daemon_threads = node, True
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+        d = Daemon(o.hlod, o.worker, args=["--cache-key", secret(folder), "--cache-remote",
+                                           f"http://127.0.0.1:{s.server_address[1]}"])
+        try:
+            state = "up" if node == "n1" else "down"
+            until("it is asked", 5, lambda: stats(d)["peers"][0]["state"] == state)
+            peer = stats(d)["peers"][0]
+            assert peer.get("node", "") == ("n1" if node == "n1" else ""), peer
+            assert node == "n1" or "does not say who it is" in peer["why"], peer
+            assert d.stop_keep() == 0 and "forged" not in d.logs(), d.logs()
+        finally:
+            if d.p.poll() is None:
+                d.kill()
+            d.clean()
+            s.shutdown()
+            s.server_close()
+    shutil.rmtree(folder)
+
 def drained(o):
     """a node that drains lets go of who waits at it"""
     f = fleet(o, 2)
@@ -303,8 +341,8 @@ def one_sided(o):
 def main():
     o, results = options("hlod", "worker"), Results()
     for s in chosen(o, [one_compile, asked_later, told, node_dies, compile_fails, client_leaves,
-                        bound_on_waiting, another_build, tokens, wrong_token, drained, by_name,
-                        one_sided]):
+                        bound_on_waiting, another_build, tokens, wrong_token, odd_names, drained,
+                        by_name, one_sided]):
         results.case(s.__name__, s, o)
     return results.code()
 

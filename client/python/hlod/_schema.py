@@ -422,7 +422,6 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('life', 's', ''),
         3: ('version', 's', ''),
         4: ('targets', 'm*', 'PeerTarget'),
-        5: ('draining', '?', ''),
     },
     'FetchExecutableRequest': {
         1: ('digest', 's', ''),

@@ -208,6 +208,26 @@ static void globs(void **state) {
         strbuf_done(&b);
     }
 }
+static void hex(void **state) {
+    (void)state;
+    const uint8_t bytes[] = {0x00, 0x9a, 0xff};
+    char text[7];
+    uint8_t back[3];
+    struct strbuf b = {0};
+    assert_ptr_equal(str_put_hex(text, bytes, 3), text + 6);
+    assert_string_equal(text, "009aff");
+    strbuf_hex(&b, bytes, 3);
+    assert_string_equal(strbuf_cstr(&b), "009aff");
+    strbuf_done(&b);
+    assert_true(str_from_hex(str_of(text), back, 3));
+    assert_memory_equal(back, bytes, 3);
+    assert_true(str_from_hex(STR(""), back, 0));
+    static const char *const wrong[] = {"", "009af", "009aff0", "009aff00", "009aFF", "00 aff",
+                                        "009afg"};
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
+        assert_false(str_from_hex(str_of(wrong[k]), back, 3));
+}
+
 static void over(void **state) {
     (void)state;
     char text[9];
@@ -227,6 +247,6 @@ int main(void) {
         cmocka_unit_test(printing_f64), cmocka_unit_test(printing_ms),
         cmocka_unit_test(hosts_of_this_machine),
         cmocka_unit_test(like),         cmocka_unit_test(over),
-        cmocka_unit_test(globs)};
+        cmocka_unit_test(globs),        cmocka_unit_test(hex)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

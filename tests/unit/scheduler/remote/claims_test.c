@@ -62,6 +62,24 @@ static void time_is_over(void **state) {
     claims_done(&c);
 }
 
+static void abandoned_ones_take_no_room(void **state) {
+    (void)state;
+    struct claims c;
+    const char *node = NULL;
+    claims_init(&c);
+    for (int k = 0; k < CLAIMS_MAX + 9; k++) // who asked for them never comes back
+        assert_true(claims_take(&c, key(k), "n0", "L0", 0, 100, &node));
+    assert_true(claims_take(&c, key(9999), "n0", "L0", 99, 100, &node));
+    assert_true(claims_take(&c, key(9999), "n1", "L1", 99, 100, &node)); // full: nobody remembers
+    assert_true(claims_take(&c, key(9999), "n0", "L0", 100, 100, &node));
+    assert_false(claims_take(&c, key(9999), "n1", "L1", 100, 100, &node));
+    assert_int_equal(c.by_key.n, 1);
+    claims_end(&c, key(9999), NULL);
+    assert_null(c.oldest);
+    assert_null(c.newest);
+    claims_done(&c);
+}
+
 static void a_process_is_gone(void **state) {
     (void)state;
     struct claims c;
@@ -128,6 +146,7 @@ static void from_inside(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_at_a_time),
                                        cmocka_unit_test(time_is_over),
+                                       cmocka_unit_test(abandoned_ones_take_no_room),
                                        cmocka_unit_test(a_process_is_gone),
                                        cmocka_unit_test(bounded), cmocka_unit_test(from_inside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
