@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // span: views of memory owned by someone else, and overflow-checked size arithmetic for sizes that
-// come from outside.
+// come from outside; quotients and sizes that are rounded up.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,4 +48,12 @@ static inline bool sz_add(int64_t a, int64_t b, int64_t *out) {
 // Adds x, not negative, to a sum that stays at INT64_MAX once it is there.
 static inline void sz_sum(int64_t *sum, int64_t x) {
     if (x < 0 || !sz_add(*sum, x, sum)) *sum = INT64_MAX;
+}
+// The least whole number at or above a / b, for b > 0.
+static inline int64_t ceil_div(int64_t a, int64_t b) {
+    return a / b + (a % b > 0);
+}
+// The least multiple of `to` at or above n; n is not negative and lies `to` below INT64_MAX.
+static inline int64_t round_up(int64_t n, int64_t to) {
+    return ceil_div(n, to) * to;
 }

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "compiler/kernel/lower_priv.h"
 
 enum { MAX_SUMS = 28, MAX_SHAPES = 4 };
@@ -312,8 +312,8 @@ static status_t write_out(struct lower *lw, struct lower_tile *t, const struct l
 struct tile_loop {
     struct kir_val *begin, *end; // tiles
     struct kir_loop *loop;
-    struct kir_val *row;           // the first of the one that goes on
-    struct kir_val *from, *part;   // within its part: where it begins, and where its rows do
+    struct kir_val *row;         // the first of the one that goes on
+    struct kir_val *from, *part; // within its part: where it begins, and where its rows do
 };
 static void each_tile(struct lower *lw, struct lower_tile *t, struct tile_loop *l) {
     struct kir *k = &lw->k;

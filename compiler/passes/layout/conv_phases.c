@@ -12,7 +12,7 @@
 // a target's library has the gradient of a strided convolution's input, it is told as that.
 #include <stdlib.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/pass.h"
 

@@ -8,16 +8,11 @@
 // filter for each channel among them), and convolutions that f32 runs faster (cpu_choice.c).
 #include <string.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "devices/cpu/pairs/cpu_pairs.h"
 
 enum { LEAST_DEPTH = 8, LEAST_COLS = 8, MAX_TERMS = 1 << 20 };
-enum {
-    SHARE_FLOPS = 1200000,
-    LOOP_SHARE_FLOPS = 400000,
-    BLOCK_BYTES = 128 << 10,
-    MAX_BLOCK = 64
-};
+enum { SHARE_FLOPS = 1200000, LOOP_SHARE_FLOPS = 400000, BLOCK_BYTES = 128 << 10, MAX_BLOCK = 64 };
 
 // ---- which products
 

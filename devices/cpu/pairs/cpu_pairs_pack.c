@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "devices/cpu/pairs/cpu_pairs.h"
 
 #define TARGET __attribute__((target("avx2,fma")))

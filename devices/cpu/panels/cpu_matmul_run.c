@@ -2,7 +2,7 @@
 // cpu_matmul_run: see cpu_matmul.h.
 #include <string.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/panels/cpu_matmul.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/round.h"
+#include "base/span.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/panels/cpu_winograd.h"
 

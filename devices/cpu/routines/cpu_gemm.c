@@ -222,9 +222,6 @@ static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
 static bool together(const int64_t *line, int64_t n) {
     return n < 2 || line[1] - line[0] == 1;
 }
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
 // Vector operations that a product takes: products, packing, sums to memory.
 static double cost(const struct gemm_state *g, bool swapped) {
     const struct gemm_side *a = swapped ? &g->b : &g->a, *b = swapped ? &g->a : &g->b;
