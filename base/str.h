@@ -54,6 +54,8 @@ bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
 char *str_put_hex(char *to, const void *p, size_t n);
 void strbuf_hex(struct strbuf *b, const void *p, size_t n);
 bool str_from_hex(struct str s, void *out, size_t n);
+extern const char str_base64_digits[]; // the 64 of RFC 4648, section 4
+void strbuf_base64(struct strbuf *b, const void *p, size_t n);
 // Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is
 // left; *head is empty then.
 bool str_cut(struct str *s, char sep, struct str *head);

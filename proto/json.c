@@ -91,22 +91,6 @@ static const struct {
 
 // ---- print
 
-static const char base64_digits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static void print_base64(struct strbuf *b, const uint8_t *p, size_t n) {
-    strbuf_putc(b, '"');
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
-                     (i + 2 < n ? p[i + 2] : 0);
-        char c[4] = {base64_digits[v >> 18], base64_digits[v >> 12 & 63],
-                     i + 1 < n ? base64_digits[v >> 6 & 63] : '=',
-                     i + 2 < n ? base64_digits[v & 63] : '='};
-        strbuf_add(b, c, 4);
-    }
-    strbuf_putc(b, '"');
-}
-
 static void print_double(struct strbuf *b, double v, int digits) {
     if (isnan(v))
         strbuf_puts(b, "\"NaN\"");
@@ -164,7 +148,9 @@ static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, con
         break;
     case T(BYTES): {
         const ProtobufCBinaryData *d = v;
-        print_base64(b, d->data, d->len);
+        strbuf_putc(b, '"');
+        strbuf_base64(b, d->data, d->len);
+        strbuf_putc(b, '"');
         break;
     }
     case T(MESSAGE):
@@ -308,9 +294,9 @@ bool json_base64(struct arena *a, struct str s, struct span *out) {
     int bits = 0;
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i] == '-' ? '+' : s.p[i] == '_' ? '/' : s.p[i];
-        const char *d = c ? strchr(base64_digits, c) : NULL;
+        const char *d = c ? strchr(str_base64_digits, c) : NULL;
         if (!d) return false;
-        acc = acc << 6 | (uint32_t)(d - base64_digits);
+        acc = acc << 6 | (uint32_t)(d - str_base64_digits);
         bits += 6;
         if (bits >= 8) data[n++] = (uint8_t)(acc >> (bits -= 8));
     }

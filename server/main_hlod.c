@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/store/file.h"
 #include "base/store/store.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -249,16 +250,6 @@ MUST_CHECK static status_t of_data(status_t st, const char *dir) {
 
 static const char *data_dir(struct daemon *d) {
     return *d->cfg.data ? d->cfg.data : store_default_dir(&d->cfg.arena);
-}
-
-static status_t make_parents(const char *path) {
-    char part[4096];
-    for (size_t i = 1; path[i] && i < sizeof part; i++) {
-        if (path[i] != '/') continue;
-        snprintf(part, sizeof part, "%.*s", (int)i, path);
-        if (mkdir(part, 0700) && errno != EEXIST) return st_errno(errno, part);
-    }
-    return ST_OK;
 }
 
 static const char *worker_path(struct daemon *d) {
@@ -516,7 +507,7 @@ static status_t check(struct daemon *d) {
 
 static status_t open_data(struct daemon *d) {
     const char *dir = d->dir;
-    RETURN_IF_ERR(of_data(make_parents(dir), dir));
+    RETURN_IF_ERR(of_data(file_make_parents(dir, 0700), dir));
     RETURN_IF_ERR(of_data(store_open(dir, d->cfg.cache_bytes, &d->store), dir));
     if (*store_mended(d->store))
         log_event(LOG_ERROR, "store.damaged", "why=\"%s\"", store_mended(d->store));

@@ -5,7 +5,7 @@ $(WEB_TESTS): $(BUILD)/%: tests/web/%.c tests/web/web_runner.c tests/web/web_run
 	$(call say,link $*)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,compiler)
 WEB_NODE := compiler/web/runtime tests/web/serve.mjs
-.PHONY: check-web-ops check-web-models check-web-page
+.PHONY: check-web-ops check-web-models check-web-page check-web-browser
 check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node
 check-web-ops: $(WEB_TESTS)
 	$(Q)command -v node >/dev/null || { echo "SKIP WebAssembly: no node"; exit 0; }; \
@@ -20,3 +20,6 @@ check-web-page: ## the exported page in Chromium, with screenshots in build/web 
 ## deploy/setup.sh dashboard first)
 check-web-page: $(WEB_TOOLS)
 	$(Q)$(PYTHON) tests/web/page.py $(BUILD)
+check-web-browser: ## kernels and the cases of tests/ops as WebAssembly in Chromium, as above
+check-web-browser: $(WEB_TESTS)
+	$(Q)$(PYTHON) tests/web/browser_cases.py $(BUILD) $(wildcard tests/ops/*.hlo)

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,4 +112,20 @@ status_t file_write(int fd, const void *p, size_t n, const char *what) {
         n -= (size_t)w;
     }
     return ST_OK;
+}
+
+status_t file_make_parents(const char *path, unsigned mode) {
+    char part[PATH_MAX];
+    size_t n = strlen(path);
+    if (n >= sizeof part) return st_invalid("%.80s...: the path is too long", path);
+    memcpy(part, path, n + 1);
+    for (char *p = part + 1; *part && (p = strchr(p, '/')); *p++ = '/') {
+        *p = 0;
+        if (mkdir(part, mode) && errno != EEXIST) return st_errno(errno, part);
+    }
+    return ST_OK;
+}
+status_t file_make_folders(const char *path, unsigned mode) {
+    RETURN_IF_ERR(file_make_parents(path, mode));
+    return mkdir(path, mode) && errno != EEXIST ? st_errno(errno, path) : ST_OK;
 }

@@ -21,5 +21,8 @@ status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHEC
 // as memory of this process; who reads s later has them from the file again. Of other memory: its
 // contents are lost. Thread: any.
 void file_forget(struct span s);
+// Makes the folders above path, and path itself (as mkdir -p): those that are missing get `mode`.
+status_t file_make_parents(const char *path, unsigned mode) MUST_CHECK;
+status_t file_make_folders(const char *path, unsigned mode) MUST_CHECK;
 // All n bytes, in as many calls as it takes; `what` is for the error.
 status_t file_write(int fd, const void *p, size_t n, const char *what) MUST_CHECK;

@@ -61,27 +61,6 @@ static void path_of(const struct store *s, enum store_kind k, struct digest d, c
     snprintf(out, PATH, "%s/%s/%.2s/%s", s->dir, kinds[k], hex.z, hex.z);
 }
 
-static status_t make_dir(const char *path) {
-    return mkdir(path, 0700) == 0 || errno == EEXIST ? ST_OK : st_errno(errno, path);
-}
-static status_t make_dirs(const char *path) { // as mkdir -p
-    char part[PATH];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *p = part + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        RETURN_IF_ERR(make_dir(part));
-        *p = '/';
-    }
-    return make_dir(part);
-}
-
-static status_t make_parent(const char *path) {
-    char folder[PATH];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    return make_dirs(folder);
-}
-
 const char *store_mended(const struct store *s) {
     return s->mended;
 }
@@ -122,14 +101,14 @@ status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) {
     pthread_mutex_init(&s->mutex, NULL);
     pthread_mutex_init(&s->placing, NULL);
     char path[PATH];
-    status_t st = s->dir ? make_dirs(dir) : st_oom();
+    status_t st = s->dir ? file_make_folders(dir, 0700) : st_oom();
     if (!st) st = take_lock(s);
     if (!st) st = store_schema_check(dir, s->mended);
     static const char *const extra[] = {"tmp", "quarantine", "uploads"};
     for (int k = 0; k < STORE_KIND_COUNT + 3 && !st; k++) {
         snprintf(path, sizeof path, "%s/%s", dir,
                  k < STORE_KIND_COUNT ? kinds[k] : extra[k - STORE_KIND_COUNT]);
-        st = make_dir(path);
+        st = file_make_folders(path, 0700);
     }
     if (st) {
         store_close(s);
@@ -180,7 +159,7 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
     snprintf(path, PATH, "%s/tmp/%d-%llu", s->dir, (int)getpid(), (unsigned long long)n);
     *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*out_fd >= 0 || errno != ENOENT) return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
-    RETURN_IF_ERR(make_parent(path)); // it was removed
+    RETURN_IF_ERR(file_make_parents(path, 0700)); // it was removed
     *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
 }
@@ -188,7 +167,7 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
 static status_t move_into_place(const char *tmp, const char *path, const char *folder) {
     if (rename(tmp, path) == 0) return ST_OK;
     if (errno != ENOENT) return st_errno(errno, path);
-    RETURN_IF_ERR(make_dirs(folder)); // the first of its folder, or that was removed
+    RETURN_IF_ERR(file_make_folders(folder, 0700)); // the first of its folder, or that was removed
     return rename(tmp, path) ? st_errno(errno, path) : ST_OK;
 }
 // Rename into place; what cannot be made again (`sync`) with an fsync before, and of the folder
@@ -280,7 +259,7 @@ status_t store_write_named(struct store *s, enum store_kind kind, const char *na
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (bytes ? 0 : O_CREAT | O_TRUNC);
     w->fd = open(w->path, flags, 0600);
     if (w->fd < 0 && errno == ENOENT && !bytes) { // the folder was removed
-        status_t st = make_parent(w->path);
+        status_t st = file_make_parents(w->path, 0700);
         st_drop(st);
         w->fd = open(w->path, flags, 0600);
     }

@@ -52,17 +52,6 @@ static int add_bytes(const char *path, const struct stat *sb, int type, struct F
     if (type == FTW_F) tree_bytes += (int64_t)sb->st_size;
     return 0;
 }
-static status_t make_folder(const char *path) {
-    char part[4096];
-    size_t n = strlen(path);
-    if (n >= sizeof part) return st_new(ST_INVALID_ARGUMENT, "%.80s...: too long", path);
-    for (size_t k = 1; k <= n; k++) {
-        if (k < n && path[k] != '/') continue;
-        snprintf(part, sizeof part, "%.*s", (int)k, path);
-        if (mkdir(part, 0700) && errno != EEXIST) return st_errno(errno, part);
-    }
-    return ST_OK;
-}
 
 // ---- programs
 
@@ -119,7 +108,7 @@ static status_t download(struct hlo *h, const struct plugin *p, const char *dir)
 static status_t unpack(struct hlo *h, const char *dir) {
     glob_t found;
     const char *tree = arena_printf(&h->arena, "%s/tree", dir);
-    status_t st = make_folder(tree);
+    status_t st = file_make_folders(tree, 0700);
     if (st) return st;
     if (glob(arena_printf(&h->arena, "%s/wheels/*.whl", dir), 0, NULL, &found))
         return st_new(ST_NOT_FOUND, "no wheel came to %s/wheels", dir);
@@ -184,7 +173,7 @@ static status_t install(struct hlo *h, const char *data, const struct plugin *p,
     while (rest.n && str_cut(&rest, '\n', &line))
         fprintf(stderr, "  " STR_FMT "\n", STR_ARG(line));
     remove_tree(dir);
-    status_t st = make_folder(arena_printf(&h->arena, "%s/wheels", dir));
+    status_t st = file_make_folders(arena_printf(&h->arena, "%s/wheels", dir), 0700);
     if (!st) st = download(h, p, dir);
     if (!st) st = unpack(h, dir);
     if (!st && access(file, R_OK)) st = st_errno(errno, file);

@@ -78,15 +78,10 @@ static status_t write_whole(struct hlo *h, const char *path, struct span bytes) 
     if (st) unlink(tmp);
     return st;
 }
-static status_t make_folder(const char *path) {
-    return mkdir(path, 0777) && errno != EEXIST ? st_errno(errno, path) : ST_OK;
-}
 static status_t write_bundle(struct hlo *h, const char *dir, const char *digest,
                              struct span bytes) {
-    RETURN_IF_ERR(make_folder(dir));
-    RETURN_IF_ERR(make_folder(arena_printf(&h->arena, "%s/executables", dir)));
-    RETURN_IF_ERR(make_folder(arena_printf(&h->arena, "%s/executables/%.2s", dir, digest)));
     char *path = arena_printf(&h->arena, "%s/executables/%.2s/%s", dir, digest, digest);
+    RETURN_IF_ERR(file_make_parents(path, 0777));
     RETURN_IF_ERR(write_whole(h, path, bytes));
     puts(path);
     return ST_OK;

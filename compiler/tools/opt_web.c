@@ -14,13 +14,8 @@
 // Bytes at a path below dir; folders are made.
 static status_t write_file(const char *dir, const char *path, struct span bytes) {
     struct strbuf to = {0};
-    status_t st = ST_OK;
     strbuf_printf(&to, "%s/%s", dir, path);
-    for (char *p = to.p + 1; (p = strchr(p, '/')) && !st; p++) {
-        *p = 0;
-        if (mkdir(to.p, 0777) && errno != EEXIST) st = st_errno(errno, to.p);
-        *p = '/';
-    }
+    status_t st = file_make_parents(strbuf_cstr(&to), 0777);
     FILE *out = st ? NULL : fopen(to.p, "wbe");
     if (!st && !out) st = st_errno(errno, to.p);
     if (out && (fwrite(bytes.p, 1, bytes.n, out) != bytes.n) | (fclose(out) != 0))
@@ -61,6 +56,19 @@ static status_t image_of(const char *text, struct web_image *out) {
     out->input = rest.p ? rest.p : "";
     return ST_OK;
 }
+// As many lines, and as long ones, as the runtime takes.
+static status_t check_labels(const char *path, struct str text) {
+    struct str line;
+    int n = 0;
+    while (str_cut(&text, '\n', &line)) {
+        n++;
+        if (str_trim(line).n > WEB_MAX_LABEL)
+            return st_invalid("%s: line %d: a label has at most %d bytes", path, n, WEB_MAX_LABEL);
+        if (n > WEB_MAX_LABELS)
+            return st_invalid("%s: more than %d labels", path, WEB_MAX_LABELS);
+    }
+    return ST_OK;
+}
 static status_t options_of(struct arena *a, const struct opt_options *o, struct web_options *w) {
     struct span labels;
     w->name = o->web_name;
@@ -70,7 +78,7 @@ static status_t options_of(struct arena *a, const struct opt_options *o, struct 
     if (!o->web_labels) return ST_OK;
     RETURN_IF_ERR(file_map(a, o->web_labels, &labels));
     w->labels = (struct str){(const char *)labels.p, labels.n};
-    return ST_OK;
+    return check_labels(o->web_labels, w->labels);
 }
 
 static const char **names_of(struct arena *a, const struct sig_tensor *t, int n) {

@@ -21,6 +21,7 @@ struct web_image {
     double mean[3], std[3];
     bool nhwc;
 };
+enum { WEB_MAX_LABELS = 1 << 20, WEB_MAX_LABEL = 4096 }; // lines, bytes of one; manifest.js too
 struct web_options {
     const char *name; // of the package; "" = the module's
     bool single_file; // one page that holds all; else a folder

@@ -14,22 +14,10 @@ static const char *const modules[] = {"errors.js", "dtypes.js", "sha256.js",
                                       "libm.js",   "image.js",  "manifest.js",
                                       "wasm.js",   "hlod.js",   "page.js"};
 
-static void base64(struct strbuf *b, const uint8_t *p, size_t n) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t v = (uint32_t)p[i] << 16;
-        if (left > 1) v |= (uint32_t)p[i + 1] << 8;
-        if (left > 2) v |= p[i + 2];
-        char four[4] = {digits[v >> 18], digits[v >> 12 & 63], left > 1 ? digits[v >> 6 & 63] : '=',
-                        left > 2 ? digits[v & 63] : '='};
-        strbuf_add(b, four, 4);
-    }
-}
 static void source_digest(struct strbuf *b, struct str text) {
     struct digest d = sha256_of(text.p, text.n);
     strbuf_puts(b, "'sha256-");
-    base64(b, d.b, sizeof d.b);
+    strbuf_base64(b, d.b, sizeof d.b);
     strbuf_putc(b, '\'');
 }
 static struct str text_of(const char *name) {
@@ -70,7 +58,7 @@ void web_page_folder(struct strbuf *b) {
 
 static void embed(struct strbuf *b, const char *name, const void *p, size_t n) {
     strbuf_printf(b, "<script type=\"application/octet-stream\" id=\"%s\">", name);
-    base64(b, p, n);
+    strbuf_base64(b, p, n);
     strbuf_puts(b, "</script>\n");
 }
 void web_page_single(struct strbuf *b, struct str manifest, const struct web_blob *files, int n) {

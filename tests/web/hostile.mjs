@@ -114,6 +114,8 @@ const inputs = {
   "too few elements": [{ ...good, [first.name]: good[first.name].slice(1) }, "elements"],
   "a text": [{ ...good, [first.name]: "x" }, "no array"],
   "null": [{ ...good, [first.name]: null }, "no array"],
+  "what becomes no number": [{ ...good, [first.name]: [...good[first.name]].fill(Symbol("x"), 1) },
+    "element 1 is no"],
 };
 for (const [name, [value, words]] of Object.entries(inputs))
   await refuses("input: " + name, words, () => model.run(value));

@@ -158,6 +158,19 @@ def single_page(build, path, folder):
     return "PASS" if good else "FAIL", "the policy names %s" % digest
 
 
+def wrong_labels(build, path, folder):
+    """Labels that the runtime would not take are refused by name, and nothing is written."""
+    labels, to = os.path.join(folder, "labels.txt"), os.path.join(folder, "to")
+    for text, words in (("a\n" + "b" * 4097, "line 2: a label has at most 4096 bytes"),
+                        ("x\n" * (2 ** 20 + 1), "more than 1048576 labels")):
+        with open(labels, "w") as f:
+            f.write(text)
+        done = command(os.path.join(build, "hlo"), "export", path, "--web", to, "--labels", labels)
+        if not done.returncode or words not in done.stderr or os.path.exists(to + "/model"):
+            return "FAIL", "%d: %s" % (done.returncode, done.stderr.strip()[-400:])
+    return "PASS", "both refused"
+
+
 def hostile(build, path, folder):
     """Damaged manifests and inputs that do not fit, in Node (hostile.mjs)."""
     done = command(os.path.join(build, "hlo"), "export", path, "--web", folder)
@@ -188,7 +201,8 @@ def main():
             tell(*row)
     small = [m for m in models.chosen("mlp-f32|crnn-f32", "small")]
     for m in small:
-        for name, work in (("as one page", single_page), ("damaged", hostile)):
+        for name, work in (("as one page", single_page), ("damaged", hostile),
+                           ("labels", wrong_labels)):
             with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
                 tell(m.name + ", " + name, *work(o.build, m.path, folder))
     for m in [] if o.which == "none" else models.chosen(o.models, o.which):

@@ -132,12 +132,16 @@ export class Model {
     if (flat.length !== n)
       refuse(`input '${v.name}' has ${flat.length} elements, ${shapeText(v)} has ${n}` +
         (partsOf(v.dtype) > 1 ? ", two for each complex number" : ""));
-    if (flat instanceof type && flat.constructor === type) view.set(flat);
-    else if (type === BigInt64Array || type === BigUint64Array)
-      for (let k = 0; k < n; k++) view[k] = BigInt(flat[k]);
-    else if (v.dtype === "f16" || v.dtype === "bf16")
-      for (let k = 0; k < n; k++) view[k] = v.dtype === "f16" ? toHalf(flat[k]) : toBrain(flat[k]);
-    else if (v.dtype === "pred") for (let k = 0; k < n; k++) view[k] = flat[k] ? 1 : 0;
-    else for (let k = 0; k < n; k++) view[k] = Number(flat[k]);
+    if (flat instanceof type && flat.constructor === type) return view.set(flat);
+    const big = type === BigInt64Array || type === BigUint64Array;
+    const one = big ? BigInt : v.dtype === "f16" ? toHalf : v.dtype === "bf16" ? toBrain :
+      v.dtype === "pred" ? (x) => (x ? 1 : 0) : Number;
+    for (let k = 0; k < n; k++) {
+      try {
+        view[k] = one(flat[k]);
+      } catch (e) {
+        refuse(`input '${v.name}': element ${k} is no ${v.dtype}: ${e.message}`);
+      }
+    }
   }
 }
