@@ -129,6 +129,12 @@ def ended(d):
     assert d.p.returncode in (0, -signal.SIGKILL), f"it ended by {d.p.returncode}\n" + d.logs()
     return no_complaint(d)
 
+def cpu_has(flag):
+    """Whether this machine's CPU has it, as /proc/cpuinfo names it."""
+    with open("/proc/cpuinfo") as f:
+        return flag in next((x for x in f if x.startswith("flags")), "").split()
+
+
 class Results:
     """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the
     end: sys.exit(results.code())."""

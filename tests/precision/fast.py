@@ -20,7 +20,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "conform"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "conform")]
+from harness import cpu_has  # noqa: E402
 from random_modules import main, run  # noqa: E402
 
 EXACT = 1e-3  # of models of whole numbers
@@ -127,11 +128,6 @@ def rows(g):
     return first, [x]
 
 
-def has_bf16():
-    with open("/proc/cpuinfo") as file:
-        return "avx512_bf16" in file.read()
-
-
 def check(build, number, rng):
     exact = number % 4 != 3
     nan = number % 8 == 5
@@ -163,7 +159,7 @@ def check(build, number, rng):
             if p.returncode:
                 return said, "%s: %s" % (isa, p.stderr)
             odd = len(shape) == 2 and shape[1] % 2  # such a dot stays f32
-            if not isa and has_bf16() and not odd and "bf16" not in p.stdout:
+            if not isa and cpu_has("avx512_bf16") and not odd and "bf16" not in p.stdout:
                 return said, "nothing ran in bf16:\n%s" % p.stdout
             for name, w in zip(outputs, want):
                 y = np.frombuffer(got[:w.nbytes], np.float32).reshape(w.shape)

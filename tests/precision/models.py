@@ -17,8 +17,9 @@ import numpy as np
 import onnxruntime as ort
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", d) for d in ("models", "conform")]
+sys.path[:0] = [os.path.join(HERE, "..", d) for d in ("", "models", "conform")]
 import efficientnet  # noqa: E402
+from harness import Results, cpu_has  # noqa: E402
 from random_modules import run  # noqa: E402
 
 PHOTOGRAPHS = ["chelsea", "coffee", "astronaut", "motorcycle_left", "camera", "page"]
@@ -27,18 +28,7 @@ SENTENCES = [[1996, 4937, 2938, 2006, 1996, 13523], [1037, 4937, 2003, 5564, 200
              [1996, 3899, 2743, 1999, 1996, 2380], [2023, 2003, 1037, 2204, 2338],
              [1045, 2293, 2023, 2338], [1996, 4633, 2003, 2919, 2651]]
 WITHIN = 1e-2
-failures = 0
-
-
-def report(ok, name, text):
-    global failures
-    failures += not ok
-    print("%s %s: %s" % ("PASS" if ok else "FAIL", name, text), flush=True)
-
-
-def has_bf16():
-    with open("/proc/cpuinfo") as file:
-        return "avx512_bf16" in file.read()
+result = Results()
 
 
 def hlo_run(build, path, inputs, bind, like, *options):
@@ -66,7 +56,7 @@ def photographs(build, folder):
         five = want.argsort()[::-1][:5]
         same = set(got.argsort()[::-1][:5]) == set(five)
         error = np.abs(got - want).max()  # of f32 it were 1e-6
-        report(same and 1e-5 < error < 0.03, "the five classes of %s.png in fast" % name,
+        result("the five classes of %s.png in fast" % name, same and 1e-5 < error < 0.03,
                "%s, %s, largest difference %.2g" % (five, got.argsort()[::-1][:5], error))
 
 
@@ -94,30 +84,30 @@ def sentences(build):
         got.append(embedding(fast))
     likeness, other = np.array(want) @ np.array(want).T, np.array(got) @ np.array(got).T
     worst = np.abs(likeness - other).max()
-    report(1e-6 < worst < WITHIN, "similarities of MiniLM in fast", "worst difference %.2g" % worst)
+    result("similarities of MiniLM in fast", 1e-6 < worst < WITHIN, "worst difference %.2g" % worst)
 
 
 def told(build, folder):
     path = os.path.join(folder, "efficientnet_lite0.onnx")
     x = efficientnet.picture(os.path.join(folder, "cat.png"))
     os.environ["HLOD_CPU_BF16"] = ""
-    if has_bf16():
+    if cpu_has("avx512_bf16"):
         os.environ["HLOD_CPU_ISA"] = "avx2"
     like = [np.zeros(1000, np.float32)]
     (fast,), said = hlo_run(build, path, [x], ("--bind", "N=1"), like, "--precision", "fast")
     (plain,), _ = hlo_run(build, path, [x], ("--bind", "N=1"), like)
-    report("no instructions for bf16" in said and np.array_equal(fast, plain),
-           "without such instructions fast is f32 and says so", said)
+    result("without such instructions fast is f32 and says so",
+           "no instructions for bf16" in said and np.array_equal(fast, plain), said)
 
 
 def main():
     build, folder = sys.argv[1], "build/models"
-    if not has_bf16():
+    if not cpu_has("avx512_bf16"):
         os.environ["HLOD_CPU_BF16"] = "emulated"
     photographs(build, folder)
     sentences(build)
     told(build, folder)
-    return 1 if failures else 0
+    return result.code()
 
 
 if __name__ == "__main__":

@@ -30,10 +30,17 @@ status_t web_runner_start(struct web_runner *r, const char *node, const char *se
     r->from = fdopen(up[0], "rb");
     return r->pid > 0 && r->to && r->from ? ST_OK : st_errno(errno, node);
 }
+// Node may hang at its end (nodejs/node#54918), when all answers are here.
 void web_runner_stop(struct web_runner *r) {
+    pid_t ended = 0;
     if (r->to) fclose(r->to);
     if (r->from) fclose(r->from);
-    if (r->pid > 0) waitpid(r->pid, NULL, 0);
+    for (int k = 0; r->pid > 0 && k < 1000 && !(ended = waitpid(r->pid, NULL, WNOHANG)); k++)
+        usleep(10000);
+    if (r->pid > 0 && !ended) {
+        kill(r->pid, SIGKILL);
+        waitpid(r->pid, NULL, 0);
+    }
 }
 
 static void put(struct strbuf *b, const char *name, struct span bytes) {
