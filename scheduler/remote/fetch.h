@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch: HTTP requests of the daemon to other machines: peers, caches, object stores. The only file
-// of the daemon that knows libcurl. All transfers run on one thread of its own, so that neither the
+// fetch: HTTP requests of the daemon to other machines: peers, caches, object stores, by libcurl.
+// All transfers run on one thread of its own, so that neither the
 // loop nor the pool waits for a network; what comes back is held whole, within a bound that the
 // request names. Nothing follows a redirect, sends a cookie, or speaks but http and https. Life:
 // one fetcher a daemon; a fetch lives until its done, or was cancelled.

@@ -11,9 +11,10 @@
 #include "base/str.h"
 #include "scheduler/remote/aws.h"
 #include "scheduler/remote/fetch.h"
+#include "scheduler/remote/pem.h"
 #include "scheduler/remote/remotes.h"
 
-enum { MAX_SECRET = 1 << 16, MAX_PEM = 4 << 20 };
+enum { MAX_SECRET = 1 << 16 };
 
 // One line: a token.
 static status_t read_token(struct arena *a, const char *path, const char **out) {
@@ -27,28 +28,6 @@ static status_t read_token(struct arena *a, const char *path, const char **out) 
     *out = arena_strndup(a, text.p, text.n);
     return ST_OK;
 }
-static status_t read_pem(struct arena *a, const char *path, bool secret, const char **out) {
-    struct str text;
-    RETURN_IF_ERR(secret ? file_read_secret(a, path, MAX_PEM, &text)
-                         : file_read(a, path, MAX_PEM, NULL, &text));
-    if (!text.n || !memmem(text.p, text.n, "-----BEGIN ", 11))
-        return st_invalid("%s: expected PEM", path);
-    *out = text.p;
-    return ST_OK;
-}
-// Whom the system trusts, where a bundle that was built on another system finds it: libcurl knows
-// the place of the system it was built for.
-static status_t system_cas(struct arena *a, const char **out) {
-    static const char *const places[] = {
-        "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-        "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
-    const char *said = getenv("SSL_CERT_FILE");
-    if (said && *said) return read_pem(a, said, false, out);
-    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
-        if (access(places[k], R_OK) == 0) return read_pem(a, places[k], false, out);
-    return ST_OK;
-}
-
 // A file that need not be there.
 static status_t read_known(struct arena *a, const char *path, struct str *out) {
     *out = (struct str){0};
@@ -72,24 +51,24 @@ static status_t read_s3(struct arena *a, const struct remote_spec *s, struct fet
     x->s3_session = found.session;
     x->s3_region = found.region;
     *out_url = aws_url(a, &found, s->bucket, s->base);
-    if (found.ca) return read_pem(a, found.ca, false, &x->ca);
-    return str_starts(str_of(*out_url), "https:") ? system_cas(a, &x->ca) : ST_OK;
+    if (found.ca) return pem_read(a, found.ca, false, &x->ca);
+    return str_starts(str_of(*out_url), "https:") ? pem_of_system(a, &x->ca) : ST_OK;
 }
 static status_t read_one(struct arena *a, const struct remote_spec *s, struct fetch_auth *x,
                          const char **out_url) {
     if (s->kind == REMOTE_S3) return read_s3(a, s, x, out_url);
     if (s->kind != REMOTE_PREFIX) return ST_OK;
     if (s->token) RETURN_IF_ERR(read_token(a, s->token, &x->bearer));
-    if (s->ca) return read_pem(a, s->ca, false, &x->ca);
-    return s->tls ? system_cas(a, &x->ca) : ST_OK;
+    if (s->ca) return pem_read(a, s->ca, false, &x->ca);
+    return s->tls ? pem_of_system(a, &x->ca) : ST_OK;
 }
 static status_t read_peers(struct arena *a, const struct peer_files *f, bool tls,
                            struct fetch_auth *x) {
     if (*f->token) RETURN_IF_ERR(st_note(read_token(a, f->token, &x->bearer), "peer_token"));
-    if (*f->ca) RETURN_IF_ERR(st_note(read_pem(a, f->ca, false, &x->ca), "peer_ca"));
-    if (*f->cert) RETURN_IF_ERR(st_note(read_pem(a, f->cert, false, &x->cert), "peer_cert"));
-    if (*f->key) RETURN_IF_ERR(st_note(read_pem(a, f->key, true, &x->key), "peer_key"));
-    return tls && !x->ca ? system_cas(a, &x->ca) : ST_OK;
+    if (*f->ca) RETURN_IF_ERR(st_note(pem_read(a, f->ca, false, &x->ca), "peer_ca"));
+    if (*f->cert) RETURN_IF_ERR(st_note(pem_read(a, f->cert, false, &x->cert), "peer_cert"));
+    if (*f->key) RETURN_IF_ERR(st_note(pem_read(a, f->key, true, &x->key), "peer_key"));
+    return tls && !x->ca ? pem_of_system(a, &x->ca) : ST_OK;
 }
 
 static status_t read_all(struct remote_secrets *x, const struct remote_spec *specs,

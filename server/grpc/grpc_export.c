@@ -95,7 +95,7 @@ static status_t open_sender(const struct otlp_target *t, enum otlp_signal signal
         return st;
     }
 
-    char agent[] = "OTel-OTLP-Exporter-hlod/" HLOD_VERSION;
+    char agent[] = OTLP_AGENT;
     grpc_arg args[] = {
         number(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, OTLP_MOST_ANSWER),
         number(GRPC_ARG_MAX_METADATA_SIZE, MOST_METADATA),

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "server/grpc/grpc_export.h"
+#include "server/otlp/otlp_http.h"
 
 #define SECOND INT64_C(1000000000)
 enum { MOST_BYTES = 2 << 20 };                       // of a request: collectors take 4 MiB
@@ -22,6 +23,7 @@ struct otlp {
     _Atomic int64_t stop_ns; // when it must have ended; INT64_MAX: goes on
     // The thread's.
     struct otlp_origin origin;
+    const struct otlp_transport *by[OTLP_SIGNALS];
     void *senders[OTLP_SIGNALS];
     int64_t wall_ns, start_ns; // of the wall clock: what to add to clock_ns; the process's start
     struct otlp_bytes spans, request;
@@ -82,7 +84,7 @@ static void send_once(struct otlp *o, enum otlp_signal s, struct otlp_answer *x)
     const struct otlp_bytes *b = &o->request;
     *x = (struct otlp_answer){.how = OTLP_REFUSED};
     o->deadline_ns = clock_ns() + o->cfg.to[s].timeout_ms * CLOCK_MS;
-    grpc_export.send(o->senders[s], (struct span){b->p, b->n}, until, o, x);
+    o->by[s]->send(o->senders[s], (struct span){b->p, b->n}, until, o, x);
     if (x->how != OTLP_TAKEN) metric_add(M_OTLP_FAILURES, 1);
     say(o, s, x);
 }
@@ -181,7 +183,7 @@ static void *run(void *arg) {
 
 static void free_otlp(struct otlp *o) {
     for (int s = 0; s < OTLP_SIGNALS; s++)
-        if (o->senders[s]) grpc_export.close(o->senders[s]);
+        if (o->senders[s]) o->by[s]->close(o->senders[s]);
     otlp_origin_done(&o->origin);
     otlp_queue_free(o->queue);
     arena_done(&o->arena);
@@ -208,9 +210,10 @@ status_t otlp_start(const struct otlp_config *cfg, const struct otlp_address *ht
     otlp_origin_make(&o->origin, HLOD_VERSION, cfg->resource, cfg->n_resource, http, grpc);
 
     status_t st = o->queue ? ST_OK : st_oom();
-    for (int s = 0; s < OTLP_SIGNALS && !st; s++)
-        if (cfg->to[s].on)
-            st = grpc_export.open(&o->cfg.to[s], (enum otlp_signal)s, &o->senders[s]);
+    for (int s = 0; s < OTLP_SIGNALS && !st; s++) {
+        o->by[s] = cfg->to[s].http ? &otlp_http : &grpc_export;
+        if (cfg->to[s].on) st = o->by[s]->open(&o->cfg.to[s], (enum otlp_signal)s, &o->senders[s]);
+    }
     if (!st && pthread_create(&o->thread, NULL, run, o)) st = st_exhausted("no thread for OTLP");
     if (st) {
         free_otlp(o);

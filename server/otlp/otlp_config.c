@@ -183,33 +183,57 @@ static status_t headers(struct reader *r, enum otlp_signal s, struct otlp_target
 
 // ---- where it goes
 
-// Of a URL, or HOST:PORT: tls and the place. False: it is neither.
-static bool read_endpoint(struct reader *r, const char *v, bool insecure, struct otlp_target *t) {
-    bool plain = !strncasecmp(v, "http://", 7), tls = !strncasecmp(v, "https://", 8);
-    struct str rest = str_of(v + (plain ? 7 : tls ? 8 : 0));
-    const char *slash = memchr(rest.p, '/', rest.n);
-    struct str place = {rest.p, slash ? (size_t)(slash - rest.p) : rest.n};
-    t->tls = tls || (!plain && !insecure);
-    for (size_t k = 0; k < place.n; k++)
-        if (place.p[k] <= ' ' || place.p[k] > '~' || strchr("@?#%\"<>\\^`{|}", place.p[k]))
-            return false;
-    if (!place.n) return false;
-
+static bool written_plainly(struct str s, const char *but) {
+    for (size_t k = 0; k < s.n; k++)
+        if (s.p[k] <= ' ' || s.p[k] > '~' || strchr(but, s.p[k])) return false;
+    return true;
+}
+static bool has_port(struct reader *r, const char *text) {
     const char *host;
     uint16_t port;
-    const char *text = arena_strndup(r->a, place.p, place.n);
     status_t st = config_address(r->a, text, &host, &port);
     bool good = !st && port;
     st_drop(st);
-    t->where = text;
-    return good && (!slash || !slash[1]);
+    return good;
+}
+// Over HTTP a signal's own variable is all of the URL, others what stands before v1/SIGNAL.
+static const char *url_of(struct reader *r, enum otlp_signal s, const struct otlp_target *t,
+                          struct str path, bool whole) {
+    static const char *const paths[OTLP_SIGNALS] = {"/v1/traces", "/v1/metrics"};
+    while (!whole && path.n && path.p[path.n - 1] == '/')
+        path.n--;
+    if (whole && !path.n) path = STR("/");
+    return arena_printf(r->a, "http%s://%s" STR_FMT "%s", t->tls ? "s" : "", t->where,
+                        STR_ARG(path), whole ? "" : paths[s]);
+}
+// Of a URL, or for gRPC HOST:PORT: tls, the place, the URL. False: it is neither.
+static bool read_endpoint(struct reader *r, enum otlp_signal s, const char *v, bool whole,
+                          struct otlp_target *t) {
+    static const char odd[] = "@?#\"<>\\^`{|}";
+    bool plain = !strncasecmp(v, "http://", 7), tls = !strncasecmp(v, "https://", 8);
+    struct str rest = str_of(v + (plain ? 7 : tls ? 8 : 0)), place = rest;
+    const char *slash = memchr(rest.p, '/', rest.n);
+    if (slash) place.n = (size_t)(slash - rest.p);
+    struct str path = {place.p + place.n, rest.n - place.n};
+    t->tls = tls || (!plain && !is_true(exporter(r, s, "INSECURE", NULL)));
+    if (!place.n || !written_plainly(rest, odd) || memchr(place.p, '%', place.n)) return false;
+
+    t->where = arena_strndup(r->a, place.p, place.n);
+    if (!t->http) return has_port(r, t->where) && path.n < 2;
+    const char *bracket = strrchr(t->where, ']'); // of an IPv6 address
+    if (!strchr(bracket ? bracket : t->where, ':'))
+        t->where = arena_printf(r->a, "%s:%d", t->where, tls ? 443 : 80);
+    t->url = url_of(r, s, t, path, whole);
+    return (plain || tls) && has_port(r, t->where);
 }
 static status_t endpoint(struct reader *r, enum otlp_signal s, struct otlp_target *t) {
     const char *own = r->c->otlp_endpoint, *name = "otlp_endpoint";
     const char *v = *own ? own : exporter(r, s, "ENDPOINT", &name);
     if (!v) return ST_OK;
-    if (!read_endpoint(r, v, is_true(exporter(r, s, "INSECURE", NULL)), t)) {
-        static const char what[] = "http://HOST:PORT or https://HOST:PORT";
+    bool whole = !*own && strstr(name, signal_names[s]); // its own variable
+    if (!read_endpoint(r, s, v, whole, t)) {
+        const char *what = t->http ? "http://HOST:PORT/PATH or https://HOST/PATH"
+                                   : "http://HOST:PORT or https://HOST:PORT";
         if (*own) return st_invalid("otlp_endpoint: '%.200s': expected %s", v, what);
         warn(r, "%s: '%.200s': expected %s", name, v, what);
         return ST_OK;
@@ -217,12 +241,13 @@ static status_t endpoint(struct reader *r, enum otlp_signal s, struct otlp_targe
     t->on = true;
     return ST_OK;
 }
-static status_t protocol(struct reader *r, enum otlp_signal s) {
+static status_t protocol(struct reader *r, enum otlp_signal s, bool *out_http) {
     const char *own = r->c->otlp_protocol, *name = "otlp_protocol";
     const char *v = *own ? own : exporter(r, s, "PROTOCOL", &name);
-    if (!v || !strcmp(v, "grpc")) return ST_OK;
-    if (*own) return st_invalid("otlp_protocol: grpc, not '%.40s'", v);
-    warn(r, "%s: grpc, not '%.40s'", name, v);
+    *out_http = v && !strcmp(v, "http/protobuf");
+    if (!v || *out_http || !strcmp(v, "grpc")) return ST_OK;
+    if (*own) return st_invalid("otlp_protocol: grpc or http/protobuf, not '%.40s'", v);
+    warn(r, "%s: grpc or http/protobuf, not '%.40s'", name, v);
     return ST_OK;
 }
 static const char *file_of(const struct reader *r, enum otlp_signal s, const char *what,
@@ -233,7 +258,7 @@ static const char *file_of(const struct reader *r, enum otlp_signal s, const cha
 static status_t target(struct reader *r, enum otlp_signal s) {
     struct otlp_target *t = &r->out->to[s];
     const char *name, *v;
-    RETURN_IF_ERR(protocol(r, s));
+    RETURN_IF_ERR(protocol(r, s, &t->http));
     RETURN_IF_ERR(endpoint(r, s, t));
     if (!t->on) return ST_OK;
     RETURN_IF_ERR(headers(r, s, t));

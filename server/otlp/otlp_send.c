@@ -38,6 +38,21 @@ static int64_t retry_delay(struct arena *a, const Otlp__RpcStatus *s) {
     }
     return 0;
 }
+void otlp_answer_http(int code, struct span body, struct otlp_answer *out) {
+    struct arena a = {0};
+    if (code >= 200 && code <= 299) {
+        otlp_answer_body(body, out);
+        return;
+    }
+    *out = (struct otlp_answer){.how = OTLP_REFUSED};
+    if (code == 429 || code == 502 || code == 503 || code == 504) out->how = OTLP_AGAIN;
+    const Otlp__RpcStatus *s =
+        body.n ? weigh_unpack_in(&a, &otlp__rpc_status__descriptor, body) : NULL;
+    bool says = s && *s->message;
+    snprintf(out->why, sizeof out->why, "HTTP %d%s%.120s", code, says ? ": " : "",
+             says ? s->message : "");
+    arena_done(&a);
+}
 void otlp_answer_refusal(int code, struct span status, struct otlp_answer *out) {
     *out = (struct otlp_answer){.how = OTLP_REFUSED};
     struct arena a = {0};

@@ -9,7 +9,9 @@
 enum otlp_signal { OTLP_TRACES, OTLP_METRICS, OTLP_SIGNALS };
 struct otlp_target { // where a signal goes
     bool on, tls, gzip;
-    const char *where;                    // HOST:PORT
+    bool http;                            // protobuf over HTTP/1.1; else gRPC
+    const char *where;                    // HOST:PORT, for the log too
+    const char *url;                      // over HTTP: all of it
     const struct otlp_attribute *headers; // keys in lower case
     size_t n_headers;
     const char *ca, *cert, *key; // PEM files; "" = the system's CAs, no certificate of ours
@@ -21,7 +23,8 @@ struct otlp_answer {
     int64_t rejected;                                  // of what was taken: spans, points
     char why[160];                                     // for the log; "" = nothing to say
 };
-enum { OTLP_MOST_ANSWER = 64 << 10 }; // bytes of one that are read
+#define OTLP_AGENT "OTel-OTLP-Exporter-hlod/" HLOD_VERSION // whom a collector sees
+enum { OTLP_MOST_ANSWER = 64 << 10 };                      // bytes of one that are read
 struct otlp_transport {
     // Reads files; nothing is sent yet. errors: those of the files
     status_t (*open)(const struct otlp_target *t, enum otlp_signal signal, void **out);
@@ -36,3 +39,6 @@ void otlp_answer_body(struct span body, struct otlp_answer *out);
 // A refusal by its canonical code, with the google.rpc.Status that came with it (or nothing):
 // by OTLP's table of what may be tried again.
 void otlp_answer_refusal(int code, struct span status, struct otlp_answer *out);
+// Of an answer over HTTP: 2xx, what may be tried again, or a refusal with such a Status as its
+// body.
+void otlp_answer_http(int code, struct span body, struct otlp_answer *out);

@@ -5,7 +5,7 @@ opentelemetry-proto."""
 import gzip, threading, time
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-import ssl
+import socket, ssl
 import grpc
 from google.protobuf import any_pb2, duration_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
@@ -31,11 +31,12 @@ def retry_info(seconds):
     return b"\x08\x0e" + field(2, b"busy") + field(3, detail.SerializeToString())
 
 class Collector:
-    """mode: ok, hang, busy (comes again after .retry seconds), refuse, partial, flood."""
+    """mode: ok, hang, busy (comes again after .retry seconds), refuse, partial, flood; over HTTP
+    also redirect (to .elsewhere), garbage (no HTTP), page (a text), headers (without an end)."""
     def __init__(self, tls=None, protocol="grpc", port=0):
         self.mode, self.retry, self.got, self.headers = "ok", 0.2, [], []
         self.calls, self.times, self.released = 0, [], threading.Event()
-        self.protocol, self.down = protocol, False
+        self.protocol, self.down, self.elsewhere = protocol, False, ""
         if tls == "x":  # nobody is there
             self.port, self.down = 1, True
         else:
@@ -57,9 +58,12 @@ class Collector:
         self.end = lambda: self.grpc.stop(0).wait()
 
     def serve_http(self, tls, port):
-        outer = self
+        outer, open_now = self, []
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            def setup(self):
+                open_now.append(self.request)
+                super().setup()
             def do_POST(self):
                 outer.on_http(self)
             def log_message(self, *_):
@@ -72,7 +76,15 @@ class Collector:
             s.socket = c.wrap_socket(s.socket, server_side=True)
         self.port = s.server_address[1]
         threading.Thread(target=s.serve_forever, daemon=True).start()
-        self.end = lambda: (s.shutdown(), s.server_close())
+        def end():
+            s.shutdown()
+            s.server_close()
+            for x in open_now:  # or those that are kept would go on
+                try:
+                    x.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        self.end = end
 
     def stop(self):
         self.released.set()
@@ -84,7 +96,7 @@ class Collector:
         self.calls += 1
         self.times.append(time.monotonic())
         self.headers.append(headers)
-        if self.mode in ("ok", "partial", "flood"):
+        if self.mode in ("ok", "partial", "flood", "page"):
             self.got.append(kind.FromString(data))
 
     def on_grpc(self, kind, data, c):
@@ -112,15 +124,32 @@ class Collector:
         self.take(PATHS[h.path], data, {k.lower(): v for k, v in h.headers.items()})
         if self.mode == "hang":
             self.released.wait(60)
-        body = self.answer()
-        h.send_response({"busy": 503, "refuse": 400}.get(self.mode, 200))
+        if self.mode in ("garbage", "headers"):
+            self.write_badly(h)
+            return
+        body = b"<html>fine</html>" if self.mode == "page" else self.answer()
+        h.send_response({"busy": 503, "refuse": 400, "redirect": 307}.get(self.mode, 200))
         if self.mode == "busy":
             h.send_header("Retry-After", str(max(1, round(self.retry))))
+        if self.mode == "redirect":
+            h.send_header("Location", self.elsewhere + h.path)
         h.send_header("Content-Type", "application/x-protobuf")
         h.send_header("Content-Length", str(len(body)))
         h.end_headers()
         try:
             h.wfile.write(body)
+        except OSError:
+            pass
+
+    def write_badly(self, h):
+        h.close_connection = True
+        try:
+            if self.mode == "garbage":
+                h.wfile.write(b"\x00\xff\x15garbage\r\n\r\n" * 50)
+            else:
+                h.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                while not self.released.is_set():
+                    h.wfile.write(b"x-more: " + b"y" * 1000 + b"\r\n")
         except OSError:
             pass
 

@@ -602,6 +602,53 @@ def flooding(make):
     assert metric(d, "process_resident_memory_bytes") - rss < 16 << 20 or SANITIZED
     ended(d)
 
+def elsewhere(make):
+    """HTTP alone. A redirect is not followed, so that nothing goes where no option says: refused.
+    A page instead of an answer is one; what is no HTTP may pass, and headers without an end too."""
+    c, other = make(), make()
+    c.elsewhere = other.url
+    d = start(c, "--otlp-signals=traces", "--otlp-detail=request", env=FLUSH)
+    digest = model(d)
+    until("came", 10, lambda: metric(d, "hlod_otlp_spans_total") == 1)
+    for mode, dropped in (("redirect", 1), ("page", 1)):
+        c.mode = mode
+        run(d, digest)
+        until(mode, 10, lambda: metric(d, "hlod_otlp_spans_dropped_total") == dropped and metric(
+            d, "hlod_otlp_spans_total") == c.calls - 1)
+    assert not other.calls and "HTTP 307" in d.logs(), d.logs()
+    for mode in "garbage", "headers":
+        rss, failed = (metric(d, x) for x in ("process_resident_memory_bytes",
+                                              "hlod_otlp_failures_total"))
+        c.mode = mode
+        run(d, digest)
+        until(mode, 15, lambda: metric(d, "hlod_otlp_failures_total") > failed)
+        assert metric(d, "process_resident_memory_bytes") - rss < 16 << 20 or SANITIZED
+        c.mode = "ok"
+        until("came again", 15, lambda: metric(d, "hlod_otlp_spans_total") == 3 + (
+            mode == "headers"))
+    assert metric(d, "hlod_otlp_spans_dropped_total") == 1
+    ended(d)
+
+def each_its_own(make):
+    """Over HTTP: the signals' own variables: address as it stands, headers, protocol."""
+    c, other = make(), Collector(protocol="grpc")
+    try:
+        d = start(None, env={
+            **FLUSH, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": c.url + "/v1/traces",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-key=t,x-empty=",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": other.url,
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc", "OTEL_METRIC_EXPORT_INTERVAL": "100"})
+        run(d, model(d), {"traceparent": PARENT})
+        until("came", 10, lambda: other.metrics() and c.spans())
+        ended(d)
+        Spans(c, TRACE).named("POST /v1/run")
+        assert not c.metrics() and not other.spans()
+        assert c.headers[0]["x-key"] == "t" and c.headers[0]["x-empty"] == "", c.headers[0]
+        assert c.headers[0]["content-type"] == "application/x-protobuf", c.headers[0]
+    finally:
+        other.stop()
+
 def in_batches(make):
     """So many spans a request, not more, without waiting for the time."""
     c = make()
@@ -617,13 +664,14 @@ def in_batches(make):
 
 SCENARIOS = [one_trace, over_grpc, failures_over_http, sampling, names, left_by_its_client, batches,
              batch_jobs, training, metrics, secured, switched_off, busy, refusing, hung,
-             gone_and_back, flooding, in_batches]
+             gone_and_back, flooding, in_batches, elsewhere, each_its_own]
 BOTH = {one_trace, metrics, secured, switched_off, busy, refusing, hung, gone_and_back, flooding}
+HTTP_ONLY = {elsewhere, each_its_own}
 
 def main():
-    for protocol in ("grpc", ):
+    for protocol in ("grpc", "http/protobuf"):
         for s in chosen(o, SCENARIOS):
-            if protocol != "grpc" and s not in BOTH:
+            if s in HTTP_ONLY if protocol == "grpc" else s not in BOTH | HTTP_ONLY:
                 continue
             made = []
             def make(**how):

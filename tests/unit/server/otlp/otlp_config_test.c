@@ -117,20 +117,55 @@ static void where(void **state) {
     assert_false(o.to[OTLP_TRACES].on || o.to[OTLP_METRICS].on);
 }
 
+static void over_http(void **state) {
+    (void)state;
+    good(FLAGS("--otlp-endpoint=http://c:4318", "--otlp-protocol=http/protobuf"), nothing);
+    assert_true(o.to[OTLP_TRACES].http && o.to[OTLP_METRICS].http && !o.to[OTLP_TRACES].tls);
+    assert_string_equal(o.to[OTLP_TRACES].url, "http://c:4318/v1/traces");
+    assert_string_equal(o.to[OTLP_METRICS].url, "http://c:4318/v1/metrics");
+    assert_string_equal(o.to[OTLP_METRICS].where, "c:4318");
+    good(FLAGS("--otlp-endpoint=HTTPS://c.example/otlp//", "--otlp-protocol=http/protobuf"),
+         nothing);
+    assert_true(o.to[OTLP_TRACES].tls);
+    assert_string_equal(o.to[OTLP_TRACES].url, "https://c.example:443/otlp/v1/traces");
+    assert_string_equal(o.to[OTLP_TRACES].where, "c.example:443");
+
+    // A signal's own address is as it stands, the common one a beginning; a protocol for each.
+    good(nothing, ENV("OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+                      "OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]/a/",
+                      "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://t:1",
+                      "OTEL_EXPORTER_OTLP_TRACES_HEADERS=k=t", "OTEL_EXPORTER_OTLP_HEADERS=k=m"));
+    assert_string_equal(o.to[OTLP_TRACES].url, "http://t:1/");
+    assert_string_equal(o.to[OTLP_TRACES].headers[0].value, "t");
+    assert_string_equal(o.to[OTLP_METRICS].url, "http://[::1]:80/a/v1/metrics");
+    assert_string_equal(o.to[OTLP_METRICS].headers[0].value, "m");
+    good(nothing, ENV("OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317",
+                      "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=http/protobuf",
+                      "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://c:4318/in%20/x"));
+    assert_true(!o.to[OTLP_TRACES].http && o.to[OTLP_METRICS].http);
+    assert_string_equal(o.to[OTLP_METRICS].url, "http://c:4318/in%20/x");
+}
+
 static void mistakes(void **state) {
     (void)state;
     refused(FLAGS("--otlp-endpoint=collector"), "otlp_endpoint");
     refused(FLAGS("--otlp-endpoint=http://collector", "--otlp-protocol=grpc"), "otlp_endpoint");
     refused(FLAGS("--otlp-endpoint=http://c:1/x", "--otlp-protocol=grpc"), "otlp_endpoint");
     refused(FLAGS("--otlp-endpoint=http://user:secret@c:1"), "otlp_endpoint");
-    refused(FLAGS("--otlp-endpoint=http://c:1", "--otlp-protocol=http/protobuf"), "otlp_protocol");
+    refused(FLAGS("--otlp-endpoint=http://c:1", "--otlp-protocol=http/json"), "otlp_protocol");
+    static const char *const no_urls[] = {
+        "c:4318",          "http://",       "http:///v1", "http://u:p@c/",    "http://c/a b",
+        "http://c/?key=x", "http://c:0/v1", "ftp://c/",   "http://c:99999/a", "http://c/#x"};
+    for (size_t k = 0; k < sizeof no_urls / sizeof *no_urls; k++)
+        refused(FLAGS("--otlp-endpoint", no_urls[k], "--otlp-protocol=http/protobuf"),
+                "https://HOST/PATH");
     refused(FLAGS("--otlp-endpoint=http://c:1", "--otlp-headers-file=/none"), "/none");
     refused(FLAGS("--otlp-signals=logs"), "otlp_signals");
     refused(FLAGS("--otlp-sample=2"), "otlp_sample");
     refused(FLAGS("--otlp-detail=all"), "otlp_detail");
     refused(FLAGS("--otlp-resource=a"), "otlp_resource");
 
-    warns("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf");
+    warns("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json");
     warns("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=nonsense");
     warns("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=soon");
     warns("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION=lz4");
@@ -245,8 +280,8 @@ static int done(void **state) {
     return 0;
 }
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(where), cmocka_unit_test(mistakes),
-                                       cmocka_unit_test(who), cmocka_unit_test(headers),
-                                       cmocka_unit_test(samplers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(where),    cmocka_unit_test(over_http),
+                                       cmocka_unit_test(mistakes), cmocka_unit_test(who),
+                                       cmocka_unit_test(headers),  cmocka_unit_test(samplers)};
     return cmocka_run_group_tests(tests, NULL, done);
 }

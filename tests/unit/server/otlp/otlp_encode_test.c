@@ -471,6 +471,32 @@ static void answers(void **state) {
     }
 }
 
+static void answers_over_http(void **state) {
+    (void)state;
+    static const struct {
+        int code, how;
+    } rows[] = {{200, OTLP_TAKEN},   {202, OTLP_TAKEN},   {100, OTLP_REFUSED}, {301, OTLP_REFUSED},
+                {307, OTLP_REFUSED}, {400, OTLP_REFUSED}, {401, OTLP_REFUSED}, {413, OTLP_REFUSED},
+                {429, OTLP_AGAIN},   {500, OTLP_REFUSED}, {501, OTLP_REFUSED}, {502, OTLP_AGAIN},
+                {503, OTLP_AGAIN},   {504, OTLP_AGAIN},   {999, OTLP_REFUSED}};
+    struct otlp_answer x;
+    uint8_t bytes[200];
+    Otlp__RpcStatus status = OTLP__RPC_STATUS__INIT;
+    status.message = (char *)(uintptr_t)"no such tenant";
+    size_t n = otlp__rpc_status__pack(&status, bytes);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        otlp_answer_http(rows[k].code, (struct span){0}, &x);
+        if ((int)x.how != rows[k].how) fail_msg("%d: %d", rows[k].code, (int)x.how);
+        assert_true(!*x.why == (x.how == OTLP_TAKEN));
+    }
+    otlp_answer_http(400, (struct span){bytes, n}, &x);
+    assert_string_equal(x.why, "HTTP 400: no such tenant");
+    otlp_answer_http(503, (struct span){bytes, n - 1}, &x); // cut off
+    assert_string_equal(x.why, "HTTP 503");
+    otlp_answer_http(200, (struct span){(const uint8_t *)"<html>", 6}, &x); // taken all the same
+    assert_true(x.how == OTLP_TAKEN && !x.rejected);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(over_http, setup, teardown),
@@ -480,6 +506,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(metrics, setup, teardown),
         cmocka_unit_test(answers),
+        cmocka_unit_test(answers_over_http),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
