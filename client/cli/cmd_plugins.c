@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/store/file.h"
 #include "base/store/store.h"
 #include "client/cli/hlo.h"
 
