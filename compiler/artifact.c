@@ -204,6 +204,28 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     return st;
 }
 
+// ---- choices
+
+static int by_instr(const void *a, const void *b) {
+    return strcmp(((const struct exe_choice *)a)->instr, ((const struct exe_choice *)b)->instr);
+}
+void executable_choose(struct executable *e, const char *list, const struct exe_choice *v, int n) {
+    struct exe_choice *own = arena_array(e->arena, struct exe_choice, n + 1);
+    for (int k = 0; k < n; k++)
+        own[k] = (struct exe_choice){arena_strdup(e->arena, v[k].instr),
+                                     arena_strdup(e->arena, v[k].impl),
+                                     arena_strdup(e->arena, v[k].usual), v[k].ns, v[k].usual_ns};
+    if (n) qsort(own, (size_t)n, sizeof *own, by_instr);
+    e->choices = own;
+    e->n_choices = n;
+    e->choices_list = arena_strdup(e->arena, list);
+}
+const struct exe_choice *executable_choice(const struct executable *e, const char *instr) {
+    if (!e->n_choices) return NULL;
+    return bsearch(&(struct exe_choice){.instr = instr}, e->choices, (size_t)e->n_choices,
+                   sizeof *e->choices, by_instr);
+}
+
 // In the executable's arena: its modules borrow them.
 static struct span constants_in(struct arena *a, ProtobufCBinaryData b) {
     void *p = arena_alloc_aligned(a, b.len + 1, 64);

@@ -33,6 +33,11 @@ struct compile_observer {
     // main is final, its code is about to be made (executable_pack_main); NULL = not called.
     void (*on_main)(void *ctx, struct executable *e);
 };
+// Who takes an instruction of main, where a tuning measured that (devices/device.h, `tune`).
+struct exe_choice {
+    const char *instr, *impl, *usual; // usual: who would take it otherwise
+    int64_t ns, usual_ns;
+};
 // The result. Modules are owned; the rest lies in `arena` (owned).
 struct executable {
     struct arena *arena;
@@ -58,6 +63,9 @@ struct executable {
     const char *target_id, *options_text, *build_id;
     const char *precision_note; // what the target cannot give of the precision, or NULL; not kept
     struct signature sig; // with concrete shapes
+    const struct exe_choice *choices; // executable_choose's, by name; not kept in the artefact
+    int32_t n_choices;
+    const char *choices_list;
 };
 void executable_free(struct executable *e);
 status_t hlo_compile(const char *format, const struct lower_request *req,
@@ -80,6 +88,10 @@ const char *compile_build_id(void); // of this compiler binary (GNU build id not
 status_t executable_pack(const struct executable *e, struct strbuf *out,
                          struct digest *content) MUST_CHECK;
 status_t executable_unpack(struct span bytes, struct executable **out) MUST_CHECK;
+// From now on a load of e goes by these, which are copied, where the device's implementations are
+// still those of `list`.
+void executable_choose(struct executable *e, const char *list, const struct exe_choice *v, int n);
+const struct exe_choice *executable_choice(const struct executable *e, const char *instr); // NULL
 // A draft: an artefact with main alone, of an e that has no more yet. Unpacked, e->prepare is NULL.
 status_t executable_pack_main(struct executable *e, struct strbuf *out) MUST_CHECK;
 status_t executable_unpack_main(struct span bytes, struct executable **out) MUST_CHECK;

@@ -24,6 +24,7 @@
 #include "compiler/compile.h"
 #include "compiler/plan/estimate.h"
 #include "devices/profile.h"
+#include "devices/tuning.h"
 
 struct device {
     const struct dev_vtable *vt;
@@ -94,6 +95,7 @@ struct dev_stats {
     int64_t busy_ns;         // their time, by the device's clock (the simulated one may be virtual)
     int64_t reference_steps; // of all runs: how often the reference evaluator stood in
     bool one_thread;         // a run uses the calling thread alone and takes always as long
+    int32_t choices;         // steps of main that run as a tuning chose (executable_choose)
 };
 // A tensor as it came, before anything is known about it.
 struct dev_tensor {
@@ -163,6 +165,13 @@ struct dev_vtable {
     // Optional. A table of main's steps for `hlo compile --explain`: what each should take, where
     // it comes from, what runs it, and why nothing before that in the list does: appends text.
     void (*explain_costs)(struct dev_exe *x, struct strbuf *out);
+    // Optional. Measures the implementations that could take each step of main in turns, on values
+    // of its own making, and says which is to: one that takes clearly less time than who takes it
+    // by the cost model, and gives the same within the step's bound (docs/precision.md). What *out
+    // holds lies in a. Takes e, also on failure. CANCELLED as from load; FAILED_PRECONDITION where
+    // there is nothing to choose from.
+    status_t (*tune)(struct device *d, struct executable *e, const struct dev_tune *how,
+                     struct arena *a, struct dev_tuning *out);
     // May measure at the first call (some 50 ms); later calls say the same.
     struct dev_peak (*peak)(struct device *d);
 };

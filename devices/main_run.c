@@ -41,6 +41,8 @@ static const char usage[] =
     "                       (--disable-passes a,b; --list-reference)\n"
     "  --impl NAME          only this implementation of the cpu: kernel,\n"
     "                       onednn, gemm, reference\n"
+    "  --tune SECONDS       measures who runs each product and convolution\n"
+    "                       fastest, says so, and goes by that\n"
     "  --loop               for benchmarks: reads a number of runs per "
     "line on stdin, answers their times in ms\n"
     "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
@@ -52,7 +54,7 @@ struct args {
     const char *path, *bind, *device, *out, *disable_passes;
     enum precision precision;
     const char *in[MAX_IN];
-    int n_in, time, compile;
+    int n_in, time, compile, tune;
     bool compare, profile, plan, explain, loop, cases, list_reference;
 };
 struct loaded {
@@ -155,6 +157,45 @@ static void print_memory(const struct loaded *l, int64_t peak) {
            (double)s.prepare_bytes / 1e6, (double)(peak - l->before_bytes) / 1e6,
            (double)peak / 1e6);
 }
+// What was measured, as text and as e's choices.
+static void take_tuning(const struct dev_tuning *t, struct loaded *l, struct executable *e) {
+    int n = 0, most = 0;
+    for (int k = 0; k < t->n_steps; k++)
+        most += t->steps[k].n_instrs;
+    struct exe_choice *v = arena_array(&l->arena, struct exe_choice, most + 1);
+    for (int k = 0; k < t->n_steps; k++) {
+        const struct dev_tuned_step *s = &t->steps[k];
+        const struct dev_candidate *usual = &s->candidates[0], *kept = &s->candidates[s->kept];
+        fprintf(stderr, "tuned %-32s x%-3d", s->instrs[0], s->n_instrs);
+        for (int c = 0; c < s->n_candidates; c++)
+            fprintf(stderr, "%s %s %.4f ms%s%s", c ? "," : "", s->candidates[c].impl,
+                   clock_ms(s->candidates[c].ns), *s->candidates[c].why ? ": " : " (kept)",
+                   s->candidates[c].why);
+        fprintf(stderr, "\n");
+        for (int i = 0; s->kept && i < s->n_instrs; i++)
+            v[n++] =
+                (struct exe_choice){s->instrs[i], kept->impl, usual->impl, kept->ns, usual->ns};
+    }
+    if (!t->complete) fprintf(stderr, "tuned: time was too short for all\n");
+    executable_choose(e, t->list, v, n);
+}
+// Measures a copy of e.
+static status_t tune(const struct args *a, struct loaded *l, struct executable *e) {
+    struct strbuf bytes = {0};
+    struct executable *copy;
+    struct dev_tuning found;
+    if (!l->dev->vt->tune) return st_unimplemented("this kind of device chooses nothing");
+    RETURN_IF_ERR(executable_pack(e, &bytes, NULL));
+    status_t st = executable_unpack(
+        (struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &copy);
+    if (!st)
+        st = l->dev->vt->tune(l->dev, copy,
+                              &(struct dev_tune){.budget_ns = a->tune * INT64_C(1000000000)},
+                              &l->arena, &found);
+    if (!st) take_tuning(&found, l, e);
+    strbuf_done(&bytes);
+    return st;
+}
 static status_t load(const struct args *a, struct loaded *l) {
     struct compile_options opt = {.precision = a->precision,
                                   .disable_passes = a->disable_passes ? a->disable_passes : "",
@@ -172,6 +213,12 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
     if (e->precision_note) fprintf(stderr, "%s\n", e->precision_note);
+    status_t tuned = a->tune ? tune(a, l, e) : ST_OK;
+    if (tuned) {
+        executable_free(e);
+        return tuned;
+    }
+
     if (a->profile) l->before_bytes = begin_peak();
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);
@@ -464,7 +511,8 @@ static int option(struct args *a, const char *o, const char *v) {
                   {"--disable-passes", &a->disable_passes, NULL},
                   {"--out", &a->out, NULL},
                   {"--compile", NULL, &a->compile},
-                  {"--time", NULL, &a->time}};
+                  {"--time", NULL, &a->time},
+                  {"--tune", NULL, &a->tune}};
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         if (strcmp(o, flags[k].name) == 0) {
             *flags[k].flag = true;

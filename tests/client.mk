@@ -19,6 +19,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo \
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)
+	$(Q)python3 tests/client/tune.py --build $(BUILD)
 	$(Q)python3 tests/client/buffers.py --build $(BUILD)
 	$(Q)build/venv/bin/python tests/client/uploads.py --build $(BUILD) \
 	  --worker $(BUILD)/tests/fake_worker

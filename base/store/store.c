@@ -31,7 +31,7 @@ enum {
     CHUNK = 64 << 10,
     TOUCH_S = 60 // files of their own digest: how exactly their last use is known
 };
-static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables"};
+static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables", "tunings"};
 
 struct store {
     char *dir;
@@ -534,7 +534,7 @@ static status_t look_at_head(enum store_kind kind, struct digest key, const char
     for (int k = 7; l->entry && k >= 0; k--)
         said = (int64_t)((uint64_t)said << 8 | h[8 + k]);
     if (l->entry) memcpy(l->want.b, h + 16, 32);
-    l->why = kind == STORE_EXECUTABLE && !l->entry ? "no header"
+    l->why = kind >= STORE_EXECUTABLE && !l->entry ? "no header"
              : l->entry && said != l->size         ? "size"
                                                    : NULL;
     return ST_OK;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // store: content-addressed files under a folder: DIR/<kind>/<aa>/<64 hex>. Two kinds of key: blobs
-// are named by the SHA-256 of their own bytes; entries (executables) are named by a key chosen by
-// the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp, then rename:
-// a reader sees a whole file or none. Blobs, which nobody can make again, are on the disk when a
-// write ends; entries, which can be, are the kernel's to write: one that a power failure cut short
-// is found by its digest. Every entry read checks the digest; a damaged one moves to DIR/quarantine
-// and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call from the thread pool, or
-// where blocking is fine. Thread compatible: one store object may be used by several threads; two
-// processes on one folder are kept apart by a lock file (store_open fails with
+// are named by the SHA-256 of their own bytes; entries (executables, tunings) are named by a key
+// chosen by the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp,
+// then rename: a reader sees a whole file or none. Blobs, which nobody can make again, are on the
+// disk when a write ends; entries, which can be, are the kernel's to write: one that a power
+// failure cut short is found by its digest. Every entry read checks the digest; a damaged one moves
+// to DIR/quarantine and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call from the
+// thread pool, or where blocking is fine. Thread compatible: one store object may be used by
+// several threads; two processes on one folder are kept apart by a lock file (store_open fails with
 // FAILED_PRECONDITION).
 #pragma once
 #include "base/arena.h"
@@ -15,7 +15,8 @@
 #include "base/status.h"
 
 struct store;
-enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_KIND_COUNT };
+// TUNING: what was measured of the executable of the same key.
+enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_TUNING, STORE_KIND_COUNT };
 
 // Where hlod's data lies by default: $XDG_DATA_HOME/hlod, or under the home folder.
 const char *store_default_dir(struct arena *a);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo compile: compiles, prints what was made of the model, and writes it as a file (-o).
+// hlo tune: compiles where needed, and has who runs each step measured.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,5 +259,78 @@ int cmd_compile(struct hlo *h) {
     json_decref(c);
     strbuf_done(&w.query);
     strbuf_done(&w.made);
+    return rc;
+}
+
+// ---- tune
+
+struct tune_words {
+    const char *path;
+    int64_t seconds; // 0: the server's default
+    struct strbuf query;
+};
+static int read_tune(struct hlo *h, struct tune_words *w) {
+    static const char *const keys[] = {"shape", "precision", "device"};
+    for (int k = 0; k < h->argc; k++) {
+        const char *v = option_value(h, &k, "--seconds");
+        if (v) {
+            if (!str_to_i64(str_of(v), &w->seconds) || w->seconds < 1 || w->seconds > 300)
+                return usage_error("--seconds: 1 to 300");
+            continue;
+        }
+        for (size_t i = 0; i < sizeof keys / sizeof *keys && !v; i++) {
+            v = option_value(h, &k, arena_printf(&h->arena, "--%s", keys[i]));
+            if (v) query_add(&w->query, keys[i], v);
+        }
+        if (v) continue;
+        if (h->argv[k][0] == '-' || w->path) return unknown_word(h, "tune", k);
+        w->path = h->argv[k];
+    }
+    return w->path ? 0 : usage_error("tune needs a model: a file, a name or a digest");
+}
+
+// A row for each kind of step: who takes it without a tuning and who now, and the gain.
+static void print_tuned(const json_t *reply) {
+    const json_t *t = json_object_get(reply, "tuning"), *rows = json_object_get(t, "steps"), *s;
+    size_t k, changed = 0;
+    json_array_foreach(rows, k, s) changed += strcmp(text_at(s, "usual"), text_at(s, "kept")) != 0;
+    printf("executable   %s\n", text_at(reply, "digest"));
+    printf("tuned        %zu of %zu kinds of steps changed, measured in %s with %.0f thread%s%s\n",
+           changed, k, time_text(number_at(t, "ms")).s, number_at(t, "threads"),
+           number_at(t, "threads") == 1 ? "" : "s",
+           json_is_true(json_object_get(t, "complete")) ? "" : "; time was too short for all");
+    if (k) printf("\n%-32s %5s  %-22s %-22s %s\n", "step", "times", "usual", "kept", "gain");
+    json_array_foreach(rows, k, s) {
+        const json_t *names = json_object_get(s, "instructions");
+        double usual = number_at(s, "usualMs"), kept = number_at(s, "keptMs");
+        bool same = strcmp(text_at(s, "usual"), text_at(s, "kept")) == 0;
+        char was[80], is[80];
+        snprintf(was, sizeof was, "%s %s", text_at(s, "usual"), time_text(usual).s);
+        snprintf(is, sizeof is, "%s %s", text_at(s, "kept"), time_text(kept).s);
+        printf("%-32s %5zu  %-22s %-22s", json_string_value(json_array_get(names, 0)),
+               json_array_size(names), was, same ? "the same" : is);
+        if (!same && kept > 0) printf(" %.2f", usual / kept);
+        putchar('\n');
+    }
+}
+
+int cmd_tune(struct hlo *h) {
+    struct tune_words w = {0};
+    json_t *c = NULL, *reply = NULL;
+    int rc = read_tune(h, &w);
+    if (!rc) rc = compile_model(h, w.path, strbuf_cstr(&w.query), THEN_NOTHING, &c);
+    if (!rc)
+        rc = hlo_call(h, "TuneExecutable",
+                      json_pack("{s:s, s:I}", "digest", text_at(c, "digest"), "budgetMs",
+                                (json_int_t)(w.seconds * 1000)),
+                      &reply);
+    if (!rc && h->json) print_json(reply);
+    if (!rc && !h->json) {
+        print_assumed(c, stdout);
+        print_tuned(reply);
+    }
+    json_decref(reply);
+    json_decref(c);
+    strbuf_done(&w.query);
     return rc;
 }

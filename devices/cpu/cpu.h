@@ -24,6 +24,7 @@ struct cpu_step {
     double products; // operations of a contraction that takes fewer than its flops; 0: as many
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
+    const struct exe_choice *choice; // of a tuning, that says who runs it; or NULL
     int asked;          // so many of the list need not be asked: they do not take it
     bool alone;         // runs on the calling thread alone, and takes always as long
     bool swallows;    // of open: its library gives a number where an operand's NaN is to stay
@@ -64,7 +65,8 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
-const char *cpu_forced_impl(void); // or NULL
+const char *cpu_only_impl(void);   // HLOD_CPU_IMPL, or NULL
+const char *cpu_forced_impl(void); // or NULL; by cpu_ask, or the environment
 // A packed weight: the entry's bound parameter, and the first step that reads it so.
 struct cpu_pack {
     struct cpu_pack *next;
@@ -98,6 +100,7 @@ struct cpu_exe {
     bool nan; // this run has met NaN or an infinity before a step that swallows NaN
     bool early;    // only what needs main alone is opened
     bool finished; // loading
+    bool choices_hold; // exe's, of a tuning: they are of this list of implementations
 };
 struct cpu_weights {
     struct dev_weights base;
@@ -138,6 +141,11 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
 status_t cpu_cancelled(void);
 // 64-byte aligned, in large pages where it is large; free()d. NULL: there is none.
 void *cpu_memory(int64_t bytes);
+status_t cpu_grow_scratch(struct cpu_exe *x) MUST_CHECK; // to x->scratch_bytes, between runs
+// Loads exe as it is, without a device's `begin` before.
+status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
+                  struct dev_exe **out) MUST_CHECK; // takes exe, also on failure
+void cpu_unload(struct dev_exe *base);
 // dev_vtable's (cpu_weights.c).
 status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
                      const _Atomic bool *cancel, struct dev_weights **out);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "compiler/passes/fusion/library.h"
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_bind.h"
 
 enum kind {
     DOT_WIDE,   // dots of 32- and 64-bit integers and of f64
@@ -255,7 +255,9 @@ int cpu_winograd_tile(const struct hlo_instr *i) {
         i->operands[1]->shape->dtype != DT_F32)
         return 0;
     const int64_t *out = i->shape->dims;
-    if (forced) return strcmp(forced, "winograd") ? 0 : out[2] > SMALL && out[3] > SMALL ? 4 : 2;
+    if (forced && strcmp(forced, "winograd") != 0) return 0;
+    if (cpu_asked()->variant) return cpu_asked()->variant == WINOGRAD_2X2 ? 2 : 4;
+    if (forced) return out[2] > SMALL && out[3] > SMALL ? 4 : 2;
     double ns;
     return r ? winograd_pays(r, i, &ns) : 0;
 }

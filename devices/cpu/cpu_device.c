@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU device: loading (plan, code, one implementation a step), preparing weights, running. A
 // run allocates nothing: the plan's arena, scratchpads and all step states are made at load.
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_bind.h"
 #include "devices/cpu/cpu_pool.h"
 
 #include <limits.h>
@@ -240,35 +240,13 @@ static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
     x->last_pack = p;
 }
 
-// Do steps of it take long to open, and need neither kernels nor prepare?
-static bool opens_early(const struct cpu_impl *i) {
-    return i == &cpu_impl_onednn || i == &cpu_impl_int8;
-}
-// Without an error and s->impl: it is not to be opened yet.
-static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
-    int n;
-    const struct cpu_impl *const *impls = cpu_impls(&n);
-    const char *why = "";
-    for (int k = s->asked; k < n; k++) {
-        if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
-        if (x->early && !opens_early(impls[k])) return ST_OK;
-        const struct cpu_step before = *s;
-        s->impl = impls[k];
-        status_t st = s->impl->open(x, s);
-        if (st || !s->declined) return st;
-        *s = before;
-        if (x->early) s->asked = k + 1;
-    }
-    return st_internal("no implementation accepts '%s'", s->plan->instr->name);
-}
-
 static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > CPU_MAX_BUFS)
         return st_unimplemented("instruction '%s' has more than %d operands and results",
                                 s->plan->instr->name, CPU_MAX_BUFS);
     s->bytes = step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
-    RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
+    RETURN_IF_ERR(st_note(cpu_open_step(x, s), "instruction '%s'", s->plan->instr->name));
     if (s->impl && s->packed_in >= 0) share_pack(x, s);
     return ST_OK;
 }
@@ -389,7 +367,7 @@ static void close_plan(struct cpu_plan *p) {
     }
 }
 
-static void cpu_unload(struct dev_exe *base) {
+void cpu_unload(struct dev_exe *base) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     close_plan(x->main);
     close_plan(x->prepare);
@@ -466,6 +444,14 @@ static status_t take_memory(struct cpu_exe *x) {
             x->stats.one_thread && x->main->steps[k].alone && !x->main->steps[k].called;
     return ST_OK;
 }
+status_t cpu_grow_scratch(struct cpu_exe *x) {
+    void *more = cpu_memory(x->scratch_bytes);
+    if (!more)
+        return st_exhausted("no memory for %lld bytes of scratch", (long long)x->scratch_bytes);
+    free(x->scratch);
+    x->scratch = more;
+    return ST_OK;
+}
 static status_t cpu_finish(struct dev_exe *base, const _Atomic bool *cancel) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     if (x->finished) return ST_OK;
@@ -491,6 +477,7 @@ static status_t begin(struct device *d, struct executable *exe, const struct cpu
     x->exe = exe;
     x->of = of;
     x->strict = strstr(exe->options_text, "precision=strict") != NULL;
+    x->choices_hold = exe->choices_list && strcmp(exe->choices_list, cpu_candidates_id()) == 0;
     status_t st = ST_OK;
     if (strcmp(exe->target_id, cpu_target()->id) != 0)
         st = st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
@@ -506,8 +493,8 @@ static status_t cpu_begin(struct device *d, struct executable *exe, const _Atomi
                           struct dev_exe **out) {
     return begin(d, exe, NULL, stop, out);
 }
-static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
-                         struct dev_exe **out) {
+status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
+                  struct dev_exe **out) {
     struct dev_exe *x;
     RETURN_IF_ERR(cpu_begin(d, exe, cancel, &x));
     status_t st = cpu_finish(x, cancel);
@@ -712,4 +699,5 @@ const struct dev_vtable cpu_vtable = {.kind = "cpu",
                                       .stats = cpu_stats,
                                       .explain = cpu_explain,
                                       .explain_costs = cpu_explain_costs,
+                                      .tune = cpu_tune,
                                       .peak = cpu_peak};

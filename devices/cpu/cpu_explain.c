@@ -83,11 +83,20 @@ void cpu_estimate(struct cpu_exe *x) {
 
 // ---- the plan
 
+// Where the choice of who runs it came from, if not from the list.
+static void put_choice(const struct cpu_step *s, struct strbuf *out) {
+    const struct exe_choice *c = s->choice;
+    if (c)
+        strbuf_printf(out, "tuned: %.4f ms, %s %.4f", (double)c->ns / 1e6, c->usual,
+                      (double)c->usual_ns / 1e6);
+}
 static void implementations(const struct cpu_plan *p, struct strbuf *out, int depth) {
     for (int k = 0; k < p->plan->n_steps; k++) {
         const struct cpu_step *s = &p->steps[k];
-        strbuf_printf(out, "%*s%-40s %s\n", depth * 2, "", s->plan->instr->name,
-                      s->detail ? s->detail : s->impl->name);
+        strbuf_printf(out, "%*s%-40s %s%s", depth * 2, "", s->plan->instr->name,
+                      s->detail ? s->detail : s->impl->name, s->choice ? "  " : "");
+        put_choice(s, out);
+        strbuf_puts(out, "\n");
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
             implementations(s->called[c], out, depth + 1);
     }
@@ -181,6 +190,9 @@ static void costs(const struct cpu_exe *x, const struct cpu_plan *p, double tota
                       hlo_op_name(i->op), s->detail ? s->detail : s->impl->name);
         put_nodes(i, out);
         strbuf_puts(out, "\n");
+        if (s->choice) strbuf_printf(out, "%*s", indent, "");
+        put_choice(s, out);
+        if (s->choice) strbuf_puts(out, "\n");
         put_fused(i, indent, out);
         put_refused(x, s, indent, out);
         put_last_resort(s, indent, out);

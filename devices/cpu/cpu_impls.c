@@ -18,13 +18,9 @@ static const struct cpu_impl *const list[] = {
     &cpu_impl_nms,      &cpu_impl_transpose, &cpu_impl_random,       &cpu_impl_lapack,
     &cpu_impl_lapack_calls, &cpu_impl_kernel, &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
-const char *cpu_forced_impl(void) {
-    const char *f = getenv("HLOD_CPU_IMPL");
-    return f && *f ? f : NULL;
-}
 const struct cpu_impl *const *cpu_impls(int *n) {
     static const struct cpu_impl *few[ALL];
-    const char *forced = cpu_forced_impl();
+    const char *forced = cpu_only_impl();
     *n = ALL;
     if (!forced) return list;
     *n = 0;

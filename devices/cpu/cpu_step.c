@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What implementations and the device ask of a step and its frame: where a value lies, whether an
-// operand is a bound weight, memory, the status of a run that was stopped.
+// operand is a bound weight, memory, the status of a run that was stopped; and whether one
+// implementation is asked for by name.
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_bind.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s) {
@@ -37,4 +38,22 @@ void *cpu_memory(int64_t n) {
     if (posix_memalign(&p, huge ? HUGE_PAGE : 64, bytes)) return NULL;
     if (huge) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); // or small ones
     return p;
+}
+
+// ---- asked for by name
+
+static _Thread_local struct cpu_candidate asked;
+
+void cpu_ask(struct cpu_candidate c) {
+    asked = c;
+}
+const struct cpu_candidate *cpu_asked(void) {
+    return &asked;
+}
+const char *cpu_only_impl(void) {
+    const char *f = getenv("HLOD_CPU_IMPL");
+    return f && *f ? f : NULL;
+}
+const char *cpu_forced_impl(void) {
+    return asked.impl ? asked.impl->name : cpu_only_impl();
 }

@@ -55,6 +55,7 @@ static const struct handler {
     ON(PREPARE, prepare, true),   ON(RUN, run, true),          ON(UNLOAD, unload, true),
     ON(PUT, put, true),           ON(GET, get, true),          ON(FREE, free, true),
     ON(RUN_PLAN, run_plan, true), ON(TRAIN, train, false),     ON(TRAINED, trained, false),
+    ON(TUNE, tune, false),
 #undef ON
 };
 // The status of a reply, also on failure: field 1 of each.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // worker: the process side of the wire protocol (proto/wire.proto). The loop thread reads frames,
 // answers STATS and CANCEL at once, and queues the rest for the run thread, which owns compiler and
-// device. Roles: "compile" (INGEST, COMPILE, INSPECT; no resident state) and "device" (LOAD,
+// device. Roles: "compile" (INGEST, COMPILE, INSPECT, TUNE; no resident state) and "device" (LOAD,
 // PREPARE, RUN, UNLOAD).
 #pragma once
 #include <stdbool.h>

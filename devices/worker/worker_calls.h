@@ -81,6 +81,10 @@ struct made_ahead worker_take_ahead(const char *format, const struct lower_reque
 WORKER_ANSWER(compile);
 WORKER_ANSWER(target);
 WORKER_ANSWER(inspect);
+WORKER_ANSWER(tune);  // worker_tune.c
+// A load of e goes by these from now on; t NULL: none. How many steps they change.
+int worker_choose(struct executable *e, const Hlod__V1__Tuning *t);
+struct device *worker_compiles_for(void); // worker_compile_for's
 WORKER_ANSWER(train); // worker_train.c
 WORKER_ANSWER(trained);
 WORKER_ANSWER(load);

@@ -130,6 +130,9 @@ static struct device *compiles_for;
 void worker_compile_for(struct device *d) {
     compiles_for = d;
 }
+struct device *worker_compiles_for(void) {
+    return compiles_for;
+}
 const struct target *worker_compile_target(void) {
     return dev_target(compiles_for);
 }
@@ -458,9 +461,11 @@ static status_t before_text(struct worker_call *c, const Hlod__Wire__Compile *q,
     hlo_module_free(m);
     return st;
 }
-static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
+static status_t inspect_artifact(struct span bytes, const char *stage, const Hlod__V1__Tuning *t,
+                                 struct strbuf *b) {
     struct executable *e;
     RETURN_IF_ERR(executable_unpack(bytes, &e));
+    worker_choose(e, t);
     bool costs = strcmp(stage, "explain") == 0;
     if (costs || strcmp(stage, "plan") == 0) return plan_text(e, costs, b); // takes e
     status_t st = ST_OK;
@@ -500,7 +505,8 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     struct span bytes;
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
-        if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
+        if (strcmp(q->stage, stored[k]) == 0)
+            return inspect_artifact(bytes, q->stage, q->tuning, b);
     bool stablehlo = strcmp(q->stage, "stablehlo") == 0;
     if ((stablehlo || strcmp(q->stage, "hlo-before") == 0) && q->compile)
         return before_text(c, q->compile, stablehlo, b);

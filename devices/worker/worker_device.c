@@ -100,20 +100,23 @@ static status_t not_here(const char *what) {
 // ---- load
 
 static status_t load_bytes(struct worker_call *c, struct device *d, struct digest key,
-                           struct span bytes, struct dev_exe **out, int64_t *out_begun_ns) {
+                           struct span bytes, struct dev_exe **out, int64_t *out_begun_ns,
+                           int *out_choices) {
+    Hlod__V1__Tuning *tuning = ((const Hlod__Wire__Load *)c->request)->tuning;
     struct executable *e;
     status_t st = ST_OK;
     *out = NULL;
-    if (worker_begun(key, bytes, &c->cancel, out, out_begun_ns))
+    if (!tuning && worker_begun(key, bytes, &c->cancel, out, out_begun_ns)) // begun without one
         return *out ? ST_OK : st_new(ST_CANCELLED, "the call was cancelled");
     do {
         RETURN_IF_ERR(executable_unpack(bytes, &e));
+        *out_choices = worker_choose(e, tuning);
         st = dev_load(d, e, &c->cancel, out); // takes e
     } while (worker_make_room(&st));
     return st;
 }
 
-static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes,
+static status_t load(struct worker_call *c, struct device *d, Hlod__Wire__LoadReply *out,
                      int64_t *out_begun_ns) {
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
     struct digest key;
@@ -124,7 +127,8 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     if (!r) return st_oom();
     if (slot) drop(slot);
     if (count == MAX_RESIDENT) evict();
-    status_t st = load_bytes(c, d, key, bytes, &r->exe, out_begun_ns);
+    int choices = 0;
+    status_t st = load_bytes(c, d, key, bytes, &r->exe, out_begun_ns, &choices);
     if (st) {
         free(r);
         return st;
@@ -136,13 +140,15 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     r->used = ++tick;
     *slot = r;
     count++;
-    *out_bytes = dev_stats(r->exe).arena_bytes;
+    struct dev_stats stats = dev_stats(r->exe);
+    out->resident_bytes = stats.arena_bytes;
+    out->choices_left = choices > stats.choices ? (uint32_t)(choices - stats.choices) : 0;
     return ST_OK;
 }
 WORKER_ANSWER(load) {
     Hlod__Wire__LoadReply *r = reply;
     int64_t start = clock_ns(), begun = 0;
-    status_t st = load(c, d, &r->resident_bytes, &begun);
+    status_t st = load(c, d, r, &begun);
     r->ms = clock_ms_since(start - begun);
     return st;
 }

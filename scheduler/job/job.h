@@ -23,6 +23,7 @@ struct trace;
 // PLAN: steps in one device worker; also a run with resident buffers, a plan of one step. PUT, GET:
 // resident buffers. STEP: the scheduler's own, what a plan's step needs before the plan can run.
 // TRAIN: a model as the program that trains it; or, after training, its file with new weights.
+// TUNE: measures who is to run an executable's steps, and keeps that.
 enum job_kind {
     JOB_COMPILE,
     JOB_RUN,
@@ -34,7 +35,8 @@ enum job_kind {
     JOB_PUT,
     JOB_GET,
     JOB_STEP,
-    JOB_TRAIN
+    JOB_TRAIN,
+    JOB_TUNE
 };
 struct job_input {
     const char *name; // "" = by position
@@ -97,6 +99,9 @@ struct job_spec { // everything borrowed until on_done
         struct {
             const char *stage;
         } inspect;
+        struct {
+            uint32_t budget_ms;
+        } tune;
         struct {
             struct batching batching; // whose buckets to compile
         } warm;
@@ -172,6 +177,9 @@ struct job_result {
         struct {
             const char *differs; // the first part that does, "" for none
         } verify;
+        struct {
+            const Hlod__V1__Tuning *tuning;
+        } tune;
         struct {
             const char *const *handles; // of the outputs; NULL where one is not kept
             const char *tuple;          // one for all, or NULL

@@ -87,6 +87,7 @@ struct job {
         Hlod__Wire__GetReply *get;
         Hlod__Wire__TrainReply *train;
         Hlod__Wire__TrainedReply *trained;
+        Hlod__Wire__TuneReply *tune;
     } reply;
 
     union {                    // the kind's own (kind.own bytes, zero at the start), in the arena

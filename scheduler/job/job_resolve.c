@@ -128,9 +128,11 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
 
 static status_t resolved(struct job *j, struct model *m, struct exe *e) {
     job_deliver(j, ROW_MODEL, &(struct delivery){.model = m, .hit = true});
-    if (!e && j->spec->kind == JOB_INSPECT)
+    if (!e && (j->spec->kind == JOB_INSPECT || j->spec->kind == JOB_TUNE))
         return st_because(ST_NOT_FOUND, EXECUTABLE_NOT_FOUND,
-                          "the digest names a model; stages belong to an executable");
+                          "the digest names a model; %s",
+                          j->spec->kind == JOB_TUNE ? "what is tuned is an executable"
+                                                    : "stages belong to an executable");
     if (e) RETURN_IF_ERR(adopt_exe(j, e));
     job_event_ingest(j, j->model, 0);
     return ST_OK;

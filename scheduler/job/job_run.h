@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_run: the rows of RUN, WARM, INSPECT and TRAIN jobs, and what plain runs and plans share:
-// inputs in a signature's order, the model's names, what a run is expected to take. Thread: loop.
+// job_run: the rows of RUN, WARM, INSPECT, TUNE and TRAIN jobs, and what plain runs and plans
+// share: inputs in a signature's order, the model's names, what a run is expected to take. Thread:
+// loop.
 #pragma once
 #include "scheduler/job/job_inside.h"
 
@@ -26,6 +27,8 @@ void run_evicted(struct job *j);
 void run_free(struct job *j);
 status_t inspect_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t inspect_send(struct job *j) MUST_CHECK;
+status_t tune_want(const struct job *j, struct task *t) MUST_CHECK;
+status_t tune_send(struct job *j) MUST_CHECK;
 status_t train_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t train_send(struct job *j) MUST_CHECK;
 status_t warm_start(struct job *j, bool *later) MUST_CHECK; // the next bucket

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// INSPECT and TRAIN jobs: what compile workers do besides reading and compiling models. A stage of
-// an executable, out of its artefact or made again from its program; a model's file as the program
-// that trains it, and a checkpoint as the model's file with new weights, whose descriptors stay the
-// job's until it is freed.
+// INSPECT, TUNE and TRAIN jobs: what compile workers do besides reading and compiling models. A
+// stage of an executable, out of its artefact or made again from its program; who is to run its
+// steps, by measurement; a model's file as the program that trains it, and a checkpoint as the
+// model's file with new weights, whose descriptors stay the job's until it is freed.
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
 #include "base/store/store.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
+#include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
+#include "scheduler/records/tuning.h"
 
 // ---- inspect
 
@@ -47,13 +53,16 @@ status_t inspect_send(struct job *j) {
         how.target_id = (char *)j->key.parts.target_id;
         how.entry_name = (char *)"main";
         how.limits = &j->s->cfg.limits;
+
         Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
+        m.tuning = tuning_read(j->s->store, j->key.digest, j->exe->info);
         m.stage = (char *)j->spec->inspect.stage;
         m.artifact = &artifact;
         m.compile = &how;
         struct run_call *c = job_call_new(j);
         job_call_send(c, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
         sched_charge(c->w, c->id, j->tenant, "inspect", j->key.digest);
+        if (m.tuning) hlod__v1__tuning__free_unpacked(m.tuning, NULL);
     }
     for (int i = 0; i < n; i++)
         close(fds[i]);
@@ -67,6 +76,101 @@ status_t inspect_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
     return again ? sched_take_compile(j->s) : ST_OK;
+}
+
+// ---- tune
+
+// A record on its way to the store.
+struct keeping {
+    struct job *j; // held
+    struct store *store;
+    struct digest key;
+    const Hlod__V1__Tuning *tuning; // the job's reply, which stays as long as the job
+    status_t st;
+};
+static void keep_work(void *arg) {
+    struct keeping *k = arg;
+    k->st = tuning_keep(k->store, k->key, k->tuning);
+}
+static void kept(void *arg) {
+    struct keeping *k = arg;
+    struct job *j = k->j;
+    status_t st = k->st;
+    if (!st) {
+        metric_add(M_TUNINGS, 1);
+        sched_forget_executable(j->s, k->key); // workers load it anew, and so as was found
+        log_event(LOG_INFO, "tune.done", "key=%s ms=%.1f steps=%zu", digest_to_hex(k->key).z,
+                  k->tuning->ms, k->tuning->n_steps);
+    }
+    if (!job_held_no_more(j)) {
+        st_drop(st);
+        return;
+    }
+    struct job_result done = j->r;
+    if (!st) done.tune.tuning = k->tuning;
+    job_answer(j, &done);
+    job_finish(j, st_note(st, "the record of the tuning"));
+}
+
+// What only the daemon knows. The message is protobuf's, which frees it whole.
+static void complete(Hlod__V1__Tuning *t, const Hlod__V1__ExecutableInfo *x, int64_t since_ns) {
+    const struct {
+        char **field;
+        const char *text;
+    } set[] = {{&t->target_id, x->target_id}, {&t->content_digest, x->content_digest}};
+    char now[32];
+    clock_wall_text(clock_wall_ns(), now);
+    for (size_t k = 0; k < sizeof set / sizeof *set; k++) {
+        if (*set[k].field != protobuf_c_empty_string) free(*set[k].field);
+        *set[k].field = strdup(set[k].text);
+        if (!*set[k].field) abort();
+    }
+    if (t->created != protobuf_c_empty_string) free(t->created);
+    t->created = strdup(now);
+    if (!t->created) abort();
+    t->ms = clock_ms_since(since_ns);
+}
+static void on_tune(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_TUNE_REPLY) return;
+    struct worker *w = c->w;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    if (!f && job_call_moved(j, w, lost)) return;
+    status_t st = lost;
+    Hlod__Wire__TuneReply *r = wire_reply(&hlod__wire__tune_reply__descriptor, f, &st);
+    if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+    if (!st && !r->tuning) st = st_internal("a tuning without a result");
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    complete(r->tuning, j->exe->info, j->sent_ns);
+    struct keeping *k = arena_new_of(&j->arena, struct keeping);
+    *k = (struct keeping){j, j->s->store, j->key.digest, r->tuning, ST_OK};
+    job_hold(j);
+    loop_work(j->s->loop, keep_work, kept, k);
+}
+
+status_t tune_send(struct job *j) {
+    int fd, n = 0;
+    Hlod__Wire__Blob artifact;
+    RETURN_IF_ERR(wire_blob_open(j->s->store, STORE_EXECUTABLE, j->key.digest, STORE_COPY, &fd, &n,
+                                 &artifact));
+    Hlod__Wire__Tune m = HLOD__WIRE__TUNE__INIT;
+    m.artifact = &artifact;
+    m.budget_ms = j->spec->tune.budget_ms;
+    struct run_call *c = job_call_new(j);
+    job_call_send(c, HLOD__WIRE__TYPE__TYPE_TUNE, &m.base, &fd, n, on_tune);
+    sched_charge(c->w, c->id, j->tenant, "tune", j->key.digest);
+    close(fd);
+    return ST_OK;
+}
+
+status_t tune_want(const struct job *j, struct task *t) {
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "tune", j->key.digest));
+    t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
+    return sched_take_compile(j->s);
 }
 
 // ---- train

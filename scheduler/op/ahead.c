@@ -76,7 +76,7 @@ static const struct job *who_runs(const struct op *op) {
     return NULL;
 }
 bool ahead_wanted(const struct op *op) {
-    return !op->verify && who_runs(op);
+    return !op->verify && !op->tuned && who_runs(op); // what is begun knows no tuning
 }
 
 // Where it would go now. Where workers belong to tenants: only to one that is its own already.
@@ -131,7 +131,7 @@ static void send(struct op *op, struct worker *w, Hlod__Wire__Blob *blob, const 
 void ahead_draft(struct op *op, const struct frame *f) {
     Hlod__Wire__Draft *d = weigh_unpack_or_null(&hlod__wire__draft__descriptor, f->body);
     const struct job *j = who_runs(op);
-    struct worker *w = d && j && !op->expected && !op->verify ? choose(op, j) : NULL;
+    struct worker *w = d && j && !op->expected && ahead_wanted(op) ? choose(op, j) : NULL;
     if (w) {
         op->expected = true;
         op->target_index = worker_index(w);

@@ -125,6 +125,7 @@ void op_end(struct op *op, status_t st) {
     if (op->compile) hlod__wire__compile_reply__free_unpacked(op->compile, NULL);
     model_unref(op->model);
     exe_unref(op->exe);
+    if (op->tuning) hlod__v1__tuning__free_unpacked(op->tuning, NULL);
     vec_done(&op->waiters);
     arena_done(&op->arena);
     free(op);

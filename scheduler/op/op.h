@@ -39,6 +39,8 @@ struct op {
     uint32_t kernel_abi;
     const char *differs;                                    // of a verify
     bool hit, damaged, compiling, loaded, verify, expected; // OP_EXE: a device was told
+    bool tuned;             // OP_EXE: there is a record of that, which a LOAD brings
+    Hlod__V1__Tuning *tuning; // OP_PREPARE: of the executable to be loaded, or NULL
     uint64_t epoch;         // of the worker, OP_PREPARE and expected
     int target_index;       // of the worker in the pool, OP_PREPARE and expected
     int fds[FRAME_MAX_FDS]; // of the reply

@@ -82,6 +82,7 @@ static status_t look_up(struct op *op) {
         store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd, &offset, &size);
     if (!st) close(fd);
     op->damaged = st_code(st) == ST_DATA_LOSS;
+    op->tuned = store_has(op->s->store, STORE_TUNING, op->digest);
     if (st && st_code(st) != ST_NOT_FOUND) return st;
 
     status_t known = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);

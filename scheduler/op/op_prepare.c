@@ -16,6 +16,7 @@
 #include "scheduler/job/job_inside.h"
 #include "scheduler/queue/aside.h"
 #include "scheduler/records/blobs.h"
+#include "scheduler/records/tuning.h"
 
 static void prepare(struct op *op);
 
@@ -83,6 +84,11 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     Hlod__Wire__LoadReply *r = wire_reply(&hlod__wire__load_reply__descriptor, f, &st);
     if (r) charge(op, r->ms);
+    if (r && r->choices_left) {
+        metric_add(M_TUNINGS_IGNORED, 1);
+        log_event(LOG_WARN, "tuning.ignored", "key=%s why=\"%u of its choices do not hold here\"",
+                  digest_to_hex(op->digest).z, r->choices_left);
+    }
     hlod__wire__load_reply__free_unpacked(r, NULL);
     for (size_t i = 0; i < op->waiters.n; i++)
         job_timing(op->waiters.v[i], "load", clock_ns() - op->start_ns);
@@ -153,6 +159,7 @@ static void checked(struct op *op, status_t st) {
 static status_t open_work(struct op *op) {
     status_t st = check_weights(op);
     op->damaged = st != ST_OK; // what was sent, not what was made of it
+    if (!st) op->tuning = tuning_read(op->s->store, op->digest, op->exe->info);
     return st ? st
               : wire_blob_open(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, op->fds,
                                &op->n_fds, &op->artifact);
@@ -179,6 +186,7 @@ static void opened(struct op *op, status_t st) {
     Hlod__Wire__Load m = HLOD__WIRE__LOAD__INIT;
     m.key = (ProtobufCBinaryData){32, op->digest.b};
     m.artifact = &op->artifact;
+    m.tuning = op->tuning;
     op->call =
         pool_call(target(op), HLOD__WIRE__TYPE__TYPE_LOAD, &m.base, op->fds, 1, on_loaded, op);
     charge_call(op);
@@ -197,6 +205,7 @@ void op_prepare_start(struct job *j) {
     op->digest = j->key.digest;
     op->model = model_ref(j->weights);
     op->epoch = j->slot.epoch;
+    op->exe = exe_ref(j->exe);
     if (warm_has_executable(worker_warm(j->slot.w), j->key.digest))
         op_work(op, check_weights, checked);
     else

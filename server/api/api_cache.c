@@ -10,6 +10,7 @@
 #include "proto/weigh.h"
 #include "scheduler/job/key.h"
 #include "scheduler/records/owners.h"
+#include "scheduler/records/tuning.h"
 #include "scheduler/remote/remotes.h"
 #include "server/api/api_cache.h"
 
@@ -154,6 +155,7 @@ static status_t get_work(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *x;
     struct names n = {0};
     RETURN_IF_ERR(cache_record(w, w->digest, &x));
+    x->tuning = tuning_read(w->store, w->digest, x); // x's from now on
     w->reply = &named(w, &n, x)->base;
     return ST_OK;
 }
@@ -167,6 +169,7 @@ static status_t remove_work(struct cache_work *w) {
     if (store_pinned(w->store, STORE_EXECUTABLE, w->digest))
         return st_new(ST_FAILED_PRECONDITION, "executable %s is pinned", q->digest);
     RETURN_IF_ERR(store_remove(w->store, STORE_EXECUTABLE, w->digest));
+    st_drop(store_remove(w->store, STORE_TUNING, w->digest)); // few have one
     Hlod__V1__RemoveExecutableReply *m =
         message_new(&w->c->arena, &hlod__v1__remove_executable_reply__descriptor);
     m->digest = q->digest;

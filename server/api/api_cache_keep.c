@@ -75,8 +75,8 @@ static status_t verify_blob(struct verify *v, enum store_kind kind, struct diges
 }
 // What models and programs were stored as: their bytes are their names.
 static status_t verify_blobs(struct verify *v) {
-    static const enum store_kind others[] = {STORE_BLOB, STORE_PROGRAM};
-    for (size_t k = 0; k < 2; k++) {
+    static const enum store_kind others[] = {STORE_BLOB, STORE_PROGRAM, STORE_TUNING};
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
         v->keys.n = 0;
         RETURN_IF_ERR(store_list(v->w->store, others[k], add_key, v));
         for (size_t i = 0; i < v->keys.n; i++) // removed meanwhile is fine
@@ -287,6 +287,7 @@ static status_t collect_remove(struct cache_work *w) {
         struct digest d;
         (void)digest_parse(str_of(k->m->removed[i]), &d);
         st_drop(store_remove(w->store, STORE_EXECUTABLE, d)); // gone already is as good
+        st_drop(store_remove(w->store, STORE_TUNING, d));     // few have one
         st_drop(journal_remove(w->journal, JOURNAL_EXECUTABLE, d));
     }
     for (size_t i = 0; i < k->blobs.n; i++)

@@ -110,6 +110,32 @@ status_t api_compile(struct call *c) {
     return start(c);
 }
 
+// ---- tune
+
+static status_t tuned(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
+    const Hlod__V1__TuneExecutableRequest *q = call_request(c);
+    Hlod__V1__TuneExecutableReply *m =
+        message_new(&c->arena, &hlod__v1__tune_executable_reply__descriptor);
+    m->digest = q->digest;
+    m->tuning = (Hlod__V1__Tuning *)(uintptr_t)r->tune.tuning;
+    *out = &m->base;
+    return ST_OK;
+}
+status_t api_tune(struct call *c) {
+    enum { BUDGET_MS = 10000, MOST_MS = 300000 };
+    const Hlod__V1__TuneExecutableRequest *q = call_request(c);
+    RETURN_IF_ERR(call_check_priority(q->priority));
+    if (q->budget_ms > MOST_MS)
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "budget_ms: at most %d, found %u",
+                          MOST_MS, q->budget_ms);
+    struct job_spec spec = {.kind = JOB_TUNE,
+                            .timeout_ms = q->timeout_ms,
+                            .priority = q->priority,
+                            .tune.budget_ms = q->budget_ms ? q->budget_ms : BUDGET_MS};
+    RETURN_IF_ERR(api_digest(q->digest, "digest", &spec.model));
+    return api_start_job(c, &spec, tuned);
+}
+
 // ---- inspect
 
 static status_t inspected(struct call *c, const struct job_result *r,

@@ -331,6 +331,29 @@ static void do_inspect(struct frame *f) {
     send_msg(HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY, f->call, &r.base, NULL, 0);
 }
 
+static void do_tune(struct frame *f) {
+    Hlod__Wire__Tune *q = hlod__wire__tune__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__Status s = HLOD__WIRE__STATUS__INIT;
+    Hlod__Wire__TuneReply r = HLOD__WIRE__TUNE_REPLY__INIT;
+    Hlod__V1__Tuning t = HLOD__V1__TUNING__INIT;
+    Hlod__V1__TunedStep step = HLOD__V1__TUNED_STEP__INIT, *steps[] = {&step};
+    const char *name = "dot.1";
+    step.instructions = (char **)(uintptr_t)&name;
+    step.n_instructions = 1;
+    step.usual = (char *)"slow";
+    step.kept = (char *)"quick";
+    step.usual_ms = q->budget_ms; // as it was told
+    step.kept_ms = 1;
+    t.steps = steps;
+    t.n_steps = 1;
+    t.complete = true;
+    t.implementations = (char *)"list";
+    r.status = &s;
+    r.tuning = &t;
+    send_msg(HLOD__WIRE__TYPE__TYPE_TUNE_REPLY, f->call, &r.base, NULL, 0);
+    hlod__wire__tune__free_unpacked(q, NULL);
+}
+
 static void do_load(struct frame *f) {
     Hlod__Wire__Load *q = hlod__wire__load__unpack(NULL, f->body.n, f->body.p);
     smap_put(&loaded, (struct str){(char *)q->key.data, 32}, script_in(q->artifact, f));
@@ -491,6 +514,9 @@ static void handle(struct frame *f) {
         break;
     case HLOD__WIRE__TYPE__TYPE_INSPECT:
         do_inspect(f);
+        break;
+    case HLOD__WIRE__TYPE__TYPE_TUNE:
+        do_tune(f);
         break;
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         do_load(f);

@@ -177,6 +177,7 @@ def runs(h):
     p = exe.run(X, profile=True, repeat=5)
     assert (len(p.run_ms) == 5 and p.profile.rows and "kernel" in str(p.profile)
             and p.profile.records()[0]["impl"])
+    assert exe.tune(seconds=1)["complete"]  # there is nothing to choose from
     assert ("ENTRY" in exe.inspect() and h.executables() and h.devices()[0]["name"] == "cpu:0"
             and h.targets() and h.ready())
     assert h.call("CacheStats")["executables"] >= 1

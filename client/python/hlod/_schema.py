@@ -135,6 +135,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         59: ('signed_by', 's', ''),
         60: ('ed25519', 'b', ''),
         61: ('remotes', 'm*', 'RemoteAnswer'),
+        62: ('tuning', 'm', 'Tuning'),
     },
     'RemoteAnswer': {
         1: ('remote', 's', ''),
@@ -448,6 +449,39 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
     'InspectReply': {
         1: ('stage', 's', ''),
         2: ('text', 's', ''),
+    },
+    'TuneExecutableRequest': {
+        1: ('digest', 's', ''),
+        2: ('budget_ms', 'u', ''),
+        3: ('timeout_ms', 'u', ''),
+        4: ('priority', 'i', ''),
+    },
+    'TuneExecutableReply': {
+        1: ('digest', 's', ''),
+        2: ('tuning', 'm', 'Tuning'),
+    },
+    'Tuning': {
+        1: ('steps', 'm*', 'TunedStep'),
+        2: ('complete', '?', ''),
+        3: ('ms', 'd', ''),
+        4: ('created', 's', ''),
+        5: ('threads', 'i', ''),
+        6: ('target_id', 's', ''),
+        7: ('content_digest', 's', ''),
+        8: ('implementations', 's', ''),
+    },
+    'TunedStep': {
+        1: ('instructions', 's*', ''),
+        2: ('usual', 's', ''),
+        3: ('kept', 's', ''),
+        4: ('usual_ms', 'd', ''),
+        5: ('kept_ms', 'd', ''),
+        6: ('candidates', 'm*', 'TunedCandidate'),
+    },
+    'TunedCandidate': {
+        1: ('implementation', 's', ''),
+        2: ('ms', 'd', ''),
+        3: ('why', 's', ''),
     },
     'ListExecutablesRequest': {
         1: ('limit', 'u', ''),
@@ -1137,6 +1171,7 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'RenewBuffer': ('RenewBufferRequest', 'Buffer'),
     'MakeTuple': ('MakeTupleRequest', 'Buffer'),
     'Inspect': ('InspectRequest', 'InspectReply'),
+    'TuneExecutable': ('TuneExecutableRequest', 'TuneExecutableReply'),
     'ListExecutables': ('ListExecutablesRequest', 'ListExecutablesReply'),
     'GetExecutable': ('GetExecutableRequest', 'ExecutableInfo'),
     'RemoveExecutable': ('RemoveExecutableRequest', 'RemoveExecutableReply'),

@@ -151,6 +151,10 @@ class Executable:
     def inspect(self, stage: str = "hlo-after") -> str:
         return self._client.inspect(self.digest, stage)
 
+    def tune(self, seconds: float = 0) -> Message:
+        """Client.tune of this executable."""
+        return self._client.tune(self.digest, seconds)
+
     def __repr__(self) -> str:
         return (f"<hlod.Executable {self.digest[:12]} ({', '.join(map(str, self.inputs))}) -> "
                 f"({', '.join(map(str, self.outputs))})>")
@@ -508,6 +512,13 @@ class Client:
         """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir,
         llvm, plan, explain, pass/NAME."""
         return str(self.call("Inspect", {"digest": digest, "stage": stage}).get("text", ""))
+
+    def tune(self, digest: str, seconds: float = 0) -> Message:
+        """Has the server measure who runs each product and convolution of an executable fastest,
+        for so long (0: 10 s), and keep that: the Tuning message. FailedPrecondition where its
+        device has no choice."""
+        q = {"digest": digest, "budget_ms": _ms(seconds)}
+        return dict(self.call("TuneExecutable", q).get("tuning", {}))
 
     def executables(self, limit: int = 0) -> List[Message]:
         """ExecutableInfo messages, most recently used first."""

@@ -4,7 +4,7 @@
 // Does not: other types, left operands whose terms do not lie together. Those are the library's.
 #include "devices/cpu/panels/cpu_matmul.h"
 
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_bind.h"
 #include "devices/cpu/onednn/cpu_onednn.h"
 #include "devices/cpu/routines/cpu_thin.h"
 
@@ -78,7 +78,10 @@ static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
         t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
     read_sizes(&c, &t->m);
     t->m.packed = bound;
-    if (!matmul_plan(&t->m, cpu_target()->vector_bits, cpu_threads()))
+    struct matmul usual = t->m;
+    int bits = cpu_target()->vector_bits, variant = cpu_asked()->variant;
+    t->m.schedule = variant ? variant - 1 : 0;
+    if (!matmul_plan(&t->m, bits, cpu_threads()) || !matmul_plan(&usual, bits, cpu_threads()))
         return st_internal("no panels for this CPU");
     if (x->in_loop) t->m.grain = t->m.grain / AWAKE + 1;
 
@@ -91,7 +94,9 @@ static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
     s->apart = t->m.packed;
     s->flops = (int64_t)matmul_products(&t->m);
     s->alone = t->m.units < 2 * t->m.grain;
-    s->detail = arena_printf(&x->arena, "matmul:%s", t->m.panel->name);
+    bool same = matmul_same_blocks(&t->m, &usual);
+    s->detail = arena_printf(&x->arena, "matmul:%s%s%s", t->m.panel->name, same ? "" : ":",
+                             same ? "" : matmul_schedules[t->m.schedule]);
     s->state = t;
     return ST_OK;
 }

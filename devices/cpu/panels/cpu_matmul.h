@@ -11,6 +11,9 @@
 #include "devices/cpu/routines/cpu_thin.h"
 
 enum { MATMUL_BATCH = 4 };
+// Schedules, by number: the first is what the caches of most CPUs ask for, others are for tuning
+// (`hlo tune`). Names: at most so many terms, rows and columns of a block. NULL at the end.
+extern const char *const matmul_schedules[];
 struct matmul {
     // Set by the caller. Strides in floats; those of the batch by dimension.
     int64_t rows, columns, depth;
@@ -19,6 +22,7 @@ struct matmul {
     int n_batch;
     int64_t batch[MATMUL_BATCH], left_batch[MATMUL_BATCH], right_batch[MATMUL_BATCH];
     bool packed; // the right operand is; then there is no batch
+    int schedule;
     int n_post;
     struct lib_post post[LIB_MAX_POST];
     // matmul_plan's.
@@ -43,6 +47,8 @@ struct matmul_run {
 };
 // threads: that will run it. False: there are no panels for such vectors.
 bool matmul_plan(struct matmul *m, int vector_bits, int threads);
+// Do a and b, planned for one product, run alike whatever their schedules?
+bool matmul_same_blocks(const struct matmul *a, const struct matmul *b);
 int64_t matmul_packed_bytes(const struct matmul *m);               // of a bound right operand
 int64_t matmul_scratch_bytes(const struct matmul *m, int threads); // of another
 // Packs a part of a bound right operand: of matmul_pack_parts, in any order. Gives what was read of

@@ -7,9 +7,7 @@
 #include "devices/cpu/panels/cpu_matmul.h"
 
 enum {
-    DEPTH = 768,        // terms of a block
-    ROWS = 128,         // of a block of the left operand: with DEPTH most of the second cache
-    COLUMNS = 64,       // of a chunk
+    MOST_BLOCK = 8192,  // floats of a result that a chunk and a block of rows make
     LEAST_COLUMNS = 32, // where there are more threads than chunks
     TALL = 4,           // row blocks that a thread packs a chunk once for
     DIRECT_ROWS = 24,   // as many read the right operand where it lies
@@ -20,6 +18,15 @@ enum {
     GRAIN = 600000 // operations: a share below about 20 us wakes no thread
 };
 
+// Terms of a block; rows of one of the left operand: with these terms most of the second cache;
+// columns of a chunk.
+static const struct schedule {
+    int depth, rows, columns;
+} schedules[] = {
+    {768, 128, 64}, {768, 64, 128}, {768, 256, 32}, {384, 128, 64}, {1536, 64, 64}};
+const char *const matmul_schedules[] = {"768x128x64", "768x64x128", "768x256x32",
+                                        "384x128x64", "1536x64x64", NULL};
+
 static int64_t wide(const struct matmul *m) {
     return PANEL_VECTORS * (int64_t)m->panel->lanes;
 }
@@ -28,18 +35,19 @@ static int64_t even_block(int64_t n, int64_t most) {
 }
 
 bool matmul_plan(struct matmul *m, int vector_bits, int threads) {
+    const struct schedule *s = &schedules[m->schedule];
     m->panel = cpu_panel_isa(vector_bits);
     if (!m->panel) return false;
     m->activate = cpu_thin_activate();
     m->panels = ceil_div(m->columns, wide(m));
-    m->depth_block = even_block(m->depth, DEPTH);
-    m->row_block = even_block(m->rows, ROWS);
+    m->depth_block = even_block(m->depth, s->depth);
+    m->row_block = even_block(m->rows, s->rows);
     m->row_blocks = ceil_div(m->rows, m->row_block);
     int64_t matrices = 1;
     for (int k = 0; k < m->n_batch; k++)
         matrices *= m->batch[k];
 
-    int64_t columns = COLUMNS;
+    int64_t columns = s->columns;
     while (columns > LEAST_COLUMNS &&
            matrices * m->row_blocks * ceil_div(m->columns, columns) < 4 * threads)
         columns /= 2;
@@ -58,6 +66,10 @@ bool matmul_plan(struct matmul *m, int vector_bits, int threads) {
     m->first_step = m->bias + m->relu;
     m->grain = GRAIN / (2 * m->row_block * m->tall * m->depth * m->chunk * wide(m)) + 1;
     return true;
+}
+bool matmul_same_blocks(const struct matmul *a, const struct matmul *b) {
+    return a->depth_block == b->depth_block && a->row_block == b->row_block &&
+           a->chunk == b->chunk && a->tall == b->tall;
 }
 double matmul_products(const struct matmul *m) {
     return 2 * (double)m->rows * (double)m->depth * (double)m->columns *
@@ -220,7 +232,7 @@ static void steps(const struct matmul_run *r, const struct part *p, int64_t at, 
 }
 static void part(const struct matmul_run *r, const struct part *p) {
     const struct matmul *m = r->m;
-    float block[ROWS * COLUMNS] __attribute__((aligned(64)));
+    float block[MOST_BLOCK] __attribute__((aligned(64)));
     int64_t row = p->matrix * m->rows + p->row, width = p->panels * wide(m), n = NEAR / width;
     const float *left = r->left + batch_offset(m, m->left_batch, p->matrix) + p->row * m->left_row;
     if (m->first_step == m->n_post && p->columns == width) {

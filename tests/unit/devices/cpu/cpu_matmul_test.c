@@ -164,6 +164,19 @@ static void blocks(void **unused) {
         check(sizes(5, 4099, 259), 2, s, false); // more than is packed at once
     }
 }
+// Each schedule has its blocks, and the results are those of any other.
+static void schedules(void **unused) {
+    (void)unused;
+    for (int k = 0; matmul_schedules[k]; k++)
+        for (enum lies s = ROWS; s <= GAPS; s++) {
+            struct matmul m = sizes(270, 1601, 150);
+            m.schedule = k;
+            check(m, 1, s, true);
+            m = sizes(131, 100, 70);
+            m.schedule = k;
+            check(m, 2, s, false);
+        }
+}
 static void steps(void **unused) {
     (void)unused;
     const struct lib_post posts[] = {{.kind = LIB_POST_BIAS},
@@ -193,6 +206,6 @@ static void steps(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(edges), cmocka_unit_test(blocks),
-                                       cmocka_unit_test(steps)};
+                                       cmocka_unit_test(schedules), cmocka_unit_test(steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
