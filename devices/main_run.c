@@ -323,9 +323,10 @@ static status_t run_parts(const struct args *a, struct loaded *l) {
         RETURN_IF_ERR(load(a, l));
         if (a->compile) return ST_OK;
         RETURN_IF_ERR(buffers(a, l));
+        int64_t prepared = dev_stats(l->exe).reference_steps;
         RETURN_IF_ERR(run_once(l, NULL, &ns));
         fprintf(stderr, "first run %.3f ms, %lld reference steps\n", clock_ms(ns),
-                (long long)dev_stats(l->exe).reference_steps);
+                (long long)(dev_stats(l->exe).reference_steps - prepared));
         if (!parts_of(l->exe->exe->main, &is) || !is.sizes) return ST_OK;
         RETURN_IF_ERR(next_part(l, &is));
     }
