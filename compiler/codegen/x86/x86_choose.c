@@ -15,6 +15,7 @@ enum {
     FOLD_WORK = 32,
     SLOW_TRIP = 8,
     SLOW_WORK = 20000,
+    SHORT_WORK = 200000,
     MAX_LOOKUP = 8,
     FAR = 1 << 22 // elements between lanes
 };
@@ -433,6 +434,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
             if (!why && !(inner && q.apart)) {
                 x86_tile_take(p, &l->body);
                 x->lanes = x86_lanes(p, q.wide);
+                if (!inner && l->trip * 2 <= x->lanes * (q.apart ? 4 : 1)) p->is_short = true;
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
                 continue;
@@ -561,6 +563,12 @@ bool x86_choose(struct x86_plan *p) {
     // One element at a time costs a multiple of what LLVM makes of it.
     if (p->slow && kir_work(p->f) >= SLOW_WORK) {
         p->why = p->slow;
+        return false;
+    }
+    // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
+    // these out, and what is around them.
+    if (p->is_short && kir_work(p->f) >= SHORT_WORK) {
+        p->why = "loops of few elements";
         return false;
     }
     forms(p, &p->f->top, false);

@@ -80,6 +80,7 @@ struct x86_plan {
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
     int n_open;
     const char *slow; // why a loop costs a multiple of LLVM's: static text
+    bool is_short;    // there is a loop of few elements
     const char *why;  // it does not fit: static text
 };
 
