@@ -22,6 +22,7 @@ struct merged_loop {
     enum precision prec;
     const char *why; // it is none: static text
     int64_t values, consts;
+    double lost_ns; // a turn, on products that the library would run
     int steps, depth;
 };
 // Is loop one? Kernels in arena a. Call merge_done in either case.
