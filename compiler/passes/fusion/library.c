@@ -410,10 +410,10 @@ bool lib_transposed(const struct hlo_instr *i) {
     return ok && dilated;
 }
 bool lib_direct(const struct hlo_instr *i) {
-    enum { TERMS = 512, GROUP = 4 };
+    enum { TERMS = 512, GROUP = 4, WRITTEN = 12 };
     const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
-    if (!a || i->shape->dtype != DT_F32 || a->feature_group_count <= 1 ||
-        a->batch_group_count != 1 || a->window.n != a->dim_labels.n_spatial)
+    if (!a || i->shape->dtype != DT_F32 || a->batch_group_count != 1 ||
+        a->window.n != a->dim_labels.n_spatial)
         return false;
     int64_t each = i->operands[1]->shape->dims[1], taps = 1;
     bool ordered = labels_in_order(&a->dim_labels, 0);
@@ -423,6 +423,8 @@ bool lib_direct(const struct hlo_instr *i) {
         taps *= w->size <= TERMS ? w->size : TERMS + 1;
         if (taps > TERMS) return false;
     }
+    if (a->feature_group_count == 1)
+        return ordered && i->operands[1]->shape->dims[0] == 1 && each * taps <= WRITTEN;
     return ordered && each * taps <= TERMS &&
            (taps == 1 ? each <= GROUP : a->window.n == 1 && each <= 2);
 }

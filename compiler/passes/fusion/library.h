@@ -75,7 +75,8 @@ enum conv_form lib_form_of(const struct layout *l, int rank, int *block);
 // [O, I, taps], read as i's dim_labels io01 with all of the window reversed. No groups.
 bool lib_transposed(const struct hlo_instr *i);
 // True when convolution `i` has so few terms that a kernel of ours, which writes them out and takes
-// in what follows, beats the library: depthwise ones of one dimension, 1x1 of small groups. In the
+// in what follows, beats the library: depthwise ones of one dimension, 1x1 of small groups, those
+// to one feature (stencils: of a library's block of channels seven in eight would be empty). In the
 // form of conv-canon.
 bool lib_direct(const struct hlo_instr *i);
 // Does hero `i` ask for the sums as they are written (operand_precision of highest)? Then
