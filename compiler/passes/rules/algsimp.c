@@ -30,8 +30,9 @@ _Static_assert(N_RULES < 256, "rules_of counts in bytes");
 static void sort_rules(void) {
     for (int op = 0; op < HLO_OP_COUNT; op++)
         for (int k = 0; k < N_RULES; k++) {
-            bool asked = looks_at[k].op[0] == HLO_OP_COUNT &&
-                         (hlo_op_info((enum hlo_op)op)->traits & HLO_T_COMM);
+            int first = (int)looks_at[k].op[0], traits = (int)hlo_op_info((enum hlo_op)op)->traits;
+            bool asked = (first == (int)RULE_COMMUTES && (traits & HLO_T_COMM)) ||
+                         (first == (int)RULE_ELEMENTWISE && (traits & HLO_T_EW));
             for (int j = 0; j < looks_at[k].n; j++)
                 asked |= (int)looks_at[k].op[j] == op;
             if (asked) rules_of[op].rule[rules_of[op].n++] = (uint8_t)k;

@@ -7,6 +7,10 @@
 #include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
+// In the place of the operations that a rule looks at: all with a trait.
+#define RULE_COMMUTES    HLO_OP_COUNT
+#define RULE_ELEMENTWISE ((enum hlo_op)(HLO_OP_COUNT + 1))
+
 struct rule_ctx {
     struct hb b;
     bool strict;

@@ -272,3 +272,77 @@ RULE_FN(transpose_dot) {
                                    .rhs_contracting_dims = a->lhs_contracting_dims};
     return hb_op(&r->b, HLO_DOT, i->shape, (hv[]){x->operands[1], x->operands[0]}, 2, &swapped);
 }
+// Is every value of integer type `from` itself in type `to`?
+static bool holds(enum dtype to, enum dtype from) {
+    if (!dtype_is_int(from) || !dtype_is_int(to) || dtype_bits(from) < 8 ||
+        dtype_bits(to) <= dtype_bits(from))
+        return false;
+    return dtype_class(from) == DC_UNSIGNED || dtype_class(to) != DC_UNSIGNED;
+}
+// Does reshape `at` do nothing but give the indices a dim of 1 for the index alone?
+static bool adds_index_dim(const struct hlo_instr *at, int64_t index_dim) {
+    const struct shape *x = at->operands[0]->shape;
+    if (at->op != HLO_RESHAPE || x->rank != index_dim || at->shape->rank != index_dim + 1 ||
+        at->shape->dims[index_dim] != 1)
+        return false;
+    for (int d = 0; d < x->rank; d++)
+        if (x->dims[d] != at->shape->dims[d]) return false;
+    return true;
+}
+// Indices are clamped as whole numbers, whatever their type; one that has a dim of its own is read
+// as well without it.
+RULE_FN(gather_index) {
+    if (i->op != HLO_GATHER) return NULL;
+    struct hlo_instr *at = i->operands[1];
+    int64_t dim = HLO_ATTR(i, gather)->index_vector_dim;
+    while (at->n_operands == 1 && at->users.n == 1 && !at->shape->dynamic) {
+        struct hlo_instr *x = at->operands[0];
+        bool wider = at->op == HLO_CONVERT && holds(at->shape->dtype, x->shape->dtype);
+        if (!wider && !adds_index_dim(at, dim)) break;
+        at = x;
+    }
+    return at == i->operands[1] ? NULL : hb_gather(&r->b, i->operands[0], at, HLO_ATTR(i, gather));
+}
+static bool broadcast_alike(const struct hlo_instr *x, const struct hlo_instr *y) {
+    struct i64s a = HLO_ATTR(x, dims)->dimensions, b = HLO_ATTR(y, dims)->dimensions;
+    for (int k = 0; k < a.n && k < b.n; k++)
+        if (a.v[k] != b.v[k]) return false;
+    return shape_same_dims(x->operands[0]->shape, y->operands[0]->shape);
+}
+// Of i's operands, all broadcasts along the same dims (or from scalars): what is broadcast, the
+// scalars to as many elements. NULL: something else is among them, or nothing becomes smaller.
+static const struct hlo_instr *broadcasts_only(const struct hlo_instr *i) {
+    const struct hlo_instr *like = NULL;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (x->shape->rank == 0) continue;
+        if (x->op != HLO_BROADCAST) return NULL;
+        bool whole = like && like->operands[0]->shape->rank, here = x->operands[0]->shape->rank;
+        if (whole && here && !broadcast_alike(x, like)) return NULL;
+        if (!like || here) like = x;
+    }
+    if (!like || shape_elements(like->operands[0]->shape) >= shape_elements(i->shape)) return NULL;
+    return like;
+}
+RULE_FN(of_broadcasts) {
+    enum { MOST = 4 };
+    hv in[MOST];
+    if (!i->shape->rank || i->op == HLO_STOCHASTIC_CONVERT || i->n_called || i->control_preds.n ||
+        i->n_operands > MOST || i->shape->dynamic)
+        return NULL;
+    const struct hlo_instr *like = broadcasts_only(i);
+    if (!like) return NULL;
+    const struct shape *s = like->operands[0]->shape;
+    for (int k = 0; k < i->n_operands; k++) {
+        in[k] = i->operands[k]->shape->rank ? i->operands[k]->operands[0] : i->operands[k];
+        bool may_be_scalar = !i->operands[k]->shape->rank;
+        if (!may_be_scalar && !in[k]->shape->rank && s->rank)
+            in[k] = hb_broadcast(&r->b, in[k], s->dims, s->rank, NULL);
+    }
+    struct arena *a = i->parent->module->arena;
+    hv small = hb_op(&r->b, i->op, shape_make(a, i->shape->dtype, s->dims, s->rank), in,
+                     i->n_operands, i->attr);
+    hv all = hb_broadcast(&r->b, small, i->shape->dims, i->shape->rank,
+                          HLO_ATTR(like, dims)->dimensions.v);
+    return shape_equal(all->shape, i->shape) ? all : NULL;
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // table: a table of 256 bytes for each byte (compiler/passes/fusion/tables.c makes such gathers).
-// With AVX-512 VBMI the table lies in four registers and 64 bytes take two permutations.
+// With AVX-512 VBMI the table lies in four registers and 64 bytes take two permutations; with AVX2
+// 32 bytes take a shuffle in each sixteenth of the table.
 #include <immintrin.h>
 
 #include "compiler/passes/fusion/library.h"
@@ -8,6 +9,7 @@
 
 enum { UNIT = 4096 }; // bytes that a thread takes at least
 #define VBMI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
+#define AVX2 __attribute__((target("avx2")))
 
 typedef void (*look_up_fn)(const uint8_t *table, const uint8_t *x, uint8_t *out, int64_t n);
 struct table_state {
@@ -32,6 +34,33 @@ VBMI static void by_permutes(const uint8_t *table, const uint8_t *x, uint8_t *ou
     }
 }
 
+// The low half of a table for bytes below 128, zeros for others: t[k] is what sixteenth k differs
+// from the one before by, and a shuffle gives 0 where bit 7 is set. So of byte v those up to v / 16
+// join; the saturating difference leaves the others below zero.
+AVX2 static inline __m256i half_of(const __m256i *t, __m256i v) {
+    __m256i r = _mm256_shuffle_epi8(t[0], v);
+    for (int k = 1; k < 8; k++) {
+        v = _mm256_subs_epi8(v, _mm256_set1_epi8(16));
+        r = _mm256_xor_si256(r, _mm256_shuffle_epi8(t[k], v));
+    }
+    return r;
+}
+AVX2 static void by_shuffles(const uint8_t *table, const uint8_t *x, uint8_t *out, int64_t n) {
+    const __m256i high = _mm256_set1_epi8((char)0x80);
+    __m256i t[16];
+    int64_t k = 0;
+    for (int s = 15; s >= 0; s--) {
+        t[s] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(table + 16 * s)));
+        if (s % 8 != 7) t[s + 1] = _mm256_xor_si256(t[s + 1], t[s]);
+    }
+    for (; k + 32 <= n; k += 32) {
+        __m256i v = _mm256_loadu_si256((const __m256i *)(x + k));
+        __m256i r = _mm256_or_si256(half_of(t, v), half_of(t + 8, _mm256_xor_si256(v, high)));
+        _mm256_storeu_si256((__m256i *)(out + k), r);
+    }
+    one_by_one(table, x + k, out + k, n - k);
+}
+
 // Operand and result lie the same way.
 bool cpu_table_accepts(const struct hlo_instr *i) {
     int block;
@@ -48,14 +77,15 @@ static bool table_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr
 }
 static status_t table_open(struct cpu_exe *x, struct cpu_step *s) {
     struct table_state *t = arena_new_of(&x->arena, struct table_state);
-    bool fast = cpu_target()->vector_bits == 512 && __builtin_cpu_supports("avx512vbmi");
-    t->look_up = fast ? by_permutes : one_by_one;
+    bool fast = cpu_target()->vector_bits == 512 && __builtin_cpu_supports("avx512vbmi"),
+         avx2 = !fast && cpu_target()->vector_bits >= 256;
+    t->look_up = fast ? by_permutes : avx2 ? by_shuffles : one_by_one;
     t->bytes = shape_elements(s->plan->instr->shape);
     t->units = (t->bytes + UNIT - 1) / UNIT;
-    t->grain = fast ? 100 : 10; // 20 us
+    t->grain = fast ? 100 : avx2 ? 25 : 10; // 20 us
     s->alone = t->units < 2 * t->grain;
     s->apart = true;
-    s->detail = fast ? "table:vbmi" : "table";
+    s->detail = fast ? "table:vbmi" : avx2 ? "table:avx2" : "table";
     s->state = t;
     return ST_OK;
 }
