@@ -64,6 +64,11 @@ $(BUILD)/bench/bare_http: tests/bench/bare_http.c
 	$(Q)mkdir -p $(@D) && $(CC) -O2 $(WARN) -o $@ $< -lmicrohttpd
 $(BUILD)/bench/bare_grpc: tests/bench/bare_grpc.c
 	$(Q)mkdir -p $(@D) && $(CC) -O2 $(WARN) -o $@ $< -lgrpc -lgpr
+.PHONY: bench-rest
+bench-rest: ## the first run after 50 ms of rest beside ONNX Runtime (sh deploy/setup.sh bench
+## first; ARGS="resnet18 --first --busy 1 --before DIR")
+bench-rest: $(BUILD)/hlo-run
+	$(Q)$(PYTHON) tests/bench/rest.py $(BUILD) $(ARGS)
 .PHONY: bench-serve
 bench-serve: ## serving: requests/s and latency beside MLServer and bare servers, tensors in MB/s,
 ## memory over 200,000 requests (BENCH_SERVE= for its options)
