@@ -189,6 +189,8 @@ static const char *precision_note(const struct target *t, enum precision p) {
                  "f32"
            : strcmp(t->kind, "web") == 0
                ? "precision fast: browsers have no instructions for bf16, all is computed in f32"
+           : strcmp(t->kind, "opencl") == 0
+               ? "precision fast: OpenCL has no arithmetic of bf16, all is computed in f32"
                : "precision fast: this CPU has no instructions for bf16, all is computed in f32";
 }
 

@@ -28,6 +28,8 @@ enum tile_schedule { TILES_OF_CPU, TILES_OF_WASM };
 struct kernel_policy {
     int64_t units; // parallel units that a kernel should have, if its result has so many parts
     bool elements; // instead: a unit is one element, and no value is kept from one to the next
+    bool rows;     // but where a fusion keeps the values of a row: `units`, values in scratch
+    bool tiled;    // and contractions are units of `tiles`, with vectors
     int max_buffers, max_results; // of a kernel; 0 = any number
     bool has_f64, has_s64;        // values of these types; without, indices stay below 2^31
     bool has_fma;     // one rounding; without, products that fuse are rounded before the sum

@@ -412,7 +412,6 @@ static void physical_index(struct lower *lw, const struct shape *s, struct kir_v
         index[p.of[d]] = kir_idx_add(k, index[p.of[d]], kir_idx_mul(k, at, p.step[d]));
         stride *= p.dims[d];
     }
-
     if (p.padded)
         for (int d = 0; d < s->rank; d++) {
             *valid = kir_op(k, K_AND, *valid, kir_cmp(k, CMP_LT, index[d], kir_i64(k, s->dims[d])),
@@ -627,7 +626,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
              ordered = lw->ordered;
         forget(lw);
         lower_begin(lw, n_in, o->n);
-        RETURN_IF_ERR(lw->policy->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
+        RETURN_IF_ERR(lw->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
 
         if (lw->k.n_vals > EDGE_VALUES && sp->n_edges && !lw->no_edges) {
             sp->n_edges = 0;
@@ -748,7 +747,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         HLO_EACH_INSTR(b, c) RETURN_IF_ERR(check_types(lw, b->shape));
         for (size_t p = 0; p < c->params.n; p++)
             pmap_put_ptr(&lw->leaf, c->params.v[p], (void *)(intptr_t)(p + 1));
-        if (!lw->policy->elements) find_cached(lw, c);
+        if (!lw->elements) find_cached(lw, c);
         root = hlo_root(c);
     } else {
         for (int n = i->n_operands - 1; n >= 0; n--)
@@ -757,7 +756,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     if (whole_rule(lw, i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
     status_t st;
-    bool tiles = lw->policy->has_scratch && !lw->policy->elements;
+    bool tiles = lw->policy->has_scratch && (!lw->policy->elements || lw->policy->tiled);
     if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st)) return st;
     return build_until_stable(lw, &o, first, i->n_operands);
 }
@@ -776,6 +775,7 @@ static status_t lower_with(struct arena *a, const struct hlo_instr *i, const str
     lw->in_place = in_place;
     lw->target = t;
     lw->policy = policy_of(t);
+    lw->elements = policy_elements(lw->policy, i);
     lw->instr = i;
     lw->prec = prec;
     status_t st = no_kernel[i->op] ? lower_no(lw, "an operation that is not computed by kernels")

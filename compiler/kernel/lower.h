@@ -70,6 +70,7 @@ struct lower {
     struct pmap reductions;            // reductions of floats that were built
     bool twice;                        // one of them at several places: the next time
     bool ordered;                      // sums keep their order
+    bool elements;                     // policy_elements
     bool in_place;                     // lower_in_place
     bool in_range;                     // indices are known to lie within their dimensions
     bool dear_after;                   // dear operations follow reductions

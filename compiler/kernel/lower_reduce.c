@@ -68,7 +68,7 @@ static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_
                             .extent = sp->total,
                             .reduces = true,
                             .outer = lw->row};
-    lw->row = sp->n == 0 && !lw->policy->elements ? &row : NULL;
+    lw->row = sp->n == 0 && !lw->elements ? &row : NULL;
 
     struct kir_val *in[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
     join(lw, f, flat, in);

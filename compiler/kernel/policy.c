@@ -12,6 +12,11 @@ const struct kernel_policy *policy_of(const struct target *t) {
     return t && t->policy ? t->policy : &policy_cpu;
 }
 
+bool policy_elements(const struct kernel_policy *p, const struct hlo_instr *i) {
+    bool row = i->op == HLO_FUSION && HLO_ATTR(i, fusion)->kind == FUSION_CUSTOM;
+    return p->elements && !(row && p->rows);
+}
+
 static const char *const calls[] = {
 #define LIBM(e, name, n) "a call of the library's " #name,
 #include "compiler/kernel/libm.def"

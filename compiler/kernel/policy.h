@@ -9,5 +9,7 @@
 extern const struct kernel_policy policy_cpu;
 // t's; of a CPU where t or its policy is NULL.
 const struct kernel_policy *policy_of(const struct target *t);
+// Is a unit of i's kernel one element?
+bool policy_elements(const struct kernel_policy *p, const struct hlo_instr *i);
 // NULL: f keeps to p. Else what it has that p does not allow: static text, "a value of f64".
 const char *policy_lacks(const struct kernel_policy *p, const struct kir_fn *f);

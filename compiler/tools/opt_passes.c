@@ -5,6 +5,7 @@
 #include <regex.h>
 #include <stdio.h>
 
+#include "compiler/codegen/opencl.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 #include "compiler/pipeline.h"
@@ -43,11 +44,17 @@ status_t opt_target(const char *name, struct target *out) {
         *out = *web_target();
         return ST_OK;
     }
+    const struct target *opencl = opencl_target_named(name);
+    if (opencl) {
+        *out = *opencl;
+        return ST_OK;
+    }
     bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0,
          bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
     if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
-                          "cpu-bf16-emulated, cpu-avx2 or web",
+                          "cpu-bf16-emulated, cpu-avx2, web, opencl or "
+                          "opencl-cpu",
                           name);
 
     *out = (struct target){.id = name,

@@ -19,7 +19,9 @@ static status_t print_code(struct arena *a, const struct hlo_module *m, const st
                            const struct backend *back, struct strbuf *out) {
     struct target t;
     struct kernel_set set;
-    const char *usual = back && strcmp(back->name, "wasm") == 0 ? "web" : "cpu-avx512";
+    const char *usual = !back || strcmp(back->name, "llvm") == 0 ? "cpu-avx512"
+                        : strcmp(back->name, "wasm") == 0        ? "web"
+                                                                 : back->name;
     RETURN_IF_ERR(opt_target(o->target ? o->target : usual, &t));
     if (back && back != backend_of(&t))
         return st_invalid("kernels of target '%s' are made by back end '%s', not '%s'", t.id,

@@ -253,7 +253,16 @@ static void policies(void **s) {
                  .has_scratch = 1},
                 0},
                {{.elements = true, .has_f64 = 1, .has_s64 = 1, .has_libm = 1, .has_scratch = 1}, 0},
-               {{.elements = true, .max_buffers = 8, .max_results = 4}, 66}};
+               {{.elements = true, .max_buffers = 8, .max_results = 4}, 66},
+               {{.units = 16384,
+                 .elements = true,
+                 .rows = true,
+                 .max_buffers = 44,
+                 .has_f64 = 1,
+                 .has_s64 = 1,
+                 .has_fma = 1,
+                 .has_scratch = 1},
+                0}};
     host.little_work = INT64_MAX;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         host.policy = &all[k].p;

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/codegen/ctext.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+enum value_class { CLASS_F, CLASS_S, CLASS_U, CLASS_P, CLASS_I, CLASS_V, CLASS_L, CLASS_A };
+struct op_text {
+    enum kop op;
+    enum value_class of;
+    const char *text[CTEXT_LANGUAGES];
+};
+static const struct op_text op_texts[] = {
+#define CTEXT(op, of, opencl) {K_##op, CLASS_##of, {opencl}},
+#include "compiler/codegen/ctext.def"
+};
+static const struct {
+    enum value_class from, to;
+    const char *text[CTEXT_LANGUAGES];
+} cast_texts[] = {
+#define CCAST(from, to, opencl) {CLASS_##from, CLASS_##to, {opencl}},
+#include "compiler/codegen/ctext.def"
+};
+static const struct memory_text {
+    enum dtype elem;
+    const char *load[CTEXT_LANGUAGES], *store[CTEXT_LANGUAGES], *table[CTEXT_LANGUAGES];
+} memory_texts[] = {
+#define CMEMORY(elem, load, store, table) {DT_##elem, {load}, {store}, {table}},
+#include "compiler/codegen/ctext.def"
+};
+static const char *const quant_texts[DT_COUNT][CTEXT_LANGUAGES] = {
+#define CQUANT(elem, opencl) [DT_##elem] = {opencl},
+#include "compiler/codegen/ctext.def"
+};
+static const char *const type_texts[DT_COUNT][CTEXT_LANGUAGES] = {
+#define CTYPE(dtype, opencl) [DT_##dtype] = {opencl},
+#include "compiler/codegen/ctext.def"
+};
+
+struct writer {
+    struct ctext *x;
+    const struct kir_fn *f;
+    int64_t n_vals; // that have names
+    int indent;
+    status_t st; // the first failure
+};
+
+// ---- types
+
+static enum value_class class_of(enum dtype t) {
+    if (dtype_is_float(t)) return CLASS_F;
+    return t == DT_PRED ? CLASS_P : dtype_class(t) == DC_SIGNED ? CLASS_S : CLASS_U;
+}
+// An s64 that is a variable of 32 bits. Carried values have 64: what is carried may not fit.
+static bool is_short(const struct kir_val *v) {
+    return kir_fits_32(v) && v->op != K_CARRY && v->op != K_RESULT;
+}
+static enum dtype var_type(const struct kir_val *v) {
+    return is_short(v) ? DT_S32 : v->type;
+}
+static enum dtype unsigned_of(int bits) {
+    return bits == 8 ? DT_U8 : bits == 16 ? DT_U16 : bits == 32 ? DT_U32 : DT_U64;
+}
+static enum value_class lanes_class(enum dtype t) {
+    return dtype_is_float(t) ? CLASS_V : CLASS_L;
+}
+static const char *type_text(const struct writer *w, enum dtype t) {
+    const char *text = type_texts[t][w->x->language];
+    return text ? text : "?";
+}
+const char *ctext_bits(enum ctext_language l, int bytes) {
+    return type_texts[unsigned_of(bytes * 8)][l];
+}
+
+// ---- values
+
+static void line(struct writer *w) {
+    for (int k = 0; k < w->indent; k++)
+        strbuf_puts(w->x->out, "  ");
+}
+static void put_int(struct writer *w, enum dtype t, int64_t v) {
+    struct strbuf *b = w->x->out;
+
+    switch (t) {
+    case DT_PRED:
+        strbuf_puts(b, v ? "true" : "false");
+        break;
+    case DT_S32:
+        if (v == INT32_MIN)
+            strbuf_puts(b, "(-2147483647 - 1)");
+        else
+            strbuf_printf(b, v < 0 ? "(%" PRId64 ")" : "%" PRId64, v);
+        break;
+    case DT_S64:
+        if (v == INT64_MIN)
+            strbuf_puts(b, "(-9223372036854775807L - 1)");
+        else
+            strbuf_printf(b, v < 0 ? "(%" PRId64 "L)" : "%" PRId64 "L", v);
+        break;
+    case DT_U32:
+        strbuf_printf(b, "%uu", (unsigned)(uint32_t)v);
+        break;
+    case DT_U64:
+        strbuf_printf(b, "%" PRIu64 "UL", (uint64_t)v);
+        break;
+    default:
+        strbuf_printf(b, "(%s)(%" PRId64 ")", type_text(w, t), v);
+    }
+}
+// Hexadecimal, so exact; what is no number by its bits.
+static void put_float(struct writer *w, enum dtype t, double v) {
+    struct strbuf *b = w->x->out;
+    if (t == DT_F32) {
+        float f = (float)v;
+        uint32_t u;
+        memcpy(&u, &f, 4);
+        if (isfinite(f))
+            strbuf_printf(b, signbit(f) ? "(%af)" : "%af", (double)f);
+        else
+            strbuf_printf(b, "as_float(0x%08xu)", u);
+    } else {
+        uint64_t u;
+        memcpy(&u, &v, 8);
+        if (isfinite(v))
+            strbuf_printf(b, signbit(v) ? "(%a)" : "%a", v);
+        else
+            strbuf_printf(b, "as_double(0x%016" PRIx64 "UL)", u);
+    }
+}
+static void put_type(struct writer *w, enum dtype t, int lanes) {
+    strbuf_puts(w->x->out, type_text(w, t));
+    if (lanes) strbuf_i64(w->x->out, lanes);
+}
+static void name(struct writer *w, struct kir_val *v) {
+    if (!v->emit) v->emit = (void *)(intptr_t)++w->n_vals;
+}
+// wide: as its own 64 bits, where the variable has 32.
+static void put_val(struct writer *w, const struct kir_val *v, bool wide) {
+    struct strbuf *b = w->x->out;
+    if (v == w->f->begin || v == w->f->end) {
+        strbuf_puts(b, v == w->f->begin ? "begin" : "end");
+    } else if (v->op == K_CONST && w->x->n_sizes && v->type == DT_S64 && v->imm_j) {
+        strbuf_printf(b, is_short(v) && !wide ? "(int)s%" PRId64 : "s%" PRId64, v->imm_j);
+    } else if (v->op == K_CONST && dtype_is_float(v->type)) {
+        put_float(w, v->type, v->imm_f);
+    } else if (v->op == K_CONST) {
+        put_int(w, wide ? v->type : var_type(v), v->imm_i);
+    } else {
+        if (wide && is_short(v)) strbuf_printf(b, "(%s)", type_text(w, v->type));
+        strbuf_printf(b, "v%" PRIdPTR, (intptr_t)v->emit);
+    }
+}
+
+// ---- texts of the tables
+
+// Of which operations on s64 the lower half follows from the lower halves, or whose arguments are
+// promoted as they should be.
+static bool is_plain(enum kop op) {
+    static const bool plain[KOP_COUNT] = {
+        [K_ADD] = true,   [K_SUB] = true,   [K_MUL] = true,    [K_NEG] = true,
+        [K_MIN] = true,   [K_MAX] = true,   [K_SELECT] = true, [K_LOAD] = true,
+        [K_TABLE] = true, [K_STORE] = true, [K_CMP] = true};
+    return plain[op];
+}
+static bool needs_wide(const struct kir_val *v) {
+    bool index = v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE || v->op == K_CMP;
+    if (v->op == K_CAST) return dtype_bits(v->type) == 64 && !dtype_is_float(v->type);
+    return !is_plain(v->op) || (!index && !is_short(v));
+}
+struct memory_at {
+    const char *qualifier, *base;
+};
+static void put_text(struct writer *w, const char *text, const struct kir_val *v,
+                     const struct memory_at *m) {
+    static const char *const signs[] = {"==", "!=", ">=", ">", "<=", "<"};
+    struct strbuf *b = w->x->out;
+    enum dtype t = v->type ? var_type(v) : DT_U32;
+    int bits = dtype_bits(t) < 32 ? 32 : dtype_bits(t);
+
+    for (const char *p = text; *p; p++) {
+        if (*p != '$') {
+            strbuf_putc(b, *p);
+            continue;
+        }
+        switch (*++p) {
+        case 'T':
+            put_type(w, t, v->lanes);
+            break;
+        case 'W':
+            put_type(w, unsigned_of(bits), v->lanes);
+            break;
+        case 'E':
+            put_type(w, v->elem, 0);
+            break;
+        case 'N':
+            strbuf_i64(b, v->lanes);
+            break;
+        case 'c':
+            strbuf_puts(b, signs[v->imm_i]);
+            break;
+        case 'B':
+            strbuf_puts(b, m->base);
+            break;
+        case 'Q':
+            strbuf_puts(b, m->qualifier);
+            break;
+        default: {
+            bool stored = v->op == K_STORE && *p == '1';
+            put_val(w, v->args[*p - '0'], stored || needs_wide(v));
+        }
+        }
+    }
+}
+
+static void lacks(struct writer *w, const struct kir_val *v) {
+    if (!w->st)
+        w->st = st_unimplemented("the language of the kernels has no %s of %s", kop_name(v->op),
+                                 dtype_name(v->elem     ? v->elem
+                                            : v->n_args ? v->args[0]->type
+                                                        : v->type));
+}
+// The row of the class itself, else of any.
+static const char *op_text(const struct writer *w, enum kop op, enum value_class of) {
+    const char *any = NULL;
+    for (size_t k = 0; k < sizeof op_texts / sizeof *op_texts; k++) {
+        if (op_texts[k].op != op) continue;
+        if (op_texts[k].of == of) return op_texts[k].text[w->x->language];
+        bool one = of != CLASS_V && of != CLASS_L;
+        if (op_texts[k].of == CLASS_A && one) any = op_texts[k].text[w->x->language];
+    }
+    if (of == CLASS_I && !any) return op_text(w, op, CLASS_S);
+    return any;
+}
+static const char *cast_text(const struct writer *w, const struct kir_val *v) {
+    enum value_class from = class_of(v->args[0]->type), to = class_of(v->type);
+    if (v->flags & KF_FITS) return "($T)$0";
+    for (size_t k = 0; k < sizeof cast_texts / sizeof *cast_texts; k++)
+        if (cast_texts[k].from == from && cast_texts[k].to == to)
+            return cast_texts[k].text[w->x->language];
+    return NULL;
+}
+// Types of less than a byte lie in one; small floats are their bits.
+static const struct memory_text *memory_text(enum dtype elem) {
+    if (dtype_is_int(elem) && dtype_bits(elem) < 8) elem = kir_type(elem);
+    if (kir_is_f8(elem)) elem = DT_U8;
+    for (size_t k = 0; k < sizeof memory_texts / sizeof *memory_texts; k++)
+        if (memory_texts[k].elem == elem) return &memory_texts[k];
+    return NULL;
+}
+
+// ---- statements
+
+static void divmod(struct writer *w, const struct kir_val *v) {
+    struct strbuf *b = w->x->out;
+    enum dtype t = v->args[0]->hi < INT64_C(0xffffffff) ? DT_U32 : DT_U64;
+    strbuf_printf(b, "(%s)((%s)", type_text(w, var_type(v)), type_text(w, t));
+    put_val(w, v->args[0], t == DT_U64);
+    if (v->imm_i != 1) {
+        strbuf_puts(b, " / ");
+        put_int(w, t, v->imm_i);
+    }
+    if (v->imm_j) {
+        strbuf_puts(b, " % ");
+        put_int(w, t, v->imm_j);
+    }
+    strbuf_putc(b, ')');
+}
+static void memory(struct writer *w, const struct kir_val *v) {
+    const struct memory_text *t = memory_text(v->elem);
+    enum ctext_language l = w->x->language;
+    char base[64] = "scratch";
+    struct memory_at m = {"__global", base};
+    const char *text = v->lanes           ? op_text(w, v->op, lanes_class(v->elem))
+                       : !t               ? NULL
+                       : v->op == K_STORE ? t->store[l]
+                       : v->op == K_TABLE ? t->table[l]
+                                          : t->load[l];
+    if (!text) {
+        lacks(w, v);
+        return;
+    }
+    if (v->op == K_TABLE)
+        snprintf(base, sizeof base, "%s_t%d", w->x->symbol, (int)v->imm_i);
+    else if (v->imm_i != KIR_SCRATCH)
+        snprintf(base, sizeof base, "b%d", (int)v->imm_i);
+    if (v->op == K_LOAD && v->imm_i != KIR_SCRATCH && v->imm_i < w->f->n_in)
+        m.qualifier = "__global const";
+    put_text(w, text, v, &m);
+}
+// The product that a sum takes in, with the sum's other argument.
+static const struct kir_val *product_in(const struct writer *w, const struct kir_val *v, int *at) {
+    if (!w->x->contracts || v->op != K_ADD || !dtype_is_float(v->type) ||
+        !(v->flags & (KF_REASSOC | KF_CONTRACT)))
+        return NULL;
+    for (*at = 1; *at >= 0; --*at) {
+        const struct kir_val *m = v->args[*at];
+        if (m->op == K_MUL && m->flags & KF_CONTRACT) return m;
+    }
+    return NULL;
+}
+static void value(struct writer *w, struct kir_val *v) {
+    int at;
+    const struct kir_val *m = product_in(w, v, &at);
+    enum value_class of = class_of(v->n_args ? v->args[0]->type : v->type);
+    if (v->op == K_SELECT) of = CLASS_A;
+    if (v->lanes) of = lanes_class(v->type);
+    if (of == CLASS_S && v->type == DT_S64 && is_short(v)) of = CLASS_I;
+    for (int k = 0; k < v->n_args && of == CLASS_I; k++)
+        if (!is_short(v->args[k])) of = CLASS_S;
+
+    name(w, v);
+    line(w);
+    strbuf_puts(w->x->out, "const ");
+    put_type(w, var_type(v), v->lanes);
+    strbuf_printf(w->x->out, " v%" PRIdPTR " = ", (intptr_t)v->emit);
+    const char *text = NULL;
+    if (v->op == K_DIVMOD) {
+        divmod(w, v);
+    } else if (v->op == K_LOAD || v->op == K_TABLE) {
+        memory(w, v);
+    } else if (m) {
+        struct kir_val fma = {
+            .op = K_FMA, .type = v->type, .n_args = 3, .args = {m->args[0], m->args[1]}};
+        fma.args[2] = v->args[1 - at];
+        fma.lanes = v->lanes;
+        put_text(w, op_text(w, K_FMA, v->lanes ? CLASS_V : CLASS_F), &fma, NULL);
+    } else {
+        text = v->op == K_CAST    ? cast_text(w, v)
+               : v->op == K_QUANT ? quant_texts[v->imm_i][w->x->language]
+                                  : op_text(w, v->op, of);
+        if (text)
+            put_text(w, text, v, NULL);
+        else
+            lacks(w, v);
+    }
+    strbuf_puts(w->x->out, ";\n");
+}
+
+static void block(struct writer *w, const struct kir_block *b);
+static void declare(struct writer *w, struct kir_val *v, const struct kir_val *init) {
+    name(w, v);
+    line(w);
+    put_type(w, var_type(v), v->lanes);
+    strbuf_printf(w->x->out, " v%" PRIdPTR " = ", (intptr_t)v->emit);
+    put_val(w, init, !is_short(v));
+    strbuf_puts(w->x->out, ";\n");
+}
+// What is carried changes at a turn's end, all of it at once.
+static void yield(struct writer *w, struct kir_loop *l) {
+    struct strbuf *b = w->x->out;
+    for (int c = 0; c < l->n_carry; c++) {
+        line(w);
+        strbuf_puts(b, "const ");
+        put_type(w, l->carry[c]->type, l->carry[c]->lanes);
+        strbuf_printf(b, " y%d = ", c);
+        put_val(w, l->yield[c], true);
+        strbuf_puts(b, ";\n");
+    }
+    for (int c = 0; c < l->n_carry; c++) {
+        line(w);
+        strbuf_printf(b, "v%" PRIdPTR " = y%d;\n", (intptr_t)l->carry[c]->emit, c);
+    }
+}
+static void loop(struct writer *w, struct kir_loop *l) {
+    struct strbuf *b = w->x->out;
+    for (int c = 0; c < l->n_carry; c++) {
+        declare(w, l->carry[c], l->init[c]);
+        l->result[c]->emit = l->carry[c]->emit;
+    }
+    name(w, l->var);
+    bool one = w->x->one_unit && l->begin == w->f->begin && l->end == w->f->end;
+    const char *type = type_text(w, var_type(l->var));
+    line(w);
+    if (one) {
+        strbuf_puts(b, "{\n");
+        w->indent++;
+        line(w);
+        strbuf_printf(b, "const %s v%" PRIdPTR " = begin;\n", type, (intptr_t)l->var->emit);
+    } else {
+        intptr_t i = (intptr_t)l->var->emit;
+        strbuf_printf(b, "for (%s v%" PRIdPTR " = ", type, i);
+        put_val(w, l->begin, false);
+        strbuf_printf(b, "; v%" PRIdPTR " < ", i);
+        put_val(w, l->end, false);
+        strbuf_printf(b, "; v%" PRIdPTR "++) {\n", i);
+        w->indent++;
+    }
+    block(w, &l->body);
+    yield(w, l);
+    w->indent--;
+    line(w);
+    strbuf_puts(b, "}\n");
+}
+static void block(struct writer *w, const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v && !w->st; v = v->next) {
+        if (v->op == K_FOR) {
+            loop(w, v->loop);
+        } else if (v->op == K_STORE) {
+            line(w);
+            memory(w, v);
+            strbuf_puts(w->x->out, ";\n");
+        } else if (v->op != K_CONST) {
+            value(w, v);
+        }
+    }
+}
+
+static void forget(UNUSED void *ctx, struct kir_val *v) {
+    v->emit = NULL;
+    for (int c = 0; v->op == K_FOR && c < v->loop->n_carry; c++)
+        v->loop->carry[c]->emit = v->loop->result[c]->emit = NULL;
+    if (v->op == K_FOR) v->loop->var->emit = NULL;
+}
+status_t ctext_body(struct ctext *x, const struct kir_fn *f) {
+    struct writer w = {.x = x, .f = f, .indent = 1};
+    kir_each((struct kir_block *)(uintptr_t)&f->top, forget, NULL);
+    block(&w, &f->top);
+    return w.st;
+}
+
+void ctext_table(struct ctext *x, const struct kir_fn *f, int table) {
+    const struct kir_table *t = &f->tables.v[table];
+    int size = dtype_size(t->elem);
+    const uint8_t *p = t->data;
+    for (int64_t k = 0; k < t->n; k++, p += size) {
+        uint64_t u = 0;
+        memcpy(&u, p, (size_t)size);
+        strbuf_printf(x->out, "%s0x%" PRIx64 "%s",
+                      k == 0  ? ""
+                      : k % 8 ? ", "
+                              : ",\n  ",
+                      u,
+                      size == 8   ? "UL"
+                      : size == 4 ? "u"
+                                  : "");
+    }
+}
