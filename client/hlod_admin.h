@@ -30,10 +30,11 @@ struct hlod_blob;
 HLOD_API enum hlod_code hlod_call_message(struct hlod *h, const char *method, const void *request,
                                           size_t bytes, struct hlod_blob **out);
 
-// The text of one stage: hlo-before, stablehlo, hlo-after, prepare, kir, llvm, plan, explain,
-// pass/NAME; weights are parameters in it.
+// The text of one stage: hlo-before, stablehlo, hlo-after, prepare, kir, llvm, opencl, plan,
+// explain, pass/NAME; weights are parameters in it.
 // out     caller frees with hlod_text_free
-// errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm and pass/ compile again)
+// errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm, opencl and pass/ compile
+//         again)
 HLOD_API enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stage,
                                      char **out);
 HLOD_API void hlod_text_free(char *text);

@@ -526,6 +526,7 @@ static status_t start_scheduler(struct daemon *d) {
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = sched_options(c);
     sc.pool = (struct pool_config){.worker_path = worker_path(d),
+                                   .dir = d->dir,
                                    .devices = d->devices.v,
                                    .n_devices = (int)d->devices.n,
                                    .plugins = &d->plugins,

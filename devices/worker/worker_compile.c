@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "compiler/codegen/abi.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/frontend/stablehlo/stablehlo_out.h"
 #include "compiler/ir/text/text.h"
@@ -491,6 +492,10 @@ static status_t code_text(struct worker_call *c, const struct executable *e, con
         return st_reason(st_invalid("no stage %s: the plugin of %s compiles the program whole",
                                     stage, e->target_id),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    if (strcmp(stage, "kir") != 0 && strcmp(stage, backend_of(t)->name) != 0)
+        return st_reason(st_invalid("no stage %s: kernels of %s are made by '%s'", stage,
+                                    e->target_id, backend_of(t)->name),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     status_t st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
     const struct strbuf *text = strcmp(stage, "kir") == 0 ? &kir : &llvm;
     strbuf_add(b, strbuf_cstr(text), text->n);
@@ -514,7 +519,7 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     struct dump d = {.want = strncmp(q->stage, "pass/", 5) == 0 ? q->stage + 5 : "", .out = b};
     struct compile_observer obs = {
         .ctx = &d, .on_dump = on_dump, .on_pass = no_event, .cancel = &c->cancel};
-    bool code = strcmp(q->stage, "kir") == 0 || strcmp(q->stage, "llvm") == 0;
+    bool code = strcmp(q->stage, "kir") == 0 || backend_find(q->stage);
     if (!q->compile || (!code && !d.want[0]))
         return st_reason(st_invalid("no stage is called '%s'", q->stage),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);

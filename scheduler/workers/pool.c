@@ -261,8 +261,10 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
     *w->page = 0;
-    char spin[PROCESS_TEXT], threads[PROCESS_TEXT],
-        **env = process_env(p->cfg.compute_spin, spin, threads);
+    char spin[PROCESS_TEXT], threads[PROCESS_TEXT], cache[4096], *more_env = cache;
+    snprintf(cache, sizeof cache, "HLOD_DEVICE_CACHE=%s/devices/%d", p->cfg.dir ? p->cfg.dir : "",
+             w->index);
+    char **env = process_env(p->cfg.compute_spin, spin, threads, &more_env, p->cfg.dir != NULL);
     uv_process_options_t o = {.file = p->cfg.worker_path,
                               .args = args,
                               .env = env,

@@ -26,6 +26,8 @@ struct worker; // a slot: lives as long as the pool, its process comes and goes
 enum { POOL_MAX_WORKERS = 512 };
 struct pool_config {
     const char *worker_path;    // hlod-worker
+    const char *dir;            // the data folder: a device's driver may keep files in devices/N of
+                                // it (HLOD_DEVICE_CACHE); NULL = it has none
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
     int64_t compile_memory; // that a compile worker may take, but a plugin's; 0 = no bound; less

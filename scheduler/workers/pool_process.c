@@ -33,11 +33,12 @@ static bool is_secret(const char *variable) {
         if (!strncmp(variable, names[k], strlen(names[k]))) return true;
     return false;
 }
-char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT]) {
+char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT],
+                   char *const *more, int n_more) {
     size_t n = 0;
     while (environ[n])
         n++;
-    char **env = calloc(n + 3, sizeof *env);
+    char **env = calloc(n + 3 + (size_t)n_more, sizeof *env);
     if (!env) abort();
     size_t all = n;
     n = 0;
@@ -45,6 +46,8 @@ char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_
         if (!is_secret(environ[k])) env[n++] = environ[k];
     snprintf(spin, PROCESS_TEXT, "GOMP_SPINCOUNT=%lld", (long long)spins);
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n++] = spin;
+    for (int k = 0; k < n_more; k++)
+        env[n++] = more[k];
     env[n] = threads_by_quota(threads);
     return env;
 }

@@ -6,10 +6,11 @@
 
 // The environment of a worker: ours, how long its compute threads spin, and how many there are
 // where a control group has less than the machine. libgomp too reads that, before main, so it
-// cannot be an argument. What the user has set stays. `spin` and `threads` are part of it; the
-// caller frees the array.
+// cannot be an argument. What the user has set stays. `spin`, `threads` and more[0..n_more) are
+// part of it; the caller frees the array.
 enum { PROCESS_TEXT = 32, PROCESS_END = 160 };
-char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT]);
+char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT],
+                   char *const *more, int n_more);
 // How the process behind a closed socket ended; pid 0: not known. It is reaped by libuv later; a
 // process closes its sockets a moment before its status can be asked for. *out_fault: by what it
 // did itself; not when it was told to end, or killed. Gives `out`.

@@ -154,9 +154,12 @@ def main():
     p.add_argument("--out", default="build/fuzz-hlo")
     p.add_argument("--no-xla", action="store_true")
     p.add_argument("--show", type=int)
+    p.add_argument("--device", default="", help="this device beside the evaluator, instead of all "
+                   "that the CPU has")
     p.add_argument("--theme", help="one of hlo_families.THEMES for all modules")
     p.add_argument("--reduce", type=int, default=10, help="how many to reduce")
     args = p.parse_args()
+    os.environ["HLOD_DIFF_DEVICE"] = args.device
     args.seed = int(time.time()) if args.seed == "clock" else int(args.seed)
     if args.show is not None:
         print(hlo_gen.generate(args.seed, args.show, args.theme)["text"])
@@ -193,7 +196,8 @@ def main():
     for k, v in totals.most_common():
         if k.startswith(("XLA: ", "REFUSED ")):
             print(f"  {v:5} {k}")
-    print(f"{'PASS' if not bad else 'FAIL'} fuzz-hlo seed {args.seed}")
+    device = f" {args.device}" if args.device else ""
+    print(f"{'PASS' if not bad else 'FAIL'} fuzz-hlo{device} seed {args.seed}")
     return 1 if bad else 0
 
 

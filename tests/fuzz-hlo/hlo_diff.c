@@ -10,6 +10,7 @@
 //     or alone (evaluator on
 //             what the passes left) · the CPU device with each implementation forced, fused and
 //             not, strict, and by its own choice
+//             With HLOD_DIFF_DEVICE=SPEC in the environment only the evaluator and that device.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ struct session {
     const struct fcase *c;
     struct hlo_module *m;
     struct device *dev;
+    const char *other; // the kind of dev, where it is not the CPU
     const void **want; // [n_out] what ways are compared with
     struct pmap seen;  // hash of the optimised text -> itself
     int ways, differ;
@@ -149,6 +151,7 @@ static status_t run_loaded(struct session *s, struct dev_exe *x, void **out) {
 // The device's target without what a forced implementation does not use.
 static struct target target_for(struct session *s, const char *impl) {
     struct target t = *dev_target(s->dev);
+    if (s->other) return t;
     if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
         t.library_accepts = NULL, t.wants_form = NULL;
     if (strcmp(impl, "kernel") != 0 && *impl) t.min_kernel_elements = INT64_MAX;
@@ -282,6 +285,12 @@ static void all_ways(struct session *s) {
     int n;
     const struct pass *pass = pass_table(&n);
     struct strbuf all = {0};
+    if (s->other) {
+        run_way(s, &(struct route){s->other, "", "", "", PRECISION_DEFAULT});
+        run_way(s, &(struct route){arena_printf(&s->a, "%s-no-rows", s->other), "", "fuse-row", "",
+                                 PRECISION_STRICT});
+        return;
+    }
     for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
         run_way(s, &fixed[k]);
     for (int k = 0; k < n; k++) {
@@ -297,7 +306,8 @@ static void all_ways(struct session *s) {
 }
 
 static void run_case(struct device *dev, const struct fcase *c, bool only_eval) {
-    struct session s = {.c = c, .dev = dev};
+    const char *kind = dev_target(dev)->kind;
+    struct session s = {.c = c, .dev = dev, .other = strcmp(kind, "cpu") ? kind : NULL};
     printf("BEGIN %s\n", c->name);
     fflush(stdout);
     alarm(120);
@@ -362,7 +372,8 @@ int main(int argc, char **argv) {
     FILE *f = argc > 1 ? fopen(argv[1], "rbe") : NULL;
     struct device *dev;
     if (!f) return fprintf(stderr, "usage: hlo-diff BATCH [SKIP [--eval]]\n"), 2;
-    status_t st = dev_open("cpu", &dev);
+    const char *spec = getenv("HLOD_DIFF_DEVICE");
+    status_t st = dev_open(spec && *spec ? spec : "cpu", &dev);
     if (st) return fprintf(stderr, "hlo-diff: %s\n", st_message(st)), 2;
     for (int k = 0;; k++) {
         struct arena a = {0};

@@ -25,6 +25,8 @@ check "LLVM only in codegen/llvm_*" "$(sources | grep -v '^compiler/codegen/llvm
     xargs grep -ln '#include <llvm')"
 check "oneDNN only in devices/cpu/onednn" "$(sources | grep -v '^devices/cpu/onednn/' |
     xargs grep -ln '#include <dnnl')"
+check "OpenCL only in devices/opencl" "$(sources | grep -v '^devices/opencl/' |
+    xargs grep -lnE '#include <CL/|libOpenCL|\bcl(Enqueue|Create|Get|Set|Build)[A-Z]')"
 check "libmicrohttpd only in server/http" "$(sources | grep -v '^server/http/' |
     xargs grep -ln '#include <microhttpd')"
 check "GnuTLS only in server/tls.c" "$(sources | grep -v '^server/tls.c' |
@@ -91,4 +93,5 @@ check "decisions have numbers of their own" "$(git ls-files docs/decisions |
 check "what a Python test imports it uses" "$(git ls-files '*.py' |
     xargs python3 tests/meta/imports.py)"
 python3 tests/meta/ops_table.py --check docs/ops.md || status=1
+python3 tests/meta/targets_table.py --check docs/targets.md || status=1
 exit $status
