@@ -74,6 +74,11 @@ bench-serve: ## serving: requests/s and latency beside MLServer and bare servers
 ## memory over 200,000 requests (BENCH_SERVE= for its options)
 bench-serve: all $(BARE)
 	$(Q)$(PYTHON) tests/bench/serve.py --build $(BUILD) $(BENCH_SERVE)
+.PHONY: bench-traces
+bench-traces: ## what traces at full sampling cost, over gRPC and HTTP, and a collector that hangs
+## (ARGS="--rounds 5 --strict")
+bench-traces: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BARE)
+	$(Q)$(PYTHON) tests/bench/traces.py $(BUILD) $(ARGS)
 .PHONY: bench-batching
 bench-batching: ## requests/s and latencies with and without dynamic batching
 bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo

@@ -225,4 +225,5 @@ def main():
         d.stop()
     return 1 if missed and o.strict else 0
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

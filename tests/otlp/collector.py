@@ -135,8 +135,8 @@ class Collector:
             h.send_header("Location", self.elsewhere + h.path)
         h.send_header("Content-Type", "application/x-protobuf")
         h.send_header("Content-Length", str(len(body)))
-        h.end_headers()
         try:
+            h.end_headers()
             h.wfile.write(body)
         except OSError:
             pass
