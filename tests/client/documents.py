@@ -200,7 +200,7 @@ class Page:
     def stop(self):
         if self.daemon:
             self.daemon.stop()
-        for group in self.left:
+        for group in filter(alive, self.left):
             os.killpg(group, signal.SIGTERM)
             until("the daemon of a block ends", 20, lambda: not alive(group))
         self.daemon, self.left = None, []
