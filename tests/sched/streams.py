@@ -58,9 +58,12 @@ def side_by_side(d):
     n.right(d, row(1))  # how long a run takes is known
     n.right(d, row(2))
     before = threads_of(d)
+    # A stream's thread begins with the first run that finds others under way: of runs this short
+    # there may be none at first.
+    until("a thread for each stream", 20,
+          lambda: under_way(d, [n]) or threads_of(d) == before + STREAMS)
     under_way(d, [n])
     assert threads_of(d) == before + STREAMS, (before, threads_of(d))
-    under_way(d, [n])
     assert not device(d, "cpu:0").get("restarts")
 
 def two_programs(d):
