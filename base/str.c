@@ -426,19 +426,6 @@ void strbuf_hex(struct strbuf *b, const void *p, size_t n) {
         strbuf_add(b, two, 2);
     }
 }
-
-const char str_base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-void strbuf_base64(struct strbuf *b, const void *bytes, size_t n) {
-    const uint8_t *p = bytes;
-    for (; n > 0; p += 3, n -= n < 3 ? n : 3) {
-        uint32_t v = (uint32_t)p[0] << 16 | (n > 1 ? (uint32_t)p[1] << 8 : 0) | (n > 2 ? p[2] : 0);
-        char four[4] = {str_base64_digits[v >> 18], str_base64_digits[v >> 12 & 63],
-                        n > 1 ? str_base64_digits[v >> 6 & 63] : '=',
-                        n > 2 ? str_base64_digits[v & 63] : '='};
-        strbuf_add(b, four, sizeof four);
-    }
-}
 static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -451,6 +438,19 @@ bool str_from_hex(struct str s, void *out, size_t n) {
         v[i] = (uint8_t)(high << 4 | low);
     }
     return true;
+}
+
+const char str_base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void strbuf_base64(struct strbuf *b, const void *bytes, size_t n) {
+    const uint8_t *p = bytes;
+    for (; n > 0; p += 3, n -= n < 3 ? n : 3) {
+        uint32_t v = (uint32_t)p[0] << 16 | (n > 1 ? (uint32_t)p[1] << 8 : 0) | (n > 2 ? p[2] : 0);
+        char four[4] = {str_base64_digits[v >> 18], str_base64_digits[v >> 12 & 63],
+                        n > 1 ? str_base64_digits[v >> 6 & 63] : '=',
+                        n > 2 ? str_base64_digits[v & 63] : '='};
+        strbuf_add(b, four, sizeof four);
+    }
 }
 
 struct str str_trim(struct str s) {

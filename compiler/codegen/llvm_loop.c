@@ -202,7 +202,7 @@ static void emit_conditional(struct emitter *e, const struct plan_step *s, int64
     for (int k = 0; k < n; k++) {
         at[k] = new_block(e);
         LLVMPositionBuilderAtEnd(e->b, at[k]);
-        emit_called(e, s->called[k], base, in + merge_branch_leaf(s, k), out);
+        emit_called(e, s->called[k], base, in + plan_branch_leaf(s, k), out);
         LLVMBuildBr(e->b, done);
     }
 
@@ -225,17 +225,17 @@ static void next_state(struct emitter *e, const struct plan_step *s, struct fram
     int64_t at = e->l->stage_at;
     for (int k = 0; k < p->n_root; k++) {
         int64_t n = p->root[k].size_bytes;
-        if (!merge_moves(p, k)) continue;
+        if (!plan_moves(p, k)) continue;
         stage[k] =
             is_small(&p->root[k]) ? variable(e, n) : (struct place){offset(e, e->scratch, at), 0};
         at += (n + 63) / 64 * 64;
         copy(e, stage[k], read_place(e, body, &p->root[k]), n);
     }
     for (int k = 0; k < p->n_root; k++)
-        if (!merge_moves(p, k))
+        if (!plan_moves(p, k))
             copy(e, state[k], read_place(e, body, &p->root[k]), p->root[k].size_bytes);
     for (int k = 0; k < s->n_out; k++)
-        if (merge_moves(p, k)) copy(e, state[k], stage[k], p->root[k].size_bytes);
+        if (plan_moves(p, k)) copy(e, state[k], stage[k], p->root[k].size_bytes);
 }
 // state holds the first turn's.
 static void emit_while(struct emitter *e, const struct plan_step *s, int64_t base,

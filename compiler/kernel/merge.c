@@ -19,16 +19,6 @@ enum { // all of a loop together
 // More of them are not looked at; whether fewer are better ours is `lost_ns`.
 enum { MAX_PRODUCTS = 1 << 17, MAX_OTHER = 1 << 16 };
 
-bool merge_moves(const struct plan *body, int k) {
-    return body->root[k].where == SLICE_PARAM && body->root[k].index != k;
-}
-int merge_branch_leaf(const struct plan_step *s, int b) {
-    int n = 1;
-    for (int k = 0; k < b; k++)
-        n += shape_leaves(s->instr->operands[k + 1]->shape);
-    return n;
-}
-
 static bool no(struct merged_loop *l, const char *why) {
     if (!l->why) l->why = why;
     return false;
@@ -68,8 +58,9 @@ static double lost_ns(const struct hlo_instr *i) {
     if (n <= 0) return 0;
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
     if (shape_elements(y) > shape_elements(x)) x = y;
-    double rows = n / (double)shape_elements(x),
-           rate = shape_bytes(x) > NEAR_BYTES ? 24 : rows >= TILE_ROWS ? 38 : 32;
+    double rows = n / (double)shape_elements(x), rate = shape_bytes(x) > NEAR_BYTES ? 24
+                                                        : rows >= TILE_ROWS         ? 38
+                                                                                    : 32;
     return rows < 2 ? n / 20 - n / 12 - CALL_NS : n / rate - n / 36 - CALL_NS;
 }
 bool merge_is_small(const struct hlo_instr *i) {
@@ -114,7 +105,7 @@ static bool called_ok(struct merged_loop *l, const struct plan_step *s) {
     if (++l->depth > MAX_DEPTH) return no(l, "loops within loops");
     int64_t staged = 0;
     for (int k = 0; i->op == HLO_WHILE && k < s->n_out; k++)
-        if (merge_moves(s->called[1], k)) staged += (s->out[k].size_bytes + 63) / 64 * 64;
+        if (plan_moves(s->called[1], k)) staged += (s->out[k].size_bytes + 63) / 64 * 64;
     if (staged > l->scratch_bytes) l->scratch_bytes = staged;
     for (int k = 0; k < i->n_called; k++)
         if (!plan_ok(l, s->called[k])) return false;

@@ -34,7 +34,3 @@ void merge_done(struct merged_loop *l);
 bool merge_is_small(const struct hlo_instr *i);
 // Operations of a turn of `loop`, without those of loops inside it; branches as the longest.
 int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop);
-// Does leaf k of the body's result come from another element of the state? Then it is staged.
-bool merge_moves(const struct plan *body, int k);
-// The first operand leaf of branch b.
-int merge_branch_leaf(const struct plan_step *conditional, int b);

@@ -434,6 +434,23 @@ status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct 
     return plan_computation(a, entry, ROLE_ENTRY, out);
 }
 
+int64_t plan_step_bytes(const struct plan_step *s) {
+    int64_t n = 0;
+    for (int k = 0; k < s->n_in; k++)
+        n += s->in[k].size_bytes;
+    for (int k = 0; k < s->n_out; k++)
+        n += s->out[k].size_bytes;
+    return n;
+}
+int plan_branch_leaf(const struct plan_step *s, int b) {
+    int n = 1;
+    for (int k = 0; k < b; k++)
+        n += shape_leaves(s->instr->operands[k + 1]->shape);
+    return n;
+}
+bool plan_moves(const struct plan *body, int leaf) {
+    return body->root[leaf].where == SLICE_PARAM && body->root[leaf].index != leaf;
+}
 bool plan_unchanged(const struct plan *body, int leaf) {
     return body->kept[leaf];
 }

@@ -46,7 +46,7 @@ struct plan {
     int32_t n_steps;
     struct slice *root;
     int32_t n_root;
-    bool *kept; // root leaf k is parameter leaf k itself, not a new value in its place
+    bool *kept;    // root leaf k is parameter leaf k itself, not a new value in its place
     int32_t *over; // of the entry: the donated parameter leaf that root leaf k is written over; the
                    // run gives it memory that may be written. -1 = none; NULL where it is for all
     struct slice *params;
@@ -66,4 +66,10 @@ status_t plan_make(struct arena *a, const struct hlo_computation *entry,
 // Does a loop's body give this leaf of the state back as it got it? Then the loop's result lies
 // where its operand does.
 bool plan_unchanged(const struct plan *body, int leaf);
+// Does it give another leaf of the state, whose place may be overwritten before it is read? Then it
+// is staged.
+bool plan_moves(const struct plan *body, int leaf);
+// The first operand leaf of branch b of a conditional.
+int plan_branch_leaf(const struct plan_step *conditional, int b);
+int64_t plan_step_bytes(const struct plan_step *s);      // of operands and results
 void plan_print(struct strbuf *b, const struct plan *p); // hlo inspect --stage plan

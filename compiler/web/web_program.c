@@ -181,11 +181,9 @@ static status_t choice(struct maker *m, const struct frame *f, const struct plan
                        const int64_t *in, const int64_t *out, struct web_steps *to, int depth) {
     const struct hlo_instr *i = s->instr;
     struct web_steps *parts = arena_zarray(m->a, struct web_steps, i->n_called + 1);
-    for (int k = 0, first = 1; k < i->n_called; k++) {
-        RETURN_IF_ERR(called(m, s->called[k], in + first, f->memory + s->scratch_offset, out,
-                             &parts[k], depth));
-        first += shape_leaves(i->operands[k + 1]->shape);
-    }
+    for (int k = 0; k < i->n_called; k++)
+        RETURN_IF_ERR(called(m, s->called[k], in + plan_branch_leaf(s, k),
+                             f->memory + s->scratch_offset, out, &parts[k], depth));
     struct web_step *step = add(m, to, WEB_CASE);
     step->from = in[0];
     step->pred = i->operands[0]->shape->dtype == DT_PRED;

@@ -26,16 +26,10 @@ struct cpu_device {
 
 // ---- addresses and running
 
-// A result of a loop's body that is a parameter, but not its own: the parameter's place may be
-// overwritten before it is read.
-static bool moves(const struct cpu_plan *p, int k) {
-    const struct slice *s = &p->plan->root[k];
-    return s->where == SLICE_PARAM && s->index != k;
-}
 static int64_t moved_bytes(const struct cpu_plan *p) {
     int64_t n = 0;
     for (int k = 0; k < p->plan->n_root; k++)
-        if (moves(p, k)) n += (p->plan->root[k].size_bytes + 63) / 64 * 64;
+        if (plan_moves(p->plan, k)) n += (p->plan->root[k].size_bytes + 63) / 64 * 64;
     return n;
 }
 
@@ -87,15 +81,15 @@ static status_t run_while(struct cpu_exe *x, struct cpu_step *s, const struct cp
 
         char *at = s->stage;
         for (int k = 0; k < ps->n_out; k++)
-            if (moves(body, k)) {
+            if (plan_moves(body->plan, k)) {
                 memcpy(at, out[root[k].index], (size_t)root[k].size_bytes);
                 at += (root[k].size_bytes + 63) / 64 * 64;
             }
         for (int k = 0; k < ps->n_out; k++)
-            if (!moves(body, k)) copy_leaves(body, &f, &root[k], &out[k], 1);
+            if (!plan_moves(body->plan, k)) copy_leaves(body, &f, &root[k], &out[k], 1);
         at = s->stage;
         for (int k = 0; k < ps->n_out; k++)
-            if (moves(body, k)) {
+            if (plan_moves(body->plan, k)) {
                 memcpy(out[k], at, (size_t)root[k].size_bytes);
                 at += (root[k].size_bytes + 63) / 64 * 64;
             }
@@ -112,10 +106,7 @@ static status_t run_control(struct cpu_exe *x, struct cpu_step *s, const struct 
         bool pred = ps->instr->operands[0]->shape->dtype == DT_PRED;
         int32_t k = pred ? (*(uint8_t *)in[0] ? 0 : 1) : *(int32_t *)in[0];
         if (k < 0 || k >= ps->instr->n_called) k = ps->instr->n_called - 1;
-        int first = 1;
-        for (int b = 0; b < k; b++)
-            first += shape_leaves(ps->instr->operands[b + 1]->shape);
-        return run_called(x, s->called[k], f, memory, in + first, out);
+        return run_called(x, s->called[k], f, memory, in + plan_branch_leaf(ps, k), out);
     }
     return run_while(x, s, f, in, out);
 }
@@ -214,15 +205,6 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct 
 
 // ---- loading
 
-static int64_t step_bytes(const struct plan_step *s) {
-    int64_t n = 0;
-    for (int k = 0; k < s->n_in; k++)
-        n += s->in[k].size_bytes;
-    for (int k = 0; k < s->n_out; k++)
-        n += s->out[k].size_bytes;
-    return n;
-}
-
 // Steps that read one weight in the same form read one copy: the turns of an unrolled loop, layers
 // that share weights.
 static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
@@ -244,7 +226,7 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > CPU_MAX_BUFS)
         return st_unimplemented("instruction '%s' has more than %d operands and results",
                                 s->plan->instr->name, CPU_MAX_BUFS);
-    s->bytes = step_bytes(s->plan); // an implementation may know better
+    s->bytes = plan_step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
     RETURN_IF_ERR(st_note(cpu_open_step(x, s), "instruction '%s'", s->plan->instr->name));
     if (s->impl && s->packed_in >= 0) share_pack(x, s);
@@ -256,9 +238,7 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
 static void pass_bound(const struct cpu_plan *outer, const struct cpu_step *s, int c, int *bound) {
     const struct plan_step *ps = s->plan;
     const struct hlo_instr *i = ps->instr;
-    int first = i->op == HLO_CONDITIONAL ? 1 : 0;
-    for (int b = 0; i->op == HLO_CONDITIONAL && b < c; b++)
-        first += shape_leaves(i->operands[b + 1]->shape);
+    int first = i->op == HLO_CONDITIONAL ? plan_branch_leaf(ps, c) : 0;
     for (int k = 0; k < ps->called[c]->n_params; k++) {
         const struct slice *in = &ps->in[first + k];
         bool same = i->op != HLO_WHILE || plan_unchanged(ps->called[1], k);

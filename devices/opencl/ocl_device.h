@@ -135,10 +135,6 @@ struct ocl_place ocl_place_of(const struct ocl_plan *p, const struct ocl_frame *
                               const struct slice *s);
 // Waits for all that was given; after an error too. Fills in the profile.
 status_t ocl_walk_end(struct ocl_walk *w, status_t st) MUST_CHECK;
-// Does a loop's body leave another leaf's value in root k?
-static inline bool ocl_moves(const struct plan *body, int k) {
-    return body->root[k].where == SLICE_PARAM && body->root[k].index != k;
-}
 static inline int64_t ocl_aligned(int64_t bytes) {
-    return (bytes + 63) / 64 * 64;
+    return round_up(bytes, 64);
 }

@@ -70,8 +70,8 @@ static void shape_launch(struct ocl_device *d, struct ocl_step *s) {
         int64_t fit = SCRATCH_BYTES / ocl_aligned(k->scratch_bytes ? k->scratch_bytes : 1);
         if (items > fit) items = fit > 0 ? fit : 1;
     }
-    s->per = items ? (k->extent + items - 1) / items : 1;
-    int64_t used = (k->extent + s->per - 1) / s->per; // those behind return at once
+    s->per = items ? ceil_div(k->extent, items) : 1;
+    int64_t used = ceil_div(k->extent, s->per); // those behind return at once
     s->scratch_bytes = s->scratch ? used * ocl_aligned(k->scratch_bytes) : 0;
     size_t most = group_info(d, s->kernel, OCL_KERNEL_WORK_GROUP_SIZE),
            least = group_info(d, s->kernel, OCL_KERNEL_PREFERRED_MULTIPLE), local = LOCAL;
@@ -80,7 +80,7 @@ static void shape_launch(struct ocl_device *d, struct ocl_step *s) {
     while (local / 2 >= least && local > 1 && (size_t)items < local * d->units * GROUPS_A_UNIT)
         local /= 2;
     s->local = local < most ? local : most;
-    s->items = ((size_t)items + s->local - 1) / s->local * s->local;
+    s->items = (size_t)round_up(items, (int64_t)s->local);
 }
 // Does the driver take such a launch? If not, the step is the evaluator's.
 static bool fits(const struct ocl_device *d, const struct ocl_step *s) {
@@ -133,21 +133,13 @@ static status_t upload(struct loader *l, struct ocl_plan *p) {
     }
     return ST_OK;
 }
-static int64_t step_bytes(const struct plan_step *s) {
-    int64_t n = 0;
-    for (int k = 0; k < s->n_in; k++)
-        n += s->in[k].size_bytes;
-    for (int k = 0; k < s->n_out; k++)
-        n += s->out[k].size_bytes;
-    return n;
-}
 static status_t lay_out(struct loader *l, struct plan *plan, const _Atomic bool *cancel,
                         struct ocl_plan **out);
 static status_t bind_step(struct loader *l, struct ocl_step *s, const _Atomic bool *cancel) {
     const struct hlo_instr *i = s->plan->instr;
     struct arena *a = &l->x->arena;
     s->at = arena_zarray(a, struct ocl_place, s->plan->n_in + s->plan->n_out + 1);
-    s->bytes = step_bytes(s->plan);
+    s->bytes = plan_step_bytes(s->plan);
     if (!s->plan->called) {
         RETURN_IF_ERR(bind_kernel(l, s));
         if (s->kernel) return ST_OK;
@@ -162,7 +154,7 @@ static status_t bind_step(struct loader *l, struct ocl_step *s, const _Atomic bo
     if (i->op != HLO_WHILE) return ST_OK;
     s->stage_at = l->x->stage_bytes;
     for (int k = 0; k < s->plan->n_out; k++)
-        if (ocl_moves(s->called[1]->plan, k))
+        if (plan_moves(s->called[1]->plan, k))
             l->x->stage_bytes += ocl_aligned(s->called[1]->plan->root[k].size_bytes);
     return ST_OK;
 }

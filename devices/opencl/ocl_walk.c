@@ -178,16 +178,16 @@ static status_t end_turn(struct ocl_walk *w, const struct ocl_step *s, const str
     const struct slice *root = body->plan->root;
     struct ocl_place at = {w->x->stage.mem, s->stage_at};
     for (int k = 0; k < s->plan->n_out; k++)
-        if (ocl_moves(body->plan, k)) {
+        if (plan_moves(body->plan, k)) {
             RETURN_IF_ERR(ocl_copy(d, at, out[root[k].index], root[k].size_bytes));
             at.at += ocl_aligned(root[k].size_bytes);
         }
     for (int k = 0; k < s->plan->n_out; k++)
-        if (!ocl_moves(body->plan, k))
+        if (!plan_moves(body->plan, k))
             RETURN_IF_ERR(ocl_copy(d, out[k], ocl_place_of(body, f, &root[k]), root[k].size_bytes));
     at.at = s->stage_at;
     for (int k = 0; k < s->plan->n_out; k++)
-        if (ocl_moves(body->plan, k)) {
+        if (plan_moves(body->plan, k)) {
             RETURN_IF_ERR(ocl_copy(d, out[k], at, root[k].size_bytes));
             at.at += ocl_aligned(root[k].size_bytes);
         }
@@ -223,10 +223,7 @@ static status_t run_control(struct ocl_walk *w, const struct ocl_step *s, struct
         ocl_read(ocl_of(&w->x->base), pred ? (void *)&yes : (void *)&k, in[0], pred ? 1 : 4, true));
     if (pred) k = yes ? 0 : 1;
     if (k < 0 || k >= i->n_called) k = i->n_called - 1;
-    int first = 1;
-    for (int b = 0; b < k; b++)
-        first += shape_leaves(i->operands[b + 1]->shape);
-    return run_called(w, s->called[k], memory, in + first, out);
+    return run_called(w, s->called[k], memory, in + plan_branch_leaf(s->plan, k), out);
 }
 
 // ---- the walk

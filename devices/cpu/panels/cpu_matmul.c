@@ -81,8 +81,7 @@ static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
     struct matmul usual = t->m;
     int bits = cpu_target()->vector_bits, variant = cpu_asked()->variant;
     t->m.schedule = variant ? variant - 1 : 0;
-    if (!matmul_plan(&t->m, bits, cpu_threads()) || !matmul_plan(&usual, bits, cpu_threads()))
-        return st_internal("no panels for this CPU");
+    if (!matmul_plan(&t->m, bits, cpu_threads())) return st_internal("no panels for this CPU");
     if (x->in_loop) t->m.grain = t->m.grain / AWAKE + 1;
 
     if (t->m.packed) {
@@ -94,7 +93,8 @@ static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
     s->apart = t->m.packed;
     s->flops = (int64_t)matmul_products(&t->m);
     s->alone = t->m.units < 2 * t->m.grain;
-    bool same = matmul_same_blocks(&t->m, &usual);
+    bool same = !t->m.schedule ||
+                (matmul_plan(&usual, bits, cpu_threads()) && matmul_same_blocks(&t->m, &usual));
     s->detail = arena_printf(&x->arena, "matmul:%s%s%s", t->m.panel->name, same ? "" : ":",
                              same ? "" : matmul_schedules[t->m.schedule]);
     s->state = t;

@@ -81,7 +81,7 @@ static status_t table_open(struct cpu_exe *x, struct cpu_step *s) {
          avx2 = !fast && cpu_target()->vector_bits >= 256;
     t->look_up = fast ? by_permutes : avx2 ? by_shuffles : one_by_one;
     t->bytes = shape_elements(s->plan->instr->shape);
-    t->units = (t->bytes + UNIT - 1) / UNIT;
+    t->units = ceil_div(t->bytes, UNIT);
     t->grain = fast ? 100 : avx2 ? 25 : 10; // 20 us
     s->alone = t->units < 2 * t->grain;
     s->apart = true;
