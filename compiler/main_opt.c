@@ -52,10 +52,13 @@ static const char usage[] =
     "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"
     "  --stage=STAGE         print hlo (default), kir (kernels), plan, or what a back end makes of "
     "the kernels:\n"
-    "                        llvm (optimised IR), wasm (assembly), opencl (source)\n"
+    "                        llvm (optimised IR), wasm (assembly), opencl and wgsl (source)\n"
     "  --target=NAME         cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2: a library that takes every "
-    "f32 call; web; opencl, opencl-cpu\n"
+    "f32 call; web, webgpu; opencl, opencl-cpu\n"
     "  --web=DIR             write the model as a package for browsers (compiler/web)\n"
+    "  --web-backend=NAME    auto: WebGPU where there is a GPU, WebAssembly beside it (default); "
+    "webgpu: wherever\n"
+    "                        there is WebGPU; wasm\n"
     "  --web-single          as one page\n"
     "  --web-f16             its weights of f32 as f16\n"
     "  --web-image=HOW       what a picture goes through to be an input: "
@@ -108,6 +111,7 @@ static bool take_value(const char *arg, struct opt_options *o) {
                  {"--disable-rule=", &o->disable_rules},
                  {"--dump-passes=", &o->dump_passes},
                  {"--web=", &o->web},
+                 {"--web-backend=", &o->web_backend},
                  {"--web-image=", &o->web_image},
                  {"--web-labels=", &o->web_labels},
                  {"--web-name=", &o->web_name},

@@ -85,6 +85,10 @@ static int read_options(struct export *e) {
                 add(e, "--web-f16");
             else if (strcmp(v, "f32") != 0)
                 return usage_error("--weights %s: expected f32 or f16", v);
+        } else if ((v = option_value(h, &k, "--backend"))) {
+            if (strcmp(v, "auto") && strcmp(v, "webgpu") && strcmp(v, "wasm"))
+                return usage_error("--backend %s: expected auto, webgpu or wasm", v);
+            add(e, arena_printf(&h->arena, "--web-backend=%s", v));
         } else if ((v = option_value(h, &k, "--labels"))) {
             e->labels = v;
         } else if ((v = option_value(h, &k, "--input"))) {

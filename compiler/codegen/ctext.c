@@ -12,29 +12,30 @@ struct op_text {
     const char *text[CTEXT_LANGUAGES];
 };
 static const struct op_text op_texts[] = {
-#define CTEXT(op, of, opencl) {K_##op, CLASS_##of, {opencl}},
+#define CTEXT(op, of, opencl, wgsl) {K_##op, CLASS_##of, {opencl, wgsl}},
 #include "compiler/codegen/ctext.def"
 };
 static const struct {
     enum value_class from, to;
     const char *text[CTEXT_LANGUAGES];
 } cast_texts[] = {
-#define CCAST(from, to, opencl) {CLASS_##from, CLASS_##to, {opencl}},
+#define CCAST(from, to, opencl, wgsl) {CLASS_##from, CLASS_##to, {opencl, wgsl}},
 #include "compiler/codegen/ctext.def"
 };
 static const struct memory_text {
     enum dtype elem;
     const char *load[CTEXT_LANGUAGES], *store[CTEXT_LANGUAGES], *table[CTEXT_LANGUAGES];
 } memory_texts[] = {
-#define CMEMORY(elem, load, store, table) {DT_##elem, {load}, {store}, {table}},
+#define CMEMORY(elem, load, store, table, wgsl_load, wgsl_store)                                   \
+    {DT_##elem, {load, wgsl_load}, {store, wgsl_store}, {table, wgsl_load}},
 #include "compiler/codegen/ctext.def"
 };
 static const char *const quant_texts[DT_COUNT][CTEXT_LANGUAGES] = {
-#define CQUANT(elem, opencl) [DT_##elem] = {opencl},
+#define CQUANT(elem, opencl, wgsl) [DT_##elem] = {opencl, wgsl},
 #include "compiler/codegen/ctext.def"
 };
 static const char *const type_texts[DT_COUNT][CTEXT_LANGUAGES] = {
-#define CTYPE(dtype, opencl) [DT_##dtype] = {opencl},
+#define CTYPE(dtype, opencl, wgsl) [DT_##dtype] = {opencl, wgsl},
 #include "compiler/codegen/ctext.def"
 };
 
@@ -43,7 +44,9 @@ struct writer {
     const struct kir_fn *f;
     int64_t n_vals; // that have names
     int indent;
-    status_t st; // the first failure
+    bool wgsl;
+    bool unknown; // constants are written as values that the language's compiler does not know
+    status_t st;  // the first failure
 };
 
 // ---- types
@@ -58,6 +61,10 @@ static bool is_short(const struct kir_val *v) {
 }
 static enum dtype var_type(const struct kir_val *v) {
     return is_short(v) ? DT_S32 : v->type;
+}
+// A type that WGSL keeps in 32 bits.
+static bool is_narrow(const struct writer *w, enum dtype t) {
+    return w->wgsl && dtype_is_int(t) && dtype_bits(t) < 32;
 }
 static enum dtype unsigned_of(int bits) {
     return bits == 8 ? DT_U8 : bits == 16 ? DT_U16 : bits == 32 ? DT_U32 : DT_U64;
@@ -79,8 +86,24 @@ static void line(struct writer *w) {
     for (int k = 0; k < w->indent; k++)
         strbuf_puts(w->x->out, "  ");
 }
+// WGSL: constant expressions that overflow are errors, so hlod_i and the like hide their argument.
+static void put_int_wgsl(struct writer *w, enum dtype t, int64_t v) {
+    struct strbuf *b = w->x->out;
+    if (t == DT_PRED)
+        strbuf_puts(b, v ? "true" : "false");
+    else if (dtype_class(t) == DC_SIGNED && (w->unknown || v == INT32_MIN))
+        strbuf_printf(b, "hlod_i(0x%xu)", (unsigned)(uint32_t)v);
+    else if (dtype_class(t) == DC_SIGNED)
+        strbuf_printf(b, v < 0 ? "(%" PRId64 "i)" : "%" PRId64 "i", v);
+    else
+        strbuf_printf(b, w->unknown ? "hlod_u(%uu)" : "%uu", (unsigned)(uint32_t)v);
+}
 static void put_int(struct writer *w, enum dtype t, int64_t v) {
     struct strbuf *b = w->x->out;
+    if (w->wgsl) {
+        put_int_wgsl(w, t, v);
+        return;
+    }
 
     switch (t) {
     case DT_PRED:
@@ -115,7 +138,9 @@ static void put_float(struct writer *w, enum dtype t, double v) {
         float f = (float)v;
         uint32_t u;
         memcpy(&u, &f, 4);
-        if (isfinite(f))
+        if (w->wgsl && (!isfinite(f) || w->unknown || (f == 0 && signbit(f))))
+            strbuf_printf(b, "hlod_f(0x%08xu)", u);
+        else if (isfinite(f))
             strbuf_printf(b, signbit(f) ? "(%af)" : "%af", (double)f);
         else
             strbuf_printf(b, "as_float(0x%08xu)", u);
@@ -147,7 +172,7 @@ static void put_val(struct writer *w, const struct kir_val *v, bool wide) {
     } else if (v->op == K_CONST) {
         put_int(w, wide ? v->type : var_type(v), v->imm_i);
     } else {
-        if (wide && is_short(v)) strbuf_printf(b, "(%s)", type_text(w, v->type));
+        if (wide && is_short(v) && !w->wgsl) strbuf_printf(b, "(%s)", type_text(w, v->type));
         strbuf_printf(b, "v%" PRIdPTR, (intptr_t)v->emit);
     }
 }
@@ -168,6 +193,12 @@ static bool needs_wide(const struct kir_val *v) {
     if (v->op == K_CAST) return dtype_bits(v->type) == 64 && !dtype_is_float(v->type);
     return !is_plain(v->op) || (!index && !is_short(v));
 }
+// A sum of a sum whose rounding counts, as in (x + big) - big: compilers of WGSL may compute it as
+// they would with real numbers, unless they cannot see that it is one.
+static bool is_sum(const struct kir_val *v) {
+    return (v->op == K_ADD || v->op == K_SUB) && dtype_is_float(v->type) &&
+           !(v->flags & KF_REASSOC);
+}
 struct memory_at {
     const char *qualifier, *base;
 };
@@ -177,6 +208,9 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
     struct strbuf *b = w->x->out;
     enum dtype t = v->type ? var_type(v) : DT_U32;
     int bits = dtype_bits(t) < 32 ? 32 : dtype_bits(t);
+    w->unknown = w->wgsl && v->op != K_STORE;
+    for (int k = 0; k < v->n_args; k++)
+        w->unknown &= v->args[k]->op == K_CONST;
 
     for (const char *p = text; *p; p++) {
         if (*p != '$') {
@@ -206,11 +240,16 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
             strbuf_puts(b, m->qualifier);
             break;
         default: {
-            bool stored = v->op == K_STORE && *p == '1';
-            put_val(w, v->args[*p - '0'], stored || needs_wide(v));
+            const struct kir_val *arg = v->args[*p - '0'];
+            bool stored = v->op == K_STORE && *p == '1',
+                 rounded = w->wgsl && is_sum(v) && is_sum(arg);
+            strbuf_puts(b, rounded ? "hlod_rounded(" : "");
+            put_val(w, arg, stored || needs_wide(v));
+            strbuf_puts(b, rounded ? ")" : "");
         }
         }
     }
+    w->unknown = false;
 }
 
 static void lacks(struct writer *w, const struct kir_val *v) {
@@ -234,7 +273,12 @@ static const char *op_text(const struct writer *w, enum kop op, enum value_class
 }
 static const char *cast_text(const struct writer *w, const struct kir_val *v) {
     enum value_class from = class_of(v->args[0]->type), to = class_of(v->type);
-    if (v->flags & KF_FITS) return "($T)$0";
+    if (v->flags & KF_FITS) return w->wgsl ? "$T($0)" : "($T)$0";
+    bool narrows = from == CLASS_F && is_narrow(w, v->type), small = dtype_bits(v->type) == 8;
+    if (narrows && to == CLASS_S)
+        return small ? "clamp(hlod_i32($0), -128, 127)" : "clamp(hlod_i32($0), -32768, 32767)";
+    if (narrows && to == CLASS_U)
+        return small ? "min(hlod_u32($0), 255u)" : "min(hlod_u32($0), 65535u)";
     for (size_t k = 0; k < sizeof cast_texts / sizeof *cast_texts; k++)
         if (cast_texts[k].from == from && cast_texts[k].to == to)
             return cast_texts[k].text[w->x->language];
@@ -254,8 +298,10 @@ static const struct memory_text *memory_text(enum dtype elem) {
 static void divmod(struct writer *w, const struct kir_val *v) {
     struct strbuf *b = w->x->out;
     enum dtype t = v->args[0]->hi < INT64_C(0xffffffff) ? DT_U32 : DT_U64;
-    strbuf_printf(b, "(%s)((%s)", type_text(w, var_type(v)), type_text(w, t));
+    strbuf_puts(b, w->wgsl ? "i32(u32(" : "");
+    if (!w->wgsl) strbuf_printf(b, "(%s)((%s)", type_text(w, var_type(v)), type_text(w, t));
     put_val(w, v->args[0], t == DT_U64);
+    strbuf_puts(b, w->wgsl ? ")" : "");
     if (v->imm_i != 1) {
         strbuf_puts(b, " / ");
         put_int(w, t, v->imm_i);
@@ -269,7 +315,8 @@ static void divmod(struct writer *w, const struct kir_val *v) {
 static void memory(struct writer *w, const struct kir_val *v) {
     const struct memory_text *t = memory_text(v->elem);
     enum ctext_language l = w->x->language;
-    char base[64] = "scratch";
+    char base[64];
+    snprintf(base, sizeof base, w->wgsl ? "s[q" : "scratch");
     struct memory_at m = {"__global", base};
     const char *text = v->lanes           ? op_text(w, v->op, lanes_class(v->elem))
                        : !t               ? NULL
@@ -280,7 +327,10 @@ static void memory(struct writer *w, const struct kir_val *v) {
         lacks(w, v);
         return;
     }
-    if (v->op == K_TABLE)
+    if (w->wgsl && v->imm_i != KIR_SCRATCH)
+        snprintf(base, sizeof base, "m[o%d",
+                 (int)v->imm_i + (v->op == K_TABLE ? w->f->n_bufs : 0));
+    else if (v->op == K_TABLE)
         snprintf(base, sizeof base, "%s_t%d", w->x->symbol, (int)v->imm_i);
     else if (v->imm_i != KIR_SCRATCH)
         snprintf(base, sizeof base, "b%d", (int)v->imm_i);
@@ -299,6 +349,37 @@ static const struct kir_val *product_in(const struct writer *w, const struct kir
     }
     return NULL;
 }
+// "const T v1 = " or "let v1: T = "; a variable, where what is declared changes.
+static void put_let(struct writer *w, bool constant, enum dtype t, int lanes, char prefix,
+                    intptr_t n) {
+    struct strbuf *b = w->x->out;
+    line(w);
+    if (w->wgsl) {
+        strbuf_printf(b, "%s %c%" PRIdPTR ": ", constant ? "let" : "var", prefix, n);
+        put_type(w, t, lanes);
+        strbuf_puts(b, " = ");
+        return;
+    }
+    strbuf_puts(b, constant ? "const " : "");
+    put_type(w, t, lanes);
+    strbuf_printf(b, " %c%" PRIdPTR " = ", prefix, n);
+}
+// What begins the text of a value of 8 or 16 bits that 32 would not hold as it is.
+static const char *wraps(const struct writer *w, const struct kir_val *v) {
+    bool kept = v->op == K_LOAD || v->op == K_TABLE || v->op == K_SELECT || v->op == K_CMP;
+    return is_narrow(w, v->type) && !kept ? "extractBits(" : "";
+}
+// WGSL may take NaN for absent: a comparison of a value with itself is one of its bits. It compares
+// no bools by order, and counts bits of 32.
+static const char *wgsl_text(const struct writer *w, const struct kir_val *v,
+                             enum value_class of) {
+    bool same = v->op == K_CMP && of == CLASS_F && v->args[0] == v->args[1];
+    if (same && v->imm_i == CMP_NE) return "hlod_nan($0)";
+    if (same && v->imm_i == CMP_EQ) return "!hlod_nan($0)";
+    if (v->op == K_CMP && of == CLASS_P) return "u32($0) $c u32($1)";
+    if ((v->op == K_CLZ || v->op == K_POPCNT) && is_narrow(w, v->type)) return NULL;
+    return op_text(w, v->op, of);
+}
 static void value(struct writer *w, struct kir_val *v) {
     int at;
     const struct kir_val *m = product_in(w, v, &at);
@@ -310,11 +391,9 @@ static void value(struct writer *w, struct kir_val *v) {
         if (!is_short(v->args[k])) of = CLASS_S;
 
     name(w, v);
-    line(w);
-    strbuf_puts(w->x->out, "const ");
-    put_type(w, var_type(v), v->lanes);
-    strbuf_printf(w->x->out, " v%" PRIdPTR " = ", (intptr_t)v->emit);
-    const char *text = NULL;
+    put_let(w, true, var_type(v), v->lanes, 'v', (intptr_t)v->emit);
+    const char *text = NULL, *wrap = wraps(w, v);
+    strbuf_puts(w->x->out, wrap);
     if (v->op == K_DIVMOD) {
         divmod(w, v);
     } else if (v->op == K_LOAD || v->op == K_TABLE) {
@@ -328,21 +407,21 @@ static void value(struct writer *w, struct kir_val *v) {
     } else {
         text = v->op == K_CAST    ? cast_text(w, v)
                : v->op == K_QUANT ? quant_texts[v->imm_i][w->x->language]
+               : w->wgsl          ? wgsl_text(w, v, of)
                                   : op_text(w, v->op, of);
         if (text)
             put_text(w, text, v, NULL);
         else
             lacks(w, v);
     }
+    if (*wrap) strbuf_printf(w->x->out, ", 0u, %du)", dtype_bits(v->type));
     strbuf_puts(w->x->out, ";\n");
 }
 
 static void block(struct writer *w, const struct kir_block *b);
 static void declare(struct writer *w, struct kir_val *v, const struct kir_val *init) {
     name(w, v);
-    line(w);
-    put_type(w, var_type(v), v->lanes);
-    strbuf_printf(w->x->out, " v%" PRIdPTR " = ", (intptr_t)v->emit);
+    put_let(w, false, var_type(v), v->lanes, 'v', (intptr_t)v->emit);
     put_val(w, init, !is_short(v));
     strbuf_puts(w->x->out, ";\n");
 }
@@ -350,10 +429,7 @@ static void declare(struct writer *w, struct kir_val *v, const struct kir_val *i
 static void yield(struct writer *w, struct kir_loop *l) {
     struct strbuf *b = w->x->out;
     for (int c = 0; c < l->n_carry; c++) {
-        line(w);
-        strbuf_puts(b, "const ");
-        put_type(w, l->carry[c]->type, l->carry[c]->lanes);
-        strbuf_printf(b, " y%d = ", c);
+        put_let(w, true, l->carry[c]->type, l->carry[c]->lanes, 'y', c);
         put_val(w, l->yield[c], true);
         strbuf_puts(b, ";\n");
     }
@@ -368,6 +444,7 @@ static void loop(struct writer *w, struct kir_loop *l) {
         declare(w, l->carry[c], l->init[c]);
         l->result[c]->emit = l->carry[c]->emit;
     }
+
     name(w, l->var);
     bool one = w->x->one_unit && l->begin == w->f->begin && l->end == w->f->end;
     const char *type = type_text(w, var_type(l->var));
@@ -375,11 +452,14 @@ static void loop(struct writer *w, struct kir_loop *l) {
     if (one) {
         strbuf_puts(b, "{\n");
         w->indent++;
-        line(w);
-        strbuf_printf(b, "const %s v%" PRIdPTR " = begin;\n", type, (intptr_t)l->var->emit);
+        put_let(w, true, var_type(l->var), 0, 'v', (intptr_t)l->var->emit);
+        strbuf_puts(b, "begin;\n");
     } else {
         intptr_t i = (intptr_t)l->var->emit;
-        strbuf_printf(b, "for (%s v%" PRIdPTR " = ", type, i);
+        if (w->wgsl)
+            strbuf_printf(b, "for (var v%" PRIdPTR ": %s = ", i, type);
+        else
+            strbuf_printf(b, "for (%s v%" PRIdPTR " = ", type, i);
         put_val(w, l->begin, false);
         strbuf_printf(b, "; v%" PRIdPTR " < ", i);
         put_val(w, l->end, false);
@@ -413,7 +493,7 @@ static void forget(UNUSED void *ctx, struct kir_val *v) {
     if (v->op == K_FOR) v->loop->var->emit = NULL;
 }
 status_t ctext_body(struct ctext *x, const struct kir_fn *f) {
-    struct writer w = {.x = x, .f = f, .indent = 1};
+    struct writer w = {.x = x, .f = f, .indent = 1, .wgsl = x->language == CTEXT_WGSL};
     kir_each((struct kir_block *)(uintptr_t)&f->top, forget, NULL);
     block(&w, &f->top);
     return w.st;

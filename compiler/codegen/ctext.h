@@ -6,10 +6,12 @@
 #include "base/str.h"
 #include "compiler/kernel/kir.h"
 
-enum ctext_language { CTEXT_OPENCL, CTEXT_LANGUAGES };
+enum ctext_language { CTEXT_OPENCL, CTEXT_WGSL, CTEXT_LANGUAGES };
 // Names that the head must declare: b0, b1, ... (bytes of each buffer), `scratch`, `begin` and
 // `end` (integers of 64 bits), s1, s2, ... (constants that a shared body reads), and the tables of
-// ctext_table_name.
+// ctext_table_name. In WGSL all buffers are one array m of words, and oK the place of buffer K in
+// it (tables are the buffers behind the others); scratch is s, from word q on; what needs more than
+// an operator is a function of wgsl.c.
 struct ctext {
     struct strbuf *out;
     enum ctext_language language;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "compiler/codegen/opencl.h"
+#include "compiler/codegen/wgsl.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 #include "compiler/pipeline.h"
@@ -44,6 +45,10 @@ status_t opt_target(const char *name, struct target *out) {
         *out = *web_target();
         return ST_OK;
     }
+    if (strcmp(name, "webgpu") == 0) {
+        *out = *wgsl_target();
+        return ST_OK;
+    }
     const struct target *opencl = opencl_target_named(name);
     if (opencl) {
         *out = *opencl;
@@ -53,7 +58,7 @@ status_t opt_target(const char *name, struct target *out) {
          bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
     if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
-                          "cpu-bf16-emulated, cpu-avx2, web, opencl or "
+                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, opencl or "
                           "opencl-cpu",
                           name);
 

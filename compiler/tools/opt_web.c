@@ -70,7 +70,16 @@ static status_t check_labels(const char *path, struct str text) {
     return ST_OK;
 }
 static status_t options_of(struct arena *a, const struct opt_options *o, struct web_options *w) {
+    static const char *const backends[] = {"wasm", "auto", "webgpu"}; // enum web_backend
+    const char *backend = o->web_backend ? o->web_backend : "auto";
     struct span labels;
+    int found = -1;
+    for (int k = 0; k < 3; k++)
+        if (strcmp(backend, backends[k]) == 0) found = k;
+    if (found < 0)
+        return st_invalid("--web-backend=%s: expected auto, webgpu or wasm", backend);
+    w->backend = (enum web_backend)found;
+    w->precision = o->strict ? PRECISION_STRICT : PRECISION_DEFAULT;
     w->name = o->web_name;
     w->single_file = o->web_single;
     w->f16 = o->web_f16;
@@ -126,9 +135,13 @@ status_t opt_web(const struct opt_options *o, struct span source) {
     struct web_files files = {0};
     status_t st = package(&a, o, source, &files);
     if (!st)
-        printf("runtime=%lld kernels=%lld plan=%lld weights=%lld\n", (long long)files.runtime_bytes,
-               (long long)files.kernel_bytes, (long long)files.plan_bytes,
+        printf("runtime=%lld kernels=%lld wgsl=%lld plan=%lld weights=%lld\n",
+               (long long)files.runtime_bytes, (long long)files.kernel_bytes,
+               (long long)files.gpu_bytes, (long long)files.plan_bytes,
                (long long)files.weight_bytes);
+    for (int k = 0; k < files.n_in_wasm && !st; k++)
+        fprintf(stderr, "WebAssembly alone: %s: %s\n", files.in_wasm[k].instr,
+                files.in_wasm[k].why);
     arena_done(&a);
     return st;
 }

@@ -22,7 +22,12 @@ struct web_image {
     bool nhwc;
 };
 enum { WEB_MAX_LABELS = 1 << 20, WEB_MAX_LABEL = 4096 }; // lines, bytes of one; manifest.js too
+// What runs kernels beside WebAssembly: nothing; a GPU by WebGPU, where a browser has one; WebGPU
+// wherever it is.
+enum web_backend { WEB_WASM, WEB_AUTO, WEB_WEBGPU };
 struct web_options {
+    enum web_backend backend;
+    enum precision precision; // that e was compiled with
     const char *name; // of the package; "" = the module's
     bool single_file; // one page that holds all; else a folder
     bool f16;         // weights of f32 are sent as f16, where none of a tensor overflows
@@ -38,7 +43,13 @@ struct web_file {
 struct web_files {
     struct web_file *v;
     size_t n, cap;
-    int64_t runtime_bytes, kernel_bytes, plan_bytes, weight_bytes; // what a page loads of each
+    // What a page loads of each; gpu_bytes: kernels as WGSL.
+    int64_t runtime_bytes, kernel_bytes, gpu_bytes, plan_bytes, weight_bytes;
+    // Kernels that are WebAssembly alone where WGSL was asked for, and why.
+    struct web_in_wasm {
+        const char *instr, *why;
+    } *in_wasm;
+    int n_kernels, n_in_wasm;
 };
 // The files of an executable that was compiled for web_target(), with these weights (by manifest
 // entry, as dev_prepare takes them; borrowed for the call). What is made lies in a.

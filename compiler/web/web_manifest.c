@@ -3,7 +3,8 @@
 // bytes; all stay below 2^32.
 #include "compiler/web/web_program.h"
 
-enum { VERSION = 1 };
+// 2 has `gpu`.
+enum { VERSION = 1, VERSION_GPU = 2 };
 
 static void number(struct strbuf *b, const char *name, int64_t v) {
     strbuf_printf(b, "\"%s\":%lld", name, (long long)v);
@@ -82,10 +83,44 @@ static void kernels(struct strbuf *b, const struct web_program *p) {
         for (int n = 0; n < i->n_sizes; n++)
             strbuf_printf(b, n ? ",%lld" : "%lld", (long long)i->sizes[n]);
         strbuf_puts(b, "],");
-        strbuf_json_str(b, str_of(p->kernels.v[k].instr));
+        strbuf_json_str(b, str_of(p->kernels.v[k].of->name));
         strbuf_putc(b, ']');
     }
     strbuf_putc(b, ']');
+}
+
+static void numbers(struct strbuf *b, const int64_t *v, int n) {
+    strbuf_putc(b, '[');
+    for (int k = 0; k < n; k++)
+        strbuf_printf(b, k ? ",%lld" : "%lld", (long long)v[k]);
+    strbuf_putc(b, ']');
+}
+static void gpu(struct strbuf *b, const struct web_program *p, bool always,
+                const struct web_blob *file) {
+    strbuf_puts(b, ",\n\"gpu\":{\"code\":");
+    blob(b, file);
+    strbuf_printf(b, ",\"always\":%s,\n\"kernels\":[", always ? "true" : "false");
+    for (size_t k = 0; k < p->kernels.n; k++) {
+        const struct web_gpu_kernel *g = &p->gpu.kernels[k];
+        if (k) strbuf_puts(b, ",\n");
+        if (!g->entry) {
+            strbuf_puts(b, "null");
+            continue;
+        }
+        strbuf_printf(b, "[\"%s\",%lld,%lld,", g->entry, (long long)g->extent,
+                      (long long)g->scratch_bytes);
+        numbers(b, g->tables, 2 * g->n_tables);
+        strbuf_putc(b, ']');
+    }
+
+    strbuf_puts(b, "],\n\"buffers\":[");
+    for (size_t k = 0; k < p->kernels.n; k++) {
+        const struct web_kernel *w = &p->kernels.v[k];
+        strbuf_printf(b, k ? ",\n[%d,%d," : "[%d,%d,", w->n_in, w->updates);
+        numbers(b, w->bytes, w->info->n_bufs);
+        strbuf_putc(b, ']');
+    }
+    strbuf_puts(b, "]}");
 }
 
 // ---- weights, pictures
@@ -137,7 +172,7 @@ static void labels(struct strbuf *b, struct str text) {
 void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
                         const struct web_options *o, const struct web_blob *files, int n_files) {
     strbuf_puts(b, "{\"format\":\"hlod-web\",");
-    number(b, "version", VERSION);
+    number(b, "version", p->gpu.n ? VERSION_GPU : VERSION);
     strbuf_puts(b, ",\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"target\":\"%s\",\n\"memory\":{", e->target_id);
@@ -153,7 +188,8 @@ void web_manifest_print(struct strbuf *b, const struct executable *e, const stru
     values(b, "inputs", p->inputs.v, p->inputs.n);
     values(b, "outputs", p->outputs.v, p->outputs.n);
     kernels(b, p);
-    weights(b, p, files + 1, n_files - 1);
+    if (p->gpu.n) gpu(b, p, o->backend == WEB_WEBGPU, ++files);
+    weights(b, p, files + 1, n_files - (p->gpu.n ? 2 : 1));
     if (o->image.wanted) image(b, &o->image);
     if (o->labels.n) labels(b, o->labels);
     strbuf_puts(b, ",\n\"program\":");

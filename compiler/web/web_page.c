@@ -12,7 +12,7 @@
 // In an order in which each comes behind what it imports.
 static const char *const modules[] = {"errors.js", "dtypes.js", "sha256.js",
                                       "libm.js",   "image.js",  "manifest.js",
-                                      "wasm.js",   "hlod.js",   "page.js"};
+                                      "wasm.js",   "webgpu.js", "hlod.js",    "page.js"};
 
 static void source_digest(struct strbuf *b, struct str text) {
     struct digest d = sha256_of(text.p, text.n);

@@ -103,9 +103,20 @@ static int kernel_of(struct maker *m, const struct hlo_instr *i) {
     if (!k) return -1;
     const struct kernel_info *info = &m->e->kernels.k[k - 1];
     if ((n = (intptr_t)pmap_get_ptr(&m->used, info))) return (int)n - 1;
-    avec_push(m->a, &m->p->kernels, ((struct web_kernel){info, i->name}));
+    avec_push(m->a, &m->p->kernels, ((struct web_kernel){.info = info, .of = i}));
     pmap_put_ptr(&m->used, info, (void *)(intptr_t)m->p->kernels.n);
     return (int)m->p->kernels.n - 1;
+}
+static void note_buffers(struct maker *m, struct web_kernel *k, const struct plan_step *s) {
+    int64_t *bytes = arena_array(m->a, int64_t, s->n_in + s->n_out + 1);
+    if (k->bytes) return;
+    for (int e = 0; e < s->n_in; e++)
+        bytes[e] = s->in[e].size_bytes;
+    for (int e = 0; e < s->n_out; e++)
+        bytes[s->n_in + e] = s->out[e].size_bytes;
+    k->n_in = s->n_in;
+    k->updates = plan_updates_alone(s->instr);
+    k->bytes = bytes;
 }
 static status_t call(struct maker *m, const struct frame *f, const struct plan_step *s,
                      struct web_steps *to) {
@@ -123,6 +134,7 @@ static status_t call(struct maker *m, const struct frame *f, const struct plan_s
         at[e] = place(m, f, &s->in[e]);
     for (int e = 0; e < s->n_out; e++)
         at[s->n_in + e] = place(m, f, &s->out[e]);
+    note_buffers(m, &m->p->kernels.v[k], s);
     for (int e = 0; plan_updates_alone(s->instr) && e < s->n_out; e++)
         copy(m, to, at[s->n_in + e], at[e], s->out[e].size_bytes);
     struct web_step *step = add(m, to, WEB_CALL);

@@ -22,7 +22,23 @@ struct web_step {
 };
 struct web_kernel {
     const struct kernel_info *info;
-    const char *instr; // that it computes, for profiles
+    const struct hlo_instr *of; // that it computes; its name is for profiles
+    int n_in;                   // buffers that it reads; the others it writes
+    bool updates;               // what it writes it also reads
+    const int64_t *bytes;       // [buffers]
+};
+// The same kernel as WGSL.
+struct web_gpu_kernel {
+    const char *entry; // of the text; NULL: there is none,
+    const char *why;   // because
+    int64_t extent, scratch_bytes; // of each unit
+    const int64_t *tables;         // [2 * n_tables] of each its place and size
+    int n_tables;
+};
+struct web_gpu {
+    struct strbuf text;             // all of them
+    struct web_gpu_kernel *kernels; // [web_program.kernels]; NULL: none was asked for
+    int n;                          // that have a text
 };
 struct web_value {
     const char *name; // input or output
@@ -44,11 +60,16 @@ struct web_program {
     struct web_steps main;
     int64_t stack, frames, scratch; // ends of the stack; begin of lists of places, of scratch
     int64_t bytes;                  // of memory
+    struct web_gpu gpu;
 };
 // UNIMPLEMENTED lists all that no kernel computes. e is not looked at again, but names of its are.
 status_t web_program_make(struct arena *a, const struct executable *e, const struct web_options *o,
                           struct web_program *out) MUST_CHECK;
-// web_manifest.c. The program as JSON; `files`: kernels, then chunks of weights in order.
+// web_gpu.c. p->gpu, whose text the caller frees; constants that it needs lie behind p's memory.
+status_t web_gpu_make(struct arena *a, const struct web_options *o,
+                      struct web_program *p) MUST_CHECK;
+// web_manifest.c. The program as JSON; `files`: kernels, these as WGSL where
+// there are any, then chunks of weights in order.
 struct web_blob {
     const char *path;
     struct span bytes;

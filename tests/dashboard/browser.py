@@ -3,34 +3,44 @@
 dashboard)."""
 import base64, http.client, json, socket, subprocess, tempfile, time
 
+# Chromium's own CPU stands in for a GPU, for WebGPU.
+WEBGPU = ("--use-angle=vulkan", "--enable-features=Vulkan", "--use-vulkan=swiftshader",
+          "--enable-unsafe-swiftshader", "--enable-unsafe-webgpu",
+          "--use-webgpu-adapter=swiftshader")
+
 class Browser:
     """The few WebDriver commands that are needed."""
-    def __init__(self, dark=False, size=(1400, 1000)):
+    def __init__(self, dark=False, size=(1400, 1000), flags=("--disable-gpu",)):
         with socket.create_server(("127.0.0.1", 0)) as s:
             self.port = s.getsockname()[1]
         self.profile = tempfile.mkdtemp(prefix="hlod-chromium-")
         self.p = subprocess.Popen(["chromedriver", f"--port={self.port}"],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+        options = {"args": ["--headless=new", "--no-sandbox", *flags, "--hide-scrollbars",
                             f"--user-data-dir={self.profile}", f"--window-size={size[0]},{size[1]}",
                             f"--blink-settings=preferredColorScheme={0 if dark else 1}"]}
+        try:
+            self.session = self.begin(options)
+        except BaseException:
+            self.p.terminate()
+            self.p.wait()
+            raise
+    def begin(self, options):
         end = time.monotonic() + 30
         while True:
             try:
-                got = self.send(
+                return self.send(
                     "POST", "/session",
                     {"capabilities": {"alwaysMatch": {"browserName": "chrome",
                                                       "goog:chromeOptions": options,
                                                       "goog:loggingPrefs": {"browser": "ALL"}}}},
-                    session="")
-                break
+                    session="", timeout=240)["sessionId"]
             except ConnectionError:
                 if time.monotonic() > end:
                     raise SystemExit("chromedriver does not start")
                 time.sleep(0.1)
-        self.session = got["sessionId"]
-    def send(self, verb, path, body=None, session=None):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+    def send(self, verb, path, body=None, session=None, timeout=60):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         c.request(verb, (f"/session/{self.session}" if session is None else session) + path,
                   json.dumps(body if body is not None else {}) if verb == "POST" else None)
         got = json.loads(c.getresponse().read())["value"]

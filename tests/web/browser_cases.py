@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels and the cases of tests/ops as WebAssembly in headless Chromium: web_kernels and web_cases
-write requests as files, a page runs each by frames.mjs and sends the answers back, the two programs
-read and judge them. Needs chromium-driver (sh deploy/setup.sh dashboard).
+"""Kernels and the cases of tests/ops in headless Chromium, as WebAssembly and by WebGPU (over the
+CPU): web_kernels and web_cases write requests as files, a page runs each by frames.mjs and sends
+the answers back, the two programs read and judge them. Needs chromium-driver (sh deploy/setup.sh
+dashboard).
 
-    browser_cases.py BUILD CASES...
+    browser_cases.py BUILD [wasm|webgpu] CASES...
 """
 import http.server
+import json
 import os
 import subprocess
 import sys
@@ -23,11 +25,25 @@ PAGE = b"""<!doctype html><meta charset="utf-8"><script type="module">
 import { load } from "/runtime/hlod.js";
 import { arrayOf } from "/runtime/dtypes.js";
 import { handle } from "/frames.mjs";
+// Making a device for each model would take most of the time.
+let device = null;
+async function oneDevice() {
+  const adapter = await navigator.gpu.requestAdapter(), { info, limits } = adapter;
+  return { info, limits, requestDevice: async () => {
+    device ??= await adapter.requestDevice({ requiredLimits: {
+      maxBufferSize: limits.maxBufferSize,
+      maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize } });
+    device.destroy = () => {};
+    return device;
+  } };
+}
 try {
+  const options = await (await fetch("/options")).json();
+  if (navigator.gpu) options.gpu = { requestAdapter: oneDevice };
   const numbers = await (await fetch("/numbers")).json();
   for (const n of numbers) {
     const request = new Uint8Array(await (await fetch(`/request/${n}`)).arrayBuffer());
-    const body = await handle(request, load, arrayOf);
+    const body = await handle(request, load, arrayOf, options);
     if (!(await fetch(`/reply/${n}`, { method: "POST", body })).ok) throw new Error(`reply ${n}`);
     document.title = `at ${n}`;
   }
@@ -40,7 +56,7 @@ try {
 
 class Requests(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    folder = None
+    folder, backend = None, "wasm"
 
     def log_message(self, *args):
         pass
@@ -57,6 +73,8 @@ class Requests(http.server.BaseHTTPRequestHandler):
         first, _, rest = self.path[1:].partition("/")
         if not first:
             self.reply(PAGE, "text/html")
+        elif first == "options":
+            self.reply(json.dumps({"backend": self.backend}).encode(), "application/json")
         elif first == "numbers":
             self.reply(str(numbers).encode(), "application/json")
         elif first == "request" and rest.isdigit():
@@ -80,35 +98,43 @@ class Requests(http.server.BaseHTTPRequestHandler):
         self.reply(b"", "text/plain")
 
 
+def check(b, build, backend, cases, result):
+    serve = os.path.join(HERE, "serve.mjs")
+    lists = ["--refused", os.path.join(HERE, "refused.txt"),
+             "--in-wasm", os.path.join(HERE, "in_wasm.txt")]
+    for name, argv, more in (("kernels", [build + "/web_kernels"], []),
+                             ("cases of tests/ops", [build + "/web_cases", *lists], cases)):
+        with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
+            def call(how):
+                return subprocess.run([*argv, "--backend", backend, how, folder, RUNTIME, serve,
+                                       *more], capture_output=True, text=True, timeout=600)
+            written = call("--write")
+            Requests.folder, Requests.backend = folder, backend
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            b.go("http://127.0.0.1:%d/" % server.server_port)
+            title = b.wait("return document.title.startsWith('at') ? '' : document.title",
+                           seconds=600)
+            server.shutdown()
+            server.server_close()
+            read = call("--read")
+            said = (written.stdout + written.stderr + read.stdout + read.stderr).strip()
+            result("%s in Chromium, %s" % (name, backend), written.returncode == 0 and
+                   title == "ended" and read.returncode == 0, "%s: %s" % (title, said[-3000:]))
+            print(read.stdout.strip().rpartition("\n")[2], flush=True)
+
+
 def main():
     build, cases, result = sys.argv[1], sys.argv[2:], Results()
-    serve = os.path.join(HERE, "serve.mjs")
-    b = browser.Browser()
-    try:
-        for name, argv, more in (
-                ("kernels", [build + "/web_kernels"], []),
-                ("cases of tests/ops", [build + "/web_cases", "--refused",
-                                        os.path.join(HERE, "refused.txt")], cases)):
-            with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
-                def call(how):
-                    return subprocess.run([*argv, how, folder, RUNTIME, serve, *more],
-                                          capture_output=True, text=True, timeout=600)
-                written = call("--write")
-                Requests.folder = folder
-                server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests)
-                threading.Thread(target=server.serve_forever, daemon=True).start()
-                b.go("http://127.0.0.1:%d/" % server.server_port)
-                title = b.wait("return document.title.startsWith('at') ? '' : document.title",
-                               seconds=600)
-                server.shutdown()
-                server.server_close()
-                read = call("--read")
-                said = (written.stdout + written.stderr + read.stdout + read.stderr).strip()
-                result("%s in Chromium" % name, written.returncode == 0 and title == "ended" and
-                       read.returncode == 0, "%s: %s" % (title, said[-3000:]))
-                print(read.stdout.strip().rpartition("\n")[2])
-    finally:
-        b.stop()
+    backends = {"wasm": ("--disable-gpu",), "webgpu": browser.WEBGPU}
+    if cases[0] in backends:
+        backends = {cases[0]: backends[cases.pop(0)]}
+    for backend, flags in backends.items():
+        b = browser.Browser(flags=flags)
+        try:
+            check(b, build, backend, cases, result)
+        finally:
+            b.stop()
     return result.code()
 
 

@@ -29,15 +29,21 @@ function answer(status, parts) {
   return out;
 }
 
-/** Answers a request. load, arrayOf: the runtime's. */
-export async function handle(request, load, arrayOf) {
+/**
+ * Answers a request. load, arrayOf: the runtime's; options: of load. A model that has kernels for the
+ * backend that these name must run there.
+ */
+export async function handle(request, load, arrayOf, options = {}) {
   try {
     const items = parse(request);
     const model = await load(async (name) => {
       const file = items.get("model/" + (name ?? "manifest.json"));
       if (!file) throw new Error(`no file ${name}`);
       return file;
-    });
+    }, options);
+    const gpu = options.backend === "webgpu" && model.manifest.gpu;
+    if (gpu && model.backend !== options.backend)
+      throw new Error(`runs by ${model.backend}: ${model.backendNote}`);
     const inputs = {};
     model.inputs.forEach((v, k) => {
       const copy = items.get("in" + k).slice(), type = arrayOf(v.dtype);
@@ -45,6 +51,9 @@ export async function handle(request, load, arrayOf) {
     });
     await model.run(inputs);
     const outputs = await model.run(inputs); // nothing is left of the run before
+    if (gpu && model.backend !== options.backend)
+      throw new Error(`went on by ${model.backend}: ${model.backendNote}`);
+    model.dispose();
     return answer(0, model.outputs.map((v) => {
       const o = outputs[v.name];
       return new Uint8Array(o.buffer, o.byteOffset, o.byteLength);

@@ -10,6 +10,7 @@ import { pathToFileURL } from "node:url";
 
 const [from, count = "300", seed = "1"] = process.argv.slice(2);
 const { load, HlodError } = await import(pathToFileURL(resolve(from, "runtime/hlod.js")));
+const { mockGpu } = await import(new URL("mock_gpu.mjs", import.meta.url));
 const text = readFileSync(join(from, "model/manifest.json"), "utf8");
 let failed = 0, passed = 0;
 
@@ -49,7 +50,7 @@ await model.run(zeros(model));
 // ---- manifests
 const manifests = {
   "another format": [(m) => { m.format = "x"; }, "no manifest of hlod"],
-  "a later version": [(m) => { m.version = 2; }, "reads version 1"],
+  "a later version": [(m) => { m.version = 3; }, "reads versions 1 and 2"],
   "no memory": [(m) => { delete m.memory; }, "memory is missing"],
   "more than 4 GiB": [(m) => { m.memory.bytes = 2 ** 32; }, "memory.bytes"],
   "a negative place": [(m) => { m.memory.scratch = -1; }, "memory.scratch"],
@@ -85,9 +86,29 @@ const manifests = {
   "chunks that are short": [(m) => { m.weights.chunks.pop(); }, "as large as the weights"],
   "an input twice as long": [(m) => { m.inputs.length = 0; m.image = { input: "x" }; }, "image"],
   "a program that is a number": [(m) => { m.program = 7; }, "no list"],
+  "a GPU in version 1": [(m) => { m.version = 1; }, "has no gpu"],
+  "no GPU in version 2": [(m) => { delete m.gpu; }, "gpu is missing"],
+  "WGSL of another folder": [(m) => { m.gpu.code.file = "a/b"; }, "not a file beside it"],
+  "WGSL of another digest": [(m) => { m.gpu.code.sha256 = "0".repeat(64); }, "is damaged"],
+  "fewer WGSL kernels": [(m) => { m.gpu.kernels.pop(); }, "as long as kernels"],
+  "fewer lists of sizes": [(m) => { m.gpu.buffers.pop(); }, "as long as kernels"],
+  "a WGSL kernel that is not there": [(m) => { onGpu(m)[0] = "g9999"; }, "no kernel g9999"],
+  "a WGSL kernel's name": [(m) => { onGpu(m)[0] = "a b"; }, "no list of four"],
+  "a WGSL kernel's extent": [(m) => { onGpu(m)[1] = 2 ** 31; }, "WGSL kernel's extent"],
+  "a WGSL kernel's scratch": [(m) => { onGpu(m)[2] = 2 ** 31; }, "WGSL kernel's scratch"],
+  "scratch of half a word": [(m) => { onGpu(m)[2] = 2; }, "WGSL kernel's buffers"],
+  "a table outside": [(m) => { onGpu(m)[3] = [m.memory.bytes, 4]; }, "outside of memory"],
+  "more tables than buffers": [(m) => { onGpu(m)[3] = Array(122).fill(0); }, "kernel's buffers"],
+  "a buffer larger than memory": [(m) => { m.gpu.buffers[0][2][0] = m.memory.bytes + 1; }, "outside"],
+  "a kernel that reads more": [(m) => { m.gpu.buffers[0][0] = 99; }, "what a kernel reads"],
+  "always, as a text": [(m) => { m.gpu.always = "no"; }, "gpu.always"],
 };
+function onGpu(m) {
+  return m.gpu.kernels.find((k) => k);
+}
+const mock = () => ({ gpu: mockGpu(), backend: "webgpu" });
 for (const [name, [change, words]] of Object.entries(manifests))
-  await refuses(name, words, () => load(changed(change)));
+  await refuses(name, words, () => load(changed(change), mock()));
 await refuses("text that is no JSON", "damaged manifest", () => load(reader(text.slice(0, -9))));
 await refuses("null", "missing", () => load(reader("null")));
 const weights = JSON.parse(text).weights.chunks[0].file;
@@ -105,6 +126,31 @@ await refuses("code that is no module", "do not run here", async () => {
   m.code.sha256 = await sha256(code);
   await load(reader(JSON.stringify(m), (name, bytes) => name === m.code.file ? code : bytes));
 });
+
+// ---- GPUs that are none, too small or lost: WebAssembly runs the model, and says why
+const said = console.warn;
+console.warn = () => {};
+const without = {
+  "no adapter": [{ gpu: mockGpu({ none: true }), backend: "webgpu" }, "no GPU"],
+  "a CPU as GPU": [{ gpu: mockGpu({ fallback: true }), backend: "auto" }, "a CPU stands in"],
+  "a small GPU": [{ gpu: mockGpu({ limits: 1024 }), backend: "webgpu" }, "more than the GPU gives"],
+  "nobody wants it": [{ gpu: mockGpu(), backend: "wasm" }, "was asked for"],
+};
+for (const [name, [options, words]] of Object.entries(without)) {
+  const other = await load(reader(text), options), { backend, backendNote } = other;
+  await other.run(zeros(other));
+  tell(name, backend === "wasm" && backendNote.includes(words) ? null : `${backend}: ${backendNote}`);
+}
+const gpu = mockGpu(), onMock = await load(reader(text), { gpu, backend: "webgpu" });
+await onMock.run(zeros(onMock));
+tell("kernels are dispatched", onMock.backend === "webgpu" && gpu.log.dispatches > 0 ? null : onMock.backendNote);
+const lost = onMock.run(zeros(onMock));
+gpu.log.device.destroy();
+await refuses("a device is lost", "the GPU is lost", () => lost);
+const want = await model.run(zeros(model)), got = await onMock.run(zeros(onMock));
+tell("the next run is served", onMock.backend === "wasm" && String(want[model.outputs[0].name]) ===
+  String(got[model.outputs[0].name]) ? null : onMock.backend);
+await refuses("a backend of no name", "no backend 'x'", () => load(reader(text), { backend: "x" }));
 
 // ---- inputs
 const [first] = model.inputs, good = zeros(model);
@@ -154,13 +200,14 @@ for (let k = 0; k < Number(count); k++) {
   for (let n = 1 + random(2); n > 0; n--) mutate(m);
   if (!(m.memory?.bytes < 2 ** 28)) continue; // memory that would only be slow
   try {
-    const other = await load(reader(JSON.stringify(m)));
+    const other = await load(reader(JSON.stringify(m)), k % 2 ? mock() : {});
     await other.run(zeros(other));
     taken++;
   } catch (e) {
     if (!(e instanceof HlodError)) tell(`at random ${k}`, e.stack);
   }
 }
+console.warn = said;
 tell("some changes do no harm", taken > 0 && taken < Number(count) ? null : `${taken} taken`);
 console.log(`${passed} passed, ${failed} failed; ${taken} of ${count} changed manifests ran`);
 process.exit(failed ? 1 : 0);

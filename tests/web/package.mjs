@@ -11,7 +11,10 @@ import { pathToFileURL } from "node:url";
 const [from, folder, runs] = process.argv.slice(2), at = (name) => join(folder, name);
 const hlod = await import(pathToFileURL(resolve(from, "index.js")));
 const { arrayOf } = await import(pathToFileURL(resolve(from, "runtime/dtypes.js")));
-const began = performance.now(), model = await hlod.load(), loaded = performance.now() - began;
+const dawn = process.env.HLOD_DAWN;
+const options = !dawn ? {} : { backend: "webgpu",
+  gpu: (await import(pathToFileURL(dawn + "/index.js"))).create([]) };
+const began = performance.now(), model = await hlod.load(undefined, options), loaded = performance.now() - began;
 
 const inputs = {};
 model.inputs.forEach((v, k) => {
@@ -34,5 +37,7 @@ for (let k = 0; k < Number(runs ?? 0); k++) {
 model.outputs.forEach((v, k) => writeFileSync(at(`out${k}.bin`), outputs[v.name]));
 times.sort((a, b) => a - b);
 console.log(JSON.stringify({ inputs: model.inputs, outputs: model.outputs, loaded,
+  backend: model.backend,
   ms: times[times.length >> 1] ?? null,
   top: model.outputs[0].dtype === "f32" ? model.top(outputs[model.outputs[0].name], 5) : [] }));
+model.dispose();

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests of web_runner.c on stdin, answers on stdout; before each its length. Usage:
-// node serve.mjs RUNTIME, the folder of the runtime.
+// node serve.mjs RUNTIME, the folder of the runtime. HLOD_DAWN: the folder of npm's package webgpu, by
+// which models then run as WebGPU.
 import { readSync, writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const runtime = pathToFileURL(process.argv[2] + "/");
 const { load } = await import(new URL("hlod.js", runtime));
 const { arrayOf } = await import(new URL("dtypes.js", runtime));
+const dawn = process.env.HLOD_DAWN;
+const options = !dawn ? { backend: "wasm" } : { backend: "webgpu",
+  gpu: (await import(pathToFileURL(dawn + "/index.js"))).create([]) };
 const { handle } = await import(new URL("./frames.mjs", import.meta.url));
 
 function read(n) {
@@ -24,7 +28,7 @@ function write(bytes) {
 
 for (let head; (head = read(4));) {
   const request = read(new DataView(head.buffer).getUint32(0, true));
-  const reply = await handle(request, load, arrayOf), length = new Uint8Array(4);
+  const reply = await handle(request, load, arrayOf, options), length = new Uint8Array(4);
   new DataView(length.buffer).setUint32(0, reply.length, true);
   write(length);
   write(reply);

@@ -3,7 +3,10 @@
 // (or in a browser, by way of files: browser_cases.py), compared with what the case expects. What
 // the target refuses is listed, and must be what the list of refusals has: it may only become
 // shorter.
-//     web_cases [--node PROGRAM] [--refused FILE] [--write DIR | --read DIR] RUNTIME SERVE FILE...
+// With --backend webgpu packages have WGSL too, and what stays in WebAssembly is such a list of
+// operations and reasons.
+//     web_cases [--node PROGRAM] [--refused FILE] [--backend webgpu --in-wasm FILE]
+//               [--write DIR | --read DIR] RUNTIME SERVE FILE...
 #include <stdlib.h>
 
 #include "base/store/file.h"
@@ -13,11 +16,13 @@
 #include "tests/web/web_runner.h"
 
 static struct {
-    const char *node, *refused;
+    const char *node, *refused, *in_wasm;
     struct web_runner r;
+    enum web_backend backend;
     int ran, failed, refusals;
     struct strbuf names; // of what was refused
     struct smap known;   // operations that the list has
+    struct smap stay;    // "operation: reason" of the other list
 } all = {.node = "node"};
 
 static int leaves_of(const struct literal *l, struct span *out, int n) {
@@ -30,16 +35,32 @@ static int leaves_of(const struct literal *l, struct span *out, int n) {
     return n;
 }
 
-static status_t run(struct arena *a, const struct test_case *c, const struct executable *e,
-                    struct strbuf *why, bool *ok) {
+static struct str operation(const char *path) {
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    return (struct str){name, strcspn(name, ".")};
+}
+static void in_wasm(struct arena *a, const char *path, const struct test_case *c,
+                    const struct web_files *files) {
+    struct str op = operation(path);
+    for (int k = 0; k < files->n_in_wasm; k++) {
+        const char *why = files->in_wasm[k].why, *text = strrchr(why, ':');
+        const char *line = arena_printf(a, "%.*s: %s", (int)op.n, op.p, text ? text + 2 : why);
+        if (smap_has(&all.stay, str_of(line))) continue;
+        printf("%s:%d: in WebAssembly: %s\n", path, c->line, line);
+        if (all.in_wasm) all.failed++;
+    }
+}
+static status_t run(struct arena *a, const char *path, const struct test_case *c,
+                    const struct executable *e, struct strbuf *why, bool *ok) {
     const struct shape *root = e->main->entry->root->shape;
-    struct web_options o = {.name = ""};
+    struct web_options o = {.name = "", .backend = all.backend};
     struct web_files files;
     struct span in[64], *out;
     int n_in = 0, n_out = shape_leaves(root);
     for (int k = 0; k < c->n_in; k++)
         n_in = leaves_of(c->in[k], in, n_in);
     RETURN_IF_ERR(web_package(a, e, NULL, 0, &o, NULL, &files));
+    in_wasm(a, path, c, &files);
     RETURN_IF_ERR(web_runner_run(&all.r, a, &files, in, n_in, n_out, &out));
     if (!out) return ST_OK;
 
@@ -54,8 +75,7 @@ static status_t run(struct arena *a, const struct test_case *c, const struct exe
     return ST_OK;
 }
 static void refuse(const char *path, const struct test_case *c, status_t st) {
-    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    struct str op = {name, strcspn(name, ".")};
+    struct str op = operation(path);
     const char *text = strrchr(st_message(st), ':');
     all.refusals++;
     if (all.refused && smap_get(&all.known, op)) return;
@@ -69,7 +89,7 @@ static void one(const char *path, const struct test_case *c) {
     struct executable *e = NULL;
     bool ok = true;
     status_t st = hlo_compile_module(hlo_module_clone(c->m), &opt, web_target(), NULL, &e);
-    if (!st) st = run(&a, c, e, &why, &ok);
+    if (!st) st = run(&a, path, c, e, &why, &ok);
     all.ran++;
     if (c->refused.n) { // by the compiler, whatever the target
         if (!st) printf("%s:%d: was not refused\n", path, c->line), all.failed++;
@@ -100,13 +120,13 @@ static status_t file(const char *path) {
     arena_done(&a);
     return st;
 }
-static status_t read_refused(struct arena *a) {
+static status_t read_list(struct arena *a, const char *path, struct smap *out) {
     struct span bytes;
-    if (!all.refused) return ST_OK;
-    RETURN_IF_ERR(file_map(a, all.refused, &bytes));
+    if (!path) return ST_OK;
+    RETURN_IF_ERR(file_map(a, path, &bytes));
     struct str rest = {(const char *)bytes.p, bytes.n}, line;
     while (str_cut(&rest, '\n', &line))
-        if (line.n && line.p[0] != '#') smap_put(&all.known, str_trim(line), a);
+        if (line.n && line.p[0] != '#') smap_put(out, str_trim(line), a);
     return ST_OK;
 }
 
@@ -116,6 +136,9 @@ int main(int argc, char **argv) {
     for (; k + 1 < argc && strncmp(argv[k], "--", 2) == 0; k += 2) {
         if (strcmp(argv[k], "--node") == 0) all.node = argv[k + 1];
         if (strcmp(argv[k], "--refused") == 0) all.refused = argv[k + 1];
+        if (strcmp(argv[k], "--in-wasm") == 0) all.in_wasm = argv[k + 1];
+        if (strcmp(argv[k], "--backend") == 0)
+            all.backend = strcmp(argv[k + 1], "webgpu") == 0 ? WEB_WEBGPU : WEB_WASM;
         bool writes = strcmp(argv[k], "--write") == 0;
         if (writes || strcmp(argv[k], "--read") == 0) {
             all.r.dir = argv[k + 1];
@@ -125,7 +148,8 @@ int main(int argc, char **argv) {
     if (k + 2 >= argc)
         return fputs("usage: web_cases [OPTION VALUE] RUNTIME SERVE FILE...\n", stderr), 2;
 
-    status_t st = read_refused(&a);
+    status_t st = read_list(&a, all.refused, &all.known);
+    if (!st) st = read_list(&a, all.in_wasm, &all.stay);
     if (!st && !all.r.dir) st = web_runner_start(&all.r, all.node, argv[k + 1], argv[k]);
     for (k += 2; k < argc && !st; k++)
         st = st_note(file(argv[k]), "%s", argv[k]);
@@ -134,6 +158,7 @@ int main(int argc, char **argv) {
     st_drop(st);
     printf("%d cases, %d failed, %d refused\n", all.ran, all.failed, all.refusals);
     smap_done(&all.known);
+    smap_done(&all.stay);
     arena_done(&a);
     return all.failed != 0;
 }

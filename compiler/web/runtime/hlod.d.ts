@@ -50,17 +50,31 @@ export class Model {
   readonly labels: readonly string[];
   /** How a picture becomes an input; null: none does. */
   readonly image: ImageOptions | null;
+  /** What runs it: WebGPU, with WebAssembly for what WGSL cannot say; or WebAssembly alone. */
+  readonly backend: "webgpu" | "wasm";
+  /** Why it is not WebGPU; "" where it is. */
+  readonly backendNote: string;
   /**
    * Runs the model once. For each input an array of its type, or of numbers, in row-major order. Gives
-   * an array for each output, which is the caller's. Throws HlodError where an input does not fit.
+   * an array for each output, which is the caller's. Throws HlodError where an input does not fit,
+   * and where the GPU is lost: the next run is WebAssembly's. Runs come one after the other.
    */
   run(inputs: Record<string, Input>, options?: RunOptions): Promise<Record<string, TypedArray>>;
+  /** Gives the GPU's memory back; later runs are WebAssembly's. */
+  dispose(): void;
   /** The k largest numbers of an output, with their labels. */
   top(output: ArrayLike<number | bigint>, k?: number): Score[];
 }
 export interface LoadOptions {
   /** Told of weights that have come, in bytes. */
   progress?: (done: number, all: number) => void;
+  /**
+   * auto: WebGPU if the machine has a GPU. webgpu: also where a CPU stands in for one. Without it, as
+   * the model was exported. Where there is none, WebAssembly runs the model.
+   */
+  backend?: "auto" | "webgpu" | "wasm";
+  /** In place of navigator.gpu: in Node that of npm's package webgpu, say. */
+  gpu?: unknown;
 }
 /**
  * Loads a model: by the URL of its manifest.json, or by a function that gives the bytes of a file by

@@ -9,6 +9,7 @@ import { isPicture, pixelsOf, tensorOf } from "./image.js";
 import { checkManifest } from "./manifest.js";
 import { sha256 } from "./sha256.js";
 import { WasmEngine } from "./wasm.js";
+import { GpuEngine, gpuDevice } from "./webgpu.js";
 
 export { HlodError, fromHalf, toHalf };
 
@@ -42,7 +43,8 @@ async function checked(read, file) {
 
 /**
  * Loads a model. source: the URL of its manifest.json, or a function that gives the bytes of a file by
- * name (null: the manifest's). options.progress(done, all) is told bytes of weights.
+ * name (null: the manifest's). options.progress(done, all) is told bytes of weights; options.backend
+ * is "auto", "webgpu" or "wasm", options.gpu stands in for navigator.gpu (hlod.d.ts).
  */
 export async function load(source, options = {}) {
   const read = typeof source === "function" ? source : filesAt(source);
@@ -63,7 +65,32 @@ export async function load(source, options = {}) {
     options.progress?.(done += file.bytes, all);
     return bytes;
   });
-  return new Model(manifest, engine);
+  return new Model(manifest, engine, await gpuOf(manifest, engine, read, options));
+}
+
+// What runs kernels on a GPU, {engine}; or {note} says why nothing does.
+async function gpuOf(manifest, wasm, read, options) {
+  const { backend = manifest.gpu?.always ? "webgpu" : "auto" } = options, { gpu } = manifest;
+  if (!["auto", "webgpu", "wasm"].includes(backend)) refuse(`there is no backend '${backend}'`);
+  if (backend === "wasm") return { note: "WebAssembly was asked for" };
+  if (!gpu) return { note: "the model has no kernels for WebGPU" };
+  const always = backend === "webgpu";
+  const got = await gpuDevice(manifest, options.gpu ?? globalThis.navigator?.gpu, always);
+  if (got.device) {
+    try {
+      const text = new TextDecoder().decode(await checked(read, gpu.code));
+      got.engine = new GpuEngine(manifest, wasm, text, got.device);
+      await got.engine.make();
+      return got;
+    } catch (e) {
+      if (got.engine) got.engine.dispose();
+      else got.device.destroy();
+      if (e.name === "HlodError") throw e;
+      got.note = e.message;
+    }
+  }
+  if (always) console.warn(`hlod: runs in WebAssembly: ${got.note}`);
+  return { note: got.note };
 }
 
 const shapeText = (v) => `${v.dtype}[${v.shape}]`;
@@ -71,7 +98,9 @@ const shapeText = (v) => `${v.dtype}[${v.shape}]`;
 /** A model in memory. Runs come one after the other. */
 export class Model {
   #engine;
-  constructor(manifest, engine) {
+  #gpu;
+  #last = Promise.resolve();
+  constructor(manifest, engine, gpu = {}) {
     const facts = (v) => Object.freeze({ name: v.name, dtype: v.dtype, shape: [...v.shape] });
     this.name = manifest.name;
     this.inputs = manifest.inputs.map(facts);
@@ -80,6 +109,9 @@ export class Model {
     this.image = manifest.image ?? null;
     this.manifest = manifest;
     this.#engine = engine;
+    this.#gpu = gpu.engine ?? null;
+    this.backend = this.#gpu ? "webgpu" : "wasm";
+    this.backendNote = gpu.note ?? "";
   }
 
   /**
@@ -94,10 +126,17 @@ export class Model {
         refuse(`there is no input '${name}'; there are ${[...known].join(", ")}`);
     const values = [];
     for (const v of this.manifest.inputs) values.push(await this.#value(v, inputs?.[v.name]));
+    const before = this.#last, run = before.then(() => this.#once(values, options.profile ?? null));
+    this.#last = run.catch(() => {});
+    return run;
+  }
+  async #once(values, times) {
     this.manifest.inputs.forEach((v, k) => this.#put(v, values[k]));
     try {
-      this.#engine.run(options.profile ?? null);
+      if (this.#gpu) await this.#gpu.run(times);
+      else this.#engine.run(times);
     } catch (e) {
+      this.#leaveGpu(e);
       refuse(`the run failed: ${e.message}`);
     }
     const out = {};
@@ -106,6 +145,24 @@ export class Model {
       out[v.name] = this.#engine.array(type, v.at, v.bytes / type.BYTES_PER_ELEMENT).slice();
     }
     return out;
+  }
+
+  // A GPU that failed once is not asked again: all that WebAssembly needs is in its memory.
+  #leaveGpu(e) {
+    if (!this.#gpu) return;
+    this.#gpu.dispose();
+    this.#gpu = null;
+    this.backend = "wasm";
+    this.backendNote = e.message;
+    console.warn(`hlod: goes on in WebAssembly: ${e.message}`);
+  }
+
+  /** Gives the GPU's memory back; later runs are WebAssembly's. */
+  dispose() {
+    this.#gpu?.dispose();
+    this.backendNote ||= "the model was disposed of";
+    this.backend = "wasm";
+    this.#gpu = null;
   }
 
   /** The k largest of an output's numbers as [{index, label, score}], the first output's if none. */

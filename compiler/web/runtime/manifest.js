@@ -81,7 +81,8 @@ class Checker {
       const k = this.m.kernels[whole(s[1], this.m.kernels.length - 1, "a step's kernel")];
       if (list(s[2], "a step's buffers").length !== k[2])
         refuse(`damaged manifest: a step of ${k[0]} has ${s[2].length} buffers, not ${k[2]}`);
-      for (const at of s[2]) whole(at, this.m.memory.bytes, "a step's buffer");
+      const sizes = this.m.gpu?.buffers[s[1]][2];
+      s[2].forEach((at, n) => this.place(at, sizes ? sizes[n] : 0, "a step's buffer"));
     } else if (s[0] === "copy") {
       this.place(s[1], s[3], "a copy");
       this.place(s[2], s[3], "a copy");
@@ -114,6 +115,35 @@ class Checker {
     if (w.chunks.some((c, k) => c.bytes % 4 && k < w.chunks.length - 1))
       refuse("damaged manifest: a chunk ends within an element");
   }
+  // What WebGPU needs: sizes of all that steps read and write, and a WGSL kernel for some.
+  gpu() {
+    const g = object(this.m.gpu, "gpu"), { kernels } = this.m;
+    this.file(g.code, "gpu.code");
+    if (typeof g.always !== "boolean") refuse("damaged manifest: gpu.always");
+    for (const name of ["kernels", "buffers"])
+      if (list(g[name], `gpu.${name}`).length !== kernels.length)
+        refuse(`damaged manifest: gpu.${name} is not as long as kernels`);
+    g.buffers.forEach((b, k) => {
+      if (!isArray(b, 3) || b.length !== 3) refuse("damaged manifest: gpu.buffers");
+      whole(b[0], kernels[k][2], "what a kernel reads");
+      whole(b[1], 1, "whether a kernel updates");
+      if (list(b[2], "sizes of buffers").length !== kernels[k][2])
+        refuse("damaged manifest: sizes of buffers are not as many");
+      for (const n of b[2]) whole(n, MOST_MEMORY, "a buffer's size");
+    });
+    g.kernels.forEach((k, n) => k === null || this.wgsl(k, kernels[n]));
+  }
+  wgsl(k, kernel) {
+    if (!isArray(k, 4) || k.length !== 4 || !/^\w{1,64}$/.test(k[0]))
+      refuse("damaged manifest: a kernel of WGSL is no list of four");
+    whole(k[1], 2 ** 31 - 1, "a WGSL kernel's extent");
+    whole(k[2], 2 ** 26, "a WGSL kernel's scratch");
+    const tables = list(k[3], "a WGSL kernel's tables");
+    if (k[2] % 4 || tables.length % 2 || kernel[2] + tables.length / 2 > 60)
+      refuse("damaged manifest: a WGSL kernel's buffers");
+    for (let n = 0; n < tables.length; n += 2)
+      this.place(tables[n], tables[n + 1], "a WGSL kernel's table");
+  }
   image() {
     const i = this.m.image;
     if (i === undefined) return;
@@ -131,7 +161,8 @@ class Checker {
 /** Throws HlodError where the manifest is not one that this runtime can trust; gives it back. */
 export function checkManifest(m) {
   if (object(m, "the manifest").format !== "hlod-web") refuse("this is no manifest of hlod");
-  if (m.version !== 1) refuse(`manifest version ${m.version}: this runtime reads version 1`);
+  if (m.version !== 1 && m.version !== 2)
+    refuse(`manifest version ${m.version}: this runtime reads versions 1 and 2`);
   const c = new Checker(m);
   text(m.name, "name");
   c.memory();
@@ -139,6 +170,8 @@ export function checkManifest(m) {
   for (const side of ["inputs", "outputs"])
     list(m[side], side).forEach((v, k) => c.value(v, `${side} ${k}`));
   list(m.kernels, "kernels").forEach((k) => c.kernel(k));
+  if (m.version === 2) c.gpu();
+  else if (m.gpu !== undefined) refuse("damaged manifest: version 1 has no gpu");
   c.weights();
   c.image();
   if (m.labels !== undefined) list(m.labels, "labels").forEach((l) => text(l, "a label"));

@@ -82,7 +82,8 @@ async function begin() {
   let last = null;
   $("name").textContent = document.title = model.name;
   $("facts").textContent = [...model.inputs.map((v) => `${v.name}: ${v.dtype}[${v.shape}]`),
-    ...model.outputs.map((v) => `-> ${v.name}: ${v.dtype}[${v.shape}]`)].join("  ");
+    ...model.outputs.map((v) => `-> ${v.name}: ${v.dtype}[${v.shape}]`),
+    model.backend === "webgpu" ? "by WebGPU" : "by WebAssembly"].join("  ");
   $("file").hidden = !input;
   $("file").addEventListener("change", async (e) => {
     const [file] = e.target.files;

@@ -6,7 +6,7 @@ import { refuse } from "./errors.js";
 import { libm } from "./libm.js";
 
 const PAGE = 65536;
-const RUN = 0, COPY = 1, WHILE = 2, CASE = 3;
+export const RUN = 0, COPY = 1, WHILE = 2, CASE = 3;
 
 // Every f16 as f32.
 let halves = null;
@@ -65,7 +65,8 @@ export class WasmEngine {
         pred: s[0] !== "case", parts: s[2].map(compile) };
       const k = table[s[1]], frame = room(k.buffers * 4);
       s[2].forEach((place, n) => view.setUint32(frame + n * 4, place, true));
-      return { kind: RUN, f: k.f, frame, extent: k.extent, sizes: k.sizes, label: k.label };
+      return { kind: RUN, f: k.f, frame, extent: k.extent, sizes: k.sizes, label: k.label,
+        kernel: s[1], at: s[2] };
     });
     this.program = compile(this.m.program);
     this.view = view;
@@ -102,15 +103,26 @@ export class WasmEngine {
   run(times) {
     this.walk(this.program, times);
   }
+  call(s) {
+    s.f(s.frame, 0, s.extent, this.m.memory.scratch, s.sizes);
+  }
+  copy(s) {
+    this.bytes.copyWithin(s.to, s.from, s.from + s.n);
+  }
+  /** Which part of a choice is next. */
+  choice(s) {
+    const last = s.parts.length - 1;
+    const k = s.pred ? (this.bytes[s.at] ? 0 : 1) : this.view.getInt32(s.at, true);
+    return k < 0 || k > last ? last : k;
+  }
   walk(steps, times) {
-    const { scratch } = this.m.memory;
     for (const s of steps) {
       if (s.kind === RUN) {
         const start = times ? performance.now() : 0;
-        s.f(s.frame, 0, s.extent, scratch, s.sizes);
+        this.call(s);
         if (times) times.push([s.label, performance.now() - start]);
       } else if (s.kind === COPY) {
-        this.bytes.copyWithin(s.to, s.from, s.from + s.n);
+        this.copy(s);
       } else if (s.kind === WHILE) {
         for (;;) {
           this.walk(s.parts[0], times);
@@ -118,10 +130,7 @@ export class WasmEngine {
           this.walk(s.parts[1], times);
         }
       } else {
-        const last = s.parts.length - 1;
-        let k = s.pred ? (this.bytes[s.at] ? 0 : 1) : this.view.getInt32(s.at, true);
-        if (k < 0 || k > last) k = last;
-        this.walk(s.parts[k], times);
+        this.walk(s.parts[this.choice(s)], times);
       }
     }
   }
