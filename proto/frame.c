@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames, see frame.h. Wire form of a message: struct head, then the body, or (flag BODY_FD) the
-// body's length while the body lies in the last descriptor.
+// body's length while the body lies in the last descriptor. Where no descriptor comes along, more
+// of the same may follow.
 #include "proto/frame.h"
 
 #include <errno.h>
@@ -27,17 +28,25 @@ struct head {
 _Static_assert(sizeof(struct head) == 32, "the wire form has no padding");
 
 struct frame_buf {
+    size_t at, end; // of the last message: what has not been given yet
     uint8_t bytes[FRAME_MAX_BYTES + 1]; // one more, so that an oversized message shows
 };
 
 struct frame_buf *frame_buf_new(void) {
     struct frame_buf *b = malloc(sizeof *b);
     if (!b) abort();
+    frame_buf_empty(b);
     return b;
 }
 
 void frame_buf_free(struct frame_buf *b) {
     free(b);
+}
+bool frame_buf_has_more(const struct frame_buf *b) {
+    return b->at < b->end;
+}
+void frame_buf_empty(struct frame_buf *b) {
+    b->at = b->end = 0;
 }
 
 status_t frame_pair(int out_fds[2]) {
@@ -65,9 +74,10 @@ static bool wait_for(int sock, short events, int timeout_ms) {
     }
 }
 
-static status_t send_message(int sock, const struct head *h, struct span inline_body,
-                             const int *fds, int n_fds, int timeout_ms) {
-    struct iovec iov[2] = {{(void *)h, sizeof *h}, {(void *)inline_body.p, inline_body.n}};
+static status_t send_message(int sock, struct span head, struct span inline_body, const int *fds,
+                             int n_fds, int timeout_ms) {
+    struct iovec iov[2] = {{(void *)(uintptr_t)head.p, head.n},
+                           {(void *)(uintptr_t)inline_body.p, inline_body.n}};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int) * (FRAME_MAX_FDS + 1))];
@@ -101,8 +111,9 @@ status_t frame_send(int sock, uint32_t type, uint64_t call, struct span body, co
         return st_invalid("frame body of %zu bytes, at most %d", body.n, FRAME_MAX_BODY);
     struct head h = {
         .magic = MAGIC, .type = type, .call = call, .n_fds = (uint32_t)n_fds, .body_bytes = body.n};
+    struct span head = {(const uint8_t *)&h, sizeof h};
     if (sizeof h + body.n <= FRAME_MAX_BYTES)
-        return send_message(sock, &h, body, fds, n_fds, timeout_ms);
+        return send_message(sock, head, body, fds, n_fds, timeout_ms);
 
     int all[FRAME_MAX_FDS + 1], body_fd;
     RETURN_IF_ERR(frame_memfd("hlod-frame", (int64_t)body.n, &body_fd));
@@ -116,7 +127,7 @@ status_t frame_send(int sock, uint32_t type, uint64_t call, struct span body, co
         if (n_fds) memcpy(all, fds, sizeof(int) * (size_t)n_fds);
         all[n_fds] = body_fd;
         h.flags = FLAG_BODY_FD;
-        st = send_message(sock, &h, (struct span){0}, all, n_fds + 1, timeout_ms);
+        st = send_message(sock, head, (struct span){0}, all, n_fds + 1, timeout_ms);
     }
     close(body_fd);
     return st;
@@ -132,6 +143,35 @@ status_t frame_send_msg(int sock, uint32_t type, uint64_t call, const ProtobufCM
     free(p);
     return st;
 }
+
+// ---- several at once
+
+bool frame_batch_add(struct frame_batch *b, uint32_t type, uint64_t call,
+                     const ProtobufCMessage *m) {
+    size_t n = protobuf_c_message_get_packed_size(m);
+    struct head h = {.magic = MAGIC, .type = type, .call = call, .body_bytes = n};
+    if (n > FRAME_BATCH_BYTES - sizeof h || b->n > FRAME_BATCH_BYTES - sizeof h - n) return false;
+    if (!b->p && !(b->p = malloc(FRAME_BATCH_BYTES))) return false;
+    memcpy(b->p + b->n, &h, sizeof h);
+    protobuf_c_message_pack(m, b->p + b->n + sizeof h);
+    b->n += sizeof h + n;
+    return true;
+}
+
+status_t frame_batch_send(int sock, struct frame_batch *b, int timeout_ms) {
+    if (!b->n) return ST_OK;
+    status_t st =
+        send_message(sock, (struct span){b->p, b->n}, (struct span){0}, NULL, 0, timeout_ms);
+    if (st_code(st) != ST_DEADLINE_EXCEEDED) b->n = 0;
+    return st;
+}
+
+void frame_batch_done(struct frame_batch *b) {
+    free(b->p);
+    *b = (struct frame_batch){0};
+}
+
+// ---- receiving
 
 // Closes every descriptor that came with a message we refuse.
 static status_t refuse(const int *fds, int n, const char *why) {
@@ -154,20 +194,23 @@ static int collect_fds(struct msghdr *m, int *fds) {
     return n;
 }
 
-// What is wrong with the header of a message of `got` bytes with n_fds descriptors; NULL: nothing.
-static const char *wrong_head(const struct head *h, int msg_flags, size_t got, int n_fds) {
+// What is wrong with the header of a frame with n_fds descriptors, of which `got` bytes are there;
+// NULL: nothing.
+static const char *wrong_head(const struct head *h, size_t got, int n_fds) {
     bool body_fd = h->flags & FLAG_BODY_FD;
-    if (msg_flags & (MSG_TRUNC | MSG_CTRUNC)) return "truncated";
+    size_t rest = got - sizeof *h;
     if (h->magic != MAGIC || h->type == 0 || (h->flags & ~(uint32_t)FLAG_BODY_FD))
         return "bad header";
     if (h->n_fds > FRAME_MAX_FDS || (int)h->n_fds + body_fd != n_fds) return "descriptor count";
-    if (body_fd ? h->body_bytes > FRAME_MAX_BODY || got != sizeof *h
-                : h->body_bytes != got - sizeof *h)
+    if (body_fd ? h->body_bytes > FRAME_MAX_BODY || rest
+        : n_fds ? h->body_bytes != rest
+                : h->body_bytes > rest)
         return "body length";
     return NULL;
 }
 
-status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame *out) {
+// One message into the buffer. *out_n_fds: -1 where the peer closed the socket.
+static status_t receive(int sock, struct frame_buf *b, int timeout_ms, int *fds, int *out_n_fds) {
     struct iovec iov = {b->bytes, sizeof b->bytes};
     union {
         struct cmsghdr align;
@@ -175,12 +218,13 @@ status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame 
     } control;
     struct msghdr m;
     ssize_t got;
+    int wait = timeout_ms < 0 ? 0 : MSG_DONTWAIT; // one that never blocks says EAGAIN all the same
     for (;;) {
         m = (struct msghdr){.msg_iov = &iov,
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof control.bytes};
-        got = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = recvmsg(sock, &m, wait | MSG_CMSG_CLOEXEC);
         if (got >= 0) break;
         if (errno == EINTR) continue;
         if (errno == ECONNRESET) {
@@ -190,26 +234,27 @@ status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame 
         if (errno != EAGAIN) return st_errno(errno, "recvmsg");
         if (!wait_for(sock, POLLIN, timeout_ms)) return st_new(ST_DEADLINE_EXCEEDED, "no frame");
     }
-    struct frame f = {.n_fds = 0};
-    if (got == 0) {
-        *out = f;
-        return ST_OK;
-    }
-    int fds[FRAME_MAX_FDS + 1];
-    int n_fds = collect_fds(&m, fds);
-    if ((size_t)got < sizeof(struct head)) return refuse(fds, n_fds, "shorter than its header");
 
+    *out_n_fds = got ? collect_fds(&m, fds) : -1;
+    b->end = (size_t)got;
+    return m.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? refuse(fds, *out_n_fds, "truncated") : ST_OK;
+}
+
+// The next frame of the buffer. Takes the descriptors.
+static status_t next_frame(struct frame_buf *b, const int *fds, int n_fds, struct frame *out) {
     struct head h;
-    memcpy(&h, b->bytes, sizeof h);
-    bool body_fd = h.flags & FLAG_BODY_FD;
-    const char *why = wrong_head(&h, m.msg_flags, (size_t)got, n_fds);
+    size_t got = b->end - b->at;
+    if (got < sizeof h) return refuse(fds, n_fds, "shorter than its header");
+    memcpy(&h, b->bytes + b->at, sizeof h);
+    const char *why = wrong_head(&h, got, n_fds);
     if (why) return refuse(fds, n_fds, why);
+    if (h.body_bytes < got - sizeof h && b->end > FRAME_BATCH_BYTES)
+        return refuse(fds, n_fds, "more of them in a message than there may be");
 
-    f.type = h.type;
-    f.call = h.call;
-    f.n_fds = (int)h.n_fds;
-    f.body = (struct span){b->bytes + sizeof h, (size_t)h.body_bytes};
-    if (body_fd) {
+    struct frame f = {.type = h.type, .call = h.call, .n_fds = (int)h.n_fds};
+    f.body = (struct span){b->bytes + b->at + sizeof h, (size_t)h.body_bytes};
+    b->at += sizeof h;
+    if (h.flags & FLAG_BODY_FD) {
         uint8_t *p;
         status_t st =
             frame_map(fds[h.n_fds], 0, (int64_t)h.body_bytes, false, &p, &f.map, &f.map_bytes);
@@ -219,11 +264,28 @@ status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame 
         }
         close(fds[h.n_fds]);
         f.body.p = p;
-    }
+    } else
+        b->at += (size_t)h.body_bytes;
 
-    memcpy(f.fds, fds, sizeof(int) * h.n_fds);
+    if (h.n_fds) memcpy(f.fds, fds, sizeof(int) * h.n_fds);
     *out = f;
     return ST_OK;
+}
+
+status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame *out) {
+    int fds[FRAME_MAX_FDS + 1], n_fds = 0;
+    status_t st = ST_OK;
+    if (!frame_buf_has_more(b)) {
+        frame_buf_empty(b);
+        st = receive(sock, b, timeout_ms, fds, &n_fds);
+        if (!st && n_fds < 0) {
+            *out = (struct frame){0};
+            return ST_OK;
+        }
+    }
+    if (!st) st = next_frame(b, fds, n_fds, out);
+    if (st) frame_buf_empty(b); // what follows a broken frame is as broken
+    return st;
 }
 
 void frame_done(struct frame *f) {

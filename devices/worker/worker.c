@@ -83,17 +83,20 @@ static ProtobufCMessage *begin(struct worker *w, struct worker_call *c) {
     if (w->begun) *w->begun = c->id;
     return message_new(&c->arena, handlers[c->type].reply); // descriptor_of found it
 }
+// `soon`: more that came with it is answered next.
 static void send_reply(struct worker *w, struct worker_call *c, ProtobufCMessage *reply,
-                       status_t st) {
+                       status_t st, bool soon) {
     set_status(c, reply, st);
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);
-    worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+    bool hold = soon && !c->device_lost;
+    (hold ? worker_send_soon : worker_send)(&w->socket, c->type + 40, c->id, reply, c->reply_fds,
+                                            c->n_reply_fds);
 }
 // `c` is w->running already: no other thread calls the device. Frees it.
-static void serve(struct worker *w, struct worker_call *c) {
+static void serve(struct worker *w, struct worker_call *c, bool soon) {
     ProtobufCMessage *reply = begin(w, c);
-    send_reply(w, c, reply, handlers[c->type].answer(c, w->dev, reply));
+    send_reply(w, c, reply, handlers[c->type].answer(c, w->dev, reply), soon);
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
@@ -121,7 +124,7 @@ static struct worker_call *take_call(struct worker *w) {
 }
 static void end_beside(struct worker *w, struct worker_call *c, ProtobufCMessage *reply,
                        status_t st) {
-    send_reply(w, c, reply, st);
+    send_reply(w, c, reply, st, false);
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     struct worker_call **at = &w->running;
@@ -226,7 +229,7 @@ static void *run_thread(void *arg) {
             worker_streams_begin(w->streams, &w->mutex, &w->more))
             serve_beside(w, c);
         else
-            serve(w, c);
+            serve(w, c, false);
     }
 }
 
@@ -300,7 +303,7 @@ static void cancel_call(struct worker *w, uint64_t id) {
     if (waits) answer_cancelled(w, waits);
 }
 
-static status_t accept_call(struct worker *w, struct frame *f) {
+static status_t accept_call(struct worker *w, struct frame *f, bool more) {
     const ProtobufCMessageDescriptor *d = descriptor_of(w, f->type);
     if (!d) return st_internal("frame type %u is not for a %s worker", f->type, w->opt->role);
     struct worker_call *c = calloc(1, sizeof *c);
@@ -330,7 +333,7 @@ static status_t accept_call(struct worker *w, struct frame *f) {
         pthread_cond_signal(&w->more);
     }
     pthread_mutex_unlock(&w->mutex);
-    if (here) serve(w, c);
+    if (here) serve(w, c, more);
     return ST_OK;
 }
 
@@ -401,8 +404,9 @@ static status_t read_frames(struct worker *w) {
         } else if (f.type == HLOD__WIRE__TYPE__TYPE_CANCEL) {
             cancel_call(w, f.call);
         } else {
-            st = accept_call(w, &f);
+            st = accept_call(w, &f, frame_buf_has_more(buf));
         }
+        if (!frame_buf_has_more(buf)) worker_send_held(&w->socket);
     }
     frame_buf_free(buf);
     return st;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "devices/worker/sandbox.h"
 #include "devices/worker/worker_cut.h"
 #include "devices/worker/worker_maps.h"
@@ -90,10 +91,28 @@ Hlod__Wire__Status *worker_call_status(struct worker_call *c, status_t st) {
 void worker_send(struct worker_socket *s, uint32_t type, uint64_t id, const ProtobufCMessage *m,
                  const int *fds, int n_fds) {
     pthread_mutex_lock(&s->mutex);
+    st_drop(frame_batch_send(s->fd, &s->batch, -1));
     if (m) // the daemon gone: the loop sees it too
         st_drop(frame_send_msg(s->fd, type, id, m, fds, n_fds, -1));
     else
         st_drop(frame_send(s->fd, type, id, (struct span){NULL, 0}, NULL, 0, -1));
+    pthread_mutex_unlock(&s->mutex);
+}
+
+// The first reply does not wait for long for the last.
+void worker_send_soon(struct worker_socket *s, uint32_t type, uint64_t id,
+                      const ProtobufCMessage *m, const int *fds, int n_fds) {
+    enum { HOLD_NS = 100000 };
+    int64_t now = clock_ns();
+    pthread_mutex_lock(&s->mutex);
+    if (!s->batch.n) s->held_ns = now;
+    bool held = !n_fds && now - s->held_ns < HOLD_NS && frame_batch_add(&s->batch, type, id, m);
+    pthread_mutex_unlock(&s->mutex);
+    if (!held) worker_send(s, type, id, m, fds, n_fds);
+}
+void worker_send_held(struct worker_socket *s) {
+    pthread_mutex_lock(&s->mutex);
+    st_drop(frame_batch_send(s->fd, &s->batch, -1));
     pthread_mutex_unlock(&s->mutex);
 }
 

@@ -13,6 +13,8 @@
 struct worker_socket {
     int fd;
     pthread_mutex_t mutex;
+    struct frame_batch batch; // what is held, and since when
+    int64_t held_ns;
 };
 struct worker_call {
     struct worker_call *next;
@@ -46,6 +48,10 @@ status_t worker_call_put_blob(struct worker_call *c, const void *p, size_t n,
 // m NULL: no body. What cannot be sent is left out: the loop thread sees that the daemon is gone.
 void worker_send(struct worker_socket *s, uint32_t type, uint64_t id, const ProtobufCMessage *m,
                  const int *fds, int n_fds);
+// The same, but it may be held until worker_send_held: for replies to calls that came together.
+void worker_send_soon(struct worker_socket *s, uint32_t type, uint64_t id,
+                      const ProtobufCMessage *m, const int *fds, int n_fds);
+void worker_send_held(struct worker_socket *s);
 void worker_call_event(struct worker_call *c, uint32_t type, const ProtobufCMessage *m);
 Hlod__Wire__Status *worker_call_status(struct worker_call *c,
                                        status_t st); // takes st; NULL gives code 0

@@ -48,12 +48,6 @@ static void changed(struct pool *p) {
     if (p->cfg.on_change && !p->stopping) p->cfg.on_change(p->cfg.ctx);
 }
 
-static void free_pending(struct pending *p) {
-    for (int i = 0; i < p->n_fds; i++)
-        close(p->fds[i]);
-    free(p->body);
-}
-
 // ---- death
 
 static void free_process(uv_handle_t *h) {
@@ -92,9 +86,7 @@ static void end_life(struct worker *w) {
     w->resident = w->buffers = 0;
     w->refused = 0;
     w->moves = false;
-    for (size_t i = 0; i < w->out.n; i++)
-        free_pending(&w->out.v[i]);
-    w->out.n = 0;
+    worker_drop_unsent(w);
     w->tenant[0] = 0; // the next process has no tenant
     w->served = false;
     loop_timer_stop(w->kill);
@@ -420,30 +412,16 @@ static void on_frame(struct worker *w, struct frame *f) {
         on_answer(w, at, f);
 }
 
-static void flush(struct worker *w) {
-    while (w->out.n) {
-        struct pending *p = &w->out.v[0];
-        status_t st = frame_send(w->sock, p->type, p->call, (struct span){p->body, p->n}, p->fds,
-                                 p->n_fds, 0);
-        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
-            st_drop(st);
-            break;
-        }
-        st_drop(st); // a lost peer shows at the next read
-        free_pending(p);
-        memmove(w->out.v, w->out.v + 1, --w->out.n * sizeof *w->out.v);
-    }
-    if (w->watch) loop_watch_set(w->watch, LOOP_READ | (w->out.n ? LOOP_WRITE : 0));
-}
-
 static void on_socket(void *arg, int events) {
     struct worker *w = arg;
-    if (events & LOOP_WRITE) flush(w);
+    if (events & LOOP_WRITE) worker_send_rest(w);
     uint64_t epoch = w->epoch;
+    struct frame_buf *buf = w->pool->buf;
+    frame_buf_empty(buf); // a worker that was lost in mid-message may have left some
     // A bounded batch, so that one chatty worker does not hold the loop.
-    for (int i = 0; i < 32 && w->sock >= 0 && w->epoch == epoch; i++) {
+    for (int i = 0; (i < 32 || frame_buf_has_more(buf)) && w->sock >= 0 && w->epoch == epoch; i++) {
         struct frame f;
-        status_t st = frame_recv(w->sock, w->pool->buf, 0, &f);
+        status_t st = frame_recv(w->sock, buf, 0, &f);
         if (st_code(st) == ST_DEADLINE_EXCEEDED) {
             st_drop(st);
             return;
@@ -460,29 +438,6 @@ static void on_socket(void *arg, int events) {
         on_frame(w, &f);
         frame_done(&f);
     }
-}
-
-static void send_or_keep(struct worker *w, uint32_t type, uint64_t call, const ProtobufCMessage *m,
-                         const int *fds, int n_fds) {
-    metric_add(M_FRAME_BYTES_OUT, (int64_t)protobuf_c_message_get_packed_size(m));
-    if (w->out.n == 0) {
-        status_t st = frame_send_msg(w->sock, type, call, m, fds, n_fds, 0);
-        bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
-        if (st && !full)
-            log_status(LOG_WARN, "worker.send", st); // the read side will see the loss
-        else
-            st_drop(st);
-        if (!full) return;
-    }
-    struct pending p = {
-        .type = type, .call = call, .n = protobuf_c_message_get_packed_size(m), .n_fds = n_fds};
-    p.body = malloc(p.n + 1);
-    if (!p.body) abort();
-    protobuf_c_message_pack(m, p.body);
-    for (int i = 0; i < n_fds; i++)
-        p.fds[i] = dup(fds[i]);
-    vec_push(&w->out, p);
-    loop_watch_set(w->watch, LOOP_READ | LOOP_WRITE);
 }
 
 struct late_loss {
@@ -507,7 +462,7 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
     }
     struct pool_call c = {.id = id, .type = type, .fn = fn, .ctx = ctx};
     vec_push(&w->calls, c);
-    send_or_keep(w, type, id, m, fds, n_fds);
+    worker_send_frame(w, type, id, m, fds, n_fds);
     return id;
 }
 
@@ -522,7 +477,7 @@ void pool_cancel(struct worker *w, uint64_t call) {
     c->kill_at_ns = clock_ns() + clock_of_ms((double)w->pool->cfg.kill_grace_ms);
     if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
     Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
-    send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
+    worker_send_frame(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
 }
 
 void pool_set_grace(struct pool *p, int64_t ms) {
@@ -663,6 +618,7 @@ void pool_free(struct pool *p) {
         if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
         vec_done(&w->calls);
         vec_done(&w->out);
+        frame_batch_done(&w->batch);
         smap_done(&w->warm.held);
         footprint_done(&w->footprint);
         free(w->why);
@@ -709,6 +665,9 @@ struct memfds *pool_memfds(struct pool *p) {
 }
 int pool_input_owner(const struct pool *p) {
     return p->cfg.n_devices == 1 && !p->cfg.isolate ? 0 : MEMFD_NOBODY; // device workers come first
+}
+enum worker_role worker_role(const struct worker *w) {
+    return w->role;
 }
 int worker_index(const struct worker *w) {
     return w->index;

@@ -87,6 +87,7 @@ struct memfds *pool_memfds(struct pool *p); // owners are worker_index
 // Whose memory inputs go to while no worker is chosen: the only device worker's, or, where there is
 // a choice, MEMFD_NOBODY. Thread: any.
 int pool_input_owner(const struct pool *p);
+enum worker_role worker_role(const struct worker *w);
 int worker_index(const struct worker *w);
 // Bytes of tensors sent to the worker, and (negative) done with. While more than flight_bytes are
 // out nothing else is placed there.

@@ -65,6 +65,8 @@ struct worker {
     struct pool_call last; // that was answered, and when; its end may still be the process's
     int64_t last_ns;
     VEC(struct pending) out;
+    struct frame_batch batch; // goes out at the end of the loop's turn, before `out`
+    bool full;                // the socket had no room for it
     int places_taken, unknown, restarts; // unknown: places for an unknown time
     int64_t moved_ns;                    // a piece of work began alone, or ended
     int64_t flight_bytes, expected_ns;
@@ -95,6 +97,7 @@ struct pool {
     struct pool_logs logs;
     struct arena arena; // specs
     bool stopping;
+    bool flush_due; // batches are sent soon
 };
 
 bool worker_drained(const struct worker *w);
@@ -102,3 +105,9 @@ bool worker_idle(const struct worker *w);
 bool worker_relief_idle(const struct worker *w);
 bool worker_stuck(const struct worker *w);
 int64_t worker_first_kill_ns(const struct worker *w); // 0: no call was cancelled
+// pool_send.c. Sends a frame, or keeps it (copying it and its descriptors) until the end of the
+// loop's turn or until the socket has room.
+void worker_send_frame(struct worker *w, uint32_t type, uint64_t call, const ProtobufCMessage *m,
+                       const int *fds, int n_fds);
+void worker_send_rest(struct worker *w); // the socket has room
+void worker_drop_unsent(struct worker *w);

@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/wire.pb-c.h"
+
 static int pair[2];
 static struct frame_buf *buf;
 
@@ -121,6 +123,129 @@ static void garbage(void **state) {
     }
 }
 
+static void next_is(uint64_t call, const char *device) {
+    struct frame f;
+    ok(frame_recv(pair[1], buf, 0, &f));
+    assert_int_equal(f.type, 9);
+    assert_int_equal(f.call, call);
+    Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, f.body.n, f.body.p);
+    assert_non_null(h);
+    assert_string_equal(h->device_name, device);
+    hlod__wire__hello__free_unpacked(h, NULL);
+    frame_done(&f);
+}
+static void batches(void **state) {
+    (void)state;
+    Hlod__Wire__Hello m = HLOD__WIRE__HELLO__INIT;
+    struct frame_batch b = {0};
+    ok(frame_batch_send(pair[0], &b, 0)); // nothing
+    const char *const names[] = {"a", "", "another"};
+    for (uint64_t k = 0; k < 3; k++) {
+        m.device_name = (char *)(uintptr_t)names[k];
+        assert_true(frame_batch_add(&b, 9, k, &m.base));
+    }
+    ok(frame_batch_send(pair[0], &b, 0));
+    assert_int_equal(b.n, 0);
+    ok(frame_send_msg(pair[0], 9, 3, &m.base, NULL, 0, 0));
+    for (uint64_t k = 0; k < 3; k++) {
+        next_is(k, names[k]);
+        assert_int_equal(frame_buf_has_more(buf), k < 2);
+    }
+    next_is(3, "another");
+    assert_false(frame_buf_has_more(buf));
+
+    uint64_t n = 0; // more than it has room for
+    while (frame_batch_add(&b, 9, n, &m.base))
+        n++;
+    assert_true(n > 100 && b.n <= FRAME_BATCH_BYTES);
+    char *large = calloc(1, FRAME_BATCH_BYTES + 1);
+    memset(large, 'x', FRAME_BATCH_BYTES);
+    m.device_name = large;
+    struct frame_batch none = {0};
+    assert_false(frame_batch_add(&none, 9, 0, &m.base));
+    ok(frame_batch_send(pair[0], &b, 0));
+    for (uint64_t k = 0; k < n; k++)
+        next_is(k, "another");
+    frame_batch_done(&b);
+    frame_batch_done(&none);
+    free(large);
+}
+// What a socket without room did not take stays, and goes later.
+static void batch_waits_for_room(void **state) {
+    (void)state;
+    Hlod__Wire__Hello m = HLOD__WIRE__HELLO__INIT;
+    struct frame_batch b = {0};
+    status_t s = ST_OK;
+    while (!s)
+        s = frame_send(pair[0], 1, 1, (struct span){(const uint8_t *)"x", 1}, NULL, 0, 0);
+    st_drop(s);
+    assert_true(frame_batch_add(&b, 9, 77, &m.base));
+    size_t n = b.n;
+    is(frame_batch_send(pair[0], &b, 0), ST_DEADLINE_EXCEEDED);
+    assert_int_equal(b.n, n);
+    struct frame f = {.type = 1};
+    for (int i = 0; i < 20; i++) {
+        ok(frame_recv(pair[1], buf, 0, &f));
+        frame_done(&f);
+    }
+    ok(frame_batch_send(pair[0], &b, 0));
+    do {
+        frame_done(&f);
+        ok(frame_recv(pair[1], buf, 0, &f));
+    } while (f.type == 1);
+    assert_int_equal(f.call, 77);
+    frame_done(&f);
+    frame_batch_done(&b);
+}
+// A sound frame, and behind it what is none: the first is given, then the peer is refused.
+static void broken_behind_sound(void **state) {
+    (void)state;
+    Hlod__Wire__Hello m = HLOD__WIRE__HELLO__INIT;
+    struct frame_batch b = {0};
+    assert_true(frame_batch_add(&b, 9, 1, &m.base));
+    size_t first = b.n;
+    assert_true(frame_batch_add(&b, 9, 2, &m.base));
+    const struct {
+        size_t at, n; // a byte of the second that is made wrong; how much is sent
+        uint8_t by;
+    } rows[] = {{first, b.n, 1}, {first + 24, b.n, 9}, {0, first + 31, 0}, {first + 20, b.n, 1}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        b.p[rows[k].at] ^= rows[k].by;
+        assert_int_equal(send(pair[0], b.p, rows[k].n, 0), rows[k].n);
+        b.p[rows[k].at] ^= rows[k].by;
+        struct frame f;
+        next_is(1, "");
+        is(frame_recv(pair[1], buf, 0, &f), ST_DATA_LOSS);
+        assert_false(frame_buf_has_more(buf));
+    }
+    uint8_t *many = malloc(2 * FRAME_BATCH_BYTES); // more than a batch
+    size_t n = 0;
+    for (; n <= FRAME_BATCH_BYTES; n += first)
+        memcpy(many + n, b.p, first);
+    assert_int_equal(send(pair[0], many, n, 0), n);
+    free(many);
+    struct frame none;
+    is(frame_recv(pair[1], buf, 0, &none), ST_DATA_LOSS);
+
+    int mem; // descriptors belong to one frame
+    ok(frame_memfd("t", 10, &mem));
+    uint32_t one = 1;
+    memcpy(b.p + 20, &one, sizeof one);
+    struct iovec iov = {b.p, b.n};
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof control};
+    *CMSG_FIRSTHDR(&msg) = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &mem, sizeof mem);
+    assert_int_equal(sendmsg(pair[0], &msg, 0), b.n);
+    struct frame f;
+    is(frame_recv(pair[1], buf, 0, &f), ST_DATA_LOSS);
+    close(mem);
+    frame_batch_done(&b);
+}
+
 static void mapping_checks(void **state) {
     (void)state;
     int fd = memfd_create("t", MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -170,6 +295,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(limits, setup, teardown),
         cmocka_unit_test_setup_teardown(peer_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage, setup, teardown),
+        cmocka_unit_test_setup_teardown(batches, setup, teardown),
+        cmocka_unit_test_setup_teardown(batch_waits_for_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(broken_behind_sound, setup, teardown),
         cmocka_unit_test_setup_teardown(mapping_checks, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_on_tmpfs_is_a_file, setup, teardown),
     };

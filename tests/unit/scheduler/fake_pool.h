@@ -155,6 +155,9 @@ int pool_size(const struct pool *p) {
 struct worker *pool_worker(struct pool *p, int i) {
     return &p->w[i];
 }
+enum worker_role worker_role(const struct worker *w) {
+    return w->place.role;
+}
 struct place_worker pool_place(const struct worker *w) {
     struct place_worker v = w->place;
     v.planned_bytes = w->footprint.bytes;
