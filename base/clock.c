@@ -35,11 +35,24 @@ int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);
 }
 void clock_wall_text(int64_t wall_ns, char out[32]) {
+    static _Thread_local struct {
+        time_t s;
+        size_t n; // of the text; 0: none yet
+        char text[32];
+    } last; // most calls are for the same second as the one before
     time_t s = (time_t)(wall_ns / 1000000000);
-    struct tm tm;
-    gmtime_r(&s, &tm);
-    size_t n = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out + n, 32 - n, ".%03dZ", (int)(wall_ns / 1000000 % 1000));
+    int ms = (int)(wall_ns / 1000000 % 1000);
+    if (ms < 0) ms += 1000, s--; // before 1970
+    if (!last.n || last.s != s) {
+        struct tm tm;
+        gmtime_r(&s, &tm);
+        last.n = strftime(last.text, sizeof last.text, "%Y-%m-%dT%H:%M:%S", &tm);
+        last.s = s;
+    }
+    const char end[] = {'.', (char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
+                        (char)('0' + ms % 10), 'Z', 0};
+    memcpy(out, last.text, last.n);
+    memcpy(out + last.n, end, sizeof end);
 }
 
 // `n` digits at *s.

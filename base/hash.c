@@ -66,6 +66,47 @@ struct digest sha256_of(const void *p, size_t n) {
     return sha256_end(&s);
 }
 
+// ---- brief texts
+
+void sha256_text_add(struct sha256_text *t, const void *p, size_t n) {
+    if (!t->s.ctx && n > sizeof t->text - t->n) {
+        sha256_init(&t->s);
+        sha256_add(&t->s, t->text, t->n);
+    }
+    if (t->s.ctx)
+        sha256_add(&t->s, p, n);
+    else if (n)
+        memcpy(t->text + t->n, p, n);
+    t->n += n;
+}
+void sha256_text_u64(struct sha256_text *t, uint64_t v) {
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++)
+        b[i] = (uint8_t)(v >> (8 * i));
+    sha256_text_add(t, b, sizeof b);
+}
+void sha256_text_str(struct sha256_text *t, struct str s) {
+    sha256_text_u64(t, s.n);
+    sha256_text_add(t, s.p, s.n);
+}
+// Each text has a place by its hash, which the last one keeps.
+struct digest sha256_text_end(struct sha256_text *t) {
+    enum { PLACES = 16 };
+    static _Thread_local struct {
+        size_t n; // 0: free
+        struct digest d;
+        uint8_t text[sizeof t->text];
+    } places[PLACES];
+    if (t->s.ctx) return sha256_end(&t->s);
+    if (!t->n) return sha256_of(t->text, 0);
+    __typeof__(&places[0]) at = &places[hash64(t->text, t->n, 0) % PLACES];
+    if (at->n == t->n && !memcmp(at->text, t->text, t->n)) return at->d;
+    at->n = t->n;
+    at->d = sha256_of(t->text, t->n);
+    memcpy(at->text, t->text, t->n);
+    return at->d;
+}
+
 void hmac_init(struct hmac *m, struct span key) {
     uint8_t block[64] = {0};
     if (key.n > sizeof block) {

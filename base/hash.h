@@ -19,6 +19,17 @@ struct digest sha256_end(struct sha256 *s);        // also frees the context
 struct digest sha256_peek(const struct sha256 *s); // of what was added so far; more may come
 void sha256_abandon(struct sha256 *s);
 struct digest sha256_of(const void *p, size_t n);
+// The same digests for brief texts that come again and again, such as a request's keys: each thread
+// remembers some. All zeros: empty; sha256_text_end must follow.
+struct sha256_text {
+    size_t n;
+    struct sha256 s; // of a text that is too long to remember
+    uint8_t text[400];
+};
+void sha256_text_add(struct sha256_text *t, const void *p, size_t n);
+void sha256_text_str(struct sha256_text *t, struct str s);
+void sha256_text_u64(struct sha256_text *t, uint64_t v);
+struct digest sha256_text_end(struct sha256_text *t);
 struct hmac {            // HMAC-SHA256 (RFC 2104)
     struct sha256 inner; // what is signed goes in here
     uint8_t outer_key[64];

@@ -408,13 +408,16 @@ bool str_in_globs(const char *globs, const char *name) {
 
 // ---- bytes as text
 
-static const char hex_digits[] = "0123456789abcdef";
+#define SIXTEEN(a)                                                                                 \
+    a "0" a "1" a "2" a "3" a "4" a "5" a "6" a "7" a "8" a "9" a "a" a "b" a "c" a "d" a "e" a "f"
 char *str_put_hex(char *to, const void *p, size_t n) {
+    static const char pairs[] =
+        SIXTEEN("0") SIXTEEN("1") SIXTEEN("2") SIXTEEN("3") SIXTEEN("4") SIXTEEN("5") SIXTEEN("6")
+            SIXTEEN("7") SIXTEEN("8") SIXTEEN("9") SIXTEEN("a") SIXTEEN("b") SIXTEEN("c")
+                SIXTEEN("d") SIXTEEN("e") SIXTEEN("f");
     const uint8_t *v = p;
-    for (size_t i = 0; i < n; i++) {
-        *to++ = hex_digits[v[i] >> 4];
-        *to++ = hex_digits[v[i] & 15];
-    }
+    for (size_t i = 0; i < n; i++, to += 2)
+        memcpy(to, pairs + 2 * (size_t)v[i], 2);
     *to = 0;
     return to;
 }

@@ -17,7 +17,7 @@ int64_t device_memory(const struct worker *w) {
 struct buffers *sched_buffers(struct sched *s) {
     for (int i = 0; i < pool_size(s->pool); i++) {
         const struct worker *w = pool_worker(s->pool, i);
-        if (pool_place(w).role != ROLE_DEVICE) continue;
+        if (worker_role(w) != ROLE_DEVICE) continue;
         buffers_worker(s->buffers, i, worker_ready(w) ? worker_epoch(w) : 0, pool_place(w).name);
     }
     return s->buffers;

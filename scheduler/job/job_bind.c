@@ -145,10 +145,10 @@ static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {
         struct worker *w = pool_worker(j->s->pool, i);
+        if (worker_role(w) != ROLE_DEVICE) continue;
         struct place_worker v = pool_place(w);
         // Before its handshake a worker has no name yet: it may be the one.
-        bool may = v.role == ROLE_DEVICE && !v.hopeless && !v.spare &&
-                   (place_matches(&want, &v) || !worker_hello(w));
+        bool may = !v.hopeless && !v.spare && (place_matches(&want, &v) || !worker_hello(w));
         if (may) *out_hopeless = false;
         if (!may || !worker_hello(w) || !place_matches(&want, &v)) continue;
         if (!v.drained) return worker_hello(w);

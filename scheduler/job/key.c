@@ -11,16 +11,15 @@
 #include "proto/message.h"
 
 struct digest key_of(const struct key_parts *p) {
-    struct sha256 s;
-    sha256_init(&s);
-    sha256_str(&s, STR("hlod executable 1"));
-    sha256_add(&s, p->program.b, sizeof p->program.b);
-    sha256_str(&s, str_of(p->bindings));
-    sha256_str(&s, str_of(p->options));
-    sha256_str(&s, str_of(p->target_id));
-    sha256_str(&s, str_of(p->build_id));
-    sha256_u64(&s, p->kernel_abi);
-    return sha256_end(&s);
+    struct sha256_text t = {0};
+    sha256_text_str(&t, STR("hlod executable 1"));
+    sha256_text_add(&t, p->program.b, sizeof p->program.b);
+    sha256_text_str(&t, str_of(p->bindings));
+    sha256_text_str(&t, str_of(p->options));
+    sha256_text_str(&t, str_of(p->target_id));
+    sha256_text_str(&t, str_of(p->build_id));
+    sha256_text_u64(&t, p->kernel_abi);
+    return sha256_text_end(&t);
 }
 
 struct key_parts key_parts_of(struct arena *a, const Hlod__V1__ExecutableInfo *x) {

@@ -42,7 +42,7 @@ bool sched_alone(const struct sched *s, int64_t expected_ns) {
 static int workers_of(struct sched *s, enum worker_role role) {
     int n = 0;
     for (int i = 0; i < pool_size(s->pool); i++)
-        n += pool_place(pool_worker(s->pool, i)).role == role;
+        n += worker_role(pool_worker(s->pool, i)) == role;
     return n;
 }
 
@@ -102,7 +102,8 @@ static int place_task(struct sched *s, const struct task *t) {
     int n = pool_size(s->pool);
     for (int i = 0; i < n; i++) {
         struct worker *w = pool_worker(s->pool, i);
-        view[i] = pool_place(w);
+        view[i] = worker_role(w) == t->want.role ? pool_place(w)
+                                                 : (struct place_worker){.role = worker_role(w)};
         if (!t->has_key || view[i].role != t->want.role) continue;
         view[i].has_executable = warm_has_executable(worker_warm(w), t->plan.key);
         view[i].has_prepared = warm_has_prepared(worker_warm(w), t->plan.key, t->weights);
@@ -249,8 +250,8 @@ static bool worth_looking(struct sched *s, enum worker_role role) {
     static const struct place_want briefest = {.expected_ns = 1};
     bool any = false;
     for (int i = 0; i < pool_size(s->pool); i++) {
+        if (worker_role(pool_worker(s->pool, i)) != role) continue;
         struct place_worker v = pool_place(pool_worker(s->pool, i));
-        if (v.role != role) continue;
         any = true;
         bool room = v.ready && place_has_room(&briefest, &v), may_start = v.spare && !v.relief;
         if (v.hopeless || may_start || v.stuck || room) return true;

@@ -26,11 +26,10 @@ struct owners {
 };
 
 static struct digest key_of(const char *tenant, struct digest d) {
-    struct sha256 h;
-    sha256_init(&h);
-    sha256_str(&h, str_of(tenant));
-    sha256_add(&h, d.b, sizeof d.b);
-    return sha256_end(&h);
+    struct sha256_text t = {0};
+    sha256_text_str(&t, str_of(tenant));
+    sha256_text_add(&t, d.b, sizeof d.b);
+    return sha256_text_end(&t);
 }
 
 // ---- the journal

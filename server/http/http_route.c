@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash.h"
 #include "base/vec.h"
 #include "proto/json.h"
 #include "proto/message.h"
@@ -56,11 +57,15 @@ static void list_aliases(void) {
 }
 // Any of the row's aliases; the one with the fewest fields is meant.
 static bool match(int row, struct str path, struct route *out) {
-    struct route r = {0};
+    struct route r;
     bool found = false;
     for (int i = first_alias[row]; i < first_alias[row + 1]; i++) {
         struct str all = aliases[i].all, plain = aliases[i].plain;
-        if (path.n < plain.n || memcmp(path.p, plain.p, plain.n) != 0) continue;
+        bool ends = plain.n && path.n >= plain.n; // most end otherwise
+        if (path.n < plain.n || (ends && path.p[plain.n - 1] != plain.p[plain.n - 1]) ||
+            memcmp(path.p, plain.p, plain.n) != 0)
+            continue;
+        r = (struct route){0};
         if (!match_one(all.p, all.p + all.n, path, &r) || (found && r.n_params >= out->n_params))
             continue;
         *out = r;
@@ -117,9 +122,8 @@ static status_t rpc_route(struct arena *a, const char *verb, const char *service
     return st_because(ST_UNIMPLEMENTED, NO_ROUTE, "%s has no method '%.80s' here", service, method);
 }
 
-status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
-                    int stream, struct route *out, const char **out_allow) {
-    *out_allow = NULL;
+static status_t look_up(struct arena *a, const char *verb, const char *path, const char *accept,
+                        int stream, struct route *out, const char **out_allow) {
     if (!strcmp(verb, "HEAD")) verb = "GET"; // the library leaves the body out
     const char *service, *method = rpc_method(path, &service);
     if (method) return rpc_route(a, verb, service, method, accept, out, out_allow);
@@ -174,6 +178,47 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
         st = no_route(path);
     strbuf_done(&allow);
     return st;
+}
+
+// Where requests went lately, by verb, path and what is accepted: most are like one before.
+struct known_route {
+    char verb[8], path[160], accept[88]; // "" verb: free
+    int stream;
+    struct route route; // its values lie in `path`
+};
+static bool keep(char *to, size_t room, const char *s) {
+    size_t n = strlen(s);
+    if (n < room) memcpy(to, s, n + 1);
+    return n < room;
+}
+static void rebase(struct route *r, const char *from, const char *to) {
+    for (int i = 0; i < r->n_params; i++)
+        r->params[i].value.p = to + (r->params[i].value.p - from);
+}
+status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
+                    int stream, struct route *out, const char **out_allow) {
+    enum { KNOWN = 16 };
+    static _Thread_local struct known_route known[KNOWN];
+    struct known_route *k = &known[hash64(path, strlen(path), 0) % KNOWN];
+    *out_allow = NULL;
+    if (*k->verb && !strcmp(k->path, path) && !strcmp(k->verb, verb) &&
+        !strcmp(k->accept, accept) && k->stream == stream) {
+        *out = k->route;
+        rebase(out, k->path, path);
+        return ST_OK;
+    }
+
+    RETURN_IF_ERR(look_up(a, verb, path, accept, stream, out, out_allow));
+    *k->verb = 0;
+    char kept[sizeof k->verb];
+    if (!keep(kept, sizeof kept, verb) || !keep(k->path, sizeof k->path, path) ||
+        !keep(k->accept, sizeof k->accept, accept))
+        return ST_OK;
+    memcpy(k->verb, kept, sizeof kept);
+    k->stream = stream;
+    k->route = *out;
+    rebase(&k->route, path, k->path);
+    return ST_OK;
 }
 
 status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMessage *m) {

@@ -45,8 +45,8 @@ static bool to_lf(struct http_guard *g, enum guard_state next) {
 }
 
 static bool is_token(unsigned char c) { // RFC 9110, 5.6.2
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("!#$%&'*+-.^_`|~", c));
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           (c && strchr("!#$%&'*+.^_`|~", c));
 }
 static bool is_control(unsigned char c) {
     return c < ' ' || c == 0x7f;
@@ -263,8 +263,21 @@ static bool within(struct http_guard *g) {
                                  : fault(g, 431, "more than 32 KiB of headers");
 }
 
+// How many bytes of a path or value are let by whatever they are next to, as far as the bounds go.
+static size_t plain(const struct http_guard *g, const char *p, size_t n) {
+    size_t most = (g->trailer ? GUARD_TRAILER_BYTES : GUARD_HEAD_BYTES) - (size_t)g->bytes, i = 0;
+    if (n < most) most = n;
+    if (g->state == IN_VALUE)
+        while (i < most && (unsigned char)p[i] >= ' ' && p[i] != 0x7f && p[i] != ';' && p[i] != ',')
+            i++;
+    if (g->state == IN_TARGET && g->at)
+        while (i < most && (unsigned char)p[i] > ' ' && p[i] != 0x7f && p[i] != '&')
+            i++;
+    return i;
+}
+
 size_t http_guard_take(struct http_guard *g, const char *p, size_t n) {
-    size_t i = 0;
+    size_t i = 0, k;
     while (i < n && !g->why) {
         if (g->state == IN_BODY || g->state == IN_CHUNK) {
             size_t some = (uint64_t)g->left < n - i ? (size_t)g->left : n - i;
@@ -275,6 +288,9 @@ size_t http_guard_take(struct http_guard *g, const char *p, size_t n) {
                 next_request(g);
             else
                 to(g, BEHIND_CHUNK);
+        } else if ((k = plain(g, p + i, n - i)) > 0) {
+            g->bytes += (uint32_t)k;
+            i += k;
         } else if (within(g) && one(g, (unsigned char)p[i]))
             i++;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HMAC-SHA256 by the vectors of RFC 4231.
+// HMAC-SHA256 by the vectors of RFC 4231; digests that are remembered.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,8 +43,31 @@ static void equal(void **state) {
         assert_false(digest_eq_secret(a, b));
     }
 }
+// The same as without memory, the first time and again, for short texts and long ones.
+static void remembered(void **state) {
+    (void)state;
+    uint8_t text[900];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (uint8_t)(i * 7);
+    for (int again = 0; again < 2; again++)
+        for (size_t n = 0; n <= sizeof text; n += 1 + n / 40) {
+            struct sha256 s;
+            struct sha256_text t = {0};
+            sha256_init(&s);
+            sha256_str(&s, (struct str){(const char *)text, n / 2});
+            sha256_add(&s, text + n / 2, n - n / 2);
+            sha256_u64(&s, n);
+            sha256_text_str(&t, (struct str){(const char *)text, n / 2});
+            sha256_text_add(&t, text + n / 2, n - n / 2);
+            sha256_text_u64(&t, n);
+            assert_true(digest_eq(sha256_end(&s), sha256_text_end(&t)));
+        }
+    struct sha256_text none = {0};
+    assert_true(digest_eq(sha256_text_end(&none), sha256_of("", 0)));
+}
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(vectors), cmocka_unit_test(equal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(vectors), cmocka_unit_test(equal),
+                                       cmocka_unit_test(remembered)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

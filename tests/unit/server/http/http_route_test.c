@@ -94,6 +94,33 @@ static void parameters(void **state) {
     assert_string_equal(q.stage, "pass/dce");
 }
 
+// A request like one before has its own values, and nothing of the other where it differs.
+static void again(void **state) {
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        char path[] = "/v1/executables/abc/stage/kir";
+        struct route r;
+        const char *allow = "x";
+        assert_null(http_route(&a, "GET", path, "", -1, &r, &allow));
+        assert_null(allow);
+        assert_string_equal(r.row->method, "Inspect");
+        assert_int_equal(r.n_params, 2);
+        assert_ptr_equal(r.params[0].value.p, path + 16);
+        assert_ptr_equal(r.params[1].value.p, path + 26);
+        goes("GET", path, "application/json", -1, "Inspect", FORM_JSON);
+        goes("GET", path, "", -1, "Inspect", FORM_TEXT);
+        refused("POST", path, 405, "GET");
+        goes("POST", "/v1/run", "application/json", -1, "RunUnary", FORM_JSON);
+        goes("POST", "/v1/run", "application/json", 1, "Run", FORM_NDJSON);
+        goes("HEAD", "/v1/executables/abc", "", -1, "GetExecutable", FORM_JSON);
+        char longer[400]; // more than is remembered
+        memset(longer, 'x', sizeof longer);
+        memcpy(longer, "/v1/executables/", 16);
+        longer[sizeof longer - 1] = 0;
+        goes("GET", longer, "", -1, "GetExecutable", FORM_JSON);
+    }
+}
+
 static void splits(const char *in, const char *reduced, size_t n, const char *first) {
     struct strbuf b = {0};
     struct tensors_spans s = {0};
@@ -143,8 +170,8 @@ static void web_pages(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(rows), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(web_pages), cmocka_unit_test(parameters),
-                                   cmocka_unit_test(cut)};
+                                   cmocka_unit_test(web_pages), cmocka_unit_test(again),
+                                   cmocka_unit_test(parameters), cmocka_unit_test(cut)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
