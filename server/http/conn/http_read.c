@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "scheduler/error.h"
+#include "server/http/conn/http_clear.h"
 #include "server/http/conn/http_conn.h"
 #include "server/http/http_route.h"
 #include "server/tls.h"
@@ -93,6 +94,7 @@ static void stepped(int fd, int64_t ns, bool again, bool write) {
 void http_reads_of(struct http_conns *all) {
     static const struct tls_reader through = {over, take, may_step, stepped};
     reading = all;
+    http_clears = all;
     tls_read_through(all && http_conns_secure(all) ? &through : NULL);
 }
 
