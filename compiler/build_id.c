@@ -3,6 +3,7 @@
 // compilers that could differ have different ids. Read from the program's own ELF notes.
 #include <elf.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,11 +30,13 @@ static int find_note(struct dl_phdr_info *info, UNUSED size_t size, void *out) {
     return 1; // only the main program, which comes first
 }
 
+static char hex[64];
+static void look(void) {
+    dl_iterate_phdr(find_note, hex);
+    if (!hex[0]) snprintf(hex, sizeof hex, "unknown");
+}
 const char *compile_build_id(void) {
-    static char hex[64];
-    if (!hex[0]) {
-        dl_iterate_phdr(find_note, hex);
-        if (!hex[0]) snprintf(hex, sizeof hex, "unknown");
-    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, look);
     return hex;
 }
