@@ -36,7 +36,7 @@ struct kernel { // what a kernel_info is made from once it is known which share 
     const char *why;    // it must
     const int64_t *sizes;
     bool in_loop; // the first instruction that has it
-    int64_t turns;
+    int64_t turns; // of all that have it
 };
 struct wanted { // an instruction that needs a kernel
     const struct hlo_instr *instr;
@@ -162,12 +162,14 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
     bool long_run = k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
                                      work >= LLVM_LOOP_WORK);
     k->why = "a loop runs it for long";
-    if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, &k->why);
+    if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, k->turns, &k->why);
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
     struct kernel *k = smap_get(&g->by_text, w->text);
+    int64_t turns;
     if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
+    if (k && !__builtin_add_overflow(k->turns, w->turns, &turns)) k->turns = turns;
     if (k) return k;
     if (g->text) strbuf_add(g->text, w->text.p, w->text.n);
     k = arena_new_of(g->a, struct kernel);

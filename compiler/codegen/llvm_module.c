@@ -110,7 +110,7 @@ static status_t make_module(struct backend_work *b, struct span *out) {
 }
 
 static struct span direct(struct arena *a, const struct target *t, const struct kir_fn *f,
-                          const char **why) {
-    return x86_direct(a, f, t->vector_bits, why);
+                          int64_t turns, const char **why) {
+    return x86_direct(a, f, turns, t->vector_bits, why);
 }
 const struct backend backend_llvm = {"llvm", LLVM_MAX_SIZES, true, direct, make_module};

@@ -26,7 +26,7 @@ static V fn(struct kir *k, enum kfn f, V x) {
     return kmath_f64(k, f, x, NULL);
 }
 static V is_inf(struct kir *k, V x) {
-    return CMP(EQ, OP1(ABS, x), C(INFINITY));
+    return CMP(EQ, OP1(ABS, x), kir_f(k, x->type, INFINITY));
 }
 static V is_nan(struct kir *k, V x) {
     return CMP(NE, x, x);
@@ -64,9 +64,8 @@ static V product_with(struct kir *k, V x, V y, V *lost) {
     *lost = SEL(CMP(LT, OP1(ABS, p), C(INFINITY)), *lost, C(0));
     return p;
 }
-// a c + b d, of c128 as exact as the parts of the sum.
-static V two_products(struct kir *k, bool narrow, V a, V c, V b, V d) {
-    if (narrow) return OP2(ADD, OP2(MUL, a, c), OP2(MUL, b, d));
+// a c + b d of c128, as exact as the parts of the sum.
+static V two_products(struct kir *k, V a, V c, V b, V d) {
     V low, lost, w = product_with(k, b, d, &lost);
     if (!k->no_fma) return OP2(ADD, FMA(a, c, w), lost);
     V p = product_with(k, a, c, &low);
@@ -74,31 +73,53 @@ static V two_products(struct kir *k, bool narrow, V a, V c, V b, V d) {
 }
 // The sign of an infinite part, zero of a finite one.
 static V boxed(struct kir *k, V x) {
-    return OP2(COPYSIGN, SEL(is_inf(k, x), C(1), C(0)), x);
+    return OP2(COPYSIGN, SEL(is_inf(k, x), kir_f(k, x->type, 1), kir_f(k, x->type, 0)), x);
 }
-// x / y, both near 1 where they are c128. Where both parts come out as NaN: the answers of C's
-// Annex G.
-static struct pair quotient(struct kir *k, struct pair x, struct pair y) {
-    V a = x.re, b = x.im, c = y.re, d = y.im, inf = C(INFINITY);
-    bool narrow = x.narrow && y.narrow;
-    V den = OP2(ADD, OP2(MUL, c, c), OP2(MUL, d, d));
-    V re = OP2(DIV, two_products(k, narrow, a, c, b, d), den),
-      im = OP2(DIV, two_products(k, narrow, b, c, neg(k, a), d), den);
-
-    V lost = OP2(AND, is_nan(k, re), is_nan(k, im)), zero = CMP(EQ, den, C(0));
+// by * x where by is infinite, and zero with x's sign where it is zero, though x overflowed.
+static V by_box(struct kir *k, V x_inf, V x) {
+    V zero = OP2(COPYSIGN, kir_f(k, x->type, 0), x);
+    return SEL(x_inf, OP2(MUL, kir_f(k, x->type, INFINITY), x), SEL(is_nan(k, x), x, zero));
+}
+// The quotient r of x and y where both its parts are NaN: the answers of C's Annex G. All of one
+// type.
+static struct pair rescued(struct kir *k, struct pair x, struct pair y, struct pair r) {
+    V a = x.re, b = x.im, c = y.re, d = y.im, zero = kir_f(k, a->type, 0),
+      nan = kir_f(k, a->type, NAN), signed_inf = OP2(COPYSIGN, kir_f(k, a->type, INFINITY), c);
+    V lost = OP2(AND, is_nan(k, r.re), is_nan(k, r.im));
     V x_inf = either(k, is_inf(k, a), is_inf(k, b)), y_inf = either(k, is_inf(k, c), is_inf(k, d));
-    V by_zero = OP2(AND, zero, either(k, CMP(EQ, a, a), CMP(EQ, b, b)));
-    V signed_inf = OP2(COPYSIGN, inf, c), one = kir_op(k, K_XOR, x_inf, y_inf, NULL);
+    V by_zero = OP2(AND, OP2(AND, CMP(EQ, c, zero), CMP(EQ, d, zero)),
+                    either(k, CMP(EQ, a, a), CMP(EQ, b, b)));
+    V one = kir_op(k, K_XOR, x_inf, y_inf, NULL);
+
     V p = SEL(x_inf, boxed(k, a), a), q = SEL(x_inf, boxed(k, b), b),
-      u = SEL(y_inf, boxed(k, c), c), v = SEL(y_inf, boxed(k, d), d), by = SEL(x_inf, inf, C(0));
-    V re2 = OP2(MUL, by, OP2(ADD, OP2(MUL, p, u), OP2(MUL, q, v))),
-      im2 = OP2(MUL, by, OP2(SUB, OP2(MUL, q, u), OP2(MUL, p, v)));
-    re2 = SEL(by_zero, OP2(MUL, signed_inf, a), SEL(one, re2, C(NAN)));
-    im2 = SEL(by_zero, OP2(MUL, signed_inf, b), SEL(one, im2, C(NAN)));
-    return (struct pair){SEL(lost, re2, re), SEL(lost, im2, im), false};
+      u = SEL(y_inf, boxed(k, c), c), v = SEL(y_inf, boxed(k, d), d);
+    V re = by_box(k, x_inf, OP2(ADD, OP2(MUL, p, u), OP2(MUL, q, v))),
+      im = by_box(k, x_inf, OP2(SUB, OP2(MUL, q, u), OP2(MUL, p, v)));
+    re = SEL(by_zero, OP2(MUL, signed_inf, a), SEL(one, re, nan));
+    im = SEL(by_zero, OP2(MUL, signed_inf, b), SEL(one, im, nan));
+    return (struct pair){SEL(lost, re, r.re), SEL(lost, im, r.im), false};
+}
+// x / y, both near 1 where they are c128 and their parts of f64.
+static struct pair quotient(struct kir *k, struct pair x, struct pair y) {
+    V a = x.re, b = x.im, c = y.re, d = y.im, den = OP2(ADD, OP2(MUL, c, c), OP2(MUL, d, d));
+    struct pair r = {OP2(DIV, two_products(k, a, c, b, d), den),
+                     OP2(DIV, two_products(k, b, c, neg(k, a), d), den), false};
+    return rescued(k, x, y, r);
+}
+// x / y of c64: products and sums in f64, where none of them overflows or loses more than a last
+// bit; what follows in f32.
+static V divide_narrow(struct kir *k, V x, V y) {
+    struct pair n = wide(k, x), m = wide(k, y), r;
+    V one_over_den = OP2(DIV, C(1), OP2(ADD, OP2(MUL, m.re, m.re), OP2(MUL, m.im, m.im)));
+    V re = OP2(ADD, OP2(MUL, n.re, m.re), OP2(MUL, n.im, m.im)),
+      im = OP2(SUB, OP2(MUL, n.im, m.re), OP2(MUL, n.re, m.im));
+    r.re = kir_cast(k, DT_F32, OP2(MUL, re, one_over_den));
+    r.im = kir_cast(k, DT_F32, OP2(MUL, im, one_over_den));
+    r = rescued(k, (struct pair){kir_re(k, x), kir_im(k, x), true},
+                (struct pair){kir_re(k, y), kir_im(k, y), true}, r);
+    return kir_complex(k, r.re, r.im);
 }
 static struct pair divide(struct kir *k, struct pair x, struct pair y) {
-    if (x.narrow && y.narrow) return quotient(k, x, y);
     V back, unused, s = scale(k, y, &unused), t = scale(k, x, &back);
     struct pair n = {OP2(MUL, x.re, t), OP2(MUL, x.im, t), false},
                 d = {OP2(MUL, y.re, s), OP2(MUL, y.im, s), false}, r = quotient(k, n, d);
@@ -326,6 +347,7 @@ V kmath_complex(struct lower *lw, enum kfn f, V x, V y) {
     V a = kir_re(k, x), b = kir_im(k, x), c = y ? kir_re(k, y) : NULL, d = y ? kir_im(k, y) : NULL;
     enum dtype t = a->type;
     struct pair r;
+
     if (library[f]) return kir_complex(k, part(k, t, library[f], x), part(k, t, library[f] + 1, x));
     switch (f) {
     case KFN_REAL:
@@ -341,6 +363,10 @@ V kmath_complex(struct lower *lw, enum kfn f, V x, V y) {
     case KFN_MUL:
         return kir_complex(k, OP2(SUB, OP2(MUL, a, c), OP2(MUL, b, d)),
                            OP2(ADD, OP2(MUL, a, d), OP2(MUL, b, c)));
+    case KFN_DIV:
+        if (t == DT_F32) return divide_narrow(k, x, y);
+        if (!in_f64(k, f, wide(k, x), wide(k, y), &r)) return NULL;
+        return narrowed(k, t, r);
     case KFN_ABS:
         return kir_cast(k, t, magnitude(k, wide(k, x)));
     default:

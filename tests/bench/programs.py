@@ -355,6 +355,7 @@ def main():
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--limit", type=float, default=20, help="seconds for one run of hlod's")
+    p.add_argument("--from", dest="first", type=int, default=0, help="leave out so many programs")
     p.add_argument("--list", action="store_true")
     args = p.parse_args()
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -362,16 +363,17 @@ def main():
         os.environ[
             "XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    import programs_arrays  # they need jax, which reads the environment
+    import programs_applied  # they need jax, which reads the environment
+    import programs_arrays
     import programs_loops
     import programs_numerics
     import programs_random
     define()
     programs_numerics.define(program, f32, below)
-    for more in (programs_loops, programs_random, programs_arrays):
+    for more in (programs_loops, programs_random, programs_arrays, programs_applied):
         more.define(program, f32, below, of)
     logs, wrong = [], 0
-    for name in PROGRAMS:
+    for name in list(PROGRAMS)[args.first:]:
         if args.names and not any(n in name for n in args.names):
             continue
         if args.list:

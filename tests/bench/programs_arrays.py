@@ -2,7 +2,11 @@
 """More of programs.py: indices, sorts, histograms, scans, windows and filters, transforms, sparse
 and batched products, gradients of all kinds, decompositions of other types."""
 import jax
+import jax.experimental.sparse
 import jax.numpy as jnp
+import jax.scipy.fft
+import jax.scipy.linalg
+import jax.scipy.ndimage
 import jax.scipy.signal
 import numpy as np
 from jax import lax

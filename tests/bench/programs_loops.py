@@ -3,6 +3,8 @@
 recurrent layers and a decoder's steps."""
 import jax
 import jax.numpy as jnp
+import jax.scipy.optimize
+import jax.scipy.sparse.linalg
 import numpy as np
 from jax import lax
 from jax.experimental.ode import odeint

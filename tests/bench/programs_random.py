@@ -3,6 +3,8 @@
 bits, images, small types, complex numbers."""
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
+import jax.scipy.stats
 import ml_dtypes
 import numpy as np
 from jax import lax

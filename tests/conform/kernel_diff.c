@@ -174,7 +174,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
     if (!st) kir_print(&text, fn);
     st_drop(st);
     all.kernels++;
-    if (!x86_direct(&a, fn, cpu_target()->vector_bits, &why).n) {
+    if (!x86_direct(&a, fn, 1, cpu_target()->vector_bits, &why).n) {
         all.left++;
         if (all.verbose) printf("LEFT %s: %s\n", i->name, why);
     } else {

@@ -16,13 +16,16 @@ enum {
     SLOW_TRIP = 8,
     SLOW_WORK = 20000,
     SHORT_WORK = 200000,
+    LOOP_WORK = 1 << 21,
+    LONG_VALUES = 40,
+    LONG_WORK = 1 << 21,
     MAX_LOOKUP = 8,
     FAR = 1 << 22 // elements between lanes
 };
 
 struct quality {
     const char *why; // it may not become a vector; NULL: it may
-    bool wide;
+    bool wide, narrow, short_ints; // has lanes of 64 bits; floats of 32; 8 and 16-bit elements
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
     int tiles;
@@ -140,6 +143,9 @@ static enum x86_shape shape_of(const struct kir_val *v, int64_t *stride) {
                : SHAPE_LANES;
 }
 
+static bool short_int(enum dtype t) {
+    return dtype_is_int(t) && dtype_size(t) < 4 && t != DT_PRED;
+}
 static void shape_loop(struct quality *q, struct kir_loop *l);
 static void forbid(struct quality *q, bool yes, const char *why) {
     if (yes && !q->why) q->why = why;
@@ -151,6 +157,7 @@ static void judge(struct quality *q, struct kir_val *v) {
         const struct x86_val *at = x86_of(v->args[0]);
         forbid(q, at->shape != SHAPE_STRIDE, "scattered stores");
         forbid(q, llabs(at->stride) > FAR, "far stores");
+        q->short_ints |= short_int(v->elem);
         q->gaps += at->stride != 1;
         q->wide |= dtype_size(v->elem) == 8;
         q->values++;
@@ -161,7 +168,11 @@ static void judge(struct quality *q, struct kir_val *v) {
     q->values++;
     for (int k = 0; k < v->n_args && x->shape == SHAPE_LANES; k++)
         if (v->op != K_LOAD && v->op != K_TABLE) q->wide |= x86_of(v->args[k])->wide;
-    if (x->shape == SHAPE_LANES) q->wide |= x->wide;
+    if (x->shape == SHAPE_LANES) {
+        q->wide |= x->wide;
+        q->narrow |= v->type == DT_F32 && v->op != K_CAST;
+        q->short_ints |= short_int(v->type);
+    }
 
     bool integer = dtype_is_int(v->type);
     if (x->shape == SHAPE_LANES) switch (v->op) {
@@ -421,6 +432,16 @@ static bool inner_good(struct x86_plan *p, struct x86_loop *around) {
     p->n_open--;
     return good;
 }
+// What of a loop that runs as a vector LLVM makes better code of.
+static void note_quality(struct x86_plan *p, const struct kir_loop *l, const struct quality *q,
+                         int lanes, bool inner) {
+    int64_t few = p->vex ? 4 * lanes : q->apart ? 4 * lanes : lanes;
+    if (!inner && l->trip * 2 <= few) p->is_short = true;
+    p->is_apart |= p->vex && q->apart;
+    p->is_mixed |= p->vex && q->wide && q->narrow;
+    p->is_narrow |= p->vex && q->short_ints;
+    p->is_long |= p->vex && q->values >= LONG_VALUES;
+}
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) continue;
@@ -434,7 +455,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
             if (!why && !(inner && q.apart)) {
                 x86_tile_take(p, &l->body);
                 x->lanes = x86_lanes(p, q.wide);
-                if (!inner && l->trip * 2 <= x->lanes * (q.apart ? 4 : 1)) p->is_short = true;
+                note_quality(p, l, &q, x->lanes, inner);
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
                 continue;
@@ -442,6 +463,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         }
         clear_loop(l);
         if (l->vectorize && !inner && l->trip >= SLOW_TRIP) p->slow = why;
+        p->is_short |= l->vectorize && !inner && l->trip > 1 && l->trip < SLOW_TRIP;
         p->open[p->n_open++] = x;
         decide(p, &l->body);
         p->n_open--;
@@ -553,6 +575,29 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
     }
 }
 
+// Does LLVM repay the milliseconds that it takes, from so much work in one call on?
+static bool repays(const struct x86_plan *p, int64_t least) {
+    int64_t work = kir_work(p->f), all;
+    if (__builtin_mul_overflow(work, p->turns, &all)) all = INT64_MAX;
+    return work >= least || (p->turns > 1 && all >= LOOP_WORK);
+}
+// Why LLVM's code of a kernel that could be made here costs a fraction; NULL: it does not, or the
+// kernel is not worth it.
+static const char *slower(const struct x86_plan *p) {
+    // One element at a time costs a multiple of what LLVM makes of it.
+    if (p->slow && repays(p, SLOW_WORK)) return p->slow;
+    if (!repays(p, SHORT_WORK)) return NULL;
+    // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
+    // these out, and what is around them.
+    if (p->is_short) return "loops of few elements";
+    // With AVX2 LLVM reads neighbours and shuffles them, has all lanes of 32 bits where a loop also
+    // has some of 64 (1.5 to 2 times as fast) and more lanes of 16 and 8 (2 to 4 times), and keeps
+    // more in 16 registers (a sixth).
+    if (p->is_apart) return "elements that do not lie side by side";
+    if (p->is_mixed) return "lanes of 32 and 64 bits";
+    if (p->is_narrow) return "lanes of 8 and 16 bits";
+    return p->is_long && repays(p, LONG_WORK) ? "more values than registers" : NULL;
+}
 bool x86_choose(struct x86_plan *p) {
     int n = 0;
     attach(p, p->f->begin);
@@ -560,17 +605,8 @@ bool x86_choose(struct x86_plan *p) {
     attach_block(p, &p->f->top, &n);
     if (p->why) return false;
     decide(p, &p->f->top);
-    // One element at a time costs a multiple of what LLVM makes of it.
-    if (p->slow && kir_work(p->f) >= SLOW_WORK) {
-        p->why = p->slow;
-        return false;
-    }
-    // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
-    // these out, and what is around them.
-    if (p->is_short && kir_work(p->f) >= SHORT_WORK) {
-        p->why = "loops of few elements";
-        return false;
-    }
+    p->why = slower(p);
+    if (p->why) return false;
     forms(p, &p->f->top, false);
     return true;
 }

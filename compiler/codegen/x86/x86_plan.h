@@ -71,7 +71,8 @@ struct x86_val {
 struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
-    bool vex; // AVX2
+    int64_t turns; // of the loops that call it
+    bool vex;      // AVX2
     VEC(struct x86_home *) homes;
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
@@ -81,6 +82,10 @@ struct x86_plan {
     int n_open;
     const char *slow; // why a loop costs a multiple of LLVM's: static text
     bool is_short;    // there is a loop of few elements
+    bool is_apart;    // ... of elements that do not lie side by side
+    bool is_mixed;    // ... of floats of 32 bits beside values of 64
+    bool is_narrow;   // ... of integers of 8 or 16 bits
+    bool is_long;     // ... of many values
     const char *why;  // it does not fit: static text
 };
 

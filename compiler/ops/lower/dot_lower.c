@@ -90,6 +90,7 @@ static status_t scale(struct lower *lw, const struct hlo_instr *i, int s, enum d
     return ST_OK;
 }
 
+enum { SHORT = 8 }; // terms of a product that are written out, so that its columns are one loop
 static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct hlo_instr *i = f->i;
@@ -140,6 +141,7 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
         f.total *= c->dims[n] = a->dims[c->d.lhs_contracting_dims.v[n]];
     shape_physical(b, &p);
     f.lines = i->op == HLO_DOT;
+    f.unroll = f.lines && f.total <= (dtype_is_complex(t) ? SHORT / 2 : SHORT);
     int minor = lower_innermost(&p);
     f.column = minor >= 0 && c->mode == RAGGED_NONE && !i64s_has(c->d.rhs_contracting_dims, minor);
     RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));

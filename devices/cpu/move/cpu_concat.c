@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat: concatenation as copies of whole runs: what lies behind the concatenated dimension, with
 // it, is one piece in each operand. Operands and result lie alike: rows, channels last, blocks.
-// Does not: short runs, which a kernel moves better, and types below a byte.
+// Does not: short runs, which a kernel moves better.
 #include "devices/cpu/cpu.h"
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
@@ -35,7 +35,7 @@ static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_inst
                            const char **why) {
     *why = "not a concatenation of long runs";
     if (i->op != HLO_CONCATENATE || i->n_operands > MAX_PARTS || shape_is_tuple(i->shape) ||
-        dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic)
+        i->shape->dynamic)
         return false;
     int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block, all = 0, least = INT64_MAX;
     for (int k = 0; k < i->n_operands; k++) {

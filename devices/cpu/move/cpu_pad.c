@@ -49,7 +49,7 @@ static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *
                         const char **why) {
     struct pad_state p;
     *why = "not a padding of long rows";
-    if (i->op != HLO_PAD || dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic ||
+    if (i->op != HLO_PAD || i->shape->dynamic ||
         i->operands[0]->shape->dynamic || shape_elements(i->operands[0]->shape) < 1 ||
         shape_bytes(i->shape) < LEAST_TOTAL)
         return false;

@@ -158,7 +158,7 @@ static bool state_of(const struct hlo_instr *i, struct transpose_state *t) {
 static bool turns(const struct hlo_instr *i) {
     struct transpose_state t;
     return (i->op == HLO_TRANSPOSE || i->op == HLO_COPY) && !shape_is_tuple(i->shape) &&
-           dtype_bits(i->shape->dtype) % 8 == 0 && !i->shape->dynamic &&
+           !i->shape->dynamic &&
            !i->operands[0]->shape->dynamic && shape_elements(i->shape) > 0 && state_of(i, &t);
 }
 bool cpu_transpose_alone(const struct hlo_instr *i) {

@@ -207,8 +207,10 @@ static void check_module(const char *text) {
             fail();
         }
         if (!k) continue;
-        if (no_llvm && k->why_llvm) print_error("%s: %s\n", i->name, k->why_llvm);
-        assert_false(no_llvm && k->why_llvm);
+        // What the generator can make but LLVM makes faster (x86_choose.c) is left to it.
+        bool left = k->why_llvm && strcmp(k->why_llvm, "elements that do not lie side by side");
+        if (no_llvm && left) print_error("%s: %s\n", i->name, k->why_llvm);
+        assert_false(no_llvm && left);
         run_instr(i, k, code, in, v);
         made++;
     }
