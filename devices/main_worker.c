@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -70,6 +71,8 @@ int main(int argc, char **argv) {
         return 2;
     }
 
+    // Sockets that a library of the daemon opened without O_CLOEXEC.
+    if (o.fd < o.state) syscall(SYS_close_range, o.state + 1, ~0u, 0);
     bound_memory(o.memory);
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle

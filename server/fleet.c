@@ -182,8 +182,8 @@ static status_t find_node(struct fleet *f, const char *dir) {
 status_t fleet_open(struct fleet *f, struct loop *l, struct store *store, struct journal *journal,
                     const char *dir) {
     const struct config *c = f->cfg;
+    if (f->n_specs || *c->cluster) RETURN_IF_ERR(find_node(f, dir));
     if (!f->n_specs) return ST_OK;
-    RETURN_IF_ERR(find_node(f, dir));
     struct remotes_config rc = {.specs = f->specs,
                                 .n_specs = f->n_specs,
                                 .node = f->node,

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "proto/kinds.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
 #include "scheduler/records/journal.h"
@@ -35,6 +36,7 @@
 #include "server/http/cors.h"
 #include "server/http/http.h"
 #include "server/last_words.h"
+#include "server/membership.h"
 #include "server/notify.h"
 #include "server/oip/oip.h"
 #include "server/otlp/otlp.h"
@@ -61,6 +63,7 @@ struct daemon {
     struct api api;
     struct tls *tls; // NULL: plain
     struct fleet fleet;
+    struct membership members;
     struct secrets *secrets;
     struct http *http;
     struct rpc *rpc;     // NULL: not wanted
@@ -111,6 +114,7 @@ static void on_signal(uv_signal_t *s, int number) {
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
     d->api.draining = true;
     notify_stopping(d->notify);
+    cluster_tell(d->members.cluster);
     suites_stop(d->suites);
     if (d->fleet.remotes) remotes_quiesce(d->fleet.remotes);
     http_quiesce(d->http);
@@ -309,6 +313,7 @@ static status_t start_security(struct daemon *d) {
     if (*c->tls_cert) tls_watch(&d->tls, &files, d->secrets);
     if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
     RETURN_IF_ERR(fleet_read(&d->fleet, &d->cfg, d->secrets));
+    RETURN_IF_ERR(membership_read(&d->members, &d->cfg));
     return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
 
@@ -616,6 +621,8 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(st_note(http_start(d->loop, &d->api, &hc, &d->http), "--http"));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d));
     RETURN_IF_ERR(start_otlp(d));
+    RETURN_IF_ERR(membership_start(&d->members, d->loop, c, d->fleet.node, d->host,
+                                   http_port(d->http), &d->api));
     watch_signals(d);
     secrets_start(d->secrets, d->loop, c->secrets_s * 1000);
 
@@ -626,6 +633,7 @@ static status_t start(struct daemon *d) {
 }
 
 static void finish(struct daemon *d) {
+    cluster_stop(d->members.cluster);
     if (d->sched) sched_stop(d->sched);
     remotes_stop(d->fleet.remotes);
     if (d->secrets) secrets_stop(d->secrets);
@@ -653,6 +661,7 @@ static void finish(struct daemon *d) {
     tls_close(d->tls);
     otlp_stop(d->api.otlp, OTLP_STOP_MS);
     fleet_close(&d->fleet);
+    cluster_free(d->members.cluster);
     secrets_free(d->secrets);
     free(d->http);
     journal_jobs_close(d->jobs);

@@ -38,6 +38,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  train-jobs 'build/venv/bin/python tests/api/train.py --build $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \
 	  fleet '$(MAKE) -s check-fleet' \
+	  cluster '$(MAKE) -s check-cluster-short' \
 	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \
 	  client-python '$(MAKE) -s check-client-python' \
@@ -177,6 +178,7 @@ check-san: all units $(FAKE_WORKER) $(BUILD)/device_test
 	  grpc '$(MAKE) -s check-grpc SAN=$(SAN)' \
 	  secure '$(MAKE) -s check-secure SAN=$(SAN)' \
 	  fleet '$(MAKE) -s check-fleet SAN=$(SAN)' \
+	  cluster '$(MAKE) -s check-cluster SAN=$(SAN)' \
 	  client '$(MAKE) -s check-client SAN=$(SAN)' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \

@@ -47,6 +47,7 @@ struct api_row {
     bool stream;                                      // the reply is STREAM
     const ProtobufCMessageDescriptor *input, *output; // from the service
 };
+struct cluster;
 struct named_model;
 struct api {
     struct sched *sched;
@@ -63,6 +64,7 @@ struct api {
     struct uploads *uploads; // of models in pieces, at most so many open a tenant
     int max_uploads;
     int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
+    struct cluster *cluster;     // NULL: this server is alone
     struct otlp *otlp;           // NULL: no spans are told
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
@@ -97,6 +99,7 @@ struct api_messages {
 struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
 void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
 void api_metrics(const struct api *api, struct strbuf *b);  // /metrics
+bool api_apart(const struct api *api); // of its cluster: it serves, but alone
 int64_t api_rss_bytes(void);                                // of this process
 void api_openapi(struct strbuf *b);                         // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, health, version: what the daemon knows without asking anybody.
+// Devices, nodes, health, version: what the daemon knows without asking anybody.
 #include "base/clock.h"
+#include "scheduler/cluster/cluster.h"
 #include "server/api/api.h"
 
 status_t api_devices(struct call *c) {
@@ -18,13 +19,24 @@ status_t api_devices(struct call *c) {
     return call_reply(c, &m.base);
 }
 
+status_t api_nodes(struct call *c) {
+    Hlod__V1__ListNodesReply m = HLOD__V1__LIST_NODES_REPLY__INIT;
+    if (c->api->cluster) cluster_describe(c->api->cluster, &c->arena, &m);
+    return call_reply(c, &m.base);
+}
+
+bool api_apart(const struct api *api) {
+    return api->cluster && !cluster_connected(api->cluster);
+}
 status_t api_health(struct call *c) {
     Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
     m.live = true;
     m.ready = !c->api->draining && sched_can_serve(c->api->sched);
     m.message = (char *)(c->api->draining ? "shutting down"
-                         : m.ready        ? "ready"
-                                          : "workers are starting");
+                         : m.ready && api_apart(c->api)
+                             ? "ready; the cluster is not reached, this node serves alone"
+                         : m.ready ? "ready"
+                                   : "workers are starting");
     m.rss_bytes = api_rss_bytes();
     m.uptime_s = (double)(clock_ns() - c->api->start_ns) / 1e9;
     m.jobs_active = sched_active(c->api->sched);

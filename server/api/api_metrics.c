@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/records/models.h"
 #include "scheduler/remote/remotes.h"
 #include "server/api/api.h"
@@ -132,5 +133,6 @@ void api_metrics(const struct api *api, struct strbuf *b) {
     put_models(b, api);
     struct remotes *r = sched_cfg(api->sched)->remotes;
     if (r) remotes_metrics(r, b);
+    if (api->cluster) cluster_metrics(api->cluster, b);
     put_process(b, api);
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "proto/message.h"
+#include "scheduler/cluster/capacity.h"
 #include "scheduler/loop.h"
 #include "scheduler/remote/peers.h"
 #include "scheduler/remote/remotes.h"
@@ -28,22 +29,12 @@ static struct peers *peers_of(const struct call *c) {
 
 status_t api_get_peer(struct call *c) {
     struct arena *a = &c->arena;
-    struct pool *pool = sched_pool(c->api->sched);
     struct peers *p = peers_of(c);
     Hlod__V1__Peer *m = message_new(a, &hlod__v1__peer__descriptor);
     m->node = (char *)(uintptr_t)(p ? peers_node(p) : "alone");
     m->life = (char *)(uintptr_t)(p ? peers_life(p) : "alone");
     m->version = (char *)(uintptr_t)api_version_text();
-    m->targets = arena_zarray(a, Hlod__V1__PeerTarget *, pool_size(pool) + 1);
-    for (int i = 0; i < pool_size(pool); i++) {
-        const Hlod__Wire__Hello *h = worker_hello(pool_worker(pool, i));
-        if (!h || pool_place(pool_worker(pool, i)).role != ROLE_DEVICE) continue;
-        Hlod__V1__PeerTarget *t = message_new(a, &hlod__v1__peer_target__descriptor);
-        t->target_id = h->target_id;
-        t->build_id = h->build_id;
-        t->kernel_abi = h->kernel_abi;
-        m->targets[m->n_targets++] = t;
-    }
+    m->targets = capacity_targets(sched_pool(c->api->sched), a, &m->n_targets);
     return call_reply(c, &m->base);
 }
 

@@ -152,7 +152,7 @@ function filterText(all) {
 }
 let before = null;
 async function overview() {
-  const [devices, health, cache, runs, models, text, tenants] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" }), api("/v1/tenants")]);
+  const [devices, health, cache, runs, models, text, tenants, cluster] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" }), api("/v1/tenants"), api("/v1/nodes")]);
   const m = parseMetrics(text), now = performance.now(), b = before && now > before.at ? before : null;
   const rate = name => b ? Math.max(0, ((m[name] || 0) - (b.m[name] || 0)) / (now - b.at) * 1000) : 0;
   const mean = name => { const n = (m[name + "_count"] || 0) - (b ? b.m[name + "_count"] || 0 : 0), t = (m[name + "_sum"] || 0) - (b ? b.m[name + "_sum"] || 0 : 0); return n > 0 ? t / n * 1000 : 0; };
@@ -179,6 +179,19 @@ async function overview() {
         ["Restarts", d => count(d.restarts), "num late"],
         ["Process", d => d.workerPid || "", "num wide"],
       ], devices.devices || [])),
+    cluster.cluster && card("Nodes", h("span", { class: "dim" }, cluster.state === "connected" ? "cluster " + cluster.cluster : "NATS is not reached: " + (cluster.why || "")),
+      table("Nodes", [
+        ["Node", n => [h("b", null, n.node), n.self && h("span", { class: "dim" }, " this one")]],
+        ["State", n => state(n.state, n.state === "serving", n.state === "starting" || n.state === "draining")],
+        ["Devices", n => `${count(n.devicesUp)} of ${count(n.devices)}`, "num"],
+        ["Room", n => count(n.places), "num"],
+        ["Jobs", n => count(n.jobs), "num late"],
+        ["Queued", n => `${count(n.queued)} of ${count(n.maxQueue)}`, "num"],
+        ["Targets", n => h("code", null, [...new Set((n.targets || []).map(t => t.targetId))].join(", ")), "wide"],
+        ["Address", n => h("code", null, n.address || ""), "wide"],
+        ["Version", n => n.version || "", "late"],
+        ["Heard", n => n.self ? "" : duration(n.seconds), "num late"],
+      ], cluster.nodes || [])),
     h("div", { class: "cols" },
       card("Last runs", link("#/runs", "all"), table("Last runs", runColumns.filter(c => c[2] !== "wide"), runs.runs || [], { href: r => "#/runs/" + r.job, empty: "Nothing has run yet." })),
       h("div", { class: "stack" },

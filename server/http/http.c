@@ -114,6 +114,8 @@ static bool put_health(const struct api *api, bool readiness, struct strbuf *b) 
                       journal_jobs_alone(suites_journal(api->suites))))
         strbuf_puts(b, "ok, but one of the two files of a database cannot be made again: uploads, "
                        "compiles, names and batch jobs are refused\n");
+    else if (more && api_apart(api))
+        strbuf_puts(b, "ok, but the cluster is not reached: this node serves alone\n");
     else
         strbuf_puts(b, ok ? "ok\n" : api->draining ? "shutting down\n" : "workers are starting\n");
     return ok;

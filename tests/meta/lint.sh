@@ -38,6 +38,8 @@ check "SQLite only in the scheduler's journals" "$(sources |
 check "libcurl only in client/lib/http.c, scheduler/remote/fetch.c, server/otlp/otlp_http.c" "$(sources |
     grep -vE '^client/(lib/http|bench/)|^scheduler/remote/fetch.c|^server/otlp/otlp_http.c' |
     xargs grep -ln '#include <curl/')"
+check "NATS only in scheduler/cluster/bus.c" "$(sources | grep -v '^scheduler/cluster/bus.c' |
+    xargs grep -lnE '#include <nats')"
 check "logging only in scheduler, server and mains" "$(sources |
     grep -vE '^(base/log|scheduler/|server/)|/main_' | xargs grep -ln '"base/log.h"')"
 check "banned functions" "$(sources |

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// A beat goes out when its time has come, when something that matters has changed, and soon after a
+// node that was not known is heard, so that one that comes knows all others within a moment. Many
+// that come at once are answered by one beat.
+#include "scheduler/cluster/cluster.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "proto/message.h"
+#include "scheduler/cluster/beat.h"
+#include "scheduler/cluster/nodes.h"
+#include "scheduler/loop.h"
+
+enum { GREET_MS = 150, LIFE_BYTES = 8, QUIET_MS = 3000 };
+struct cluster {
+    struct cluster_config cfg;
+    struct bus *bus;
+    struct nodes nodes;
+    struct loop_timer *beat, *age;
+    char life[2 * LIFE_BYTES + 1];
+    int64_t start_ns, next_ns; // next_ns: of our next beat
+    bool up, said_down;
+    int64_t since_ns, connects, heard, unknown;
+    const char *server; // the bus's
+    char why[200], conflict[BEAT_TEXT + 1];
+    int64_t conflict_ns; // when that one was last heard
+};
+
+// ---- what we say
+
+// The next beat is due in so many milliseconds, unless it is due sooner.
+static void beat_in(struct cluster *c, int64_t ms) {
+    int64_t at = clock_ns() + ms * CLOCK_MS;
+    if (at >= c->next_ns) return;
+    c->next_ns = at;
+    loop_timer_start(c->beat, ms);
+}
+static Hlod__V1__Node *ourselves(struct cluster *c, struct arena *a) {
+    Hlod__V1__Node *m = message_new(a, &hlod__v1__node__descriptor);
+    c->cfg.describe(c->cfg.ctx, a, m);
+    m->node = (char *)(uintptr_t)c->cfg.node;
+    m->life = c->life;
+    m->address = (char *)(uintptr_t)c->cfg.address;
+    m->beat_ms = (int32_t)c->cfg.beat_ms;
+    m->uptime_ms = (clock_ns() - c->start_ns) / CLOCK_MS;
+    if (m->n_targets > BEAT_MAX_TARGETS) m->n_targets = BEAT_MAX_TARGETS;
+    return m;
+}
+static void say(struct cluster *c, const char *state) {
+    struct arena a = {0};
+    Hlod__V1__Node *m = ourselves(c, &a);
+    if (state) m->state = (char *)(uintptr_t)state;
+    bus_publish(c->bus, beat_write(&a, m));
+    arena_done(&a);
+}
+static void on_beat(void *arg) {
+    struct cluster *c = arg;
+    if (c->up) say(c, NULL);
+    c->next_ns = INT64_MAX;
+    beat_in(c, c->cfg.beat_ms);
+}
+void cluster_tell(struct cluster *c) {
+    if (c) beat_in(c, 0);
+}
+
+// ---- what we hear
+
+static void *read_beat(struct arena *a, struct span bytes) {
+    const char *why;
+    return beat_read(a, bytes, &why);
+}
+static void log_node(enum log_level level, const char *event, const Hlod__V1__Node *m) {
+    log_event(level, event, "node=%s address=%s state=%s targets=%zu devices=%d", m->node,
+              m->address, m->state, m->n_targets, (int)m->devices_up);
+}
+static void on_lost(UNUSED void *ctx, const struct node *x) {
+    log_node(LOG_WARN, "node.lost", x->m);
+}
+static void on_age(void *arg) {
+    struct cluster *c = arg;
+    if (c->up) nodes_age(&c->nodes, clock_ns(), on_lost, c);
+    loop_timer_start(c->age, c->cfg.beat_ms < 1000 ? c->cfg.beat_ms : 1000);
+}
+// Somebody else has our name, or says so.
+static void doubled(struct cluster *c, const Hlod__V1__Node *m) {
+    if (strcmp(c->conflict, m->address) != 0)
+        log_event(LOG_WARN, "node.doubled",
+                  "node=%s address=%s why=\"another process has this node's name (--node)\"",
+                  m->node, m->address);
+    struct strbuf b = strbuf_over(c->conflict, sizeof c->conflict);
+    strbuf_puts(&b, m->address);
+    c->conflict_ns = clock_ns();
+}
+static void on_message(void *ctx, struct arena *a, void *message) {
+    struct cluster *c = ctx;
+    const Hlod__V1__Node *m = message;
+    bool ours = !strcmp(m->life, c->life), name = !strcmp(m->node, c->cfg.node);
+    c->heard += !ours;
+    if (ours || name) {
+        if (!ours && strcmp(m->state, "gone") != 0) doubled(c, m);
+        arena_free(a);
+        return;
+    }
+    enum nodes_news news = nodes_hear(&c->nodes, a, m, clock_ns()); // m may be gone now
+    const struct node *x =
+        news == NODES_FULL || news == NODES_STRANGER ? NULL : nodes_find(&c->nodes, m->node);
+    if (!x)
+        c->unknown++;
+    else if (news == NODES_NEW || news == NODES_BACK)
+        log_node(LOG_INFO, "node.up", x->m);
+    else if (news == NODES_GONE)
+        log_node(LOG_INFO, "node.gone", x->m);
+    else if (news == NODES_STATE)
+        log_node(LOG_INFO, "node.state", x->m);
+    if (news == NODES_NEW) beat_in(c, GREET_MS);
+}
+static void on_state(void *ctx, bool up, const char *server, const char *why) {
+    struct cluster *c = ctx;
+    bool changed = up != c->up;
+    struct strbuf b = strbuf_over(c->why, sizeof c->why);
+    strbuf_puts(&b, why ? why : "");
+    c->server = server;
+    c->up = up;
+    if (changed) c->since_ns = clock_ns();
+
+    if (up) {
+        c->connects++;
+        c->said_down = false;
+        log_event(LOG_INFO, "cluster.up", "cluster=%s server=%s", c->cfg.name, server);
+        nodes_excuse(&c->nodes, clock_ns());
+        beat_in(c, 0);
+    } else if (!c->said_down) { // once, until it is there again
+        c->said_down = true;
+        log_event(LOG_WARN, "cluster.down",
+                  "cluster=%s server=%s why=\"%s; this node serves alone\"", c->cfg.name, server,
+                  c->why);
+    }
+}
+
+// ---- life
+
+bool cluster_name_fits(const char *name) {
+    enum { NAME_MAX_ = 60 };
+    size_t n = strnlen(name, NAME_MAX_ + 1);
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-') return false;
+    return n > 0 && n <= NAME_MAX_;
+}
+status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
+    uint8_t drawn[LIFE_BYTES];
+    struct arena a = {0};
+    int64_t quiet = NODES_BEATS * cfg->beat_ms;
+    struct cluster *c = arena_must_calloc(1, sizeof *c);
+    c->cfg = *cfg;
+    c->start_ns = c->since_ns = clock_ns();
+    c->next_ns = INT64_MAX;
+    c->server = cfg->servers[0].url;
+    if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) abort();
+    str_put_hex(c->life, drawn, sizeof drawn);
+
+    struct bus_config bc = {.loop = cfg->loop,
+                            .servers = cfg->servers,
+                            .n_servers = cfg->n_servers,
+                            .name = arena_printf(&a, "hlod %s", cfg->node),
+                            .subject = arena_printf(&a, "%s.v1.nodes", cfg->name),
+                            .credentials = cfg->credentials,
+                            .ca = cfg->ca,
+                            .cert = cfg->cert,
+                            .key = cfg->key,
+                            .max_bytes = BEAT_MAX_BYTES,
+                            .quiet_ms = quiet < QUIET_MS ? QUIET_MS : quiet,
+                            .read = read_beat,
+                            .take = on_message,
+                            .state = on_state,
+                            .ctx = c};
+    status_t st = bus_new(&bc, &c->bus);
+    arena_done(&a);
+    if (st) {
+        free(c);
+        return st;
+    }
+
+    c->beat = loop_timer_new(cfg->loop, on_beat, c);
+    c->age = loop_timer_new(cfg->loop, on_age, c);
+    beat_in(c, cfg->beat_ms);
+    on_age(c);
+    *out = c;
+    return ST_OK;
+}
+void cluster_stop(struct cluster *c) {
+    if (!c || !c->beat) return;
+    say(c, "gone");
+    bus_stop(c->bus);
+    loop_timer_free(c->beat);
+    loop_timer_free(c->age);
+    c->beat = c->age = NULL;
+}
+void cluster_free(struct cluster *c) {
+    if (!c) return;
+    bus_free(c->bus);
+    nodes_done(&c->nodes);
+    free(c);
+}
+
+// ---- what is told of it
+
+bool cluster_connected(const struct cluster *c) {
+    return c->up;
+}
+static bool in_conflict(const struct cluster *c) {
+    return *c->conflict && clock_ns() - c->conflict_ns < NODES_BEATS * BEAT_MAX_MS * CLOCK_MS;
+}
+void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesReply *out) {
+    int64_t now = clock_ns();
+    out->cluster = arena_strdup(a, c->cfg.name);
+    out->state = (char *)(c->up ? "connected" : "connecting");
+    out->server = arena_strdup(a, c->server);
+    out->why = arena_strdup(a, c->why);
+    out->seconds = (double)(now - c->since_ns) / 1e9;
+    if (in_conflict(c)) out->conflict = arena_strdup(a, c->conflict);
+
+    out->nodes = arena_zarray(a, Hlod__V1__Node *, c->nodes.v.n + 1);
+    out->nodes[out->n_nodes] = ourselves(c, a);
+    out->nodes[out->n_nodes++]->self = true;
+    for (size_t k = 0; k < c->nodes.v.n; k++) {
+        const struct node *x = c->nodes.v.v[k];
+        Hlod__V1__Node *m = arena_dup(a, x->m, sizeof *m); // the rest stays while the loop is here
+        m->state = (char *)(uintptr_t)node_state(x);
+        m->seconds = (double)(now - x->heard_ns) / 1e9;
+        out->nodes[out->n_nodes++] = m;
+    }
+}
+
+static void put(struct strbuf *b, const char *name, const char *type, const char *help, double v) {
+    strbuf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, v);
+}
+void cluster_metrics(struct cluster *c, struct strbuf *b) {
+    static const char *const states[] = {"serving", "starting", "draining", "lost", "gone"};
+    put(b, "hlod_cluster_connected", "gauge", "0 while NATS is not reached", c->up);
+    put(b, "hlod_cluster_connects_total", "counter", "connections made to NATS",
+        (double)c->connects);
+    put(b, "hlod_cluster_beats_total", "counter", "what other nodes told of themselves",
+        (double)c->heard);
+    put(b, "hlod_cluster_refused_total", "counter",
+        "messages that were too long, no beat, too many, or of more nodes than are kept",
+        (double)(bus_refused(c->bus) + c->unknown));
+    put(b, "hlod_cluster_conflict", "gauge", "1 while another process has this node's name",
+        in_conflict(c));
+
+    const char *name = "hlod_cluster_nodes";
+    strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
+    for (size_t s = 0; s < sizeof states / sizeof *states; s++) {
+        int n = 0;
+        for (size_t k = 0; k < c->nodes.v.n; k++)
+            n += !strcmp(node_state(c->nodes.v.v[k]), states[s]);
+        strbuf_printf(b, "%s{state=\"%s\"} %d\n", name, states[s], n);
+    }
+}

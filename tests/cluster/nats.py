@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of clusters share: a NATS server, a plain client of it that publishes whatever is
+asked, messages by hand, nodes. Standard library only."""
+import os, re, shutil, socket, subprocess, sys, tempfile
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
+from harness import Daemon, ended, until
+
+BEAT_MS = 200
+
+class Nats:
+    """a server on a port that stays the same when it is started again"""
+    def __init__(self, program, port, *args):
+        self.program, self.port, self.args = program, port, args
+        self.url = f"nats://127.0.0.1:{port}"
+        self.dir = tempfile.mkdtemp(prefix="hlod-nats-")
+        self.start()
+
+    def start(self):
+        self.log = open(os.path.join(self.dir, "log"), "ab")
+        self.p = subprocess.Popen([self.program, "-a", "127.0.0.1", "-p", str(self.port), "-sd",
+                                   self.dir, *self.args], stdout=self.log, stderr=self.log)
+        def there():
+            assert self.p.poll() is None, open(self.log.name).read()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return True
+            except OSError:
+                return False
+        until("NATS listens", 20, there)
+
+    def kill(self):
+        self.p.kill()
+        self.p.wait(timeout=10)
+        self.log.close()
+
+    def close(self):
+        if self.p.poll() is None:
+            self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+class Raw:
+    """a client that says what no library would"""
+    def __init__(self, port):
+        self.s = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.s.recv(65536)
+        self.s.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
+        self.pong()
+    def pong(self):
+        got = b""
+        while b"PONG" not in got:
+            more = self.s.recv(65536)
+            assert more, got
+            got += more
+    def publish(self, payload, subject="hlod.v1.nodes"):
+        self.s.sendall(f"PUB {subject} {len(payload)}\r\n".encode() + payload + b"\r\n")
+    def flush(self):
+        self.s.sendall(b"PING\r\n")
+        self.pong()
+    def close(self):
+        self.s.close()
+
+# ---- protobuf by hand
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+def text(field, s):
+    b = s if isinstance(s, bytes) else s.encode()
+    return varint(field << 3 | 2) + varint(len(b)) + b
+def number(field, n):
+    return varint(field << 3) + varint(n)
+
+def beat(node="stranger", life="life", address="http://127.0.0.1:9", version="1", state="serving",
+         targets=((b"cpu", b"build"),), devices=1, up=1, places=1, jobs=0, queued=0, max_queue=9,
+         uptime=5, beat_ms=60000, more=b""):
+    all = b"".join(text(6, text(1, t) + text(2, b)) for t, b in targets)
+    return (text(1, node) + text(2, life) + text(3, address) + text(4, version) + text(5, state) +
+            all + number(7, devices) + number(8, up) + number(9, places) + number(10, jobs) +
+            number(11, queued) + number(12, max_queue) + number(13, uptime) + number(14, beat_ms) +
+            more)
+
+# ---- nodes
+
+def cluster(d, **headers):
+    status, r = d.json("GET", "/v1/nodes", headers=headers)
+    assert status == 200, r
+    return r
+
+def states(d):
+    """{name: state} of all it knows, itself too"""
+    return {n["node"]: n["state"] for n in cluster(d).get("nodes", [])}
+
+def value(d, name, label=""):
+    pattern = re.escape(name + label) + r" (\S+)"
+    found = re.search("^" + pattern + "$", d.call("GET", "/metrics")[2].decode(), re.M)
+    assert found, name + label
+    return float(found.group(1))
+
+class Nodes:
+    """n daemons of a cluster"""
+    def __init__(self, o, n, url, *options):
+        self.o, self.d = o, []
+        self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(BEAT_MS),
+                      *options] for k in range(n)]
+        try:
+            for k in range(n):
+                self.d.append(Daemon(o.hlod, o.worker, args=self.args[k]))
+        except BaseException:
+            self.close()
+            raise
+
+    def meet(self):
+        want = {f"n{k}": "serving" for k in range(len(self.d))}
+        for d in self.d:
+            until("all nodes are known", 15, lambda: states(d) == want)
+
+    def restart(self, k):
+        self.d[k] = Daemon(self.o.hlod, self.o.worker, data=self.d[k].dir, args=self.args[k])
+        self.d[k].own = True
+
+    def __enter__(self):
+        return self
+    def __exit__(self, kind, *rest):
+        try:
+            for d in self.d:
+                if kind is None:
+                    ended(d)
+        finally:
+            self.close()
+    def close(self):
+        for d in self.d:
+            if d.p.poll() is None:
+                d.kill()
+            d.clean()
