@@ -245,7 +245,7 @@ static void swap(struct gemm_state *g) {
     g->swapped = true;
 }
 static void divide(struct gemm_state *g) {
-    int64_t columns = (int64_t)g->kernel->lanes * GEMM_VECS, want = 2 * g->threads;
+    int64_t columns = (int64_t)g->kernel->lanes * g->kernel->vecs, want = 2 * g->threads;
     g->width = round_up(GEMM_WIDTH_BYTES / g->each, columns);
     g->blocks = (g->n + g->width - 1) / g->width;
     g->width = round_up((g->n + g->blocks - 1) / g->blocks, columns);

@@ -39,6 +39,7 @@ typedef void (*gemm_tile_fn)(const struct gemm_tile *t);
 struct gemm_kernel {
     gemm_tile_fn tile[3][GEMM_VECS]; // by height and by vectors of a row - 1
     int rows[3];                     // of each height, the largest first
+    int vecs;                        // of the widest
     int lanes;                       // elements of a vector
 };
 // A piece of a block that is packed: n lines, of which the next lies STEP elements on, side by side

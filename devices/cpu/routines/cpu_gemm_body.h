@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_gemm_body: the tiles of cpu_gemm.c for one element type and instruction set. Included once
 // for each, with GEMM (name), GEMM_ELEM, GEMM_LANES (of a vector), GEMM_TARGET (attribute),
-// GEMM_ROWS (of the largest tile, of which a complex one holds half) and, for types that have
-// complex numbers, GEMM_SWAP (lanes in pairs turned round) set; takes all but GEMM_TARGET and
-// GEMM_ROWS away.
+// GEMM_ROWS (of the largest tile) and, for types that have complex numbers, GEMM_SWAP (lanes in
+// pairs turned round), GEMM_PAIR_ROWS and GEMM_PAIR_VECS (of the largest complex tile, whose sums
+// are twice as many: they and what they are made of must fit the registers) set; takes all but
+// GEMM_TARGET, GEMM_ROWS and GEMM_PAIR_* away.
 #ifndef GEMM
 #define GEMM(name) name##_f64_plain
 #define GEMM_ELEM  double
 #define GEMM_LANES 2
 #define GEMM_TARGET
-#define GEMM_ROWS 4
-#define GEMM_SWAP 1, 0
+#define GEMM_ROWS      4
+#define GEMM_SWAP      1, 0
+#define GEMM_PAIR_ROWS 3
+#define GEMM_PAIR_VECS 2
 #endif
 #include "devices/cpu/routines/cpu_gemm.h"
 
@@ -85,13 +88,14 @@ static const struct gemm_kernel GEMM(kernel) = {{{GEMM(tile_1_1), GEMM(tile_1_2)
                                                  {GEMM(tile_2_1), GEMM(tile_2_2), GEMM(tile_2_3)},
                                                  {GEMM(tile_4_1), GEMM(tile_4_2), GEMM(tile_4_3)}},
                                                 {GEMM_ROWS, GEMM_ROWS / 2, GEMM_ROWS / 4},
+                                                GEMM_VECS,
                                                 GEMM_LANES};
 
 #ifdef GEMM_SWAP
 // Complex numbers lie as pairs in both operands and in the result: products with the real and with
 // the imaginary part of the left one are summed apart and put together at the end.
 INLINE void GEMM(pairs)(const struct gemm_tile *t, int rows, int vecs) {
-    enum { MOST = GEMM_ROWS / 2 };
+    enum { MOST = GEMM_PAIR_ROWS };
     const GEMM_ELEM *a = t->a, *b = t->b;
     int64_t row = 2 * t->a_row;
     LINE re[MOST][GEMM_VECS] = {0}, im[MOST][GEMM_VECS] = {0}, sign;
@@ -126,21 +130,28 @@ INLINE void GEMM(pairs)(const struct gemm_tile *t, int rows, int vecs) {
         re[r][c] += sign * __builtin_shufflevector(im[r][c], im[r][c], GEMM_SWAP);
     GEMM(put)(t, 2 * t->out_row, re, rows, vecs);
 }
-TILE(pairs_1_1, pairs, GEMM_ROWS / 2, 1)
-TILE(pairs_1_2, pairs, GEMM_ROWS / 2, 2)
-TILE(pairs_1_3, pairs, GEMM_ROWS / 2, 3)
-TILE(pairs_2_1, pairs, GEMM_ROWS / 4, 1)
-TILE(pairs_2_2, pairs, GEMM_ROWS / 4, 2)
-TILE(pairs_2_3, pairs, GEMM_ROWS / 4, 3)
+TILE(pairs_1_1, pairs, GEMM_PAIR_ROWS, 1)
+TILE(pairs_1_2, pairs, GEMM_PAIR_ROWS, 2)
+TILE(pairs_2_1, pairs, 2, 1)
+TILE(pairs_2_2, pairs, 2, 2)
 TILE(pairs_4_1, pairs, 1, 1)
 TILE(pairs_4_2, pairs, 1, 2)
+#if GEMM_PAIR_VECS == 3
+TILE(pairs_1_3, pairs, GEMM_PAIR_ROWS, 3)
+TILE(pairs_2_3, pairs, 2, 3)
 TILE(pairs_4_3, pairs, 1, 3)
+#define THIRD(HEIGHT) GEMM(pairs_##HEIGHT##_3)
+#else
+#define THIRD(HEIGHT) NULL
+#endif
 static const struct gemm_kernel GEMM(kernel_pairs) = {
-    {{GEMM(pairs_1_1), GEMM(pairs_1_2), GEMM(pairs_1_3)},
-     {GEMM(pairs_2_1), GEMM(pairs_2_2), GEMM(pairs_2_3)},
-     {GEMM(pairs_4_1), GEMM(pairs_4_2), GEMM(pairs_4_3)}},
-    {GEMM_ROWS / 2, GEMM_ROWS / 4, 1},
+    {{GEMM(pairs_1_1), GEMM(pairs_1_2), THIRD(1)},
+     {GEMM(pairs_2_1), GEMM(pairs_2_2), THIRD(2)},
+     {GEMM(pairs_4_1), GEMM(pairs_4_2), THIRD(4)}},
+    {GEMM_PAIR_ROWS, 2, 1},
+    GEMM_PAIR_VECS,
     GEMM_LANES / 2};
+#undef THIRD
 #endif
 #undef GEMM
 #undef GEMM_ELEM

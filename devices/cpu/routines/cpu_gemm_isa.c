@@ -4,21 +4,25 @@
 
 #define GEMM_ISA(name) name##_plain
 #define GEMM_TARGET
-#define GEMM_VECTOR 16
-#define GEMM_ROWS   4
-#define GEMM_SWAP4  1, 0, 3, 2
-#define GEMM_SWAP8  1, 0
-#define GEMM_TURN4  4
-#define GEMM_LOW4   TURN_LOW_4
-#define GEMM_HIGH4  TURN_HIGH_4
-#define GEMM_TURN8  2
-#define GEMM_LOW8   TURN_LOW_2
-#define GEMM_HIGH8  TURN_HIGH_2
+#define GEMM_VECTOR    16
+#define GEMM_ROWS      4
+#define GEMM_PAIR_ROWS 3
+#define GEMM_PAIR_VECS 2
+#define GEMM_SWAP4     1, 0, 3, 2
+#define GEMM_SWAP8     1, 0
+#define GEMM_TURN4     4
+#define GEMM_LOW4      TURN_LOW_4
+#define GEMM_HIGH4     TURN_HIGH_4
+#define GEMM_TURN8     2
+#define GEMM_LOW8      TURN_LOW_2
+#define GEMM_HIGH8     TURN_HIGH_2
 #include "devices/cpu/routines/cpu_gemm_isa.h"
 #define GEMM_ISA(name) name##_avx2
 #define GEMM_TARGET    __attribute__((target("avx2,fma")))
 #define GEMM_VECTOR    32
 #define GEMM_ROWS      4
+#define GEMM_PAIR_ROWS 3
+#define GEMM_PAIR_VECS 2
 #define GEMM_SWAP4     1, 0, 3, 2, 5, 4, 7, 6
 #define GEMM_SWAP8     1, 0, 3, 2
 #define GEMM_TURN4     8
@@ -32,6 +36,8 @@
 #define GEMM_TARGET    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 #define GEMM_VECTOR    64
 #define GEMM_ROWS      8
+#define GEMM_PAIR_ROWS 4
+#define GEMM_PAIR_VECS 3
 #define GEMM_SWAP4     1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
 #define GEMM_SWAP8     1, 0, 3, 2, 5, 4, 7, 6
 #define GEMM_TURN4     8

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_gemm_isa: all loops of cpu_gemm.c for one instruction set. Included once for each, with
 // GEMM_ISA (name), GEMM_TARGET (attribute), GEMM_VECTOR (bytes), GEMM_ROWS (of the largest tile),
+// GEMM_PAIR_ROWS and GEMM_PAIR_VECS (of the largest complex one),
 // GEMM_SWAP4 and GEMM_SWAP8 (lanes of a vector of 4 and 8 bytes, in pairs turned round) and
 // GEMM_TURN4, GEMM_LOW4, GEMM_HIGH4 and the same of 8 (PACK_TURN and so on of cpu_gemm_pack.h) set;
 // takes them away.
 #ifndef GEMM_ISA
 #define GEMM_ISA(name) name##_plain
 #define GEMM_TARGET
-#define GEMM_VECTOR 16
-#define GEMM_ROWS   4
-#define GEMM_SWAP4  1, 0, 3, 2
-#define GEMM_SWAP8  1, 0
-#define GEMM_TURN4  4
-#define GEMM_LOW4   TURN_LOW_4
-#define GEMM_HIGH4  TURN_HIGH_4
-#define GEMM_TURN8  2
-#define GEMM_LOW8   TURN_LOW_2
-#define GEMM_HIGH8  TURN_HIGH_2
+#define GEMM_VECTOR    16
+#define GEMM_ROWS      4
+#define GEMM_PAIR_ROWS 3
+#define GEMM_PAIR_VECS 2
+#define GEMM_SWAP4     1, 0, 3, 2
+#define GEMM_SWAP8     1, 0
+#define GEMM_TURN4     4
+#define GEMM_LOW4      TURN_LOW_4
+#define GEMM_HIGH4     TURN_HIGH_4
+#define GEMM_TURN8     2
+#define GEMM_LOW8      TURN_LOW_2
+#define GEMM_HIGH8     TURN_HIGH_2
 #endif
 
 #define PACK(name) GEMM_ISA(name##_4)
@@ -67,6 +70,8 @@ static const struct gemm_isa GEMM_ISA(gemm) = {
 #undef GEMM_TARGET
 #undef GEMM_VECTOR
 #undef GEMM_ROWS
+#undef GEMM_PAIR_ROWS
+#undef GEMM_PAIR_VECS
 #undef GEMM_SWAP4
 #undef GEMM_SWAP8
 #undef GEMM_TURN4

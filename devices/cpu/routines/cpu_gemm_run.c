@@ -6,6 +6,7 @@
 // Tiles are summed to the result in place but at its edges.
 #include <string.h>
 
+#include "base/span.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/routines/cpu_gemm.h"
 
@@ -70,7 +71,7 @@ static void columns_of(const struct gemm_call *c, struct block *b, int64_t col, 
                        bool direct, char *scratch) {
     const struct gemm_state *g = c->g;
     int lanes = g->kernel->lanes;
-    int64_t vecs = (cols + lanes - 1) / lanes, n = (vecs + GEMM_VECS - 1) / GEMM_VECS, to = 0;
+    int64_t vecs = ceil_div(cols, lanes), n = ceil_div(vecs, g->kernel->vecs), to = 0;
     int64_t group = g->b.group[b->group];
     int64_t room = g->b.elements - group - last_depth(g->b.depth + b->at, b->k);
     const char *base = (const char *)c->b + group * g->each;
