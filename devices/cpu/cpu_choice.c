@@ -292,13 +292,23 @@ bool cpu_pairs_better(const struct hlo_instr *i) {
 
 // Targets whose products are ours from so many rows and columns on: measured beside thin and oneDNN
 // 2.6 (AVX2 on Zen 3: 500 random products, bound ones 1.6 times as fast up to 16 rows and 1.1 times
-// beyond, others 1.5 and 1.2 times). Fewer columns leave a vector's lanes empty. Targets without a
-// row leave all of them to these.
+// beyond, others 1.5 and 1.2 times). Fewer columns leave a vector's lanes empty. Right operands
+// that are not bound are read by terms, or along the terms of each column (turned), which thin does
+// as they lie; far: of more bytes than pages are at hand for. Targets without a row leave all of
+// them to these.
 static const struct matmul_row {
     int vector_bits;
-    int64_t bound_rows, rows, columns;
-} matmul_rows[] = {{256, 3, 6, 10}};
+    int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes;
+} matmul_rows[] = {{256, 3, 5, 3, 8, 12, 10, 8 << 20}};
 
+static int64_t rows_of_matmul(const struct matmul_row *r, const struct hlo_instr *i, bool bound) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *right = i->operands[1]->shape;
+    bool turned = i64s_has(d->rhs_contracting_dims, right->rank - 1),
+         far = shape_bytes(right) > r->far_bytes;
+    if (bound) return r->bound_rows;
+    return turned ? far ? r->turned_far_rows : r->turned_rows : far ? r->far_rows : r->rows;
+}
 bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     const char *forced = cpu_forced_impl();
     if (i->op != HLO_DOT || i->shape->dtype != DT_F32) return false;
@@ -307,7 +317,7 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     for (size_t k = 0; k < sizeof matmul_rows / sizeof *matmul_rows; k++) {
         const struct matmul_row *r = &matmul_rows[k];
         if (r->vector_bits == cpu_target()->vector_bits)
-            return s.m >= (bound ? r->bound_rows : r->rows) && s.n >= r->columns;
+            return s.m >= rows_of_matmul(r, i, bound) && s.n >= r->columns;
     }
     return false;
 }

@@ -10,7 +10,8 @@ enum {
     MOST_BLOCK = 8192,  // floats of a result that a chunk and a block of rows make
     LEAST_COLUMNS = 32, // where there are more threads than chunks
     TALL = 4,           // row blocks that a thread packs a chunk once for
-    DIRECT_ROWS = 24,   // as many read the right operand where it lies
+    DIRECT_ROWS = 24,   // as many read the right operand where it lies, in blocks of
+    DIRECT_TERMS = 64,  // terms: as many pages as the processor has at hand
     PACKED = 8,         // panels of a part of a pack, or
     PACKED_TERMS = 64,  // terms
     WIDEST = PANEL_VECTORS * 16,
@@ -22,8 +23,7 @@ enum {
 // columns of a chunk.
 static const struct schedule {
     int depth, rows, columns;
-} schedules[] = {
-    {768, 128, 64}, {768, 64, 128}, {768, 256, 32}, {384, 128, 64}, {1536, 64, 64}};
+} schedules[] = {{768, 128, 64}, {768, 64, 128}, {768, 256, 32}, {384, 128, 64}, {1536, 64, 64}};
 const char *const matmul_schedules[] = {"768x128x64", "768x64x128", "768x256x32",
                                         "384x128x64", "1536x64x64", NULL};
 
@@ -40,21 +40,21 @@ bool matmul_plan(struct matmul *m, int vector_bits, int threads) {
     if (!m->panel) return false;
     m->activate = cpu_thin_activate();
     m->panels = ceil_div(m->columns, wide(m));
-    m->depth_block = even_block(m->depth, s->depth);
+    m->direct = !m->packed && m->right_column == 1 && m->rows <= DIRECT_ROWS;
+    m->depth_block = even_block(m->depth, m->direct ? DIRECT_TERMS : s->depth);
     m->row_block = even_block(m->rows, s->rows);
     m->row_blocks = ceil_div(m->rows, m->row_block);
     int64_t matrices = 1;
     for (int k = 0; k < m->n_batch; k++)
         matrices *= m->batch[k];
 
-    int64_t columns = s->columns;
+    int64_t columns = m->direct ? MOST_BLOCK / m->row_block / wide(m) * wide(m) : s->columns;
     while (columns > LEAST_COLUMNS &&
            matrices * m->row_blocks * ceil_div(m->columns, columns) < 4 * threads)
         columns /= 2;
     m->chunk = columns > wide(m) ? even_block(m->panels, columns / wide(m)) : 1;
     m->chunks = ceil_div(m->panels, m->chunk);
     m->all_chunks = matrices * m->chunks;
-    m->direct = !m->packed && m->right_column == 1 && m->rows <= DIRECT_ROWS;
     m->tall = 1;
     if (!m->packed && m->depth_block == m->depth)
         while (m->tall < TALL &&
@@ -177,11 +177,13 @@ static void find_panel(const struct matmul *m, const struct part *p, int64_t k, 
         q->next = q->b + m->depth * wide(m);
     } else if (m->direct && whole) {
         q->b = p->right + k * m->right_term + p->column + n * wide(m);
-        q->b_term = m->right_term;
-        q->next = NULL;
+        q->b_term = q->next_term = m->right_term;
+        q->next = n + 1 < p->panels ? q->b + wide(m) : q->b - n * wide(m) + q->depth * q->b_term;
+        if (n + 1 == p->panels && k + q->depth == m->depth) q->next = NULL;
     } else {
         q->b = p->own + n * q->depth * wide(m);
         q->next = NULL;
+        q->next_term = 0;
     }
 }
 // All sums of a part, through the steps that tiles do in registers, rows out_row floats apart. Of a

@@ -20,6 +20,7 @@ struct panel_product {
     int64_t b_term;              // from a term's columns to the next one's
     int64_t out_row, out_vector; // from a row to the next; from its first vector to its second
     const float *next;           // fetched meanwhile: as much as b; NULL: nothing
+    int64_t next_term;           // of it, where it is not packed
     bool single;                 // only the first vector of columns is wanted
     bool add;                    // to what is in `out`
     const float *bias;           // of the columns, added last; or NULL

@@ -126,7 +126,9 @@ static const PANEL(tile_fn) PANEL(tiles)[PANEL_VECTORS][13] = {
 static void PANEL(multiply)(const struct panel_product *p) {
     enum { BYTES = PANEL_VECTORS * PANEL_LANES * sizeof(float) }; // of a term's columns
     int64_t most = p->single ? 12 : PANEL_ROWS, n = (p->rows + most - 1) / most,
-            step = p->next ? (BYTES + n - 1) / n : 0;
+            step = p->next_term ? p->next_term * (int64_t)sizeof(float)
+                   : p->next    ? (BYTES + n - 1) / n
+                                : 0;
     const char *ahead = (const char *)(p->next ? p->next : p->b);
     for (int64_t t = 0; t < n; t++, ahead += p->depth * step) {
         int64_t row = p->rows * t / n, end = p->rows * (t + 1) / n;

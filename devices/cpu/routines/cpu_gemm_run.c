@@ -11,8 +11,10 @@
 #include "devices/cpu/routines/cpu_gemm.h"
 
 enum {
-    DIRECT_ROWS = 3,   // tiles' heights up to which columns are read where they lie
-    DIRECT_PANELS = 2, // panels up to which rows are
+    DIRECT_ROWS = 6,   // tiles' heights up to which columns are read where they lie
+    CROWDED_ROWS = 3,  // the same where their lines meet in few places of the nearest cache:
+    CROWDED = 1024,    // bytes between lines are a multiple of this
+    DIRECT_PANELS = 4, // panels up to which rows are
     MOST_LINES = GEMM_WIDTH_BYTES / 4 + GEMM_VECS * 16,
     MOST_PANELS = 64
 };
@@ -179,6 +181,11 @@ static void rows_of(const struct gemm_call *c, const struct block *b, int64_t ro
         if (one.out == tile) add_tile(g, out, row, rows, p, tile, t.add);
     }
 }
+// Do `rows` rows pass columns where these lie?
+static bool in_place(const struct gemm_state *g, int64_t rows) {
+    int64_t step = g->k > 1 ? (g->b.depth[1] - g->b.depth[0]) * g->each : 0;
+    return rows <= (int64_t)(step % CROWDED ? DIRECT_ROWS : CROWDED_ROWS) * g->kernel->rows[0];
+}
 // The height of a tile for what is left: the least that holds it, or a smaller one where more than
 // a quarter would be empty.
 static int height_of(const int *rows, int64_t left) {
@@ -192,7 +199,7 @@ static void unit(const struct gemm_call *c, int64_t u, char *scratch) {
     int64_t part = u % g->parts, block = u / g->parts % g->blocks;
     int64_t from = part * g->tall, to = from + g->tall < g->m ? from + g->tall : g->m;
     int64_t col = block * g->width, cols = g->n - col < g->width ? g->n - col : g->width;
-    bool direct = to - from <= (int64_t)DIRECT_ROWS * g->kernel->rows[0];
+    bool direct = in_place(g, to - from);
     struct block b = {.group = u / g->parts / g->blocks};
     for (b.at = 0; b.at < g->k; b.at += GEMM_DEPTH) {
         b.k = g->k - b.at < GEMM_DEPTH ? g->k - b.at : GEMM_DEPTH;

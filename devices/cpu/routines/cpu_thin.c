@@ -41,7 +41,7 @@
 
 enum {
     MAX_ROWS = 16,
-    CHUNK = 512,       // columns at a time, of one or two rows
+    CHUNK = 4096,      // columns at a time, of one or two rows: lines are read from front to end
     BLOCK_CHUNK = 128, // of more
     LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
     LANES_MAX = 16,    // of a vector on any CPU
@@ -174,7 +174,7 @@ static void put_lines(const struct thin_state *t, void **bufs, int64_t b, int64_
 // leaves it, or NULL.
 static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t row, int rows,
                   int64_t col, int64_t n, const float *lines) {
-    float sums[THIN_ROWS * CHUNK] __attribute__((aligned(64)));
+    float sums[2 * CHUNK] __attribute__((aligned(64))); // THIN_ROWS of BLOCK_CHUNK are fewer
     float *out = bufs[t->out];
     int64_t stride = (n + UNIT - 1) / UNIT * UNIT, at = (b * t->rows + row) * t->cols + col;
     bool add = t->n_post && t->leaf[0] >= 0; // the first addition is where the sums start

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_thin_body: the loops of cpu_thin.c for one instruction set. Included once for each, with THIN
 // (name), THIN_BYTES (of a vector), THIN_TARGET (attribute), THIN_WIDE (vectors of a block of
-// columns), THIN_DEEP (rows of the right matrix that the streaming loop takes at once) and
-// THIN_FROM_F16 (a vector of f16 widened) set;
+// columns), THIN_DEEP (rows of the right matrix that the streaming loop takes at once for two rows of
+// the left one, twice as many for one) and THIN_FROM_F16 (a vector of f16 widened) set;
 // cpu_thin_activate.h follows and takes away what both define.
 #ifndef THIN
 #define THIN(name) name##_plain
@@ -31,10 +31,10 @@ enum { THIN(LANES) = THIN_BYTES / 4 };
 
 // ---- right matrix [k, columns]
 
-// Few rows: THIN_DEEP rows of the right matrix meet the sums at once, each read from front to end.
-INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
+// Few rows: `deep` rows of the right matrix meet the sums at once, each read from front to end.
+INLINE void THIN(stream_rows)(const struct thin_product *p, int rows, int deep) {
     int64_t k = 0, n;
-    for (; k + THIN_DEEP <= p->k; k += THIN_DEEP) {
+    for (; k + deep <= p->k; k += deep) {
         const THIN(weight) *w = (const THIN(weight) *)p->w + k * p->w_stride;
         for (n = 0; n + LANES <= p->cols; n += LANES) {
             UNROLL
@@ -42,7 +42,7 @@ INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
                 const float *x = p->x + r * p->x_stride + k;
                 FLOATS t = AT(p->out + r * p->out_stride + n);
                 UNROLL
-                for (int d = 0; d < THIN_DEEP; d++)
+                for (int d = 0; d < deep; d++)
                     t += x[d] * CAT(w + d * p->w_stride + n);
                 AT(p->out + r * p->out_stride + n) = t;
             }
@@ -51,7 +51,7 @@ INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
             UNROLL
             for (int r = 0; r < rows; r++)
                 UNROLL
-                for (int d = 0; d < THIN_DEEP; d++)
+                for (int d = 0; d < deep; d++)
                     p->out[r * p->out_stride + n] +=
                         p->x[r * p->x_stride + k + d] * w[d * p->w_stride + n];
     }
@@ -221,9 +221,9 @@ INLINE void THIN(all_dots)(const struct thin_product *p, int rows, int cols) {
 static THIN_TARGET void THIN(product)(const struct thin_product *p) {
     switch (p->rows + 8 * (int)p->form) {
     case 1:
-        return THIN(stream_rows)(p, 1);
+        return THIN(stream_rows)(p, 1, 2 * THIN_DEEP);
     case 2:
-        return THIN(stream_rows)(p, 2);
+        return THIN(stream_rows)(p, 2, THIN_DEEP);
     case 3:
         return THIN(blocks)(p, 3);
     case 4:

@@ -128,16 +128,23 @@ static const struct contraction pairs[] = {
     {BETTER, BYTES(64, 3, 64, 28),
      "convolution(x, y), " SAME ", operand_precision={highest,highest}"},
 };
-// Rows that make a product ours, bound or not.
+// Rows that make a product ours, bound or not: of a right operand by terms or turned, near or far.
+#define TURNED "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
 static const struct product_case {
     bool bound, other;
-    const char *left, *right, *result;
+    const char *left, *right, *result, *dims;
 } products[] = {
-    {true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]"},
-    {true, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]"},
-    {false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]"},
-    {false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]"},
-    {false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]"},
+    {true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
+    {true, true, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
+    {true, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
+    {true, true, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
+    {true, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
+    {true, true, "f32[8,768]", "f32[768,768]", "f32[8,768]", TURNED},
+    {true, false, "f32[8,768]", "f32[3072,768]", "f32[8,3072]", TURNED},
+    {true, true, "f32[12,768]", "f32[3072,768]", "f32[12,3072]", TURNED},
+    {false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]", DOT},
+    {false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]", DOT},
+    {false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]", DOT},
 };
 
 static struct hlo_module *module_of(const char *left, const char *right, const char *result,
@@ -179,7 +186,9 @@ static void ours(UNUSED void **state) {
         check(&pairs[k], cpu_pairs_better);
     for (size_t k = 0; k < sizeof products / sizeof *products; k++) {
         const struct product_case *c = &products[k];
-        struct hlo_module *m = module_of(c->left, c->right, c->result, "dot(x, y), " DOT);
+        char op[128];
+        snprintf(op, sizeof op, "dot(x, y), %s", c->dims);
+        struct hlo_module *m = module_of(c->left, c->right, c->result, op);
         const struct hlo_instr *dot = m->entry->root;
         if (cpu_matmul_better(dot, true) != (avx2 && c->bound) ||
             cpu_matmul_better(dot, false) != (avx2 && c->other))
