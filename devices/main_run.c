@@ -167,7 +167,8 @@ static void take_tuning(const struct dev_tuning *t, struct loaded *l, struct exe
         const struct dev_tuned_step *s = &t->steps[k];
         const struct dev_candidate *usual = &s->candidates[0], *kept = &s->candidates[s->kept];
         fprintf(stderr, "tuned %-32s x%-3d", s->instrs[0], s->n_instrs);
-        for (int c = 0; c < s->n_candidates; c++)
+        if (s->n_candidates == 1) fprintf(stderr, " %s: nothing else takes it", usual->impl);
+        for (int c = 0; c < s->n_candidates && s->n_candidates > 1; c++)
             fprintf(stderr, "%s %s %.4f ms%s%s", c ? "," : "", s->candidates[c].impl,
                    clock_ms(s->candidates[c].ns), *s->candidates[c].why ? ": " : " (kept)",
                    s->candidates[c].why);

@@ -15,7 +15,8 @@ struct dev_candidate {
     int64_t ns;      // median; 0: it was not measured
     const char *why; // it was not kept; static, "" for the one that was
 };
-// Steps that several implementations take, measured as one where they do the same.
+// Products and convolutions, measured as one where they do the same. One candidate, which was not
+// measured: nothing else takes them.
 struct dev_tuned_step {
     const char **instrs; // [n_instrs] of main
     int n_instrs;

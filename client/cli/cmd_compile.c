@@ -303,12 +303,16 @@ static void print_tuned(const json_t *reply) {
     json_array_foreach(rows, k, s) {
         const json_t *names = json_object_get(s, "instructions");
         double usual = number_at(s, "usualMs"), kept = number_at(s, "keptMs");
-        bool same = strcmp(text_at(s, "usual"), text_at(s, "kept")) == 0;
+        bool same = strcmp(text_at(s, "usual"), text_at(s, "kept")) == 0,
+             only = json_array_size(json_object_get(s, "candidates")) < 2;
         char was[80], is[80];
-        snprintf(was, sizeof was, "%s %s", text_at(s, "usual"), time_text(usual).s);
+        snprintf(was, sizeof was, "%s %s", text_at(s, "usual"), only ? "" : time_text(usual).s);
         snprintf(is, sizeof is, "%s %s", text_at(s, "kept"), time_text(kept).s);
         printf("%-32s %5zu  %-22s %-22s", json_string_value(json_array_get(names, 0)),
-               json_array_size(names), was, same ? "the same" : is);
+               json_array_size(names), was,
+               only   ? "nothing else takes it"
+               : same ? "the same"
+                      : is);
         if (!same && kept > 0) printf(" %.2f", usual / kept);
         putchar('\n');
     }

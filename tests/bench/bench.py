@@ -21,7 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
 # NAME@BATCH
 MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "efficientnet_lite0", "bert_base",
-          "vgg19@100"]
+          "gpt2", "vgg19@100"]
+TOKENS = 64 # of gpt2
 
 
 def serve(run):
@@ -42,6 +43,19 @@ def split(spec):
     return name, int(batch or 1)
 
 
+def gpt2(path, s=TOKENS, d=768, vocab=50257):
+    """GPT-2's sizes, random weights; the head is the embedding, transposed."""
+    import numpy as np
+    from transformers import Graph, gpt_layers
+    g = Graph()
+    table = g.weight(vocab, d, scale=0.02)
+    x = g.op("Gather", table, g.input("ids", np.zeros((1, s), np.int64)))
+    x = g.op("Add", x, g.weight(s, d, scale=0.02))
+    x = gpt_layers(g, x, 1, 0, s, d, 12, 12)
+    g.output(g.op("MatMul", x, g.op("Transpose", table, perm=[1, 0])))
+    g.save(path)
+
+
 def model(spec):
     import zoo
     name, batch = split(spec)
@@ -50,6 +64,12 @@ def model(spec):
         path = os.path.join("build/models", name + ".onnx")
         if not os.path.exists(path):
             efficientnet.main("build/models")
+        return path
+    if name == "gpt2":
+        path = os.path.join("build/models", name + ".onnx")
+        if not os.path.exists(path):
+            gpt2(path + ".tmp")
+            os.replace(path + ".tmp", path)
         return path
     return zoo.ensure("build/models", name, batch)
 
@@ -62,6 +82,8 @@ def worker(kind, build, spec, precision):
     if name == "efficientnet_lite0":
         inputs = {"image": np.random.default_rng(1).standard_normal(
                       (batch, 3, 224, 224), dtype=np.float32)}
+    elif name == "gpt2":
+        inputs = {"ids": np.random.default_rng(1).integers(0, 50257, (1, TOKENS))}
     else:
         inputs = zoo.sample_inputs(name, batch)
     if kind == "onnxruntime":

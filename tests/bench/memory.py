@@ -26,29 +26,6 @@ MODELS = ["mlp", "mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "
 RUNS = 5
 
 
-def gpt2(path, s=64, d=768, vocab=50257):
-    """GPT-2's sizes, random weights; the head is the embedding, transposed."""
-    import numpy as np
-    from transformers import Graph, gpt_layers
-    g = Graph()
-    table = g.weight(vocab, d, scale=0.02)
-    x = g.op("Gather", table, g.input("ids", np.zeros((1, s), np.int64)))
-    x = g.op("Add", x, g.weight(s, d, scale=0.02))
-    x = gpt_layers(g, x, 1, 0, s, d, 12, 12)
-    g.output(g.op("MatMul", x, g.op("Transpose", table, perm=[1, 0])))
-    g.save(path)
-
-
-def model(spec):
-    if spec != "gpt2":
-        return bench.model(spec)
-    path = "build/models/gpt2_memory.onnx"
-    if not os.path.exists(path):
-        gpt2(path + ".tmp")
-        os.replace(path + ".tmp", path)
-    return path
-
-
 def made(shapes, batch):
     """Random arrays for (name, element type, dims)."""
     import numpy as np
@@ -138,7 +115,7 @@ def main():
           "    (MB: peak (anonymous, PSS), ratio)")
     more = []  # models
     for spec in o.models:
-        path, batch = model(spec), bench.split(spec)[1]
+        path, batch = bench.model(spec), bench.split(spec)[1]
         ours = measured([o.build + "/hlo-run", "--bind", "N=%d" % batch, path, "--loop"])
         row = "%-20s" % spec + cell(ours, ours[0] if ours else 1)
         for k in kinds:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_thin_body: the loops of cpu_thin.c for one instruction set. Included once for each, with THIN
 // (name), THIN_BYTES (of a vector), THIN_TARGET (attribute), THIN_WIDE (vectors of a block of
-// columns), THIN_DEEP (rows of the right matrix that the streaming loop takes at once for two rows of
-// the left one, twice as many for one) and THIN_FROM_F16 (a vector of f16 widened) set;
+// columns), THIN_DEEP (rows of the right matrix that the streaming loop takes at once for two rows
+// of the left one, twice as many for one) and THIN_FROM_F16 (a vector of f16 widened) set;
 // cpu_thin_activate.h follows and takes away what both define.
 #ifndef THIN
 #define THIN(name) name##_plain
