@@ -75,7 +75,8 @@ status_t pass_algsimp(struct hlo_module *m, struct pass_ctx *p) {
     pthread_once(&once, sort_rules);
     find_disabled(p->opt->disable_rules, off);
     HLO_EACH_COMPUTATION(c, m) {
-        struct rule_ctx r = {.b = hb_begin(c), .strict = p->opt->precision == PRECISION_STRICT};
+        struct rule_ctx r = {
+            .b = hb_begin(c), .strict = p->opt->precision == PRECISION_STRICT, .target = p->target};
         bool changed = true;
         for (int sweep = 0; changed && sweep < MAX_SWEEPS; sweep++) {
             changed = false;

@@ -14,6 +14,7 @@
 struct rule_ctx {
     struct hb b;
     bool strict;
+    const struct target *target; // or NULL
 };
 typedef struct hlo_instr *(*rule_fn)(struct rule_ctx *r, struct hlo_instr *i);
 #define RULE(name, doc, ...) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);

@@ -3,7 +3,8 @@
 // power of two (Bluestein, "A linear filtering approach to the computation of discrete Fourier
 // transform", 1970): j k = (j^2 + k^2 - (k - j)^2) / 2. Several dimensions go one after the other.
 // Does not: lengths under SHORT, where the sum itself is as quick, and beyond LONG; even lengths
-// up to ROUNDS with primes up to 61, where a round of that radix costs less than two transforms.
+// up to ROUNDS with primes up to 61, where a round of that radix costs less than two transforms;
+// what the target's library transforms.
 #include <complex.h>
 #include <math.h>
 
@@ -134,6 +135,8 @@ RULE_FN(fft_chirp) {
     int rank = i->shape->rank, n = t->fft_length.n;
     for (int k = 0; k < n; k++)
         any |= hard(t->fft_length.v[k]);
+    const struct target *target = r->target;
+    if (target && target->library_accepts && target->library_accepts(target, i)) return NULL;
     // Strict: what is not finite would reach more results, as NaN.
     if (!any || r->strict || shape_elements(i->shape) == 0 || i->shape->dynamic ||
         x->shape->dynamic || !layout_is_default(i->shape->layout, rank) ||

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft: transforms of lengths whose prime factors are at most 61, in the precision of the type.
+// fft: transforms in the precision of the type, of any length up to 2^17 and longer ones whose
+// prime factors are at most 61.
 // Lines lie across the lanes of vectors (the first n of each lane are one line), so rounds of any
 // radix are vector code. Lines of real numbers of even length are transformed as half as many
 // complex ones. A long line, or one of few, is n1 n2 (Bailey, "FFTs in external or hierarchical
@@ -15,36 +16,36 @@
 #define AVX512    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 #define FFT(name) name##_f32_plain
 #define FFT_ELEM  float
-#define FFT_BYTES 16
+#define FFT_LANES 4
 #define FFT_TARGET
 #include "devices/cpu/routines/cpu_fft_body.h"
 #define FFT(name) name##_f64_plain
 #define FFT_ELEM  double
-#define FFT_BYTES 16
+#define FFT_LANES 2
 #define FFT_TARGET
 #include "devices/cpu/routines/cpu_fft_body.h"
 #define FFT(name)  name##_f32_avx2
 #define FFT_ELEM   float
-#define FFT_BYTES  32
+#define FFT_LANES  8
 #define FFT_TARGET AVX2
 #include "devices/cpu/routines/cpu_fft_body.h"
 #define FFT(name)  name##_f64_avx2
 #define FFT_ELEM   double
-#define FFT_BYTES  32
+#define FFT_LANES  4
 #define FFT_TARGET AVX2
 #include "devices/cpu/routines/cpu_fft_body.h"
 #define FFT(name)  name##_f32_avx512
 #define FFT_ELEM   float
-#define FFT_BYTES  64
+#define FFT_LANES  16
 #define FFT_TARGET AVX512
 #include "devices/cpu/routines/cpu_fft_body.h"
 #define FFT(name)  name##_f64_avx512
 #define FFT_ELEM   double
-#define FFT_BYTES  64
+#define FFT_LANES  8
 #define FFT_TARGET AVX512
 #include "devices/cpu/routines/cpu_fft_body.h"
 
-enum { MAX_LENGTH = 1 << 22, LONG = 4096, LONGEST = 1 << 16 };
+enum { MAX_LENGTH = 1 << 22, LONG = 4096, LONGEST = 1 << 16, LONGEST_CHIRP = 1 << 17 };
 struct step { // one dimension
     enum fft_kind kind;
     struct fft_plan plan;          // of the line, or of its columns
@@ -104,14 +105,15 @@ bool cpu_fft_accepts(const struct hlo_instr *i) {
     if (length.n < 1 || length.n > 3) return false;
     for (int d = 0; d < length.n; d++) {
         int64_t n = length.v[d], m = complex_length(kind_of(i, d), n);
-        if (n < 1 || n > MAX_LENGTH || factors_of(m, factors) < 0) return false;
-        if (m > LONGEST && (d + 1 < length.n || m / split_of(m) > LONGEST)) return false;
+        bool chirp = factors_of(m, factors) < 0;
+        if (n < 1 || n > MAX_LENGTH || (chirp && m > LONGEST_CHIRP)) return false;
+        if (!chirp && m > LONGEST && (d + 1 < length.n || m / split_of(m) > LONGEST)) return false;
     }
     return true;
 }
 static bool fft_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                         const char **why) {
-    *why = "not a transform of lengths with small factors";
+    *why = "not a transform of rows, or one of a long line with large factors";
     return cpu_fft_accepts(i);
 }
 
@@ -129,16 +131,16 @@ static void put_root(void *to, int size, int64_t at, int64_t k, int64_t n) {
     put(to, size, 2 * at, cos(angle));
     put(to, size, 2 * at + 1, sin(angle));
 }
-static void *room(struct cpu_exe *x, int64_t n, int size) {
-    return arena_alloc_aligned(&x->arena, (size_t)(n * size + 64), 64);
+static void *room(struct arena *a, int64_t n, int size) {
+    return arena_alloc_aligned(a, (size_t)(n * size + 64), 64);
 }
-static void plan_of(struct cpu_exe *x, int64_t n, int size, struct fft_plan *p) {
+static void rounds_of(struct arena *a, int64_t n, int size, struct fft_plan *p) {
     *p = (struct fft_plan){.n = n};
     p->n_factors = factors_of(n, p->radix);
     for (int k = 0; k < p->n_factors; k++) {
         int r = p->radix[k];
         int64_t m = n / r;
-        void *turns = room(x, 2 * m * (r - 1), size), *roots = room(x, 2 * r, size);
+        void *turns = room(a, 2 * m * (r - 1), size), *roots = room(a, 2 * r, size);
         for (int64_t e = 0; e < m; e++)
             for (int64_t j = 1; j < r; j++)
                 put_root(turns, size, e * (r - 1) + j - 1, e * j, n);
@@ -149,10 +151,68 @@ static void plan_of(struct cpu_exe *x, int64_t n, int size, struct fft_plan *p) 
         n = m;
     }
 }
+// Room of a group of lines.
+static int64_t group_bytes(const struct fft_plan *p, int64_t lanes, int size) {
+    return 4 * (p->around ? p->around->n : p->n + 1) * lanes * size;
+}
+// Of the conjugate chirp, which runs from -n to n, in f64.
+static void spectrum_of(struct fft_plan *p, int size, void *spectrum) {
+    const struct fft_loops *l = &loops_f64_plain;
+    int64_t n = p->n, length = p->around->n;
+    struct arena a = {0};
+    struct fft_plan wide;
+    rounds_of(&a, length, 8, &wide);
+    double *b = room(&a, 2 * length, 8), *out = room(&a, 2 * length, 8);
+    memset(b, 0, (size_t)(2 * length) * sizeof *b);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t back = (length - k) % length;
+        put_root(b, 8, k, k * k % (2 * n), 2 * n);
+        b[2 * k + 1] = -b[2 * k + 1];
+        memcpy(b + 2 * back, b + 2 * k, 2 * sizeof *b);
+    }
+    struct fft_lines one = {.plan = &wide,
+                            .from = b,
+                            .to = out,
+                            .lines = 1,
+                            .inner = 1,
+                            .stride_in = 1,
+                            .stride_out = 1,
+                            .scale = 1 / (double)length};
+    l->group(&one, 0, room(&a, group_bytes(&wide, l->lanes, 8), 1));
+    for (int64_t k = 0; k < 2 * length; k++)
+        put(spectrum, size, k, out[k]);
+    arena_done(&a);
+}
+// The least length of factors 2, 3 and 5 that holds a line and its chirp.
+static int64_t length_around(int64_t n) {
+    int64_t best = INT64_MAX;
+    for (int64_t five = 1; five < 4 * n; five *= 5)
+        for (int64_t three = five; three < 4 * n; three *= 3) {
+            int64_t all = three;
+            while (all < 2 * n - 1)
+                all *= 2;
+            if (all < best) best = all;
+        }
+    return best;
+}
+static void plan_of(struct arena *a, int64_t n, int size, struct fft_plan *p) {
+    int factors[64];
+    if (factors_of(n, factors) >= 0) {
+        rounds_of(a, n, size, p);
+        return;
+    }
+    struct fft_plan *around = arena_new_of(a, struct fft_plan);
+    rounds_of(a, length_around(n), size, around);
+    void *chirp = room(a, 2 * n, size), *spectrum = room(a, 2 * around->n, size);
+    for (int64_t k = 0; k < n; k++)
+        put_root(chirp, size, k, k * k % (2 * n), 2 * n);
+    *p = (struct fft_plan){.n = n, .around = around, .chirp = chirp, .spectrum = spectrum};
+    spectrum_of(p, size, spectrum);
+}
 // Between columns and rows: by the group of columns, the place in the column, and the lane.
 static void *split_turns(struct cpu_exe *x, const struct step *s, int lanes, int size) {
     int64_t n1 = s->plan.n, n2 = s->rows.n, groups = (n2 + lanes - 1) / lanes;
-    char *to = room(x, groups * n1 * 2 * lanes, size);
+    char *to = room(&x->arena, groups * n1 * 2 * lanes, size);
     for (int64_t g = 0; g < groups; g++)
         for (int64_t k = 0; k < n1; k++)
             for (int64_t l = 0; l < lanes; l++) {
@@ -168,25 +228,25 @@ static void *split_turns(struct cpu_exe *x, const struct step *s, int lanes, int
 
 static void open_step(struct cpu_exe *x, struct fft_state *f, struct step *s) {
     int64_t m = s->complex_n = complex_length(s->kind, s->n), lanes = f->loops->lanes;
+    int factors[64];
     int64_t n1 = split_of(m);
-    bool odd_reals = s->kind != FFT_COMPLEX && m == s->n;
-    s->split = !odd_reals && s->inner == 1 && (m > LONG || s->lines < lanes) && n1 > 3;
-    plan_of(x, s->split ? n1 : m, f->size, &s->plan);
+    bool odd_reals = s->kind != FFT_COMPLEX && m == s->n, chirp = factors_of(m, factors) < 0;
+    s->split = !odd_reals && !chirp && s->inner == 1 && (m > LONG || s->lines < lanes) && n1 > 3;
+    plan_of(&x->arena, s->split ? n1 : m, f->size, &s->plan);
     if (s->split) {
-        plan_of(x, m / n1, f->size, &s->rows);
+        plan_of(&x->arena, m / n1, f->size, &s->rows);
         s->turns = split_turns(x, s, (int)lanes, f->size);
         // Lines of reals: the pairs besides, with their transform in or out.
         int64_t bytes = (s->kind == FFT_COMPLEX ? 2 : 4) * m * f->size;
         if (bytes > f->middle_bytes) f->middle_bytes = bytes;
     }
     if (s->kind != FFT_COMPLEX && m < s->n) {
-        void *w = room(x, 2 * (m + 1), f->size);
+        void *w = room(&x->arena, 2 * (m + 1), f->size);
         for (int64_t k = 0; k <= m; k++)
             put_root(w, f->size, k, k, s->n);
         s->half_turns = w;
     }
-    int64_t longest = s->split ? m / n1 : m;
-    int64_t bytes = 4 * (longest + 1) * lanes * f->size;
+    int64_t bytes = group_bytes(s->split ? &s->rows : &s->plan, lanes, f->size);
     if (bytes > f->lanes_bytes) f->lanes_bytes = bytes;
 }
 static status_t fft_open(struct cpu_exe *x, struct cpu_step *step) {
@@ -334,5 +394,5 @@ static status_t fft_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     }
     return ST_OK;
 }
-const struct cpu_impl cpu_impl_fft = {"fft", fft_accepts, fft_open, NULL, fft_run, NULL, NULL,
-                                      NULL};
+const struct cpu_impl cpu_impl_fft = {"fft",   fft_accepts, fft_open, NULL,
+                                      fft_run, NULL,        NULL,     NULL};

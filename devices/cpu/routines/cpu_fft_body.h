@@ -1,135 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_fft_body: the loops of cpu_fft.c for one element type and instruction set. Included once for
-// each, with FFT (name), FFT_ELEM, FFT_BYTES (of a vector) and FFT_TARGET (attribute) set; takes
-// them away. Rounds are Stockham's: each reads one array and writes the other in an order that
-// needs no reversal of digits.
-#ifndef FFT
-#define FFT(name) name##_f64_plain
-#define FFT_ELEM  double
-#define FFT_BYTES 16
-#define FFT_TARGET
-#endif
-#include "devices/cpu/routines/cpu_fft.h"
+// each, with FFT (name), FFT_ELEM, FFT_LANES (of a vector) and FFT_TARGET (attribute) set; takes
+// them away.
+#include "devices/cpu/routines/cpu_fft_rounds.h"
 
-typedef FFT_ELEM FFT(vec) __attribute__((vector_size(FFT_BYTES), may_alias));
-#define LINE   FFT(vec)
-#define INLINE static inline __attribute__((always_inline)) FFT_TARGET
-enum { FFT(LANES) = FFT_BYTES / (int)sizeof(FFT_ELEM) };
-#define LANES FFT(LANES)
-
-struct FFT(pair) {
-    LINE *re, *im;
-};
-
-INLINE void FFT(turned)(LINE re, LINE im, const FFT_ELEM *w, LINE *to_re, LINE *to_im) {
-    *to_re = re * w[0] - im * w[1];
-    *to_im = re * w[1] + im * w[0];
-}
-FFT_TARGET static void FFT(round2)(struct FFT(pair) x, struct FFT(pair) y, int64_t m, int64_t s,
-                                   const FFT_ELEM *w) {
-    for (int64_t p = 0; p < m; p++, w += 2)
-        for (int64_t q = 0; q < s; q++) {
-            int64_t a = q + s * p, b = a + s * m, o = q + s * 2 * p;
-            LINE ar = x.re[a], ai = x.im[a], br = x.re[b], bi = x.im[b];
-            y.re[o] = ar + br;
-            y.im[o] = ai + bi;
-            FFT(turned)(ar - br, ai - bi, w, &y.re[o + s], &y.im[o + s]);
+// Squares of vectors turned: lane l of v[k] becomes lane k of v[l]. Each round puts the halves of
+// two vectors beside each other.
+INLINE void FFT(turn)(LINE *v) {
+    LINE w[LANES];
+    UNROLL
+    for (int round = 1; round < LANES; round *= 2) {
+        UNROLL
+        for (int k = 0; k < LANES / 2; k++) {
+            w[2 * k] = __builtin_shufflevector(v[k], v[k + LANES / 2], FFT_OF(LOW));
+            w[2 * k + 1] = __builtin_shufflevector(v[k], v[k + LANES / 2], FFT_OF(HIGH));
         }
-}
-FFT_TARGET static void FFT(round4)(struct FFT(pair) x, struct FFT(pair) y, int64_t m, int64_t s,
-                                   const FFT_ELEM *w) {
-    for (int64_t p = 0; p < m; p++, w += 6)
-        for (int64_t q = 0; q < s; q++) {
-            int64_t a = q + s * p, step = s * m, o = q + s * 4 * p;
-            LINE ar = x.re[a], ai = x.im[a], br = x.re[a + step], bi = x.im[a + step];
-            LINE cr = x.re[a + 2 * step], ci = x.im[a + 2 * step], dr = x.re[a + 3 * step],
-                 di = x.im[a + 3 * step];
-            LINE er = ar + cr, ei = ai + ci, fr = ar - cr, fi = ai - ci;
-            LINE gr = br + dr, gi = bi + di, hr = bi - di, hi = dr - br; // -i (b - d)
-            y.re[o] = er + gr;
-            y.im[o] = ei + gi;
-            FFT(turned)(fr + hr, fi + hi, w, &y.re[o + s], &y.im[o + s]);
-            FFT(turned)(er - gr, ei - gi, w + 2, &y.re[o + 2 * s], &y.im[o + 2 * s]);
-            FFT(turned)(fr - hr, fi - hi, w + 4, &y.re[o + 3 * s], &y.im[o + 3 * s]);
-        }
-}
-// Odd radices: terms j and r - j share their products.
-FFT_TARGET static void FFT(round_odd)(struct FFT(pair) x, struct FFT(pair) y, int r, int64_t m,
-                                      int64_t s, const FFT_ELEM *w, const FFT_ELEM *roots) {
-    LINE pr[FFT_MAX_RADIX / 2 + 1], pi[FFT_MAX_RADIX / 2 + 1], nr[FFT_MAX_RADIX / 2 + 1],
-        ni[FFT_MAX_RADIX / 2 + 1];
-    int half = r / 2;
-    for (int64_t p = 0; p < m; p++, w += 2 * (r - 1))
-        for (int64_t q = 0; q < s; q++) {
-            int64_t a = q + s * p, step = s * m, o = q + s * r * p;
-            LINE sr = x.re[a], si = x.im[a], ar = sr, ai = si;
-            for (int j = 1; j <= half; j++) {
-                LINE br = x.re[a + j * step], bi = x.im[a + j * step],
-                     cr = x.re[a + (r - j) * step], ci = x.im[a + (r - j) * step];
-                pr[j] = br + cr, pi[j] = bi + ci, nr[j] = br - cr, ni[j] = bi - ci;
-                sr += pr[j], si += pi[j];
-            }
-            y.re[o] = sr;
-            y.im[o] = si;
-            for (int k = 1; k <= half; k++) {
-                LINE ur = ar, ui = ai, vr = {0}, vi = {0};
-                for (int j = 1, e = k; j <= half; j++, e = e + k < r ? e + k : e + k - r) {
-                    ur += pr[j] * roots[2 * e], ui += pi[j] * roots[2 * e];
-                    vr += ni[j] * roots[2 * e + 1], vi += nr[j] * roots[2 * e + 1];
-                }
-                FFT(turned)(ur - vr, ui + vi, w + 2 * (k - 1), &y.re[o + k * s], &y.im[o + k * s]);
-                FFT(turned)(ur + vr, ui - vi, w + 2 * (r - k - 1), &y.re[o + (r - k) * s],
-                            &y.im[o + (r - k) * s]);
-            }
-        }
-}
-// Gives where the result is.
-FFT_TARGET static struct FFT(pair)
-    FFT(transform)(const struct fft_plan *f, struct FFT(pair) x, struct FFT(pair) y) {
-    int64_t n = f->n, s = 1;
-    for (int k = 0; k < f->n_factors; k++) {
-        int r = f->radix[k];
-        int64_t m = n / r;
-        if (r == 4)
-            FFT(round4)(x, y, m, s, f->turns[k]);
-        else if (r == 2)
-            FFT(round2)(x, y, m, s, f->turns[k]);
-        else
-            FFT(round_odd)(x, y, r, m, s, f->turns[k], f->roots[k]);
-        struct FFT(pair) t = x;
-        x = y, y = t;
-        n = m, s *= r;
+        UNROLL
+        for (int k = 0; k < LANES; k++)
+            v[k] = w[k];
     }
-    return x;
 }
-
-// n numbers of each lane, `parts` reals each. Eight at a time where a line's lie together.
+INLINE bool FFT(together)(const int64_t *off, int lanes) {
+    for (int l = 1; l < LANES; l++)
+        if (l >= lanes || off[l] != off[0] + l) return false;
+    return true;
+}
+// n numbers of each lane, `parts` reals each; lanes that have no line repeat the first one. Vectors
+// where the numbers of a line, or those of the lanes, lie together.
 INLINE void FFT(load)(const FFT_ELEM *from, const int64_t *off, int lanes, int64_t n,
-                      int64_t stride, int parts, FFT_ELEM *re, FFT_ELEM *im) {
-    for (int64_t at = 0; at < n; at += 8) {
-        int64_t to = at + 8 < n ? at + 8 : n;
-        for (int l = 0; l < lanes; l++)
-            for (int64_t j = at; j < to; j++) {
-                const FFT_ELEM *p = from + parts * (off[l] + j * stride);
-                re[j * LANES + l] = p[0];
-                im[j * LANES + l] = parts == 2 ? p[1] : 0;
-            }
-        for (int l = lanes; l < LANES; l++)
-            for (int64_t j = at; j < to; j++)
-                re[j * LANES + l] = im[j * LANES + l] = 0;
+                      int64_t stride, int parts, LINE *re, LINE *im) {
+    int64_t at = 0, each = LANES / parts;
+    if (parts == 2 && FFT(together)(off, lanes))
+        for (; at < n; at++) {
+            const LOOSE *p = (const LOOSE *)(from + 2 * (off[0] + at * stride));
+            re[at] = __builtin_shufflevector(p[0], p[1], FFT_OF(EVEN));
+            im[at] = __builtin_shufflevector(p[0], p[1], FFT_OF(ODD));
+        }
+    for (; stride == 1 && at + each <= n; at += each) {
+        LINE v[LANES];
+        UNROLL
+        for (int l = 0; l < LANES; l++)
+            v[l] = *(const LOOSE *)(from + parts * (off[l < lanes ? l : 0] + at));
+        FFT(turn)(v);
+        UNROLL
+        for (int k = 0; k < LANES; k += parts) {
+            re[at + k / parts] = v[k];
+            im[at + k / parts] = parts == 2 ? v[k + 1] : (LINE){0};
+        }
     }
+    for (; at < n; at++)
+        for (int l = 0; l < LANES; l++) {
+            const FFT_ELEM *p = from + parts * (off[l < lanes ? l : 0] + at * stride);
+            re[at][l] = p[0];
+            im[at][l] = parts == 2 ? p[1] : 0;
+        }
 }
 INLINE void FFT(store)(FFT_ELEM *to, const int64_t *off, int lanes, int64_t n, int64_t stride,
-                       int parts, const FFT_ELEM *re, const FFT_ELEM *im) {
-    for (int64_t at = 0; at < n; at += 8) {
-        int64_t end = at + 8 < n ? at + 8 : n;
-        for (int l = 0; l < lanes; l++)
-            for (int64_t j = at; j < end; j++) {
-                FFT_ELEM *p = to + parts * (off[l] + j * stride);
-                p[0] = re[j * LANES + l];
-                if (parts == 2) p[1] = im[j * LANES + l];
-            }
+                       int parts, const LINE *re, const LINE *im) {
+    int64_t at = 0, each = LANES / parts;
+    if (parts == 2 && FFT(together)(off, lanes))
+        for (; at < n; at++) {
+            LOOSE *p = (LOOSE *)(to + 2 * (off[0] + at * stride));
+            p[0] = __builtin_shufflevector(re[at], im[at], FFT_OF(LOW));
+            p[1] = __builtin_shufflevector(re[at], im[at], FFT_OF(HIGH));
+        }
+    for (; stride == 1 && at + each <= n; at += each) {
+        LINE v[LANES];
+        UNROLL
+        for (int k = 0; k < LANES; k += parts) {
+            v[k] = re[at + k / parts];
+            if (parts == 2) v[k + 1] = im[at + k / parts];
+        }
+        FFT(turn)(v);
+        UNROLL
+        for (int l = 0; l < LANES; l++)
+            if (l < lanes) *(LOOSE *)(to + parts * (off[l] + at)) = v[l];
     }
+    for (; at < n; at++)
+        for (int l = 0; l < lanes; l++) {
+            FFT_ELEM *p = to + parts * (off[l] + at * stride);
+            p[0] = re[at][l];
+            if (parts == 2) p[1] = im[at][l];
+        }
 }
 // The spectrum of n pairs as that of their 2n numbers: n + 1 values, to y.
 FFT_TARGET static void FFT(unpair)(struct FFT(pair) z, struct FFT(pair) y, int64_t n,
@@ -182,7 +134,8 @@ FFT_TARGET static void FFT(pair_up_line)(const void *from, void *to, int64_t n, 
 }
 FFT_TARGET static void FFT(group)(const struct fft_lines *c, int64_t group, void *memory) {
     const struct fft_plan *f = c->plan;
-    int64_t n = f->n, room = n + 1, off_in[LANES], off_out[LANES], first = group * LANES;
+    int64_t n = f->n, room = f->around ? f->around->n : n + 1, first = group * LANES;
+    int64_t off_in[LANES], off_out[LANES];
     int lanes = c->lines - first < LANES ? (int)(c->lines - first) : LANES;
     LINE *v = memory;
     struct FFT(pair) x = {v, v + room}, y = {v + 2 * room, v + 3 * room}, t;
@@ -194,10 +147,9 @@ FFT_TARGET static void FFT(group)(const struct fft_lines *c, int64_t group, void
     }
     int64_t have = c->kind != FFT_TO_REAL ? n : c->even ? n + 1 : n / 2 + 1;
     if (odd_in)
-        FFT(load)(c->from, off_in, lanes, n, c->stride_in, 1, (FFT_ELEM *)x.re, (FFT_ELEM *)x.im);
+        FFT(load)(c->from, off_in, lanes, n, c->stride_in, 1, x.re, x.im);
     else
-        FFT(load)(c->from, off_in, lanes, have, c->stride_in, 2, (FFT_ELEM *)x.re,
-                  (FFT_ELEM *)x.im);
+        FFT(load)(c->from, off_in, lanes, have, c->stride_in, 2, x.re, x.im);
     if (odd_out) {
         x.im[0] = (LINE){0};
         for (int64_t k = have; k < n; k++)
@@ -232,16 +184,22 @@ FFT_TARGET static void FFT(group)(const struct fft_lines *c, int64_t group, void
         give = n / 2 + 1;
     }
     if (odd_out)
-        FFT(store)(c->to, off_out, lanes, n, c->stride_out, 1, (FFT_ELEM *)x.re, (FFT_ELEM *)x.im);
+        FFT(store)(c->to, off_out, lanes, n, c->stride_out, 1, x.re, x.im);
     else
-        FFT(store)(c->to, off_out, lanes, give, c->stride_out, 2, (FFT_ELEM *)x.re,
-                   (FFT_ELEM *)x.im);
+        FFT(store)(c->to, off_out, lanes, give, c->stride_out, 2, x.re, x.im);
 }
 static const struct fft_loops FFT(loops) = {FFT(group), FFT(unpair_line), FFT(pair_up_line), LANES};
 #undef FFT
 #undef FFT_ELEM
-#undef FFT_BYTES
+#undef FFT_LANES
 #undef FFT_TARGET
 #undef LINE
 #undef INLINE
 #undef LANES
+#undef LOOSE
+#undef UNROLL
+#undef FOUR
+#undef ODD
+#undef FFT_PASTE
+#undef FFT_LIST
+#undef FFT_OF
