@@ -33,11 +33,17 @@ void sha256_init(struct sha256 *s) {
 void sha256_add(struct sha256 *s, const void *p, size_t n) {
     check(EVP_DigestUpdate(s->ctx, p, n));
 }
-void sha256_u64(struct sha256 *s, uint64_t v) {
+struct eight {
     uint8_t b[8];
+};
+static struct eight little_endian(uint64_t v) {
+    struct eight e;
     for (int i = 0; i < 8; i++)
-        b[i] = (uint8_t)(v >> (8 * i));
-    sha256_add(s, b, sizeof b);
+        e.b[i] = (uint8_t)(v >> (8 * i));
+    return e;
+}
+void sha256_u64(struct sha256 *s, uint64_t v) {
+    sha256_add(s, little_endian(v).b, 8);
 }
 void sha256_str(struct sha256 *s, struct str t) {
     sha256_u64(s, t.n);
@@ -80,10 +86,7 @@ void sha256_text_add(struct sha256_text *t, const void *p, size_t n) {
     t->n += n;
 }
 void sha256_text_u64(struct sha256_text *t, uint64_t v) {
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++)
-        b[i] = (uint8_t)(v >> (8 * i));
-    sha256_text_add(t, b, sizeof b);
+    sha256_text_add(t, little_endian(v).b, 8);
 }
 void sha256_text_str(struct sha256_text *t, struct str s) {
     sha256_text_u64(t, s.n);

@@ -3,7 +3,10 @@
 // the cache key: change anything here, raise it.
 #pragma once
 #include <stdint.h>
-#define HLOD_KERNEL_ABI 6
+#define HLOD_KERNEL_ABI      6
+#define HLOD_QUOTE_(n)       #n
+#define HLOD_QUOTE(n)        HLOD_QUOTE_(n)
+#define HLOD_KERNEL_ABI_TEXT HLOD_QUOTE(HLOD_KERNEL_ABI) // as names of targets have it
 // A kernel computes units [begin, end) of its `extent` parallel units. Units are independent.
 // Thread safe. Its buffers are operand leaves in order, then result leaves; 64-byte aligned except
 // weights bound as they are, which are at least element-aligned. scratch: `scratch_bytes` private

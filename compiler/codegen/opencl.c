@@ -11,8 +11,6 @@ _Static_assert(OPENCL_MAX_BUFFERS * 16 + OPENCL_MAX_SIZES * 8 + 32 <= OPENCL_PAR
 
 // ---- targets
 
-#define TEXT(n)  #n
-#define QUOTE(n) TEXT(n)
 #define POLICY(f)                                                                                  \
     {.units = (f) & OPENCL_CPU ? 256 : 16384,                                                      \
      .elements = true,                                                                             \
@@ -26,7 +24,7 @@ _Static_assert(OPENCL_MAX_BUFFERS * 16 + OPENCL_MAX_SIZES * 8 + 32 <= OPENCL_PAR
 static const struct kernel_policy policies[OPENCL_FEATURES] = {
     POLICY(0), POLICY(1), POLICY(2), POLICY(3), POLICY(4), POLICY(5), POLICY(6), POLICY(7)};
 #define TARGET(f, names)                                                                           \
-    {.id = "opencl:1.2:abi" QUOTE(HLOD_KERNEL_ABI) names,                                          \
+    {.id = "opencl:1.2:abi" HLOD_KERNEL_ABI_TEXT names,                                          \
      .kind = "opencl",                                                                             \
      .backend = "opencl",                                                                          \
      .policy = &policies[f],                                                                       \

@@ -5,16 +5,13 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/ctext.h"
 
-#define TEXT(n)  #n
-#define QUOTE(n) TEXT(n)
-
 static const struct kernel_policy policy = {.units = 16384,
                                             .elements = true,
                                             .rows = true,
                                             .max_buffers = WGSL_MAX_BUFFERS,
                                             .has_scratch = true};
 const struct target *wgsl_target(void) {
-    static const struct target t = {.id = "webgpu:wgsl:abi" QUOTE(HLOD_KERNEL_ABI),
+    static const struct target t = {.id = "webgpu:wgsl:abi" HLOD_KERNEL_ABI_TEXT,
                                     .kind = "web",
                                     .backend = "wgsl",
                                     .policy = &policy,

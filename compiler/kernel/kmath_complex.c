@@ -347,7 +347,7 @@ V kmath_complex(struct lower *lw, enum kfn f, V x, V y) {
     V a = kir_re(k, x), b = kir_im(k, x), c = y ? kir_re(k, y) : NULL, d = y ? kir_im(k, y) : NULL;
     enum dtype t = a->type;
     struct pair r;
-
+    if (f == KFN_DIV && t == DT_F32) return divide_narrow(k, x, y);
     if (library[f]) return kir_complex(k, part(k, t, library[f], x), part(k, t, library[f] + 1, x));
     switch (f) {
     case KFN_REAL:
@@ -363,10 +363,6 @@ V kmath_complex(struct lower *lw, enum kfn f, V x, V y) {
     case KFN_MUL:
         return kir_complex(k, OP2(SUB, OP2(MUL, a, c), OP2(MUL, b, d)),
                            OP2(ADD, OP2(MUL, a, d), OP2(MUL, b, c)));
-    case KFN_DIV:
-        if (t == DT_F32) return divide_narrow(k, x, y);
-        if (!in_f64(k, f, wide(k, x), wide(k, y), &r)) return NULL;
-        return narrowed(k, t, r);
     case KFN_ABS:
         return kir_cast(k, t, magnitude(k, wide(k, x)));
     default:

@@ -7,8 +7,7 @@
 
 // Where the runtime may choose, a kernel that has so little to read, write and do is WebAssembly: a
 // loop's counter, say, of which the host wants to know whether it goes on.
-enum { SMALL_BYTES = 4096, SMALL_WORK = 1 << 16, ALIGN = 64 };
-#define MOST_MEMORY ((INT64_C(1) << 32) - 65536)
+enum { SMALL_BYTES = 4096, SMALL_WORK = 1 << 16 };
 
 struct maker {
     struct arena *a;
@@ -16,6 +15,7 @@ struct maker {
     const struct web_options *o;
     struct smap texts; // kir -> 1 + index in p->gpu.kernels of the first that has it
     int n;             // texts
+    bool overflow;
 };
 
 static bool is_small(const struct web_kernel *k, const struct kir_fn *f) {
@@ -30,10 +30,9 @@ static int64_t *tables(struct maker *m, const struct kir_fn *f) {
     for (size_t k = 0; k < f->tables.n; k++) {
         const struct kir_table *t = &f->tables.v[k];
         int64_t n = t->n * dtype_size(t->elem);
-        int64_t at = (m->p->bytes + ALIGN - 1) / ALIGN * ALIGN;
+        int64_t at = web_take(m->p, n, &m->overflow);
         out[2 * k] = at;
         out[2 * k + 1] = n;
-        m->p->bytes = at + n;
         avec_push(m->a, &m->p->weights,
                   ((struct web_bytes){.at = at,
                                       .bytes = n,
@@ -102,7 +101,6 @@ status_t web_gpu_make(struct arena *a, const struct web_options *o, struct web_p
         g->n += g->kernels[k].entry != NULL;
     }
     smap_done(&m.texts);
-    if (!st && p->bytes > MOST_MEMORY)
-        st = st_exhausted("the model takes more than the 4 GiB of memory that WebAssembly has");
+    if (!st && m.overflow) st = web_overflow();
     return st;
 }

@@ -4,6 +4,7 @@
 // caller has the values, their memory lies in the caller's.
 #include "compiler/web/web_program.h"
 
+#include "base/span.h"
 #include "compiler/codegen/wasm/wasm_module.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/plan/in_place.h"
@@ -34,11 +35,17 @@ struct maker {
     bool overflow;
 };
 
-static int64_t take(struct maker *m, int64_t bytes) {
-    int64_t at = (m->p->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (bytes > MOST_MEMORY - at) m->overflow = true;
-    if (!m->overflow) m->p->bytes = at + bytes;
+int64_t web_take(struct web_program *p, int64_t bytes, bool *overflow) {
+    int64_t at = round_up(p->bytes, ALIGN);
+    if (bytes > MOST_MEMORY - at) *overflow = true;
+    if (!*overflow) p->bytes = at + bytes;
     return at;
+}
+status_t web_overflow(void) {
+    return st_exhausted("the model takes more than the 4 GiB of memory that WebAssembly has");
+}
+static int64_t take(struct maker *m, int64_t bytes) {
+    return web_take(m->p, bytes, &m->overflow);
 }
 static int64_t const_at(struct maker *m, const struct literal *l) {
     intptr_t known = (intptr_t)pmap_get_ptr(&m->consts, l);
@@ -312,9 +319,7 @@ static status_t make(struct maker *m) {
         m->n_places += 2 * m->p->kernels.v[n].info->n_sizes; // of 64 bits
     m->p->frames = take(m, m->n_places * WORD);
     m->p->scratch = take(m, scratch);
-    if (m->overflow)
-        return st_exhausted("the model takes more than the 4 GiB of memory that WebAssembly has");
-    return ST_OK;
+    return m->overflow ? web_overflow() : ST_OK;
 }
 
 status_t web_program_make(struct arena *a, const struct executable *e, const struct web_options *o,

@@ -65,6 +65,9 @@ struct web_program {
 // UNIMPLEMENTED lists all that no kernel computes. e is not looked at again, but names of its are.
 status_t web_program_make(struct arena *a, const struct executable *e, const struct web_options *o,
                           struct web_program *out) MUST_CHECK;
+// Aligned memory behind what p has; *overflow: there is not so much, or was not before.
+int64_t web_take(struct web_program *p, int64_t bytes, bool *overflow);
+status_t web_overflow(void) MUST_CHECK; // what is told then
 // web_gpu.c. p->gpu, whose text the caller frees; constants that it needs lie behind p's memory.
 status_t web_gpu_make(struct arena *a, const struct web_options *o,
                       struct web_program *p) MUST_CHECK;

@@ -2,9 +2,6 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/web/web.h"
 
-#define TEXT(n)  #n
-#define QUOTE(n) TEXT(n)
-
 // One thread runs all of a kernel. Functions of libm.def are the page's (web/runtime/libm.js).
 static const struct kernel_policy policy = {.units = 1,
                                             .has_f64 = true,
@@ -15,7 +12,7 @@ static const struct kernel_policy policy = {.units = 1,
 
 const struct target *web_target(void) {
     static const struct target t = {
-        .id = "web:wasm32:simd128:abi" QUOTE(HLOD_KERNEL_ABI),
+        .id = "web:wasm32:simd128:abi" HLOD_KERNEL_ABI_TEXT,
         .kind = "web",
         .backend = "wasm",
         .policy = &policy,

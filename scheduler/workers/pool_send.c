@@ -22,15 +22,19 @@ void worker_drop_unsent(struct worker *w) {
     w->full = false;
 }
 
+// Takes st, of a send that does not wait. A loss is logged; the read side will see it.
+static bool had_room(status_t st) {
+    bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
+    if (st && !full)
+        log_status(LOG_WARN, "worker.send", st);
+    else
+        st_drop(st);
+    return !full;
+}
 // What goes to a worker that has work already waits for the end of the loop's turn: many brief runs
 // are one message then, and one wake. False: the socket has no room.
 static bool send_batch(struct worker *w) {
-    status_t st = frame_batch_send(w->sock, &w->batch, 0);
-    w->full = st_code(st) == ST_DEADLINE_EXCEEDED;
-    if (st && !w->full)
-        log_status(LOG_WARN, "worker.send", st); // the read side will see the loss
-    else
-        st_drop(st);
+    w->full = !had_room(frame_batch_send(w->sock, &w->batch, 0));
     if (w->full) loop_watch_set(w->watch, LOOP_READ | LOOP_WRITE);
     return !w->full;
 }
@@ -73,15 +77,8 @@ void worker_send_frame(struct worker *w, uint32_t type, uint64_t call, const Pro
     metric_add(M_FRAME_BYTES_OUT, (int64_t)protobuf_c_message_get_packed_size(m));
     bool others = w->calls.n > 1, free = !w->out.n && !w->full;
     if (free && others && !n_fds && add_to_batch(w, type, call, m)) return;
-    if (free && send_batch(w)) {
-        status_t st = frame_send_msg(w->sock, type, call, m, fds, n_fds, 0);
-        bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
-        if (st && !full)
-            log_status(LOG_WARN, "worker.send", st); // the read side will see the loss
-        else
-            st_drop(st);
-        if (!full) return;
-    }
+    if (free && send_batch(w) && had_room(frame_send_msg(w->sock, type, call, m, fds, n_fds, 0)))
+        return;
     struct pending p = {
         .type = type, .call = call, .n = protobuf_c_message_get_packed_size(m), .n_fds = n_fds};
     p.body = malloc(p.n + 1);

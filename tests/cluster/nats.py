@@ -4,7 +4,8 @@ asked, messages by hand, nodes. Standard library only."""
 import os, re, shutil, socket, subprocess, sys, tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
-from harness import Daemon, ended, until
+from common import Site
+from harness import Daemon, until
 
 BEAT_MS = 200
 
@@ -102,17 +103,18 @@ def value(d, name, label=""):
     assert found, name + label
     return float(found.group(1))
 
-class Nodes:
+class Nodes(Site):
     """n daemons of a cluster"""
     def __init__(self, o, n, url, *options):
-        self.o, self.d = o, []
+        super().__init__(o, "nodes")
+        self.d = self.all
         self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(BEAT_MS),
                       *options] for k in range(n)]
         try:
-            for k in range(n):
-                self.d.append(Daemon(o.hlod, o.worker, args=self.args[k]))
-        except BaseException:
-            self.close()
+            for args in self.args:
+                self.start(*args)
+        except BaseException as e:
+            self.__exit__(type(e))
             raise
 
     def meet(self):
@@ -123,18 +125,3 @@ class Nodes:
     def restart(self, k):
         self.d[k] = Daemon(self.o.hlod, self.o.worker, data=self.d[k].dir, args=self.args[k])
         self.d[k].own = True
-
-    def __enter__(self):
-        return self
-    def __exit__(self, kind, *rest):
-        try:
-            for d in self.d:
-                if kind is None:
-                    ended(d)
-        finally:
-            self.close()
-    def close(self):
-        for d in self.d:
-            if d.p.poll() is None:
-                d.kill()
-            d.clean()

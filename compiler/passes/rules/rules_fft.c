@@ -135,13 +135,13 @@ RULE_FN(fft_chirp) {
     int rank = i->shape->rank, n = t->fft_length.n;
     for (int k = 0; k < n; k++)
         any |= hard(t->fft_length.v[k]);
-    const struct target *target = r->target;
-    if (target && target->library_accepts && target->library_accepts(target, i)) return NULL;
     // Strict: what is not finite would reach more results, as NaN.
     if (!any || r->strict || shape_elements(i->shape) == 0 || i->shape->dynamic ||
         x->shape->dynamic || !layout_is_default(i->shape->layout, rank) ||
         !layout_is_default(x->shape->layout, rank))
         return NULL;
+    const struct target *target = r->target;
+    if (target && target->library_accepts && target->library_accepts(target, i)) return NULL;
     enum fft_type whole = t->fft_type == FFT_RFFT    ? FFT_FFT
                           : t->fft_type == FFT_IRFFT ? FFT_IFFT
                                                      : t->fft_type;

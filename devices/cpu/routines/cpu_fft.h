@@ -4,27 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Lanes of two vectors: lower and upper halves in turn, those of even and odd numbers.
-// clang-format off
-#define FFT_LOW_2 0, 2
-#define FFT_HIGH_2 1, 3
-#define FFT_EVEN_2 0, 2
-#define FFT_ODD_2 1, 3
-#define FFT_LOW_4 0, 4, 1, 5
-#define FFT_HIGH_4 2, 6, 3, 7
-#define FFT_EVEN_4 0, 2, 4, 6
-#define FFT_ODD_4 1, 3, 5, 7
-#define FFT_LOW_8 0, 8, 1, 9, 2, 10, 3, 11
-#define FFT_HIGH_8 4, 12, 5, 13, 6, 14, 7, 15
-#define FFT_EVEN_8 0, 2, 4, 6, 8, 10, 12, 14
-#define FFT_ODD_8 1, 3, 5, 7, 9, 11, 13, 15
-#define FFT_LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define FFT_HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#define FFT_EVEN_16 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define FFT_ODD_16 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-// clang-format on
+#include "devices/cpu/routines/cpu_turn.h"
 
-enum { FFT_MAX_FACTORS = 24, FFT_MAX_RADIX = 61, FFT_MAX_LANES = 16 };
+enum { FFT_MAX_FACTORS = 24, FFT_MAX_RADIX = 61 };
 // Transform of length n as rounds of radix r[0], r[1], ..., or, where a factor is too large for
 // that, as a convolution with a chirp by transforms of length around->n (Bluestein, "A linear
 // filtering approach to the computation of discrete Fourier transform", 1970).

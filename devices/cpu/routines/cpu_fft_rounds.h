@@ -23,7 +23,7 @@ typedef FFT_ELEM FFT(loose)
 #define LANES  FFT_LANES
 #define FFT_PASTE(a, b)  a##b
 #define FFT_LIST(a, b)   FFT_PASTE(a, b)
-#define FFT_OF(what)     FFT_LIST(FFT_##what##_, FFT_LANES) // lanes of two vectors
+#define FFT_OF(what)     FFT_LIST(TURN_##what##_, FFT_LANES) // lanes of two vectors
 
 struct FFT(pair) {
     LINE *re, *im;

@@ -5,14 +5,7 @@
 #include <stdint.h>
 
 #include "compiler/ir/shape.h"
-
-// Lower and upper halves of two rows, elements in turn.
-#define TURN_LOW_8  0, 8, 1, 9, 2, 10, 3, 11
-#define TURN_HIGH_8 4, 12, 5, 13, 6, 14, 7, 15
-#define TURN_LOW_4  0, 4, 1, 5
-#define TURN_HIGH_4 2, 6, 3, 7
-#define TURN_LOW_2  0, 2
-#define TURN_HIGH_2 1, 3
+#include "devices/cpu/routines/cpu_turn.h"
 
 enum {
     GEMM_DEPTH = 256,         // of a block
