@@ -46,7 +46,7 @@ def main():
         good = model("good")
         check("version", hlo("--version"), 0, r"^hlo \d")
         p = check("help", hlo("--help"), 0, r"compile +compile a model")
-        lines, rows = p.stdout.split("\n"), open(
+        lines, rows = p.stdout.splitlines(), open(
             os.path.join(os.path.dirname(os.path.abspath(__file__)),
                          "../../client/cli/commands.def")).read()
         result("help fits a screen", len(lines) <= 28 and max(map(len, lines)) <= 80,
