@@ -198,6 +198,9 @@ void sched_set_trust(struct sched *s, struct trust *t) {
     trust_unref(s->trust);
     s->trust = t;
 }
+void sched_set_pull(struct sched *s, struct pull *p) {
+    s->pull = p;
+}
 struct models *sched_models(struct sched *s) {
     return s->names;
 }

@@ -12,6 +12,7 @@ struct buffers;
 struct journal;
 struct loop;
 struct models;
+struct pull;
 struct recent;
 struct remotes;
 struct sched;
@@ -60,6 +61,7 @@ struct journal *sched_journal(struct sched *s);
 struct trust *sched_trust(struct sched *s);             // borrowed
 void sched_set_trust(struct sched *s, struct trust *t); // takes t
 struct models *sched_models(struct sched *s);
+void sched_set_pull(struct sched *s, struct pull *p); // borrowed; NULL: no more
 const struct tenants *sched_tenants(const struct sched *s);
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);

@@ -63,6 +63,7 @@ struct sched {
     struct store *store;
     struct journal *journal;
     struct models *names;
+    struct pull *pull; // from other nodes of the cluster; NULL: there are none
     struct owners *owners;
     struct recent *recent;
     struct buffers *buffers;

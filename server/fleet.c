@@ -119,7 +119,7 @@ static status_t judge_trust(const struct fleet *f) {
 static status_t judge_peers(const struct fleet *f) {
     const struct config *c = f->cfg;
     bool clear, peers = has_peers(f, &clear);
-    if (!peers && (*c->peer_token || *c->peer_ca || *c->peer_cert))
+    if (!peers && (*c->peer_token || (!*c->cluster_secret && (*c->peer_ca || *c->peer_cert))))
         return st_invalid("peer_token, peer_ca and peer_cert are for peers, of which cache_remote "
                           "names none");
     if (!*c->peer_cert != !*c->peer_key) return st_invalid("peer_cert and peer_key go together");

@@ -633,7 +633,7 @@ static status_t start(struct daemon *d) {
 }
 
 static void finish(struct daemon *d) {
-    cluster_stop(d->members.cluster);
+    membership_stop(&d->members);
     if (d->sched) sched_stop(d->sched);
     remotes_stop(d->fleet.remotes);
     if (d->secrets) secrets_stop(d->secrets);
@@ -661,7 +661,7 @@ static void finish(struct daemon *d) {
     tls_close(d->tls);
     otlp_stop(d->api.otlp, OTLP_STOP_MS);
     fleet_close(&d->fleet);
-    cluster_free(d->members.cluster);
+    membership_close(&d->members);
     secrets_free(d->secrets);
     free(d->http);
     journal_jobs_close(d->jobs);

@@ -9,6 +9,9 @@
 #include "scheduler/cluster/beat.h"
 #include "scheduler/cluster/capacity.h"
 #include "scheduler/cluster/cluster.h"
+#include "scheduler/cluster/seal.h"
+#include "scheduler/remote/fetch.h"
+#include "scheduler/remote/pem.h"
 #include "server/api/api.h"
 #include "server/config.h"
 
@@ -32,10 +35,11 @@ status_t membership_read(struct membership *m, struct config *c) {
     RETURN_IF_ERR(
         st_note(bus_servers(&c->arena, c->cluster, m->servers, &m->n_servers), "cluster"));
     bool more = *c->cluster_credentials || *c->cluster_ca || *c->cluster_cert || *c->cluster_key ||
-                *c->cluster_address;
+                *c->cluster_address || *c->cluster_secret;
     if (!m->n_servers && more)
-        return st_invalid("cluster_credentials, cluster_ca, cluster_cert, cluster_key and "
-                          "cluster_address are for a cluster, and cluster names none");
+        return st_invalid("cluster_credentials, cluster_ca, cluster_cert, cluster_key, "
+                          "cluster_secret and cluster_address are for a cluster, and cluster names "
+                          "none");
     if (!cluster_name_fits(c->cluster_name))
         return st_invalid("cluster_name '%.80s': expected 1 to 60 letters, digits, '_' or '-'",
                           c->cluster_name);
@@ -43,6 +47,9 @@ status_t membership_read(struct membership *m, struct config *c) {
         return st_invalid("cluster_address '%.200s': expected http://HOST:PORT or "
                           "https://HOST:PORT",
                           c->cluster_address);
+    if (*c->cluster_secret)
+        RETURN_IF_ERR(
+            st_note(seal_new(c->cluster_secret, c->cluster_name, &m->seal), "cluster_secret"));
     return judge_files(m, c);
 }
 
@@ -64,6 +71,30 @@ static void describe(void *ctx, struct arena *a, Hlod__V1__Node *out) {
                           : sched_can_serve(api->sched) ? "serving"
                                                         : "starting");
 }
+// How other nodes are called where their addresses are https. Passes are no part of it.
+static status_t node_auth(struct config *c, struct fetch_auth **out) {
+    struct arena a = {0};
+    struct fetch_auth x = {0};
+    status_t st = *c->peer_ca ? st_note(pem_read(&a, c->peer_ca, false, &x.ca), "peer_ca")
+                              : pem_of_system(&a, &x.ca);
+    if (!st && *c->peer_cert) st = st_note(pem_read(&a, c->peer_cert, false, &x.cert), "peer_cert");
+    if (!st && *c->peer_key) st = st_note(pem_read(&a, c->peer_key, true, &x.key), "peer_key");
+    if (!st) *out = fetch_auth_new(&x);
+    arena_done(&a);
+    return st;
+}
+static status_t start_calls(struct membership *m, struct loop *l, struct config *c,
+                            const char *host, struct cluster_config *cc) {
+    if (!m->seal) return ST_OK;
+    if (!strncmp(cc->address, "http://", 7) && !str_is_loopback(str_of(host)))
+        log_event(LOG_WARN, "server.cluster",
+                  "why=\"models and passes of other nodes cross the network unencrypted: "
+                  "--tls-cert, or cluster_address of a proxy with TLS\"");
+    RETURN_IF_ERR(fetcher_new(l, &m->fetcher));
+    cc->seal = m->seal;
+    cc->fetcher = m->fetcher;
+    return node_auth(c, &cc->auth);
+}
 status_t membership_start(struct membership *m, struct loop *l, struct config *c, const char *node,
                           const char *host, uint16_t port, struct api *api) {
     if (!m->n_servers) return ST_OK;
@@ -78,12 +109,30 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
                                 .node = node,
                                 .address = own_address(c, host, port),
                                 .beat_ms = c->cluster_beat_ms,
+                                .models = sched_models(api->sched),
+                                .store = sched_store(api->sched),
+                                .journal = sched_journal(api->sched),
+                                .max_model_bytes = c->max_model_bytes,
                                 .describe = describe,
                                 .ctx = api};
     if (!beat_address_fits(cc.address))
         return st_invalid("cluster_address: '%.200s' is none; say how others reach this server",
                           cc.address);
-    RETURN_IF_ERR(cluster_new(&cc, &m->cluster));
+    RETURN_IF_ERR(start_calls(m, l, c, host, &cc));
+
+    status_t st = cluster_new(&cc, &m->cluster);
+    fetch_auth_unref(cc.auth);
+    if (st) return st;
     api->cluster = m->cluster;
+    sched_set_pull(api->sched, cluster_pull(m->cluster));
     return ST_OK;
+}
+void membership_stop(struct membership *m) {
+    cluster_stop(m->cluster);
+    fetcher_stop(m->fetcher);
+}
+void membership_close(struct membership *m) {
+    cluster_free(m->cluster);
+    fetcher_free(m->fetcher);
+    seal_free(m->seal);
 }

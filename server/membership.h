@@ -7,11 +7,15 @@
 
 struct api;
 struct config;
+struct fetcher;
 struct loop;
+struct seal;
 struct membership {
     struct bus_server servers[BUS_SERVERS];
     size_t n_servers; // 0: no cluster
     struct cluster *cluster;
+    struct seal *seal;       // NULL: no secret
+    struct fetcher *fetcher; // of calls to other nodes; NULL then
 };
 // errors  INVALID_ARGUMENT, with the option
 status_t membership_read(struct membership *m, struct config *cfg) MUST_CHECK;
@@ -19,3 +23,5 @@ status_t membership_read(struct membership *m, struct config *cfg) MUST_CHECK;
 status_t membership_start(struct membership *m, struct loop *l, struct config *cfg,
                           const char *node, const char *host, uint16_t port,
                           struct api *api) MUST_CHECK;
+void membership_stop(struct membership *m);  // before the scheduler
+void membership_close(struct membership *m); // after the loop

@@ -57,7 +57,7 @@ static bool counts_fit(const Hlod__V1__Node *m) {
     return m->devices >= 0 && m->devices <= DEVICES && m->devices_up >= 0 &&
            m->devices_up <= m->devices && m->places >= 0 && m->places <= PLACES && m->jobs >= 0 &&
            m->jobs <= JOBS && m->queued >= 0 && m->queued <= JOBS && m->max_queue >= 0 &&
-           m->max_queue <= JOBS && m->uptime_ms >= 0;
+           m->max_queue <= JOBS && m->uptime_ms >= 0 && m->names >= 0;
 }
 static const char *fault(const Hlod__V1__Node *m) {
     if (!peer_name_fits(m->node)) return "no name of a node";
@@ -69,6 +69,11 @@ static const char *fault(const Hlod__V1__Node *m) {
     if (!targets_fit(m)) return "no targets";
     return counts_fit(m) ? NULL : "counts out of bounds";
 }
+const char *beat_fault(Hlod__V1__Node *m) {
+    m->self = m->proved = false; // not for others to say
+    m->seconds = 0;
+    return fault(m);
+}
 
 Hlod__V1__Node *beat_read(struct arena *a, struct span bytes, const char **out_why) {
     *out_why = "it is too long";
@@ -76,9 +81,7 @@ Hlod__V1__Node *beat_read(struct arena *a, struct span bytes, const char **out_w
     *out_why = "it is no message";
     Hlod__V1__Node *m = weigh_unpack_in(a, &hlod__v1__node__descriptor, bytes);
     if (!m) return NULL;
-    *out_why = fault(m);
-    m->self = false;
-    m->seconds = 0;
+    *out_why = beat_fault(m);
     return *out_why ? NULL : m;
 }
 struct span beat_write(struct arena *a, const Hlod__V1__Node *m) {

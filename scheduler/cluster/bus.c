@@ -133,7 +133,7 @@ static bool admit(struct bus *b) {
 static void hear(struct bus *b, natsMsg *msg) { // takes it
     struct span bytes = {(const uint8_t *)natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)};
     struct arena *a = arena_new();
-    void *read = bytes.n <= b->cfg.max_bytes && admit(b) ? b->cfg.read(a, bytes) : NULL;
+    void *read = bytes.n <= b->cfg.max_bytes && admit(b) ? b->cfg.read(b->cfg.ctx, a, bytes) : NULL;
     natsMsg_Destroy(msg);
     struct message *m = arena_must_calloc(1, sizeof *m);
     *m = (struct message){.arena = a, .read = read};

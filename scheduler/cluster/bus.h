@@ -28,7 +28,7 @@ struct bus_config {
     int64_t quiet_ms; // who hears nothing for so long, also not itself, connects again
     // Thread: the bus's, one message after another. Makes of a message what the loop is to
     // have, in a; NULL: nothing, and it counts as refused.
-    void *(*read)(struct arena *a, struct span bytes);
+    void *(*read)(void *ctx, struct arena *a, struct span bytes);
     // Of such a message; a is taken.
     void (*take)(void *ctx, struct arena *a, void *message);
     // It is connected now (why NULL), or not any more, or still not; texts borrowed.

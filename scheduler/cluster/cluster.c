@@ -13,8 +13,12 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "proto/message.h"
+#include "proto/reason.h"
 #include "scheduler/cluster/beat.h"
+#include "scheduler/cluster/names.h"
 #include "scheduler/cluster/nodes.h"
+#include "scheduler/cluster/pull.h"
+#include "scheduler/cluster/seal.h"
 #include "scheduler/loop.h"
 
 enum { GREET_MS = 150, LIFE_BYTES = 8, QUIET_MS = 3000 };
@@ -22,6 +26,8 @@ struct cluster {
     struct cluster_config cfg;
     struct bus *bus;
     struct nodes nodes;
+    struct names *names; // NULL: no secret
+    struct pull *pull;   // the same
     struct loop_timer *beat, *age;
     char life[2 * LIFE_BYTES + 1];
     int64_t start_ns, next_ns; // next_ns: of our next beat
@@ -49,6 +55,11 @@ static Hlod__V1__Node *ourselves(struct cluster *c, struct arena *a) {
     m->address = (char *)(uintptr_t)c->cfg.address;
     m->beat_ms = (int32_t)c->cfg.beat_ms;
     m->uptime_ms = (clock_ns() - c->start_ns) / CLOCK_MS;
+    if (c->names) {
+        size_t n;
+        m->names_sum = models_sum(c->cfg.models, &n);
+        m->names = (int32_t)n;
+    }
     if (m->n_targets > BEAT_MAX_TARGETS) m->n_targets = BEAT_MAX_TARGETS;
     return m;
 }
@@ -56,7 +67,20 @@ static void say(struct cluster *c, const char *state) {
     struct arena a = {0};
     Hlod__V1__Node *m = ourselves(c, &a);
     if (state) m->state = (char *)(uintptr_t)state;
-    bus_publish(c->bus, beat_write(&a, m));
+    if (c->cfg.seal) {
+        Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
+        b.beat = m;
+        bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
+    } else
+        bus_publish(c->bus, beat_write(&a, m));
+    arena_done(&a);
+}
+static void say_names(void *ctx, Hlod__Cluster__Names *m) {
+    struct cluster *c = ctx;
+    struct arena a = {0};
+    Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
+    b.names = m;
+    bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
     arena_done(&a);
 }
 static void on_beat(void *arg) {
@@ -71,9 +95,27 @@ void cluster_tell(struct cluster *c) {
 
 // ---- what we hear
 
-static void *read_beat(struct arena *a, struct span bytes) {
+struct heard { // one of them
+    const Hlod__V1__Node *beat;
+    const struct names_heard *names;
+};
+// On the bus's thread: of the cluster it reads what never changes.
+static void *read_message(void *ctx, struct arena *a, struct span bytes) {
+    const struct cluster *c = ctx;
+    struct heard *h = arena_new_of(a, struct heard);
     const char *why;
-    return beat_read(a, bytes, &why);
+    *h = (struct heard){0};
+    if (!c->cfg.seal) {
+        h->beat = beat_read(a, bytes, &why);
+        return h->beat ? h : NULL;
+    }
+    Hlod__Cluster__Body *b = seal_open(c->cfg.seal, a, bytes, &why);
+    if (b && b->beat && !beat_fault(b->beat)) {
+        b->beat->proved = true;
+        h->beat = b->beat;
+    } else if (b && b->names)
+        h->names = names_read(a, b->names, clock_wall_ns() / CLOCK_MS);
+    return h->beat || h->names ? h : NULL;
 }
 static void log_node(enum log_level level, const char *event, const Hlod__V1__Node *m) {
     log_event(level, event, "node=%s address=%s state=%s targets=%zu devices=%d", m->node,
@@ -97,9 +139,26 @@ static void doubled(struct cluster *c, const Hlod__V1__Node *m) {
     strbuf_puts(&b, m->address);
     c->conflict_ns = clock_ns();
 }
-static void on_message(void *ctx, struct arena *a, void *message) {
+static bool is_there(const struct node *x) {
+    return x->m->proved && !x->lost && !x->gone;
+}
+static bool differ(void *ctx, uint64_t sum) {
     struct cluster *c = ctx;
-    const Hlod__V1__Node *m = message;
+    bool other = false;
+    for (size_t k = 0; k < c->nodes.v.n; k++)
+        other = other || (is_there(c->nodes.v.v[k]) && c->nodes.v.v[k]->m->names_sum != sum);
+    return other;
+}
+// The others are to know that we know the same now.
+static void on_names(void *ctx) {
+    beat_in(ctx, GREET_MS);
+}
+static void compare_names(struct cluster *c, const struct node *x, bool fresh) {
+    size_t n;
+    if (c->names && is_there(x) && x->m->names_sum != models_sum(c->cfg.models, &n))
+        names_look(c->names, fresh);
+}
+static void hear_beat(struct cluster *c, struct arena *a, const Hlod__V1__Node *m) {
     bool ours = !strcmp(m->life, c->life), name = !strcmp(m->node, c->cfg.node);
     c->heard += !ours;
     if (ours || name) {
@@ -119,6 +178,17 @@ static void on_message(void *ctx, struct arena *a, void *message) {
     else if (news == NODES_STATE)
         log_node(LOG_INFO, "node.state", x->m);
     if (news == NODES_NEW) beat_in(c, GREET_MS);
+    if (x) compare_names(c, x, news == NODES_NEW || news == NODES_BACK);
+}
+static void on_message(void *ctx, struct arena *a, void *message) {
+    struct cluster *c = ctx;
+    const struct heard *h = message;
+    if (h->beat) {
+        hear_beat(c, a, h->beat);
+        return;
+    }
+    if (c->names) names_hear(c->names, h->names);
+    arena_free(a);
 }
 static void on_state(void *ctx, bool up, const char *server, const char *why) {
     struct cluster *c = ctx;
@@ -152,6 +222,26 @@ bool cluster_name_fits(const char *name) {
         if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-') return false;
     return n > 0 && n <= NAME_MAX_;
 }
+// What those who share a secret do for each other.
+static void share(struct cluster *c) {
+    const struct cluster_config *cfg = &c->cfg;
+    c->names = names_new(&(struct names_config){.loop = cfg->loop,
+                                                .models = cfg->models,
+                                                .node = cfg->node,
+                                                .beat_ms = cfg->beat_ms,
+                                                .send = say_names,
+                                                .differ = differ,
+                                                .changed = on_names,
+                                                .ctx = c});
+    c->pull = pull_new(&(struct pull_config){.loop = cfg->loop,
+                                             .fetcher = cfg->fetcher,
+                                             .auth = cfg->auth,
+                                             .cluster = c,
+                                             .seal = cfg->seal,
+                                             .store = cfg->store,
+                                             .journal = cfg->journal,
+                                             .max_bytes = cfg->max_model_bytes});
+}
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
     struct arena a = {0};
@@ -173,9 +263,9 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
                             .ca = cfg->ca,
                             .cert = cfg->cert,
                             .key = cfg->key,
-                            .max_bytes = BEAT_MAX_BYTES,
+                            .max_bytes = cfg->seal ? SEAL_MAX_BYTES : BEAT_MAX_BYTES,
                             .quiet_ms = quiet < QUIET_MS ? QUIET_MS : quiet,
-                            .read = read_beat,
+                            .read = read_message,
                             .take = on_message,
                             .state = on_state,
                             .ctx = c};
@@ -190,11 +280,14 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     c->age = loop_timer_new(cfg->loop, on_age, c);
     beat_in(c, cfg->beat_ms);
     on_age(c);
+    if (cfg->seal) share(c);
     *out = c;
     return ST_OK;
 }
 void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
+    names_stop(c->names);
+    pull_stop(c->pull);
     say(c, "gone");
     bus_stop(c->bus);
     loop_timer_free(c->beat);
@@ -204,6 +297,8 @@ void cluster_stop(struct cluster *c) {
 void cluster_free(struct cluster *c) {
     if (!c) return;
     bus_free(c->bus);
+    names_free(c->names);
+    pull_free(c->pull);
     nodes_done(&c->nodes);
     free(c);
 }
@@ -212,6 +307,22 @@ void cluster_free(struct cluster *c) {
 
 bool cluster_connected(const struct cluster *c) {
     return c->up;
+}
+struct pull *cluster_pull(const struct cluster *c) {
+    return c->pull;
+}
+status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,
+                       Hlod__Cluster__Pass **out) {
+    if (c->cfg.seal) return seal_admit(c->cfg.seal, a, pass, c->life, out);
+    return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS,
+                      "a pass of a node, and this one has no secret of a cluster "
+                      "(--cluster-secret)");
+}
+const char *cluster_node(const struct cluster *c) {
+    return c->cfg.node;
+}
+const struct nodes *cluster_nodes(const struct cluster *c) {
+    return &c->nodes;
 }
 static bool in_conflict(const struct cluster *c) {
     return *c->conflict && clock_ns() - c->conflict_ns < NODES_BEATS * BEAT_MAX_MS * CLOCK_MS;
@@ -227,6 +338,7 @@ void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesRep
 
     out->nodes = arena_zarray(a, Hlod__V1__Node *, c->nodes.v.n + 1);
     out->nodes[out->n_nodes] = ourselves(c, a);
+    out->nodes[out->n_nodes]->proved = c->cfg.seal != NULL;
     out->nodes[out->n_nodes++]->self = true;
     for (size_t k = 0; k < c->nodes.v.n; k++) {
         const struct node *x = c->nodes.v.v[k];
@@ -248,11 +360,13 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
     put(b, "hlod_cluster_beats_total", "counter", "what other nodes told of themselves",
         (double)c->heard);
     put(b, "hlod_cluster_refused_total", "counter",
-        "messages that were too long, no beat, too many, or of more nodes than are kept",
+        "messages that were too long, not the cluster's, too many, or of more nodes than are kept",
         (double)(bus_refused(c->bus) + c->unknown));
     put(b, "hlod_cluster_conflict", "gauge", "1 while another process has this node's name",
         in_conflict(c));
 
+    if (c->names) names_metrics(c->names, b);
+    if (c->pull) pull_metrics(c->pull, b);
     const char *name = "hlod_cluster_nodes";
     strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {

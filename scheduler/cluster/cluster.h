@@ -5,10 +5,19 @@
 // once the daemon listens, cluster_stop before the scheduler goes. Thread: loop.
 #pragma once
 #include "base/status.h"
+#include "proto/formats/cluster.pb-c.h"
 #include "proto/hlod.pb-c.h"
 #include "scheduler/cluster/bus.h"
 
 struct cluster;
+struct fetch_auth;
+struct fetcher;
+struct journal;
+struct models;
+struct nodes;
+struct pull;
+struct seal;
+struct store;
 struct strbuf;
 struct cluster_config {
     struct loop *loop;
@@ -18,6 +27,13 @@ struct cluster_config {
     const char *credentials, *ca, *cert, *key; // files; "": none
     const char *node, *address;                // ours; all texts outlive the cluster
     int64_t beat_ms;
+    const struct seal *seal; // outlives the cluster; NULL: no secret, and so nothing but the list
+    struct models *models;   // their names are the same on all nodes that share the secret
+    struct fetcher *fetcher; // to fetch models from other nodes, with the next four
+    struct fetch_auth *auth; // counted
+    struct store *store;
+    struct journal *journal;
+    int64_t max_model_bytes;
     // What this node serves, its room and its state: fields 4 to 12 of the message, in a.
     void (*describe)(void *ctx, struct arena *a, Hlod__V1__Node *out);
     void *ctx;
@@ -29,5 +45,13 @@ void cluster_stop(struct cluster *c); // the others hear that it ends; NULL is f
 void cluster_free(struct cluster *c); // after the loop
 
 bool cluster_connected(const struct cluster *c);
+struct pull *cluster_pull(const struct cluster *c); // NULL: no secret, no names
+// Who shows a pass of the cluster: for whom it calls. UNAUTHENTICATED, also where there is no
+// secret.
+status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,
+                       Hlod__Cluster__Pass **out) MUST_CHECK;
+const char *cluster_node(const struct cluster *c); // ours
+// The other nodes, borrowed for this turn of the loop.
+const struct nodes *cluster_nodes(const struct cluster *c);
 void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesReply *out);
 void cluster_metrics(struct cluster *c, struct strbuf *b);

@@ -193,6 +193,7 @@ static void looked_up(void *arg) {
         op_ingest_start(j);
         return;
     }
+    if (!st && !m && op_pull_start(j)) return;
     if (!st) st = m ? resolved(j, m, e) : not_found(j->subject);
     if (st)
         job_finish(j, st);

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "scheduler/sched_inside.h"
 
-enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE, OP_TARGET };
+enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE, OP_TARGET, OP_PULL };
 struct op {
     enum op_kind kind;
     struct sched *s;
@@ -94,6 +94,9 @@ bool op_remote_start(struct op *op,
 // that means nothing here.
 status_t op_target_start(struct job *j) MUST_CHECK;
 void op_ingest_start(struct job *j); // the job's source
+// The bytes of the job's model, from another node of the cluster; then the job looks for it again.
+// False: no name here stands for it, or that was done already.
+bool op_pull_start(struct job *j);
 // Rows of the table (job_table.c).
 status_t op_exe_start(struct job *j, bool *later) MUST_CHECK;    // the job's key
 status_t op_verify_start(struct job *j, bool *later) MUST_CHECK; // the executable, made anew

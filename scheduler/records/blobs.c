@@ -172,7 +172,7 @@ static void named(void *ctx, UNUSED struct digest key, struct span record) {
     struct census *c = ctx;
     Hlod__Journal__NamedModel *m =
         weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
-    if (m && m->source.len == sizeof(struct digest))
+    if (m && !m->removed && m->source.len == sizeof(struct digest))
         smap_put(&c->held, (struct str){(const char *)m->source.data, m->source.len}, c);
     if (m) hlod__journal__named_model__free_unpacked(m, NULL);
 }

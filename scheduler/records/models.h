@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "proto/journal.pb-c.h"
 #include "scheduler/job/batching.h"
 
 struct sched;
@@ -23,6 +24,9 @@ struct named_model {
     char *tenant, *name;
     int64_t version;
     struct digest source;
+    int64_t revision; // as a cluster's nodes compare them (journal.proto)
+    char writer[64];
+    uint64_t mark; // in the sum over all
     bool loaded;
     const char *reason; // why not; a literal
     struct batching batching;
@@ -68,3 +72,30 @@ void models_count_batch(struct models *m, const char *tenant, const char *name, 
                         int64_t rows, uint64_t ns);
 void models_load(struct models *m, struct named_model *x, bool loaded);
 void models_remove(struct models *m, struct named_model *x);
+
+// ---- names that the other nodes of a cluster have too (scheduler/cluster/names.h)
+//
+// What is kept under a tenant's name and version has a revision and a writer; of two the one with
+// the higher revision holds, of equal ones that of the later writer's name. So the same records,
+// in whatever order they come and however often, leave the same on all nodes. What was removed is
+// remembered for MODELS_GONE_DAYS: a node that was away for longer brings it back.
+enum { MODELS_GONE_DAYS = 7, MODELS_GONE_MAX = 16384 };
+bool models_name_fits(const char *name);
+// From now on changes are made as `writer`, and told: the record, borrowed. What is here without a
+// writer becomes this one's. Texts outlive the models.
+typedef void (*models_told_fn)(void *ctx, const Hlod__Journal__NamedModel *record);
+void models_share(struct models *m, const char *writer, models_told_fn told, void *ctx);
+enum models_merged {
+    MODELS_OLD, // what is here holds
+    MODELS_TAKEN,
+    MODELS_FULL, // no room (max_names)
+};
+// One that another node wrote; its fields are checked (names_fault).
+enum models_merged models_merge(struct models *m, const Hlod__Journal__NamedModel *record);
+uint64_t models_sum(const struct models *m, size_t *out_n); // over what is named, not what was
+// All that is known, removed ones too: from the start; then so many more at a time, until false.
+void models_walk(struct models *m);
+bool models_walk_on(struct models *m, int most, models_told_fn fn, void *ctx);
+// A name of the tenant's (NULL: of any) that stands for this model; NULL: there is none.
+const struct named_model *models_naming(const struct models *m, const char *tenant,
+                                        struct digest source);

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "proto/formats/inference.pb-c.h"
+#include "scheduler/cluster/cluster.h"
+#include "scheduler/cluster/seal.h"
 #include "scheduler/records/models.h"
 #include "server/reserve.h"
 
@@ -146,6 +148,20 @@ void api_name(struct call *c, const char *text, struct job_spec *out) {
     out->run.batching = x->batching;
 }
 
+// Another node of the cluster calls for one of its callers: who that is it says.
+static status_t who_calls(const struct api *api, const struct api_row *row, struct arena *a,
+                          const struct credentials *who, struct principal *out) {
+    static const char SCHEME[] = SEAL_SCHEME " ";
+    const char *text = who->authorization;
+    if (!api->auth || !api->cluster || !text || strncmp(text, SCHEME, sizeof SCHEME - 1) != 0)
+        return auth_who(api->auth, a, who, row->scope, out);
+    Hlod__Cluster__Pass *p;
+    RETURN_IF_ERR(cluster_admit(api->cluster, a, text + sizeof SCHEME - 1, &p));
+    *out = (struct principal){.name = arena_printf(a, "node:%s", p->from),
+                              .tenant = p->tenant,
+                              .scopes = p->scopes & SCOPE_ALL};
+    return ST_OK;
+}
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) {
     struct principal p;
@@ -154,7 +170,7 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
             ? ST_OK
             : st_retry_after(st_because(ST_UNAVAILABLE, RECEIVE_BUDGET, "memory is short"), 1000);
     if (st) return st;
-    st = auth_who(api->auth, a, who, row->scope, &p);
+    st = who_calls(api, row, a, who, &p);
     if (!st) st = auth_may(&p, row->scope, row->method);
     if (!st)
         *out = p;

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of clusters share: a NATS server, a plain client of it that publishes whatever is
 asked, messages by hand, nodes. Standard library only."""
-import os, re, shutil, socket, subprocess, sys, tempfile
+import hashlib, hmac, os, re, shutil, socket, struct, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
-from common import Site
+from common import SECRET, Site, secret
 from harness import Daemon, until
 
 BEAT_MS = 200
@@ -86,6 +86,27 @@ def beat(node="stranger", life="life", address="http://127.0.0.1:9", version="1"
             number(11, queued) + number(12, max_queue) + number(13, uptime) + number(14, beat_ms) +
             more)
 
+# ---- sealed, as those do who have the secret (proto/formats/cluster.proto)
+
+def mac(kind, body, key=SECRET, name="hlod"):
+    return hmac.new(key.encode(), kind.encode() + b"\0" + name.encode() + b"\0" + body,
+                    hashlib.sha256).digest()
+def sealed(what, key=SECRET, name="hlod", late_ms=0):
+    """a message: field 2 of Body is a beat, field 3 names"""
+    body = number(1, int(time.time() * 1000) - late_ms) + what
+    return text(30, body) + text(31, mac("hlod cluster message 1", body, key, name))
+def sealed_beat(**named):
+    seal = {k: named.pop(k) for k in ("key", "name", "late_ms") if k in named}
+    return sealed(text(2, beat(**named)), **seal)
+def record(name="m", version=1, source=b"\1" * 32, tenant="default", revision=None, writer="x",
+           removed=0, more=b""):
+    us = int(time.time() * 1e6) if revision is None else revision
+    return (text(1, name) + number(2, version) + text(3, source) + text(9, tenant) +
+            number(10, us) + text(11, writer) + number(12, removed) + more)
+def sealed_names(*records, whole=0, sum=0, **seal):
+    return sealed(text(3, b"".join(text(1, r) for r in records) + number(2, whole) +
+                       varint(3 << 3 | 1) + struct.pack("<Q", sum)), **seal)
+
 # ---- nodes
 
 def cluster(d, **headers):
@@ -104,10 +125,12 @@ def value(d, name, label=""):
     return float(found.group(1))
 
 class Nodes(Site):
-    """n daemons of a cluster"""
-    def __init__(self, o, n, url, *options):
+    """n daemons of a cluster; shared: they have a secret"""
+    def __init__(self, o, n, url, *options, shared=False):
         super().__init__(o, "nodes")
         self.d = self.all
+        if shared:
+            options += ("--cluster-secret", secret(self.folder, "cluster.secret"))
         self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(BEAT_MS),
                       *options] for k in range(n)]
         try:

@@ -1032,8 +1032,11 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         12: ('max_queue', 'i', ''),
         13: ('uptime_ms', 'i', ''),
         14: ('beat_ms', 'i', ''),
+        15: ('names', 'i', ''),
+        16: ('names_sum', 'u', ''),
         20: ('self', '?', ''),
         21: ('seconds', 'd', ''),
+        22: ('proved', '?', ''),
     },
     'ListNodesReply': {
         1: ('cluster', 's', ''),
