@@ -14,7 +14,8 @@ MUST_CHECK static status_t bad_shape(const char *value) {
                       value);
 }
 
-static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
+static status_t add_shape(struct arena *a, Hlod__V1__ShapeBinding ***shapes, size_t *n,
+                          const char *value) {
     const char *eq = strrchr(value, '='); // names may contain '='
     if (!eq || eq == value) return bad_shape(value);
     Hlod__V1__ShapeBinding *s = message_new(a, &hlod__v1__shape_binding__descriptor);
@@ -29,10 +30,10 @@ static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const ch
     if (eq[1] && eq[strlen(eq) - 1] == 'x') return bad_shape(value);
     s->dims = dims.v;
     s->n_dims = dims.n;
-    VEC(Hlod__V1__ShapeBinding *) all = {q->shapes, q->n_shapes, q->n_shapes};
+    VEC(Hlod__V1__ShapeBinding *) all = {*shapes, *n, *n};
     avec_push(a, &all, s);
-    q->shapes = all.v;
-    q->n_shapes = all.n;
+    *shapes = all.v;
+    *n = all.n;
     return ST_OK;
 }
 
@@ -76,7 +77,7 @@ status_t query_set(struct arena *a, ProtobufCMessage *m, const char *key, const 
     ProtobufCMessage *levels[3] = {m, NULL, NULL};
     if (m->descriptor == &hlod__v1__compile_request__descriptor) {
         Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)m;
-        if (!strcmp(key, "shape")) return add_shape(a, q, value);
+        if (!strcmp(key, "shape")) return add_shape(a, &q->shapes, &q->n_shapes, value);
         if (!strcmp(key, "budget")) return set_budget(a, q, value);
         levels[1] = &compile_options(a, &q->options)->base;
     } else if (m->descriptor == &hlod__v1__run_request__descriptor) {
@@ -87,7 +88,15 @@ status_t query_set(struct arena *a, ProtobufCMessage *m, const char *key, const 
         Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)m;
         levels[1] = &run_options(a, &q->options)->base;
         levels[2] = &compile_options(a, &q->options->compile)->base;
+    } else if (m->descriptor == &hlod__v1__export_web_request__descriptor) {
+        Hlod__V1__ExportWebRequest *q = (Hlod__V1__ExportWebRequest *)m;
+        if (!strcmp(key, "shape")) return add_shape(a, &q->shapes, &q->n_shapes, value);
+        if (json_field(&hlod__v1__web_image__descriptor, str_of(key))) {
+            if (!q->image) q->image = message_new(a, &hlod__v1__web_image__descriptor);
+            levels[1] = &q->image->base;
+        }
     }
+
     for (int i = 0; i < 3 && levels[i]; i++) {
         const ProtobufCFieldDescriptor *f = json_field(levels[i]->descriptor, str_of(key));
         if (f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_BYTES)

@@ -114,4 +114,6 @@ void sched_relief_due(void *s);
 // So many more bytes of results wait to be taken by the tenant's clients, or fewer. Who has as many
 // as all may still have gets no place on a device before some are (cfg.reply_bytes).
 void sched_unread(struct sched *s, struct tenant *t, int64_t bytes);
+// RESOURCE_EXHAUSTED where the tenant has so much: for results of other workers than devices'.
+status_t sched_reply_room(const struct sched *s, const struct tenant *t) MUST_CHECK;
 bool sched_alone(const struct sched *s, int64_t expected_ns);

@@ -147,13 +147,32 @@ void call_fail(struct call *c, status_t st) {
 static void free_message(void *m) {
     protobuf_c_message_free_unpacked(m, NULL);
 }
+// The message, and those that are single fields of it, once more, in the arena: the path, the query
+// and handlers set fields, and what was unpacked is freed with what it was unpacked with.
+static ProtobufCMessage *settable(struct arena *a, const ProtobufCMessage *of) {
+    const ProtobufCMessageDescriptor *d = of->descriptor;
+    ProtobufCMessage *m = arena_dup(a, of, d->sizeof_message);
+    for (unsigned k = 0; k < d->n_fields; k++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[k];
+        uint8_t *at = (uint8_t *)m + f->offset;
+        uint32_t which;
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE || f->label == PROTOBUF_C_LABEL_REPEATED) continue;
+        memcpy(&which, (uint8_t *)m + f->quantifier_offset, sizeof which);
+        if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) && which != f->id) continue;
+        ProtobufCMessage *inner;
+        memcpy(&inner, at, sizeof inner);
+        if (inner) inner = settable(a, inner);
+        memcpy(at, &inner, sizeof inner);
+    }
+    return m;
+}
 status_t call_unpack(struct call *c, struct span bytes) {
     ProtobufCMessage *m;
     status_t st = weigh_unpack(c->row->input, bytes, &m);
     if (st) return st_get_reason(st) ? st : st_reason(st, HLOD__V1__REASON__REASON_BAD_JSON);
     arena_link(&c->arena, free_message, m);
     c->unpacked_bytes += weigh_message(c->row->input, bytes);
-    c->request = m;
+    c->request = settable(&c->arena, m);
     return ST_OK;
 }
 

@@ -28,9 +28,10 @@ struct call_output { // a tensor of the reply, outside the message
     int64_t elements;
     struct span data;
 };
-struct call_file { // bytes of a file as the reply
-    int fd;        // -1 = none; the call's until the transport takes it
-    bool part;     // of the whole, as `range` asked
+struct call_file {           // bytes of a file as the reply
+    int fd;                  // -1 = none; the call's until the transport takes it
+    bool part;               // of the whole, as `range` asked
+    const char *type, *name; // of what was made for this call, to be saved as that; or NULL
     int64_t offset, bytes, total;
 };
 struct call_trace {

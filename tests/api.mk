@@ -10,12 +10,13 @@ $(FAKE_WORKER): tests/api/fake_worker.c tests/fuzz/mutate.c tests/fuzz/mutate.h 
 .PHONY: soak soak-jobs soak-disk check-soak-disk check-soak check-api check-sched check-sim \
   check-bad-models docs-daemon
 check-api: ## API transcripts over the daemon
-check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
+check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(FAKE_WORKER)
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) \
 	  $(sort $(wildcard tests/api/*.http))
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker \
 	  $(sort $(wildcard tests/api/real/*.http))
 	$(Q)python3 tests/api/cors.py $(BUILD)
+	$(Q)build/venv/bin/python tests/api/web.py --build $(BUILD)
 check-sched: ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
 check-sched: $(BUILD)/hlod $(FAKE_WORKER)
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)

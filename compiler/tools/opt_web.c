@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo-opt --web: a model as a package for browsers (compiler/web), without a daemon.
-#include <math.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/store/file.h"
 #include "base/str.h"
 #include "compiler/tools/opt.h"
-#include "compiler/train/model.h"
 #include "compiler/web/web.h"
 
 // Bytes at a path below dir; folders are made.
@@ -56,30 +55,11 @@ static status_t image_of(const char *text, struct web_image *out) {
     out->input = rest.p ? rest.p : "";
     return ST_OK;
 }
-// As many lines, and as long ones, as the runtime takes.
-static status_t check_labels(const char *path, struct str text) {
-    struct str line;
-    int n = 0;
-    while (str_cut(&text, '\n', &line)) {
-        n++;
-        if (str_trim(line).n > WEB_MAX_LABEL)
-            return st_invalid("%s: line %d: a label has at most %d bytes", path, n, WEB_MAX_LABEL);
-        if (n > WEB_MAX_LABELS)
-            return st_invalid("%s: more than %d labels", path, WEB_MAX_LABELS);
-    }
-    return ST_OK;
-}
 static status_t options_of(struct arena *a, const struct opt_options *o, struct web_options *w) {
-    static const char *const backends[] = {"wasm", "auto", "webgpu"}; // enum web_backend
     const char *backend = o->web_backend ? o->web_backend : "auto";
     struct span labels;
-    int found = -1;
-    for (int k = 0; k < 3; k++)
-        if (strcmp(backend, backends[k]) == 0) found = k;
-    if (found < 0)
+    if (!web_backend_of(str_of(backend), &w->backend))
         return st_invalid("--web-backend=%s: expected auto, webgpu or wasm", backend);
-    w->backend = (enum web_backend)found;
-    w->precision = o->strict ? PRECISION_STRICT : PRECISION_DEFAULT;
     w->name = o->web_name;
     w->single_file = o->web_single;
     w->f16 = o->web_f16;
@@ -87,47 +67,21 @@ static status_t options_of(struct arena *a, const struct opt_options *o, struct 
     if (!o->web_labels) return ST_OK;
     RETURN_IF_ERR(file_map(a, o->web_labels, &labels));
     w->labels = (struct str){(const char *)labels.p, labels.n};
-    return check_labels(o->web_labels, w->labels);
+    return ST_OK;
 }
 
-static const char **names_of(struct arena *a, const struct sig_tensor *t, int n) {
-    const char **names = arena_array(a, const char *, n + 1);
-    for (int k = 0; k < n; k++)
-        names[k] = t[k].name;
-    return names;
-}
 static status_t package(struct arena *a, const struct opt_options *o, struct span source,
                         struct web_files *out) {
-    struct ingest_result r;
-    struct lower_request req = {.entry_name = "main"};
-    struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
-    struct executable *e;
-    struct web_options w = {.name = NULL};
-    RETURN_IF_ERR(options_of(a, o, &w));
-    RETURN_IF_ERR(frontend_ingest(a, NULL, source, NULL, &r));
-    RETURN_IF_ERR(frontend_bindings_parse(a, o->bind, &req));
-    int32_t given = req.n_bindings;
-    train_assume_sizes(a, &r.sig, 0, &req);
-    opt_tell_assumed(&req, given, 0);
-    req.program = r.program;
-    if (o->strict) opt.precision = PRECISION_STRICT;
-
-    RETURN_IF_ERR(hlo_compile(r.format, &req, &opt, web_target(), NULL, &e));
-    struct span *weights = arena_array(a, struct span, r.n_weights + 1);
-    for (int k = 0; k < r.n_weights; k++) {
-        const struct weight *of = &r.weights[k];
-        const uint8_t *in = of->sidecar ? r.sidecar.p : source.p;
-        weights[k] = (struct span){in + of->offset, (size_t)of->size_bytes};
-    }
-
-    w.inputs = names_of(a, r.sig.in, r.sig.n_in);
-    w.n_inputs = r.sig.n_in;
-    w.outputs = names_of(a, r.sig.out, r.sig.n_out);
-    w.n_outputs = r.sig.n_out;
-    status_t st = web_package(a, e, weights, r.n_weights, &w, NULL, out);
+    struct web_export e = {.source = source, .strict = o->strict};
+    struct lower_request given = {0};
+    RETURN_IF_ERR(options_of(a, o, &e.options));
+    RETURN_IF_ERR(frontend_bindings_parse(a, o->bind, &given));
+    e.bindings = given.bindings;
+    e.n_bindings = given.n_bindings;
+    status_t st = web_export(a, &e, out);
+    opt_tell_assumed(&e.sizes, given.n_bindings, 0);
     for (size_t k = 0; k < out->n && !st; k++)
         st = write_file(o->web, out->v[k].path, out->v[k].bytes);
-    executable_free(e);
     return st;
 }
 status_t opt_web(const struct opt_options *o, struct span source) {

@@ -17,7 +17,7 @@ struct web_image {
     bool wanted;           // else none does
     const char *input;     // name of the input; NULL or "" = the only one
     int32_t width, height; // 0 = as the input has it
-    double crop; // of the short side, (0, 1]; 0 = none
+    double crop;           // of the short side, (0, 1]; 0 = none
     double mean[3], std[3];
     bool nhwc;
 };
@@ -25,12 +25,13 @@ enum { WEB_MAX_LABELS = 1 << 20, WEB_MAX_LABEL = 4096 }; // lines, bytes of one;
 // What runs kernels beside WebAssembly: nothing; a GPU by WebGPU, where a browser has one; WebGPU
 // wherever it is.
 enum web_backend { WEB_WASM, WEB_AUTO, WEB_WEBGPU };
+bool web_backend_of(struct str name, enum web_backend *out); // "wasm", "auto", "webgpu"
 struct web_options {
     enum web_backend backend;
     enum precision precision; // that e was compiled with
-    const char *name; // of the package; "" = the module's
-    bool single_file; // one page that holds all; else a folder
-    bool f16;         // weights of f32 are sent as f16, where none of a tensor overflows
+    const char *name;         // of the package; "" = the module's
+    bool single_file;         // one page that holds all; else a folder
+    bool f16;                 // weights of f32 are sent as f16, where none of a tensor overflows
     const char *const *inputs, *const *outputs; // [n_inputs], [n_outputs] names by leaf; those
     int n_inputs, n_outputs;                    // that lack are the module's
     struct str labels;                          // of classes, a line each; may be empty
@@ -52,10 +53,35 @@ struct web_files {
     int n_kernels, n_in_wasm;
 };
 // The files of an executable that was compiled for web_target(), with these weights (by manifest
-// entry, as dev_prepare takes them; borrowed for the call). What is made lies in a.
+// entry, as dev_prepare takes them; borrowed for the call). What is made lies in a; code is e's.
 // UNIMPLEMENTED lists all that no kernel computes, a line each; RESOURCE_EXHAUSTED where it does
 // not fit the 4 GiB that WebAssembly has; INVALID_ARGUMENT names an option that does not fit the
 // model.
 status_t web_package(struct arena *a, const struct executable *e, const struct span *weights,
                      int n_weights, const struct web_options *o, const _Atomic bool *cancel,
                      struct web_files *out) MUST_CHECK;
+
+// A whole export: the model's bytes read, compiled and packed.
+struct web_export {
+    const char *format; // of frontend_ingest; NULL = look at the bytes
+    struct span source;
+    struct frontend_limits limits;
+    const struct dim_binding *bindings; // of sizes that the model leaves open; others are assumed
+    int32_t n_bindings;
+    bool strict;
+    const _Atomic bool *cancel; // or NULL
+    // Names of inputs and outputs become the model's. INVALID_ARGUMENT for labels and pictures that
+    // the runtime would refuse.
+    struct web_options options;
+    // What it tells: bindings and behind them those that were assumed.
+    struct lower_request sizes;
+};
+// Errors of reading and compiling, and of web_package. All that *out has lies in a.
+status_t web_export(struct arena *a, struct web_export *e, struct web_files *out) MUST_CHECK;
+
+// web_archive.c: the files as a tar archive (ustar of POSIX.1-1988, no time, no owner) below a
+// folder; the same files give the same bytes. *out_bytes of the whole. INVALID_ARGUMENT: a path or
+// a size that the format has no room for.
+status_t web_archive_bytes(const struct web_files *f, const char *folder,
+                           int64_t *out_bytes) MUST_CHECK;
+void web_archive_write(const struct web_files *f, const char *folder, uint8_t *to);

@@ -28,8 +28,8 @@ struct worker {
     struct worker_call *running; // one, or a list of those that run at the same time
     int streams;                 // so many of these; 1: never
     bool waited;                 // `first` and the call before it could have been beside each other
-    struct worker_call *ahead; // the INGEST whose COMPILE is made before it is asked for
-    int64_t ahead_ns;          // since when
+    struct worker_call *ahead;   // the INGEST whose COMPILE is made before it is asked for
+    int64_t ahead_ns;            // since when
     bool closing;
     _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which call was begun last
     int statm_fd;            // a file of /proc, opened before the filter
@@ -55,7 +55,7 @@ static const struct handler {
     ON(PREPARE, prepare, true),   ON(RUN, run, true),          ON(UNLOAD, unload, true),
     ON(PUT, put, true),           ON(GET, get, true),          ON(FREE, free, true),
     ON(RUN_PLAN, run_plan, true), ON(TRAIN, train, false),     ON(TRAINED, trained, false),
-    ON(TUNE, tune, false),
+    ON(TUNE, tune, false),        ON(EXPORT, export, false),
 #undef ON
 };
 // The status of a reply, also on failure: field 1 of each.

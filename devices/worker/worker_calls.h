@@ -63,7 +63,7 @@ void worker_call_free(struct worker_call *c);
 #define WORKER_ANSWER(type)                                                                        \
     status_t worker_##type(struct worker_call *c, UNUSED struct device *d, UNUSED void *reply)
 WORKER_ANSWER(ingest);
-void worker_compile_for(struct device *d); // before the first compile; borrowed
+void worker_compile_for(struct device *d);        // before the first compile; borrowed
 const struct target *worker_compile_target(void); // that device's own
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
@@ -87,12 +87,16 @@ struct made_ahead worker_take_ahead(const char *format, const struct lower_reque
 WORKER_ANSWER(compile);
 WORKER_ANSWER(target);
 WORKER_ANSWER(inspect);
-WORKER_ANSWER(tune);  // worker_tune.c
+WORKER_ANSWER(tune); // worker_tune.c
 // A load of e goes by these from now on; t NULL: none. How many steps they change.
 int worker_choose(struct executable *e, const Hlod__V1__Tuning *t);
 struct device *worker_compiles_for(void); // worker_compile_for's
-WORKER_ANSWER(train); // worker_train.c
+WORKER_ANSWER(train);                     // worker_train.c
 WORKER_ANSWER(trained);
+WORKER_ANSWER(export); // worker_export.c
+// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is an error of the request.
+// Takes st.
+status_t worker_lacking(status_t st) MUST_CHECK;
 WORKER_ANSWER(load);
 WORKER_ANSWER(prepare);
 // worker_ahead.c: what may be loaded soon. *out_ns: how long it was worked at so far. False:
@@ -160,7 +164,7 @@ struct worker_outputs {
     size_t base_bytes;
     bool shared;                  // lies in a memfd
     const struct string_io *text; // of the executable; or NULL
-    struct strings *texts;          // of the run: its results are laid out when they are known
+    struct strings *texts;        // of the run: its results are laid out when they are known
 };
 status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
                              struct worker_outputs *o) MUST_CHECK;

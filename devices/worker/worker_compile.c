@@ -327,8 +327,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     return i;
 }
 
-// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is an error of the request.
-static status_t lacking(status_t st) {
+status_t worker_lacking(status_t st) {
     if (st_code(st) != ST_UNIMPLEMENTED) return st;
     status_t other =
         st_reason(st_new(ST_FAILED_PRECONDITION, "%s", st_message(st)),
@@ -378,7 +377,7 @@ static status_t compile(struct worker_call *c, Hlod__Wire__CompileReply *out) {
     return st;
 }
 WORKER_ANSWER(compile) {
-    return lacking(compile(c, reply));
+    return worker_lacking(compile(c, reply));
 }
 
 static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out) {
@@ -391,7 +390,7 @@ static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out)
     return ST_OK;
 }
 WORKER_ANSWER(target) {
-    return lacking(find_target(c, reply));
+    return worker_lacking(find_target(c, reply));
 }
 
 // ---- inspect

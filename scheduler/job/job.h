@@ -23,7 +23,8 @@ struct trace;
 // PLAN: steps in one device worker; also a run with resident buffers, a plan of one step. PUT, GET:
 // resident buffers. STEP: the scheduler's own, what a plan's step needs before the plan can run.
 // TRAIN: a model as the program that trains it; or, after training, its file with new weights.
-// TUNE: measures who is to run an executable's steps, and keeps that.
+// TUNE: measures who is to run an executable's steps, and keeps that. EXPORT: a model as a package
+// for browsers.
 enum job_kind {
     JOB_COMPILE,
     JOB_RUN,
@@ -36,7 +37,8 @@ enum job_kind {
     JOB_GET,
     JOB_STEP,
     JOB_TRAIN,
-    JOB_TUNE
+    JOB_TUNE,
+    JOB_EXPORT
 };
 struct job_input {
     const char *name; // "" = by position
@@ -124,6 +126,9 @@ struct job_spec { // everything borrowed until on_done
             size_t n_rows;
             struct digest state; // blob: a checkpoint, checked before; zero = none
         } train;
+        struct {
+            const Hlod__V1__ExportWebRequest *how; // its model is not looked at
+        } export;
     };
 };
 struct job *job_start(struct sched *s,
@@ -197,6 +202,12 @@ struct job_result {
             const Hlod__Wire__TrainReply *program;
             const Hlod__Wire__Blob *model;
         } train;
+        struct {
+            const Hlod__Wire__Blob *package; // in fds
+            const Hlod__V1__WebPackage *info;
+            Hlod__V1__ShapeBinding **assumed; // as of a compile
+            size_t n_assumed;
+        } export;
     };
 };
 const struct job_result *job_result(const struct job *j);

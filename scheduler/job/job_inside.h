@@ -88,6 +88,7 @@ struct job {
         Hlod__Wire__TrainReply *train;
         Hlod__Wire__TrainedReply *trained;
         Hlod__Wire__TuneReply *tune;
+        Hlod__Wire__ExportReply *export;
     } reply;
 
     union {                    // the kind's own (kind.own bytes, zero at the start), in the arena
@@ -95,6 +96,7 @@ struct job {
         struct warm_own *warm; // the same
         struct plan_run *plan; // job_plan.h
         struct kept *kept;     // job_buffers.h: PUT, GET
+        struct export_own *export; // job_run.h
         void *own;
     };
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_run: the rows of RUN, WARM, INSPECT, TUNE and TRAIN jobs, and what plain runs and plans
-// share: inputs in a signature's order, the model's names, what a run is expected to take. Thread:
-// loop.
+// job_run: the rows of RUN, WARM, INSPECT, TUNE, TRAIN and EXPORT jobs, and what plain runs and
+// plans share: inputs in a signature's order, the model's names, what a run is expected to take.
+// Thread: loop.
 #pragma once
 #include "scheduler/job/job_inside.h"
 
@@ -9,6 +9,12 @@ struct run_own {
     const struct job_input **order; // inputs as the executable has them
     struct job_parts *parts;        // of the program that are over; or NULL
     struct batch *batch;            // it was run in, or waits for
+};
+struct export_own { // sizes of the inputs
+    Hlod__Wire__Binding **bindings;
+    size_t n_bindings;
+    Hlod__V1__ShapeBinding **assumed;
+    size_t n_assumed;
 };
 struct warm_own {
     size_t n_buckets;      // begun
@@ -31,6 +37,9 @@ status_t tune_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t tune_send(struct job *j) MUST_CHECK;
 status_t train_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t train_send(struct job *j) MUST_CHECK;
+status_t export_check(struct job *j, struct delivery *d) MUST_CHECK;
+status_t export_want(const struct job *j, struct task *t) MUST_CHECK;
+status_t export_send(struct job *j) MUST_CHECK;
 status_t warm_start(struct job *j, bool *later) MUST_CHECK; // the next bucket
 status_t warm_check(struct job *j, struct delivery *d) MUST_CHECK;
 void warm_end(struct job *j);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// INSPECT, TUNE and TRAIN jobs: what compile workers do besides reading and compiling models. A
-// stage of an executable, out of its artefact or made again from its program; who is to run its
-// steps, by measurement; a model's file as the program that trains it, and a checkpoint as the
-// model's file with new weights, whose descriptors stay the job's until it is freed.
+// INSPECT, TUNE, TRAIN and EXPORT jobs: what compile workers do besides reading and compiling
+// models. A stage of an executable, out of its artefact or made again from its program; who is to
+// run its steps, by measurement; a model's file as the program that trains it, a checkpoint as the
+// model's file with new weights, and a model as a package for browsers, of which nothing is kept:
+// their descriptors stay the job's until it is freed.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,6 +236,89 @@ status_t train_send(struct job *j) {
 
 status_t train_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "train", j->subject));
+    t->want = (struct place_want){.role = ROLE_COMPILE, .device = ""};
+    return sched_take_compile(j->s);
+}
+
+// ---- export
+
+// What the request says of sizes, as a compile takes it; of an executable its own.
+status_t export_check(struct job *j, UNUSED struct delivery *d) {
+    const Hlod__V1__ExportWebRequest *q = j->spec->export.how;
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    struct export_own *own = j->export;
+    if (j->exe) {
+        if (q->n_shapes)
+            return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                              "an executable has its shapes: give some with the model instead");
+        own->bindings = j->key.bindings;
+        own->n_bindings = j->key.n_bindings;
+        return ST_OK;
+    }
+
+    size_t n = q->n_shapes;
+    struct key_shape *shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
+    for (size_t i = 0; i < n; i++)
+        shapes[i] = (struct key_shape){.input = q->shapes[i]->input,
+                                       .rank = (int32_t)q->shapes[i]->n_dims,
+                                       .dims = q->shapes[i]->dims,
+                                       .values = q->shapes[i]->values,
+                                       .n_values = (int64_t)q->shapes[i]->n_values};
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, false, &own->bindings, &own->n_bindings));
+    key_assumed(&j->arena, sig, shapes, n, own->bindings, own->n_bindings, &own->assumed,
+                &own->n_assumed);
+    return ST_OK;
+}
+
+static void on_export(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_EXPORT_REPLY) return;
+    struct worker *w = c->w;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    if (!f && job_call_moved(j, w, lost)) return;
+    status_t st = lost;
+    Hlod__Wire__ExportReply *r = wire_reply(&hlod__wire__export_reply__descriptor, f, &st);
+    if (r)
+        job_deliver(
+            j, ROW_REPLY,
+            &(struct delivery){.reply = &r->base, .timing = "export", .since_ns = j->sent_ns});
+    if (!st && (!r->package || !r->info)) st = st_internal("an export without a package");
+
+    struct job_result done = j->r;
+    if (!st) {
+        done.export.package = r->package;
+        done.export.info = r->info;
+        done.export.assumed = j->export->assumed;
+        done.export.n_assumed = j->export->n_assumed;
+    }
+    job_answer(j, &done);
+    job_finish(j, st);
+}
+
+status_t export_send(struct job *j) {
+    int fd, n = 0;
+    Hlod__Wire__Blob source;
+    RETURN_IF_ERR(sched_reply_room(j->s, j->tenant));
+    RETURN_IF_ERR(
+        wire_blob_open(j->s->store, STORE_BLOB, j->model->source, STORE_TRUST, &fd, &n, &source));
+    Hlod__Wire__Export m = HLOD__WIRE__EXPORT__INIT;
+    m.format = j->model->rec->format;
+    m.source = &source;
+    m.limits = &j->s->cfg.limits;
+    m.bindings = j->export->bindings;
+    m.n_bindings = j->export->n_bindings;
+    m.how = (Hlod__V1__ExportWebRequest *)(uintptr_t)j->spec->export.how;
+
+    struct run_call *c = job_call_new(j);
+    job_call_send(c, HLOD__WIRE__TYPE__TYPE_EXPORT, &m.base, &fd, n, on_export);
+    sched_charge(c->w, c->id, j->tenant, "export", j->subject);
+    close(fd);
+    return ST_OK;
+}
+
+status_t export_want(const struct job *j, struct task *t) {
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "export", j->subject));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = ""};
     return sched_take_compile(j->s);
 }

@@ -10,6 +10,7 @@
 //   step     MODEL KEY .. CHECKED SLOT PREPARED        plan     STEPS CHECKED SLOT PREPARED REPLY
 //   put      SLOT REPLY                                get      BUFFERS SLOT REPLY
 //   train    MODEL SLOT REPLY                         tune     .. CHECKED SLOT REPLY
+//   export   MODEL CHECKED SLOT REPLY
 //
 // job_advance starts the first row that is missing. A row's `start` has it at once, or something is
 // under way that ends in job_deliver and job_advance: an operation, a place in the queue, a call, a
@@ -59,6 +60,9 @@ static const struct kind kinds[] = {
                   job_check_part, .prepare = run_prepare, .end = plan_step_ready,
                   .tell = plan_step_event},
     [JOB_TUNE] = {"tune", TO_EXECUTABLE | TO_REPLY, .want = tune_want, .send = tune_send},
+    [JOB_EXPORT] = {"export", ROW_BIT(ROW_MODEL) | ROW_BIT(ROW_CHECKED) | TO_REPLY,
+                    sizeof(struct export_own), .check = export_check, .want = export_want,
+                    .send = export_send},
     [JOB_TRAIN] = {"train", ROW_BIT(ROW_MODEL) | TO_REPLY, .want = train_want, .send = train_send},
 };
 const struct kind *job_kind(const struct job *j) {

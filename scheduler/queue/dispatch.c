@@ -231,6 +231,12 @@ static bool has_reply_room(const struct sched *s, const struct tenant *t) {
     int64_t most = s->cfg.reply_bytes;
     return !most || !t->unread_bytes || t->unread_bytes <= most - s->unread_bytes;
 }
+status_t sched_reply_room(const struct sched *s, const struct tenant *t) {
+    if (has_reply_room(s, t)) return ST_OK;
+    return st_retry_after(st_exhausted("results that clients have not taken yet take the room of "
+                                       "another (--reply-bytes)"),
+                          1000);
+}
 static bool may_place(const struct sched *s, const struct tenant *t, enum worker_role role) {
     return tenant_may_place(t) && (role != ROLE_DEVICE || has_reply_room(s, t));
 }

@@ -239,8 +239,15 @@ static void put_replies(struct strbuf *b, const struct api_row *row, const struc
             strbuf_putc(b, ',');
             put_content(b, reply_type(twin), twin->output);
         }
-        if (row->body == BODY_TENSORS || row->body == BODY_INFER ||
-            (row->reply == REPLY_FILE && !rpc)) {
+
+        bool file = row->reply == REPLY_FILE && !rpc;
+        bool package = file && row->output == &hlod__v1__web_package__descriptor;
+        if (package) {
+            strbuf_putc(b, ',');
+            put_content(b, "application/x-tar", NULL);
+            strbuf_putc(b, ',');
+            put_content(b, "text/html", NULL);
+        } else if (row->body == BODY_TENSORS || row->body == BODY_INFER || file) {
             strbuf_putc(b, ',');
             put_content(b, "application/octet-stream", NULL);
         }

@@ -593,6 +593,22 @@ static void reply_file(struct http_req *r, const Hlod__V1__BlobInfo *info) {
     add_header(r, "ETag", text);
 }
 
+// What was made for the call. A page is to be saved: in a browser it would run as a page of ours.
+static void reply_made(struct http_req *r) {
+    struct call_file *f = &r->call->file;
+    struct strbuf name = {0};
+    int fd = f->fd;
+    f->fd = -1;
+    set_response(
+        r, 200, f->type,
+        MHD_create_response_from_fd_at_offset64((uint64_t)f->bytes, fd, (uint64_t)f->offset));
+    strbuf_printf(&name, "attachment; filename=\"%s\"", f->name);
+    add_header(r, "Content-Disposition", strbuf_cstr(&name));
+    add_header(r, "Content-Security-Policy", "sandbox");
+    add_header(r, "Cache-Control", "no-store");
+    strbuf_done(&name);
+}
+
 // The bytes of one tensor, or a part of them, from where they lie.
 static void reply_bytes(struct http_req *r) {
     struct call *c = r->call;
@@ -629,7 +645,10 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             reply_bytes(r);
             break;
         case FORM_FILE:
-            reply_file(r, (const Hlod__V1__BlobInfo *)reply);
+            if (c->file.type)
+                reply_made(r);
+            else
+                reply_file(r, (const Hlod__V1__BlobInfo *)reply);
             break;
         case FORM_BINARY:
             reply_binary(r, reply);

@@ -354,6 +354,34 @@ static void do_tune(struct frame *f) {
     hlod__wire__tune__free_unpacked(q, NULL);
 }
 
+// A package of "name backend N=1;...", one page or an archive as the worker would send it.
+static void do_export(struct frame *f) {
+    Hlod__Wire__Export *q = hlod__wire__export__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__Status s = HLOD__WIRE__STATUS__INIT;
+    Hlod__Wire__ExportReply r = HLOD__WIRE__EXPORT_REPLY__INIT;
+    Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
+    Hlod__V1__WebPackage info = HLOD__V1__WEB_PACKAGE__INIT;
+    char text[300];
+    int fd = -1;
+    size_t n = (size_t)snprintf(text, sizeof text, "%.40s %.10s", q->how->name, q->how->backend);
+    for (size_t k = 0; k < q->n_bindings && n < sizeof text; k++)
+        n += (size_t)snprintf(text + n, sizeof text - n, " %.40s=%lld", q->bindings[k]->symbol,
+                              (long long)q->bindings[k]->size);
+    r.status = &s;
+    if (done_or(&s, script_in(q->source, f), "export", f->call)) {
+        b.size = strlen(text);
+        b.fd = 1;
+        if (frame_memfd("package", (int64_t)b.size, &fd) || pwrite(fd, text, b.size, 0) < 0)
+            abort();
+        info.weight_bytes = 7;
+        r.package = &b;
+        r.info = &info;
+    }
+    send_msg(HLOD__WIRE__TYPE__TYPE_EXPORT_REPLY, f->call, &r.base, &fd, fd >= 0);
+    if (fd >= 0) close(fd);
+    hlod__wire__export__free_unpacked(q, NULL);
+}
+
 static void do_load(struct frame *f) {
     Hlod__Wire__Load *q = hlod__wire__load__unpack(NULL, f->body.n, f->body.p);
     smap_put(&loaded, (struct str){(char *)q->key.data, 32}, script_in(q->artifact, f));
@@ -517,6 +545,9 @@ static void handle(struct frame *f) {
         break;
     case HLOD__WIRE__TYPE__TYPE_TUNE:
         do_tune(f);
+        break;
+    case HLOD__WIRE__TYPE__TYPE_EXPORT:
+        do_export(f);
         break;
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         do_load(f);

@@ -115,6 +115,10 @@ class GrpcTransport:
         finally:
             call.cancel()
 
+    def package(self, request: Dict[str, Any], timeout: Optional[float] = None) -> bytes:
+        """The bytes of ExportWeb: up to 64 MiB."""
+        return bytes(self.call("ExportWeb", request, timeout).get("data", b""))
+
     def metadata(self, model: str, version: str) -> Dict[str, Any]:
         """ModelMetadata of the Open Inference Protocol."""
         return self._unary("/inference.GRPCInferenceService/ModelMetadata",

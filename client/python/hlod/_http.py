@@ -293,6 +293,16 @@ class HttpTransport:
             else:
                 c.close()
 
+    def package(self, request: Dict[str, Any], timeout: Optional[float] = None) -> bytearray:
+        """The bytes of ExportWeb, however many."""
+        model = request.get("model", "")
+        if not model:
+            raise InvalidArgument("which model?")
+        return self._whole("POST", f"/v1/models/{quote(model, safe='')}/web",
+                           {"Content-Type": "application/x-protobuf",
+                            "Accept": "application/octet-stream"},
+                           [_wire.encode("ExportWebRequest", request)], timeout, True)[1]
+
     def metadata(self, model: str, version: str) -> Dict[str, Any]:
         """ModelMetadata of the Open Inference Protocol."""
         path = "/v2/models/" + quote(model, safe="") + (f"/versions/{version}" if version else "")

@@ -9,8 +9,10 @@ threads."""
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import re
+import tarfile
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -520,6 +522,30 @@ class Client:
         q = {"digest": digest, "budget_ms": _ms(seconds)}
         return dict(self.call("TuneExecutable", q).get("tuning", {}))
 
+    def export_web(self, model: Model, to: Union[str, "os.PathLike[str]"],
+                   shapes: Optional[Shapes] = None, *, single_file: bool = False,
+                   backend: str = "", weights: str = "", name: str = "",
+                   labels: Sequence[str] = (), image: Optional[Mapping[str, Any]] = None,
+                   timeout: Optional[float] = None) -> List[str]:
+        """A model as a package for browsers (docs/web.md), compiled by the server and written into
+        the folder `to`: what `hlo export MODEL --web DIR` writes. The files' paths below it.
+
+        shapes       of inputs with open dimensions, as for compile()
+        single_file  one index.html that holds everything
+        backend      "auto", "webgpu", "wasm"; weights: "f32", "f16"
+        labels       names of classes; image: an input takes pictures: {"crop": 0.875,
+                     "mean": [127], "std": [128]} and the rest of WebImage
+        """
+        bound = _compile_request(shapes, self._timeout(timeout))
+        q: Message = {"model": self.upload(model), "single_file": single_file, "backend": backend,
+                      "weights": weights, "name": name, "labels": "\n".join(labels),
+                      "shapes": bound["shapes"], "timeout_ms": bound["timeout_ms"]}
+        if image is not None:
+            q["image"] = dict(image)
+        data = self._t.package({k: v for k, v in q.items() if v or k == "image"},
+                               self._timeout(timeout))
+        return _write_package(data, os.fspath(to), single_file)
+
     def executables(self, limit: int = 0) -> List[Message]:
         """ExecutableInfo messages, most recently used first."""
         return list(self.call("ListExecutables", {"limit": limit}).get("executables", []))
@@ -571,6 +597,23 @@ class Client:
             yield Event(kind, m.get("t_ms", 0.0), data, value, m.get("step", ""))
         if not over:
             raise Unavailable("the server ended the stream without a result")
+
+
+def _write_package(data: Any, folder: str, single_file: bool) -> List[str]:
+    """An archive's files, but for its own folder; only below `folder`."""
+    files: List[Tuple[str, Any]] = [("index.html", data)]
+    if not single_file:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            files = [(m.name.partition("/")[2], read.read()) for m in tar
+                     for read in [tar.extractfile(m)] if read]
+    for path, content in files:
+        if not path or os.path.isabs(path) or ".." in path.split("/"):
+            raise Unavailable(f"the server sent a package with a file called {path!r}")
+        at = os.path.join(folder, *path.split("/"))
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        with open(at, "wb") as f:
+            f.write(content)
+    return [path for path, _ in files]
 
 
 def _typed(v: Any) -> bool:
