@@ -5,15 +5,21 @@ $(WEB_TESTS): $(BUILD)/%: tests/web/%.c tests/web/web_runner.c tests/web/web_run
 	$(call say,link $*)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,compiler)
 WEB_NODE := compiler/web/runtime tests/web/serve.mjs
+WEB_SAMPLE := bitcast-convert complex concatenate conditional dot dynamic-update-slice fusion pad \
+  reduce while
 .PHONY: check-web-ops check-web-models check-web-page check-web-browser
-check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node; what WGSL can say
+check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node; what WGSL and GLSL
+## can say; some of them by WebGL2 in Chromium, where that is there
 check-web-ops: $(WEB_TESTS) $(BUILD)/hlo-opt
 	$(Q)sh tests/web/wgsl.sh $(BUILD) $(wildcard tests/golden/llvm/wgsl*.hlo)
 	$(Q)command -v node >/dev/null || { echo "SKIP WebAssembly: no node"; exit 0; }; \
 	  $(BUILD)/web_kernels $(WEB_NODE) && echo "PASS kernels as WebAssembly" && \
-	  $(BUILD)/web_cases --refused tests/web/refused.txt --backend webgpu --in-wasm \
-	    tests/web/in_wasm.txt $(WEB_NODE) $(wildcard tests/ops/*.hlo) && \
+	  $(BUILD)/web_cases --refused tests/web/refused.txt --backend webgpu --wgsl \
+	    tests/web/in_wasm.txt --glsl tests/web/in_wasm_webgl.txt $(WEB_NODE) \
+	    $(wildcard tests/ops/*.hlo) && \
 	  echo "PASS cases of tests/ops as WebAssembly"
+	$(Q)$(PYTHON) tests/web/browser_cases.py $(BUILD) webgl \
+	  $(patsubst %,tests/ops/%.hlo,$(WEB_SAMPLE))
 WEB_TOOLS := $(BUILD)/hlo $(BUILD)/hlo-opt
 check-web-models: ## exported models in Node beside ONNX Runtime; ARGS='--which all --runs 20'
 check-web-models: $(WEB_TOOLS)
@@ -22,7 +28,7 @@ check-web-page: ## the exported page in Chromium, with screenshots in build/web 
 ## deploy/setup.sh dashboard first)
 check-web-page: $(WEB_TOOLS)
 	$(Q)$(PYTHON) tests/web/page.py $(BUILD)
-check-web-browser: ## kernels and the cases of tests/ops in Chromium, as WebAssembly and by
-## WebGPU over the CPU (minutes)
+check-web-browser: ## kernels and the cases of tests/ops in Chromium, as WebAssembly, by WebGPU
+## and by WebGL2 over the CPU (minutes)
 check-web-browser: $(WEB_TESTS)
 	$(Q)$(PYTHON) tests/web/browser_cases.py $(BUILD) $(wildcard tests/ops/*.hlo)

@@ -86,8 +86,8 @@ static int read_options(struct export *e) {
             else if (strcmp(v, "f32") != 0)
                 return usage_error("--weights %s: expected f32 or f16", v);
         } else if ((v = option_value(h, &k, "--backend"))) {
-            if (strcmp(v, "auto") && strcmp(v, "webgpu") && strcmp(v, "wasm"))
-                return usage_error("--backend %s: expected auto, webgpu or wasm", v);
+            if (strcmp(v, "auto") && strcmp(v, "webgpu") && strcmp(v, "webgl") && strcmp(v, "wasm"))
+                return usage_error("--backend %s: expected auto, webgpu, webgl or wasm", v);
             add(e, arena_printf(&h->arena, "--web-backend=%s", v));
         } else if ((v = option_value(h, &k, "--labels"))) {
             e->labels = v;

@@ -12,30 +12,33 @@ struct op_text {
     const char *text[CTEXT_LANGUAGES];
 };
 static const struct op_text op_texts[] = {
-#define CTEXT(op, of, opencl, wgsl) {K_##op, CLASS_##of, {opencl, wgsl}},
+#define CTEXT(op, of, opencl, wgsl, glsl) {K_##op, CLASS_##of, {opencl, wgsl, glsl}},
 #include "compiler/codegen/ctext.def"
 };
 static const struct {
     enum value_class from, to;
     const char *text[CTEXT_LANGUAGES];
 } cast_texts[] = {
-#define CCAST(from, to, opencl, wgsl) {CLASS_##from, CLASS_##to, {opencl, wgsl}},
+#define CCAST(from, to, opencl, wgsl, glsl) {CLASS_##from, CLASS_##to, {opencl, wgsl, glsl}},
 #include "compiler/codegen/ctext.def"
 };
 static const struct memory_text {
     enum dtype elem;
     const char *load[CTEXT_LANGUAGES], *store[CTEXT_LANGUAGES], *table[CTEXT_LANGUAGES];
 } memory_texts[] = {
-#define CMEMORY(elem, load, store, table, wgsl_load, wgsl_store)                                   \
-    {DT_##elem, {load, wgsl_load}, {store, wgsl_store}, {table, wgsl_load}},
+#define CMEMORY(elem, load, store, table, wgsl_load, wgsl_store, glsl_load, glsl_store)            \
+    {DT_##elem,                                                                                    \
+     {load, wgsl_load, glsl_load},                                                                 \
+     {store, wgsl_store, glsl_store},                                                              \
+     {table, wgsl_load, glsl_load}},
 #include "compiler/codegen/ctext.def"
 };
 static const char *const quant_texts[DT_COUNT][CTEXT_LANGUAGES] = {
-#define CQUANT(elem, opencl, wgsl) [DT_##elem] = {opencl, wgsl},
+#define CQUANT(elem, opencl, wgsl, glsl) [DT_##elem] = {opencl, wgsl, glsl},
 #include "compiler/codegen/ctext.def"
 };
 static const char *const type_texts[DT_COUNT][CTEXT_LANGUAGES] = {
-#define CTYPE(dtype, opencl, wgsl) [DT_##dtype] = {opencl, wgsl},
+#define CTYPE(dtype, opencl, wgsl, glsl) [DT_##dtype] = {opencl, wgsl, glsl},
 #include "compiler/codegen/ctext.def"
 };
 
@@ -44,7 +47,7 @@ struct writer {
     const struct kir_fn *f;
     int64_t n_vals; // that have names
     int indent;
-    bool wgsl;
+    bool wgsl, glsl, words; // words: either, whose values have 32 bits
     bool unknown; // constants are written as values that the language's compiler does not know
     status_t st;  // the first failure
 };
@@ -62,9 +65,9 @@ static bool is_short(const struct kir_val *v) {
 static enum dtype var_type(const struct kir_val *v) {
     return is_short(v) ? DT_S32 : v->type;
 }
-// A type that WGSL keeps in 32 bits.
+// A type that is kept in 32 bits.
 static bool is_narrow(const struct writer *w, enum dtype t) {
-    return w->wgsl && dtype_is_int(t) && dtype_bits(t) < 32;
+    return w->words && dtype_is_int(t) && dtype_bits(t) < 32;
 }
 static enum dtype unsigned_of(int bits) {
     return bits == 8 ? DT_U8 : bits == 16 ? DT_U16 : bits == 32 ? DT_U32 : DT_U64;
@@ -87,21 +90,21 @@ static void line(struct writer *w) {
         strbuf_puts(w->x->out, "  ");
 }
 // WGSL: constant expressions that overflow are errors, so hlod_i and the like hide their argument.
-static void put_int_wgsl(struct writer *w, enum dtype t, int64_t v) {
+static void put_int_of_words(struct writer *w, enum dtype t, int64_t v) {
     struct strbuf *b = w->x->out;
     if (t == DT_PRED)
         strbuf_puts(b, v ? "true" : "false");
     else if (dtype_class(t) == DC_SIGNED && (w->unknown || v == INT32_MIN))
         strbuf_printf(b, "hlod_i(0x%xu)", (unsigned)(uint32_t)v);
     else if (dtype_class(t) == DC_SIGNED)
-        strbuf_printf(b, v < 0 ? "(%" PRId64 "i)" : "%" PRId64 "i", v);
+        strbuf_printf(b, v < 0 ? "(%" PRId64 "%s)" : "%" PRId64 "%s", v, w->wgsl ? "i" : "");
     else
         strbuf_printf(b, w->unknown ? "hlod_u(%uu)" : "%uu", (unsigned)(uint32_t)v);
 }
 static void put_int(struct writer *w, enum dtype t, int64_t v) {
     struct strbuf *b = w->x->out;
-    if (w->wgsl) {
-        put_int_wgsl(w, t, v);
+    if (w->words) {
+        put_int_of_words(w, t, v);
         return;
     }
 
@@ -131,6 +134,13 @@ static void put_int(struct writer *w, enum dtype t, int64_t v) {
         strbuf_printf(b, "(%s)(%" PRId64 ")", type_text(w, t), v);
     }
 }
+// GLSL ES has no hexadecimal floats: all are bits but small whole numbers.
+static void put_float_glsl(struct writer *w, float f, uint32_t u) {
+    if (fabsf(f) < 65536 && f == floorf(f))
+        strbuf_printf(w->x->out, signbit(f) ? "(%.1f)" : "%.1f", (double)f);
+    else
+        strbuf_printf(w->x->out, "uintBitsToFloat(0x%08xu)", u);
+}
 // Hexadecimal, so exact; what is no number by its bits.
 static void put_float(struct writer *w, enum dtype t, double v) {
     struct strbuf *b = w->x->out;
@@ -138,8 +148,10 @@ static void put_float(struct writer *w, enum dtype t, double v) {
         float f = (float)v;
         uint32_t u;
         memcpy(&u, &f, 4);
-        if (w->wgsl && (!isfinite(f) || w->unknown || (f == 0 && signbit(f))))
+        if (w->words && (!isfinite(f) || w->unknown || (f == 0 && signbit(f))))
             strbuf_printf(b, "hlod_f(0x%08xu)", u);
+        else if (w->glsl)
+            put_float_glsl(w, f, u);
         else if (isfinite(f))
             strbuf_printf(b, signbit(f) ? "(%af)" : "%af", (double)f);
         else
@@ -172,7 +184,7 @@ static void put_val(struct writer *w, const struct kir_val *v, bool wide) {
     } else if (v->op == K_CONST) {
         put_int(w, wide ? v->type : var_type(v), v->imm_i);
     } else {
-        if (wide && is_short(v) && !w->wgsl) strbuf_printf(b, "(%s)", type_text(w, v->type));
+        if (wide && is_short(v) && !w->words) strbuf_printf(b, "(%s)", type_text(w, v->type));
         strbuf_printf(b, "v%" PRIdPTR, (intptr_t)v->emit);
     }
 }
@@ -193,8 +205,8 @@ static bool needs_wide(const struct kir_val *v) {
     if (v->op == K_CAST) return dtype_bits(v->type) == 64 && !dtype_is_float(v->type);
     return !is_plain(v->op) || (!index && !is_short(v));
 }
-// A sum of a sum whose rounding counts, as in (x + big) - big: compilers of WGSL may compute it as
-// they would with real numbers, unless they cannot see that it is one.
+// A sum of a sum whose rounding counts, as in (x + big) - big: compilers of WGSL and GLSL may
+// compute it as they would with real numbers, unless they cannot see that it is one.
 static bool is_sum(const struct kir_val *v) {
     return (v->op == K_ADD || v->op == K_SUB) && dtype_is_float(v->type) &&
            !(v->flags & KF_REASSOC);
@@ -208,7 +220,7 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
     struct strbuf *b = w->x->out;
     enum dtype t = v->type ? var_type(v) : DT_U32;
     int bits = dtype_bits(t) < 32 ? 32 : dtype_bits(t);
-    w->unknown = w->wgsl && v->op != K_STORE;
+    w->unknown = w->words && v->op != K_STORE;
     for (int k = 0; k < v->n_args; k++)
         w->unknown &= v->args[k]->op == K_CONST;
 
@@ -242,7 +254,7 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
         default: {
             const struct kir_val *arg = v->args[*p - '0'];
             bool stored = v->op == K_STORE && *p == '1',
-                 rounded = w->wgsl && is_sum(v) && is_sum(arg);
+                 rounded = w->words && is_sum(v) && is_sum(arg);
             strbuf_puts(b, rounded ? "hlod_rounded(" : "");
             put_val(w, arg, stored || needs_wide(v));
             strbuf_puts(b, rounded ? ")" : "");
@@ -273,7 +285,7 @@ static const char *op_text(const struct writer *w, enum kop op, enum value_class
 }
 static const char *cast_text(const struct writer *w, const struct kir_val *v) {
     enum value_class from = class_of(v->args[0]->type), to = class_of(v->type);
-    if (v->flags & KF_FITS) return w->wgsl ? "$T($0)" : "($T)$0";
+    if (v->flags & KF_FITS) return w->words ? "$T($0)" : "($T)$0";
     bool narrows = from == CLASS_F && is_narrow(w, v->type), small = dtype_bits(v->type) == 8;
     if (narrows && to == CLASS_S)
         return small ? "clamp(hlod_i32($0), -128, 127)" : "clamp(hlod_i32($0), -32768, 32767)";
@@ -298,10 +310,12 @@ static const struct memory_text *memory_text(enum dtype elem) {
 static void divmod(struct writer *w, const struct kir_val *v) {
     struct strbuf *b = w->x->out;
     enum dtype t = v->args[0]->hi < INT64_C(0xffffffff) ? DT_U32 : DT_U64;
-    strbuf_puts(b, w->wgsl ? "i32(u32(" : "");
-    if (!w->wgsl) strbuf_printf(b, "(%s)((%s)", type_text(w, var_type(v)), type_text(w, t));
+    if (w->words)
+        strbuf_printf(b, "%s(%s(", type_text(w, DT_S32), type_text(w, t));
+    else
+        strbuf_printf(b, "(%s)((%s)", type_text(w, var_type(v)), type_text(w, t));
     put_val(w, v->args[0], t == DT_U64);
-    strbuf_puts(b, w->wgsl ? ")" : "");
+    strbuf_puts(b, w->words ? ")" : "");
     if (v->imm_i != 1) {
         strbuf_puts(b, " / ");
         put_int(w, t, v->imm_i);
@@ -315,9 +329,11 @@ static void divmod(struct writer *w, const struct kir_val *v) {
 static void memory(struct writer *w, const struct kir_val *v) {
     const struct memory_text *t = memory_text(v->elem);
     enum ctext_language l = w->x->language;
-    char base[64];
+    char base[64], qualifier[64];
+    int buffer = (int)v->imm_i + (v->op == K_TABLE ? w->f->n_bufs : 0);
     snprintf(base, sizeof base, w->wgsl ? "s[q" : "scratch");
-    struct memory_at m = {"__global", base};
+    snprintf(qualifier, sizeof qualifier, "HLOD_RESULT == %d", buffer - w->f->n_in);
+    struct memory_at m = {w->glsl ? qualifier : "__global", base};
     const char *text = v->lanes           ? op_text(w, v->op, lanes_class(v->elem))
                        : !t               ? NULL
                        : v->op == K_STORE ? t->store[l]
@@ -327,9 +343,8 @@ static void memory(struct writer *w, const struct kir_val *v) {
         lacks(w, v);
         return;
     }
-    if (w->wgsl && v->imm_i != KIR_SCRATCH)
-        snprintf(base, sizeof base, "m[o%d",
-                 (int)v->imm_i + (v->op == K_TABLE ? w->f->n_bufs : 0));
+    if (w->words && v->imm_i != KIR_SCRATCH)
+        snprintf(base, sizeof base, w->wgsl ? "m[o%d" : "o%d", buffer);
     else if (v->op == K_TABLE)
         snprintf(base, sizeof base, "%s_t%d", w->x->symbol, (int)v->imm_i);
     else if (v->imm_i != KIR_SCRATCH)
@@ -360,23 +375,22 @@ static void put_let(struct writer *w, bool constant, enum dtype t, int lanes, ch
         strbuf_puts(b, " = ");
         return;
     }
-    strbuf_puts(b, constant ? "const " : "");
+    strbuf_puts(b, constant && !w->glsl ? "const " : "");
     put_type(w, t, lanes);
     strbuf_printf(b, " %c%" PRIdPTR " = ", prefix, n);
 }
 // What begins the text of a value of 8 or 16 bits that 32 would not hold as it is.
 static const char *wraps(const struct writer *w, const struct kir_val *v) {
     bool kept = v->op == K_LOAD || v->op == K_TABLE || v->op == K_SELECT || v->op == K_CMP;
-    return is_narrow(w, v->type) && !kept ? "extractBits(" : "";
+    return !is_narrow(w, v->type) || kept ? "" : w->wgsl ? "extractBits(" : "hlod_bits(";
 }
-// WGSL may take NaN for absent: a comparison of a value with itself is one of its bits. It compares
-// no bools by order, and counts bits of 32.
-static const char *wgsl_text(const struct writer *w, const struct kir_val *v,
-                             enum value_class of) {
+// WGSL and GLSL may take NaN for absent: a comparison of a value with itself is one of its bits.
+// They count bits of 32.
+static const char *text_of_words(const struct writer *w, const struct kir_val *v,
+                                 enum value_class of) {
     bool same = v->op == K_CMP && of == CLASS_F && v->args[0] == v->args[1];
     if (same && v->imm_i == CMP_NE) return "hlod_nan($0)";
     if (same && v->imm_i == CMP_EQ) return "!hlod_nan($0)";
-    if (v->op == K_CMP && of == CLASS_P) return "u32($0) $c u32($1)";
     if ((v->op == K_CLZ || v->op == K_POPCNT) && is_narrow(w, v->type)) return NULL;
     return op_text(w, v->op, of);
 }
@@ -407,14 +421,14 @@ static void value(struct writer *w, struct kir_val *v) {
     } else {
         text = v->op == K_CAST    ? cast_text(w, v)
                : v->op == K_QUANT ? quant_texts[v->imm_i][w->x->language]
-               : w->wgsl          ? wgsl_text(w, v, of)
+               : w->words         ? text_of_words(w, v, of)
                                   : op_text(w, v->op, of);
         if (text)
             put_text(w, text, v, NULL);
         else
             lacks(w, v);
     }
-    if (*wrap) strbuf_printf(w->x->out, ", 0u, %du)", dtype_bits(v->type));
+    if (*wrap) strbuf_printf(w->x->out, w->wgsl ? ", 0u, %du)" : ", 0, %d)", dtype_bits(v->type));
     strbuf_puts(w->x->out, ";\n");
 }
 
@@ -493,7 +507,12 @@ static void forget(UNUSED void *ctx, struct kir_val *v) {
     if (v->op == K_FOR) v->loop->var->emit = NULL;
 }
 status_t ctext_body(struct ctext *x, const struct kir_fn *f) {
-    struct writer w = {.x = x, .f = f, .indent = 1, .wgsl = x->language == CTEXT_WGSL};
+    struct writer w = {.x = x,
+                       .f = f,
+                       .indent = 1,
+                       .wgsl = x->language == CTEXT_WGSL,
+                       .glsl = x->language == CTEXT_GLSL,
+                       .words = x->language != CTEXT_OPENCL};
     kir_each((struct kir_block *)(uintptr_t)&f->top, forget, NULL);
     block(&w, &f->top);
     return w.st;

@@ -6,12 +6,14 @@
 #include "base/str.h"
 #include "compiler/kernel/kir.h"
 
-enum ctext_language { CTEXT_OPENCL, CTEXT_WGSL, CTEXT_LANGUAGES };
+enum ctext_language { CTEXT_OPENCL, CTEXT_WGSL, CTEXT_GLSL, CTEXT_LANGUAGES };
 // Names that the head must declare: b0, b1, ... (bytes of each buffer), `scratch`, `begin` and
 // `end` (integers of 64 bits), s1, s2, ... (constants that a shared body reads), and the tables of
 // ctext_table_name. In WGSL all buffers are one array m of words, and oK the place of buffer K in
-// it (tables are the buffers behind the others); scratch is s, from word q on; what needs more than
-// an operator is a function of wgsl.c.
+// it (tables are the buffers behind the others); scratch is s, from word q on. In GLSL memory is
+// read by hlod_w(word), oK are places too, and a function computes one element of one result: `at`
+// of number HLOD_RESULT, whose bits it leaves in r. What needs more than an operator is a function
+// of shader/.
 struct ctext {
     struct strbuf *out;
     enum ctext_language language;

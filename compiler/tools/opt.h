@@ -23,7 +23,7 @@ struct opt_options {
     const char *train_to;     // file for what --train tells of the program, or NULL
     const char *train_state;  // file for what its state begins with (safetensors), or NULL
     const char *web;          // folder for the model's package for browsers, or NULL
-    const char *web_backend;  // auto, webgpu or wasm, or NULL
+    const char *web_backend;  // auto, webgpu, webgl, wasm, or NULL
     const char *web_image;    // how a picture becomes an input (opt_web.c), or NULL
     const char *web_labels;   // file of the classes' names, or NULL
     const char *web_name;     // of the package, or NULL

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "compiler/codegen/opencl.h"
-#include "compiler/codegen/wgsl.h"
+#include "compiler/codegen/shader/shader.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 #include "compiler/pipeline.h"
@@ -45,8 +45,8 @@ status_t opt_target(const char *name, struct target *out) {
         *out = *web_target();
         return ST_OK;
     }
-    if (strcmp(name, "webgpu") == 0) {
-        *out = *wgsl_target();
+    if (strcmp(name, "webgpu") == 0 || strcmp(name, "webgl") == 0) {
+        *out = *(strcmp(name, "webgl") ? &shader_wgsl : &shader_glsl)->target();
         return ST_OK;
     }
     const struct target *opencl = opencl_target_named(name);
@@ -58,7 +58,7 @@ status_t opt_target(const char *name, struct target *out) {
          bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
     if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
-                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, opencl or "
+                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, webgl, opencl or "
                           "opencl-cpu",
                           name);
 

@@ -59,7 +59,7 @@ static status_t options_of(struct arena *a, const struct opt_options *o, struct 
     const char *backend = o->web_backend ? o->web_backend : "auto";
     struct span labels;
     if (!web_backend_of(str_of(backend), &w->backend))
-        return st_invalid("--web-backend=%s: expected auto, webgpu or wasm", backend);
+        return st_invalid("--web-backend=%s: expected auto, webgpu, webgl or wasm", backend);
     w->name = o->web_name;
     w->single_file = o->web_single;
     w->f16 = o->web_f16;
@@ -89,13 +89,13 @@ status_t opt_web(const struct opt_options *o, struct span source) {
     struct web_files files = {0};
     status_t st = package(&a, o, source, &files);
     if (!st)
-        printf("runtime=%lld kernels=%lld wgsl=%lld plan=%lld weights=%lld\n",
+        printf("runtime=%lld kernels=%lld wgsl=%lld glsl=%lld plan=%lld weights=%lld\n",
                (long long)files.runtime_bytes, (long long)files.kernel_bytes,
-               (long long)files.gpu_bytes, (long long)files.plan_bytes,
-               (long long)files.weight_bytes);
+               (long long)files.wgsl_bytes, (long long)files.glsl_bytes,
+               (long long)files.plan_bytes, (long long)files.weight_bytes);
     for (int k = 0; k < files.n_in_wasm && !st; k++)
-        fprintf(stderr, "WebAssembly alone: %s: %s\n", files.in_wasm[k].instr,
-                files.in_wasm[k].why);
+        fprintf(stderr, "WebAssembly alone, not %s: %s: %s\n", files.in_wasm[k].language,
+                files.in_wasm[k].instr, files.in_wasm[k].why);
     arena_done(&a);
     return st;
 }

@@ -22,10 +22,11 @@ struct web_image {
     bool nhwc;
 };
 enum { WEB_MAX_LABELS = 1 << 20, WEB_MAX_LABEL = 4096 }; // lines, bytes of one; manifest.js too
-// What runs kernels beside WebAssembly: nothing; a GPU by WebGPU, where a browser has one; WebGPU
-// wherever it is.
-enum web_backend { WEB_WASM, WEB_AUTO, WEB_WEBGPU };
-bool web_backend_of(struct str name, enum web_backend *out); // "wasm", "auto", "webgpu"
+// What runs kernels beside WebAssembly: nothing; a GPU, where a browser has one, by WebGPU or else
+// by WebGL2; WebGPU or WebGL2 wherever it is.
+enum web_backend { WEB_WASM, WEB_AUTO, WEB_WEBGPU, WEB_WEBGL, WEB_BACKENDS };
+const char *web_backend_name(enum web_backend b); // "wasm", "auto", "webgpu", "webgl"
+bool web_backend_of(struct str name, enum web_backend *out);
 struct web_options {
     enum web_backend backend;
     enum precision precision; // that e was compiled with
@@ -44,11 +45,11 @@ struct web_file {
 struct web_files {
     struct web_file *v;
     size_t n, cap;
-    // What a page loads of each; gpu_bytes: kernels as WGSL.
-    int64_t runtime_bytes, kernel_bytes, gpu_bytes, plan_bytes, weight_bytes;
-    // Kernels that are WebAssembly alone where WGSL was asked for, and why.
+    // What a page loads of each; of wgsl and glsl at most one.
+    int64_t runtime_bytes, kernel_bytes, wgsl_bytes, glsl_bytes, plan_bytes, weight_bytes;
+    // Kernels that are WebAssembly alone where a language of GPUs was asked for, and why.
     struct web_in_wasm {
-        const char *instr, *why;
+        const char *language, *instr, *why; // "wgsl" or "glsl"
     } *in_wasm;
     int n_kernels, n_in_wasm;
 };

@@ -7,10 +7,8 @@
 #include "compiler/web/web.h"
 
 bool web_backend_of(struct str name, enum web_backend *out) {
-    static const char *const names[] = {
-        [WEB_WASM] = "wasm", [WEB_AUTO] = "auto", [WEB_WEBGPU] = "webgpu"};
-    for (int k = 0; k < 3; k++)
-        if (str_is(name, names[k])) {
+    for (int k = 0; k < WEB_BACKENDS; k++)
+        if (str_is(name, web_backend_name((enum web_backend)k))) {
             *out = (enum web_backend)k;
             return true;
         }

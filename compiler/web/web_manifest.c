@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest.json (docs/web.md): what the runtime reads. Numbers are places and sizes in
 // bytes; all stay below 2^32.
+#include "compiler/codegen/shader/shader.h"
 #include "compiler/web/web_program.h"
 
 // 2 has `gpu`.
@@ -95,32 +96,48 @@ static void numbers(struct strbuf *b, const int64_t *v, int n) {
         strbuf_printf(b, k ? ",%lld" : "%lld", (long long)v[k]);
     strbuf_putc(b, ']');
 }
-static void gpu(struct strbuf *b, const struct web_program *p, bool always,
-                const struct web_blob *file) {
-    strbuf_puts(b, ",\n\"gpu\":{\"code\":");
+static void shader(struct strbuf *b, const struct web_program *p, const struct web_gpu *g,
+                   const struct web_blob *file) {
+    strbuf_printf(b, ",\n\"%s\":{\"code\":", g->language->name);
     blob(b, file);
-    strbuf_printf(b, ",\"always\":%s,\n\"kernels\":[", always ? "true" : "false");
+    strbuf_puts(b, ",\n\"kernels\":[");
     for (size_t k = 0; k < p->kernels.n; k++) {
-        const struct web_gpu_kernel *g = &p->gpu.kernels[k];
+        const struct web_gpu_kernel *one = &g->kernels[k];
         if (k) strbuf_puts(b, ",\n");
-        if (!g->entry) {
+        if (!one->entry) {
             strbuf_puts(b, "null");
             continue;
         }
-        strbuf_printf(b, "[\"%s\",%lld,%lld,", g->entry, (long long)g->extent,
-                      (long long)g->scratch_bytes);
-        numbers(b, g->tables, 2 * g->n_tables);
+        strbuf_printf(b, "[\"%s\",%lld,", one->entry, (long long)one->extent);
+        if (one->unit_bytes) {
+            int n = p->kernels.v[k].info->n_bufs - p->kernels.v[k].n_in;
+            strbuf_putc(b, '[');
+            for (int r = 0; r < n; r++)
+                strbuf_printf(b, r ? ",%d" : "%d", one->unit_bytes[r]);
+            strbuf_puts(b, "],");
+        } else {
+            strbuf_printf(b, "%lld,", (long long)one->scratch_bytes);
+        }
+        numbers(b, one->tables, 2 * one->n_tables);
         strbuf_putc(b, ']');
     }
-
-    strbuf_puts(b, "],\n\"buffers\":[");
+    strbuf_puts(b, "]}");
+}
+static const struct web_blob *gpu(struct strbuf *b, const struct web_program *p,
+                                  const struct web_options *o, const struct web_blob *files) {
+    strbuf_printf(b, ",\n\"gpu\":{\"backend\":\"%s\",\n\"buffers\":[",
+                  web_backend_name(o->backend));
     for (size_t k = 0; k < p->kernels.n; k++) {
         const struct web_kernel *w = &p->kernels.v[k];
         strbuf_printf(b, k ? ",\n[%d,%d," : "[%d,%d,", w->n_in, w->updates);
         numbers(b, w->bytes, w->info->n_bufs);
         strbuf_putc(b, ']');
     }
-    strbuf_puts(b, "]}");
+    strbuf_putc(b, ']');
+    for (int l = 0; l < WEB_LANGUAGES; l++)
+        if (p->gpu[l].n) shader(b, p, &p->gpu[l], ++files);
+    strbuf_putc(b, '}');
+    return files;
 }
 
 // ---- weights, pictures
@@ -171,8 +188,10 @@ static void labels(struct strbuf *b, struct str text) {
 
 void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
                         const struct web_options *o, const struct web_blob *files, int n_files) {
+    const struct web_blob *last = files + n_files;
+    bool on_gpu = p->gpu[0].n || p->gpu[1].n;
     strbuf_puts(b, "{\"format\":\"hlod-web\",");
-    number(b, "version", p->gpu.n ? VERSION_GPU : VERSION);
+    number(b, "version", on_gpu ? VERSION_GPU : VERSION);
     strbuf_puts(b, ",\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"target\":\"%s\",\n\"memory\":{", e->target_id);
@@ -188,8 +207,8 @@ void web_manifest_print(struct strbuf *b, const struct executable *e, const stru
     values(b, "inputs", p->inputs.v, p->inputs.n);
     values(b, "outputs", p->outputs.v, p->outputs.n);
     kernels(b, p);
-    if (p->gpu.n) gpu(b, p, o->backend == WEB_WEBGPU, ++files);
-    weights(b, p, files + 1, n_files - (p->gpu.n ? 2 : 1));
+    if (on_gpu) files = gpu(b, p, o, files);
+    weights(b, p, files + 1, (int)(last - files) - 1);
     if (o->image.wanted) image(b, &o->image);
     if (o->labels.n) labels(b, o->labels);
     strbuf_puts(b, ",\n\"program\":");

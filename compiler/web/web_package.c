@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 
+#include "compiler/codegen/shader/shader.h"
 #include "compiler/web/web_sources.h"
 
 enum { CHUNK = 4 << 20, MAX_NAME = 64, MAX_SIDE = 32768 };
@@ -19,8 +20,7 @@ struct packer {
     struct web_files *out;
     const struct web_options *o;
     struct web_program p;
-    struct str gpu;             // kernels as WGSL
-    VEC(struct web_blob) files; // kernels, these as WGSL, then chunks
+    VEC(struct web_blob) files; // kernels, these in languages of GPUs, then chunks
 };
 static void add_file(struct packer *k, const char *path, const void *p, size_t n) {
     avec_push(k->a, k->out, ((struct web_file){path, {p, n}}));
@@ -189,15 +189,36 @@ static status_t find_image(struct packer *k, struct web_options *o) {
 }
 
 static void note_in_wasm(struct packer *k) {
-    const struct web_gpu_kernel *g = k->p.gpu.kernels;
-    k->out->n_kernels = (int)k->p.kernels.n;
-    k->out->in_wasm = arena_zarray(k->a, struct web_in_wasm, k->p.kernels.n + 1);
-    for (size_t n = 0; n < k->p.kernels.n && g; n++)
-        if (!g[n].entry)
-            k->out->in_wasm[k->out->n_in_wasm++] =
-                (struct web_in_wasm){arena_strdup(k->a, k->p.kernels.v[n].of->name), g[n].why};
+    size_t n_kernels = k->p.kernels.n;
+    k->out->n_kernels = (int)n_kernels;
+    k->out->in_wasm = arena_zarray(k->a, struct web_in_wasm, WEB_LANGUAGES * n_kernels + 1);
+    for (int l = 0; l < WEB_LANGUAGES; l++) {
+        const struct web_gpu *g = &k->p.gpu[l];
+        for (size_t n = 0; g->language && n < n_kernels; n++)
+            if (!g->kernels[n].entry)
+                k->out->in_wasm[k->out->n_in_wasm++] = (struct web_in_wasm){
+                    g->language->name, arena_strdup(k->a, k->p.kernels.v[n].of->name),
+                    g->kernels[n].why};
+    }
+}
+// Kernels in languages of GPUs, of programs that have any.
+static status_t add_shaders(struct packer *k) {
+    status_t st = k->o->backend == WEB_WASM ? ST_OK : web_gpu_make(k->a, k->o, &k->p);
+    int64_t *const bytes[WEB_LANGUAGES] = {&k->out->wgsl_bytes, &k->out->glsl_bytes};
+    for (int l = 0; l < WEB_LANGUAGES; l++) {
+        struct web_gpu *g = &k->p.gpu[l];
+        struct str text = keep(k, &g->text);
+        if (st || !g->n) continue;
+        *bytes[l] = (int64_t)text.n;
+        add_blob(k, arena_printf(k->a, "kernels.%s", g->language->name), text.p, text.n);
+    }
+    return st;
 }
 
+const char *web_backend_name(enum web_backend b) {
+    static const char *const names[WEB_BACKENDS] = {"wasm", "auto", "webgpu", "webgl"};
+    return names[b];
+}
 status_t web_package(struct arena *a, const struct executable *e, const struct span *weights,
                      int n_weights, const struct web_options *o, const _Atomic bool *cancel,
                      struct web_files *out) {
@@ -212,22 +233,14 @@ status_t web_package(struct arena *a, const struct executable *e, const struct s
                       e->target_id, web_target()->id);
     RETURN_IF_ERR(web_program_make(a, e, &own, &k.p));
     RETURN_IF_ERR(find_image(&k, &own));
-    if (own.backend != WEB_WASM) {
-        status_t st = web_gpu_make(a, &own, &k.p);
-        struct str gpu = keep(&k, &k.p.gpu.text);
-        RETURN_IF_ERR(st);
-        k.gpu = gpu;
-    }
-    RETURN_IF_ERR(web_prepare(a, e, weights, n_weights, cancel, &bound));
-
     add_blob(&k, "kernels.wasm", e->kernels.object.p, e->kernels.object.n);
-    if (k.p.gpu.n) add_blob(&k, "kernels.wgsl", k.gpu.p, k.gpu.n);
+    RETURN_IF_ERR(add_shaders(&k));
+    RETURN_IF_ERR(web_prepare(a, e, weights, n_weights, cancel, &bound));
     add_chunks(&k, bound);
     web_manifest_print(&text, e, &k.p, &own, k.files.v, (int)k.files.n);
     struct str manifest = keep(&k, &text);
     out->plan_bytes = (int64_t)manifest.n;
     out->kernel_bytes = (int64_t)e->kernels.object.n;
-    out->gpu_bytes = k.p.gpu.n ? (int64_t)k.gpu.n : 0;
     note_in_wasm(&k);
     if (own.single_file)
         single(&k, manifest);

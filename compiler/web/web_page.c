@@ -10,9 +10,9 @@
 #include "compiler/web/web_sources.h"
 
 // In an order in which each comes behind what it imports.
-static const char *const modules[] = {"errors.js", "dtypes.js", "sha256.js",
-                                      "libm.js",   "image.js",  "manifest.js",
-                                      "wasm.js",   "webgpu.js", "hlod.js",    "page.js"};
+static const char *const modules[] = {"errors.js", "dtypes.js",   "sha256.js", "libm.js",
+                                      "image.js",  "manifest.js", "wasm.js",   "gpu.js",
+                                      "webgpu.js", "webgl.js",    "hlod.js",   "page.js"};
 
 static void source_digest(struct strbuf *b, struct str text) {
     struct digest d = sha256_of(text.p, text.n);

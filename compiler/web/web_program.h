@@ -27,17 +27,20 @@ struct web_kernel {
     bool updates;               // what it writes it also reads
     const int64_t *bytes;       // [buffers]
 };
-// The same kernel as WGSL.
+// The same kernel in a language of GPUs.
 struct web_gpu_kernel {
-    const char *entry; // of the text; NULL: there is none,
-    const char *why;   // because
+    const char *entry;             // of the text; NULL: there is none,
+    const char *why;               // because
     int64_t extent, scratch_bytes; // of each unit
     const int64_t *tables;         // [2 * n_tables] of each its place and size
     int n_tables;
+    const int *unit_bytes; // [results] that a unit writes (shader.unit_bytes), or NULL
 };
+enum { WEB_LANGUAGES = 2 };
 struct web_gpu {
+    const struct shader *language;  // NULL: it was not asked for
     struct strbuf text;             // all of them
-    struct web_gpu_kernel *kernels; // [web_program.kernels]; NULL: none was asked for
+    struct web_gpu_kernel *kernels; // [web_program.kernels]
     int n;                          // that have a text
 };
 struct web_value {
@@ -58,9 +61,9 @@ struct web_program {
     VEC(struct web_value) outputs;
     VEC(struct web_bytes) weights; // results of prepare, then constants
     struct web_steps main;
-    int64_t stack, frames, scratch; // ends of the stack; begin of lists of places, of scratch
-    int64_t bytes;                  // of memory
-    struct web_gpu gpu;
+    int64_t stack, frames, scratch;    // ends of the stack; begin of lists of places, of scratch
+    int64_t bytes;                     // of memory
+    struct web_gpu gpu[WEB_LANGUAGES]; // WGSL, GLSL
 };
 // UNIMPLEMENTED lists all that no kernel computes. e is not looked at again, but names of its are.
 status_t web_program_make(struct arena *a, const struct executable *e, const struct web_options *o,
@@ -68,11 +71,11 @@ status_t web_program_make(struct arena *a, const struct executable *e, const str
 // Aligned memory behind what p has; *overflow: there is not so much, or was not before.
 int64_t web_take(struct web_program *p, int64_t bytes, bool *overflow);
 status_t web_overflow(void) MUST_CHECK; // what is told then
-// web_gpu.c. p->gpu, whose text the caller frees; constants that it needs lie behind p's memory.
+// web_gpu.c. p->gpu, whose texts the caller frees; constants that it needs lie behind p's memory.
 status_t web_gpu_make(struct arena *a, const struct web_options *o,
                       struct web_program *p) MUST_CHECK;
-// web_manifest.c. The program as JSON; `files`: kernels, these as WGSL where
-// there are any, then chunks of weights in order.
+// web_manifest.c. The program as JSON; `files`: kernels, these in each language that has any, then
+// chunks of weights in order.
 struct web_blob {
     const char *path;
     struct span bytes;

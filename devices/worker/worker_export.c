@@ -34,7 +34,7 @@ static status_t options_of(const Hlod__V1__ExportWebRequest *q, struct web_optio
     o->backend = WEB_AUTO;
     if (*q->backend && !web_backend_of(str_of(q->backend), &o->backend))
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
-                          "backend '%.40s': expected auto, webgpu or wasm", q->backend);
+                          "backend '%.40s': expected auto, webgpu, webgl or wasm", q->backend);
     o->f16 = strcmp(q->weights, "f16") == 0;
     if (!o->f16 && *q->weights && strcmp(q->weights, "f32") != 0)
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "weights '%.40s': expected f32 or f16",
@@ -71,13 +71,14 @@ static Hlod__V1__WebPackage *info_of(struct arena *a, const struct web_files *f)
     Hlod__V1__WebPackage *m = message_new(a, &hlod__v1__web_package__descriptor);
     m->runtime_bytes = f->runtime_bytes;
     m->kernel_bytes = f->kernel_bytes;
-    m->gpu_bytes = f->gpu_bytes;
+    m->wgsl_bytes = f->wgsl_bytes;
+    m->glsl_bytes = f->glsl_bytes;
     m->plan_bytes = f->plan_bytes;
     m->weight_bytes = f->weight_bytes;
     m->in_wasm = arena_array(a, char *, f->n_in_wasm + 1);
     for (int k = 0; k < f->n_in_wasm; k++)
-        m->in_wasm[m->n_in_wasm++] =
-            arena_printf(a, "%s: %s", f->in_wasm[k].instr, f->in_wasm[k].why);
+        m->in_wasm[m->n_in_wasm++] = arena_printf(a, "%s: %s: %s", f->in_wasm[k].language,
+                                                  f->in_wasm[k].instr, f->in_wasm[k].why);
     return m;
 }
 

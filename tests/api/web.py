@@ -155,7 +155,8 @@ def same_bytes(d):
     want = d.by_hlo(data, *cases[0][0])
     with open(os.path.join(d.scratch, "by-hlo", "model", "manifest.json")) as f:
         m = json.load(f)
-    for f in [m["code"], m["gpu"]["code"], *m["weights"]["chunks"]]:  # as the runtime will look
+    for f in [m["code"], m["gpu"]["wgsl"]["code"], m["gpu"]["glsl"]["code"],
+              *m["weights"]["chunks"]]:  # as the runtime will look
         assert want["model/" + f["file"]] == f["sha256"], f
     status, out = d.curl(model, json.dumps({"name": "net"}), "out.tar")
     assert status == 200

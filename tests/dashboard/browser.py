@@ -7,6 +7,8 @@ import base64, http.client, json, socket, subprocess, tempfile, time
 WEBGPU = ("--use-angle=vulkan", "--enable-features=Vulkan", "--use-vulkan=swiftshader",
           "--enable-unsafe-swiftshader", "--enable-unsafe-webgpu",
           "--use-webgpu-adapter=swiftshader")
+# For WebGL.
+WEBGL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 
 class Browser:
     """The few WebDriver commands that are needed."""

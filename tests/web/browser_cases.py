@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels and the cases of tests/ops in headless Chromium, as WebAssembly and by WebGPU (over the
-CPU): web_kernels and web_cases write requests as files, a page runs each by frames.mjs and sends
-the answers back, the two programs read and judge them. Needs chromium-driver (sh deploy/setup.sh
-dashboard).
+"""Kernels and the cases of tests/ops in headless Chromium, as WebAssembly, by WebGPU and by WebGL2
+(over the CPU): web_kernels and web_cases write requests as files, a page runs each by frames.mjs
+and sends the answers back, the two programs read and judge them. Needs chromium-driver (sh
+deploy/setup.sh dashboard).
 
-    browser_cases.py BUILD [wasm|webgpu] CASES...
+    browser_cases.py BUILD [wasm|webgpu|webgl] CASES...
 """
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ import browser  # noqa: E402
 from harness import Results  # noqa: E402
 
 RUNTIME = os.path.join(HERE, "..", "..", "compiler", "web", "runtime")
+LISTS = {"webgpu": ("--wgsl", os.path.join(HERE, "in_wasm.txt")),
+         "webgl": ("--glsl", os.path.join(HERE, "in_wasm_webgl.txt"))}
 PAGE = b"""<!doctype html><meta charset="utf-8"><script type="module">
 import { load } from "/runtime/hlod.js";
 import { arrayOf } from "/runtime/dtypes.js";
@@ -40,6 +43,7 @@ async function oneDevice() {
 try {
   const options = await (await fetch("/options")).json();
   if (navigator.gpu) options.gpu = { requestAdapter: oneDevice };
+  if (options.backend === "webgl") options.gl = new OffscreenCanvas(1, 1).getContext("webgl2");
   const numbers = await (await fetch("/numbers")).json();
   for (const n of numbers) {
     const request = new Uint8Array(await (await fetch(`/request/${n}`)).arrayBuffer());
@@ -100,8 +104,7 @@ class Requests(http.server.BaseHTTPRequestHandler):
 
 def check(b, build, backend, cases, result):
     serve = os.path.join(HERE, "serve.mjs")
-    lists = ["--refused", os.path.join(HERE, "refused.txt"),
-             "--in-wasm", os.path.join(HERE, "in_wasm.txt")]
+    lists = ["--refused", os.path.join(HERE, "refused.txt"), *LISTS.get(backend, ())]
     for name, argv, more in (("kernels", [build + "/web_kernels"], []),
                              ("cases of tests/ops", [build + "/web_cases", *lists], cases)):
         with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
@@ -125,8 +128,11 @@ def check(b, build, backend, cases, result):
 
 
 def main():
+    if not shutil.which("chromedriver"):
+        print("SKIP cases in a browser: no chromedriver (sh deploy/setup.sh dashboard)")
+        return 0
     build, cases, result = sys.argv[1], sys.argv[2:], Results()
-    backends = {"wasm": ("--disable-gpu",), "webgpu": browser.WEBGPU}
+    backends = {"wasm": ("--disable-gpu",), "webgpu": browser.WEBGPU, "webgl": browser.WEBGL}
     if cases[0] in backends:
         backends = {cases[0]: backends[cases.pop(0)]}
     for backend, flags in backends.items():

@@ -31,7 +31,7 @@ function answer(status, parts) {
 
 /**
  * Answers a request. load, arrayOf: the runtime's; options: of load. A model that has kernels for the
- * backend that these name must run there.
+ * backend that these name must run there, all of them.
  */
 export async function handle(request, load, arrayOf, options = {}) {
   try {
@@ -41,8 +41,9 @@ export async function handle(request, load, arrayOf, options = {}) {
       if (!file) throw new Error(`no file ${name}`);
       return file;
     }, options);
-    const gpu = options.backend === "webgpu" && model.manifest.gpu;
-    if (gpu && model.backend !== options.backend)
+    const language = { webgpu: "wgsl", webgl: "glsl" }[options.backend];
+    const gpu = model.manifest.gpu?.[language];
+    if (gpu && (model.backend !== options.backend || model.backendNote))
       throw new Error(`runs by ${model.backend}: ${model.backendNote}`);
     const inputs = {};
     model.inputs.forEach((v, k) => {

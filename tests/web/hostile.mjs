@@ -11,6 +11,7 @@ import { pathToFileURL } from "node:url";
 const [from, count = "300", seed = "1"] = process.argv.slice(2);
 const { load, HlodError } = await import(pathToFileURL(resolve(from, "runtime/hlod.js")));
 const { mockGpu } = await import(new URL("mock_gpu.mjs", import.meta.url));
+const { mockGl } = await import(new URL("mock_gl.mjs", import.meta.url));
 const text = readFileSync(join(from, "model/manifest.json"), "utf8");
 let failed = 0, passed = 0;
 
@@ -88,23 +89,35 @@ const manifests = {
   "a program that is a number": [(m) => { m.program = 7; }, "no list"],
   "a GPU in version 1": [(m) => { m.version = 1; }, "has no gpu"],
   "no GPU in version 2": [(m) => { delete m.gpu; }, "gpu is missing"],
-  "WGSL of another folder": [(m) => { m.gpu.code.file = "a/b"; }, "not a file beside it"],
-  "WGSL of another digest": [(m) => { m.gpu.code.sha256 = "0".repeat(64); }, "is damaged"],
-  "fewer WGSL kernels": [(m) => { m.gpu.kernels.pop(); }, "as long as kernels"],
+  "WGSL of another folder": [(m) => { m.gpu.wgsl.code.file = "a/b"; }, "not a file beside it"],
+  "WGSL of another digest": [(m) => { m.gpu.wgsl.code.sha256 = "0".repeat(64); }, "is damaged"],
+  "GLSL without a digest": [(m) => { delete m.gpu.glsl.code.sha256; }, "no digest"],
+  "fewer WGSL kernels": [(m) => { m.gpu.wgsl.kernels.pop(); }, "as long as kernels"],
+  "fewer GLSL kernels": [(m) => { m.gpu.glsl.kernels.pop(); }, "as long as kernels"],
+  "GLSL that is no object": [(m) => { m.gpu.glsl = null; }, "gpu.glsl is missing"],
   "fewer lists of sizes": [(m) => { m.gpu.buffers.pop(); }, "as long as kernels"],
-  "a WGSL kernel that is not there": [(m) => { onGpu(m)[0] = "g9999"; }, "no kernel g9999"],
-  "a WGSL kernel's name": [(m) => { onGpu(m)[0] = "a b"; }, "no list of four"],
-  "a WGSL kernel's extent": [(m) => { onGpu(m)[1] = 2 ** 31; }, "WGSL kernel's extent"],
-  "a WGSL kernel's scratch": [(m) => { onGpu(m)[2] = 2 ** 31; }, "WGSL kernel's scratch"],
-  "scratch of half a word": [(m) => { onGpu(m)[2] = 2; }, "WGSL kernel's buffers"],
-  "a table outside": [(m) => { onGpu(m)[3] = [m.memory.bytes, 4]; }, "outside of memory"],
-  "more tables than buffers": [(m) => { onGpu(m)[3] = Array(122).fill(0); }, "kernel's buffers"],
+  "a WGSL kernel that is not there": [(m) => { wgsl(m)[0] = "g9999"; }, "no kernel g9999"],
+  "a WGSL kernel's name": [(m) => { wgsl(m)[0] = "a b"; }, "no list of four"],
+  "a WGSL kernel's extent": [(m) => { wgsl(m)[1] = 2 ** 31; }, "wgsl: its extent"],
+  "a WGSL kernel's scratch": [(m) => { wgsl(m)[2] = 2 ** 31; }, "wgsl: its scratch"],
+  "scratch of half a word": [(m) => { wgsl(m)[2] = 2; }, "its scratch is no words"],
+  "a table outside": [(m) => { wgsl(m)[3] = [m.memory.bytes, 4]; }, "outside of memory"],
+  "more tables than buffers": [(m) => { wgsl(m)[3] = Array(122).fill(0); }, "wgsl: its buffers"],
+  "a GLSL kernel's name": [(m) => { glsl(m)[0] = "a\n#define b"; }, "no list of four"],
+  "a GLSL kernel's extent": [(m) => { glsl(m)[1] = -1; }, "glsl: its extent"],
+  "a GLSL kernel of no results": [(m) => { glsl(m)[2] = []; }, "glsl: its results"],
+  "a result of three bytes": [(m) => { glsl(m)[2] = glsl(m)[2].map(() => 3); }, "its results"],
+  "a result larger than its buffer": [(m) => { glsl(m)[1] = 2 ** 31 - 1; }, "its results"],
+  "a table of GLSL outside": [(m) => { glsl(m)[3] = [m.memory.bytes, 4]; }, "outside of memory"],
   "a buffer larger than memory": [(m) => { m.gpu.buffers[0][2][0] = m.memory.bytes + 1; }, "outside"],
   "a kernel that reads more": [(m) => { m.gpu.buffers[0][0] = 99; }, "what a kernel reads"],
-  "always, as a text": [(m) => { m.gpu.always = "no"; }, "gpu.always"],
+  "a backend of no name": [(m) => { m.gpu.backend = "x"; }, "gpu.backend"],
 };
-function onGpu(m) {
-  return m.gpu.kernels.find((k) => k);
+function wgsl(m) {
+  return m.gpu.wgsl.kernels.find((k) => k);
+}
+function glsl(m) {
+  return m.gpu.glsl.kernels.find((k) => k);
 }
 const mock = () => ({ gpu: mockGpu(), backend: "webgpu" });
 for (const [name, [change, words]] of Object.entries(manifests))
@@ -133,7 +146,11 @@ console.warn = () => {};
 const without = {
   "no adapter": [{ gpu: mockGpu({ none: true }), backend: "webgpu" }, "no GPU"],
   "a CPU as GPU": [{ gpu: mockGpu({ fallback: true }), backend: "auto" }, "a CPU stands in"],
+  "a CPU as GPU of WebGL2": [{ gl: mockGl({ renderer: "ANGLE (SwiftShader)" }), backend: "auto" },
+    "a CPU stands in for the GPU of WebGL2"],
+  "no WebGL2": [{ backend: "webgl" }, "no WebGL2"],
   "a small GPU": [{ gpu: mockGpu({ limits: 1024 }), backend: "webgpu" }, "more than the GPU gives"],
+  "small textures": [{ gl: mockGl({ side: 16 }), backend: "webgl" }, "more than WebGL2 gives"],
   "nobody wants it": [{ gpu: mockGpu(), backend: "wasm" }, "was asked for"],
 };
 for (const [name, [options, words]] of Object.entries(without)) {
@@ -141,15 +158,38 @@ for (const [name, [options, words]] of Object.entries(without)) {
   await other.run(zeros(other));
   tell(name, backend === "wasm" && backendNote.includes(words) ? null : `${backend}: ${backendNote}`);
 }
-const gpu = mockGpu(), onMock = await load(reader(text), { gpu, backend: "webgpu" });
-await onMock.run(zeros(onMock));
-tell("kernels are dispatched", onMock.backend === "webgpu" && gpu.log.dispatches > 0 ? null : onMock.backendNote);
-const lost = onMock.run(zeros(onMock));
-gpu.log.device.destroy();
-await refuses("a device is lost", "the GPU is lost", () => lost);
-const want = await model.run(zeros(model)), got = await onMock.run(zeros(onMock));
-tell("the next run is served", onMock.backend === "wasm" && String(want[model.outputs[0].name]) ===
-  String(got[model.outputs[0].name]) ? null : onMock.backend);
+const gpu = mockGpu(), gl = mockGl(), four = mockGl({ four: true });
+const chosen = [
+  ["WebGPU first", { gpu, gl, backend: "auto" }, "webgpu"],
+  ["WebGL2 where there is no WebGPU", { gl, backend: "auto" }, "webgl"],
+  ["WebGL2 where a CPU stands in for WebGPU", { gpu: mockGpu({ fallback: true }), gl, backend: "auto" },
+    "webgl"],
+  ["WebGL2 on a CPU, asked for", { gl: mockGl({ renderer: "llvmpipe" }), backend: "webgl" }, "webgl"],
+];
+for (const [name, options, want] of chosen) {
+  const { backend, backendNote } = await load(reader(text), options);
+  tell(name, backend === want ? null : `${backend}: ${backendNote}`);
+}
+const picky = await load(reader(text), { gl: mockGl({ links: 1 }), backend: "webgl" });
+await picky.run(zeros(picky));
+tell("kernels that do not link", picky.backendNote.includes("does not take") ? null : picky.backendNote);
+
+const want = await model.run(zeros(model));
+const lose = { webgpu: () => gpu.log.device.destroy(),
+  webgl: () => gl.getExtension("WEBGL_lose_context").loseContext() };
+for (const [name, options, work] of [["webgpu", { gpu }, () => gpu.log.dispatches],
+  ["webgl", { gl: four }, () => four.log.draws], ["webgl", { gl }, () => gl.log.draws]]) {
+  const other = await load(reader(text), { ...options, backend: name });
+  await other.run(zeros(other));
+  tell(`${name}: kernels are dispatched`, other.backend === name && work() > 0 ? null : other.backendNote);
+  if (options.gl === four) continue;
+  const lost = other.run(zeros(other));
+  lose[name]();
+  await refuses(`${name}: a device is lost`, "the GPU is lost", () => lost);
+  const got = await other.run(zeros(other)), first = model.outputs[0].name;
+  tell(`${name}: the next run is served`, other.backend === "wasm" &&
+    String(want[first]) === String(got[first]) ? null : other.backend);
+}
 await refuses("a backend of no name", "no backend 'x'", () => load(reader(text), { backend: "x" }));
 
 // ---- inputs
@@ -200,7 +240,8 @@ for (let k = 0; k < Number(count); k++) {
   for (let n = 1 + random(2); n > 0; n--) mutate(m);
   if (!(m.memory?.bytes < 2 ** 28)) continue; // memory that would only be slow
   try {
-    const other = await load(reader(JSON.stringify(m)), k % 2 ? mock() : {});
+    const other = await load(reader(JSON.stringify(m)),
+      [{}, mock(), { gl: mockGl(), backend: "webgl" }][k % 3]);
     await other.run(zeros(other));
     taken++;
   } catch (e) {

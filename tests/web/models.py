@@ -173,8 +173,7 @@ def wrong_labels(build, path, folder):
 
 def hostile(build, path, folder):
     """Damaged manifests and inputs that do not fit, in Node (hostile.mjs)."""
-    done = command(os.path.join(build, "hlo"), "export", path, "--web", folder, "--backend",
-                   "webgpu")
+    done = command(os.path.join(build, "hlo"), "export", path, "--web", folder)
     if done.returncode:
         return "FAIL", done.stderr.strip()
     done = command("node", os.path.join(HERE, "hostile.mjs"), folder, "1000")

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exported page in headless Chromium: opened by file:// as one file it runs EfficientNet-lite0
 on a photograph and names the classes that ONNX Runtime does, without a request; over http from a
-folder too, and nothing else is asked for; by WebGPU (over the CPU) it names the same classes, and
-when the GPU is lost the next run is WebAssembly's. A manifest that is damaged is said on the page.
-Screenshots go to build/web, for a person to look at. Needs chromium-driver (sh deploy/setup.sh
-dashboard). Usage: page.py BUILD"""
+folder too, and nothing else is asked for; by WebGPU and by WebGL2 (over the CPU) it names the same
+classes, and when the GPU is lost the next run is WebAssembly's. A manifest that is damaged is said
+on the page. Screenshots go to build/web, for a person to look at. Needs chromium-driver (sh
+deploy/setup.sh dashboard). Usage: page.py BUILD"""
 import functools
 import http.server
 import json
@@ -80,35 +80,48 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 # A device that can be lost: a run in the middle of which it is, and the one after.
 LOSE = """globalThis.lost = null; (async () => {
   const { load } = await import('/runtime/hlod.js');
-  let device;
+  let lose;
   const gpu = { requestAdapter: async (o) => {
     const adapter = await navigator.gpu.requestAdapter(o);
-    return { info: adapter.info, limits: adapter.limits,
-      requestDevice: async (d) => (device = await adapter.requestDevice(d)) };
+    return { info: adapter.info, limits: adapter.limits, requestDevice: async (d) => {
+      const device = await adapter.requestDevice(d);
+      lose = () => device.destroy();
+      return device;
+    } };
   } };
-  const model = await load(new URL('/model/manifest.json', location.href), { gpu });
+  const options = { gpu };
+  if (hlodPage.model.backend === 'webgl') {
+    options.gl = new OffscreenCanvas(1, 1).getContext('webgl2');
+    lose = () => options.gl.getExtension('WEBGL_lose_context').loseContext();
+  }
+  const model = await load(new URL('/model/manifest.json', location.href), options);
   const image = new Float32Array(3 * 224 * 224), before = model.backend;
   const run = model.run({ image }).then(() => 'ran', (e) => `${e.name}: ${e.message}`);
-  setTimeout(() => device.destroy(), 200);
+  setTimeout(() => lose(), 200);
   const said = await run, { prob } = await model.run({ image });
   globalThis.lost = [before, said, model.backend, prob.length];
 })().catch((e) => { globalThis.lost = [String(e)]; });"""
 
 
-def by_webgpu(folder, want):
+def by_gpu(folder, want, name, flags):
     handler = functools.partial(Quiet, directory=folder)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    b = browser.Browser(size=(900, 1000), flags=browser.WEBGPU)
+    b = browser.Browser(size=(900, 1000), flags=flags)
     try:
         b.go("http://127.0.0.1:%d/index.html" % server.server_port)
-        classify(b, want, "webgpu")
+        classify(b, want, name)
         backend = b.js("return [hlodPage.model.backend, hlodPage.model.backendNote]")
-        result("webgpu: it was WebGPU", backend == ["webgpu", ""], backend)
+        result(name + ": it was that", backend == [name, ""], backend)
+        b.js("globalThis.other = null; import('/runtime/hlod.js').then(h => h.load("
+             "new URL('/model/manifest.json', location.href), { backend: 'auto' }))"
+             ".then(m => { globalThis.other = [m.backend, m.backendNote]; })")
+        other = b.wait("return globalThis.other", seconds=60)
+        result(name + ": not chosen where a CPU stands in", other[0] == "wasm", other)
         b.js(LOSE)
         lost = b.wait("return globalThis.lost", seconds=120)
-        result("webgpu: a GPU is lost, the next run is served",
-               lost[0] == "webgpu" and "the GPU is lost" in lost[1] and lost[2:] == ["wasm", 1000],
+        result(name + ": a GPU is lost, the next run is served",
+               lost[0] == name and "the GPU is lost" in lost[1] and lost[2:] == ["wasm", 1000],
                lost)
     finally:
         b.stop()
@@ -127,8 +140,9 @@ def main():
 
         export(model, folder + "/one", "--single-file", "--labels", labels)
         export(model, folder + "/many", "--labels", labels, "--weights", "f16")
-        export(model, folder + "/gpu", "--labels", labels, "--backend", "webgpu")
-        by_webgpu(folder + "/gpu", want)
+        for name, flags in (("webgpu", browser.WEBGPU), ("webgl", browser.WEBGL)):
+            export(model, folder + "/" + name, "--labels", labels, "--backend", name)
+            by_gpu(folder + "/" + name, want, name, flags)
         b = browser.Browser(size=(900, 1000))
         try:
             b.go("file://" + folder + "/one/index.html")

@@ -3,10 +3,10 @@
 // (or in a browser, by way of files: browser_cases.py), compared with what the case expects. What
 // the target refuses is listed, and must be what the list of refusals has: it may only become
 // shorter.
-// With --backend webgpu packages have WGSL too, and what stays in WebAssembly is such a list of
-// operations and reasons.
-//     web_cases [--node PROGRAM] [--refused FILE] [--backend webgpu --in-wasm FILE]
-//               [--write DIR | --read DIR] RUNTIME SERVE FILE...
+// With --backend packages have WGSL or GLSL too. What stays in WebAssembly is such a list for each
+// language, of operations and reasons.
+//     web_cases [--node PROGRAM] [--refused FILE] [--backend webgpu|webgl]
+//               [--wgsl FILE] [--glsl FILE] [--write DIR | --read DIR] RUNTIME SERVE FILE...
 #include <stdlib.h>
 
 #include "base/store/file.h"
@@ -16,14 +16,18 @@
 #include "tests/web/web_runner.h"
 
 static struct {
-    const char *node, *refused, *in_wasm;
+    const char *node, *refused;
     struct web_runner r;
     enum web_backend backend;
     int ran, failed, refusals;
     struct strbuf names; // of what was refused
     struct smap known;   // operations that the list has
-    struct smap stay;    // "operation: reason" of the other list
-} all = {.node = "node"};
+    struct list {
+        enum web_backend backend;
+        const char *path;
+        struct smap stay; // "operation: reason"
+    } lists[2];
+} all = {.node = "node", .lists = {{.backend = WEB_WEBGPU}, {.backend = WEB_WEBGL}}};
 
 static int leaves_of(const struct literal *l, struct span *out, int n) {
     if (!shape_is_tuple(l->shape)) {
@@ -39,16 +43,22 @@ static struct str operation(const char *path) {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     return (struct str){name, strcspn(name, ".")};
 }
-static void in_wasm(struct arena *a, const char *path, const struct test_case *c,
-                    const struct web_files *files) {
+static status_t in_wasm(struct arena *a, const char *path, const struct test_case *c,
+                        const struct executable *e, struct list *l) {
     struct str op = operation(path);
-    for (int k = 0; k < files->n_in_wasm; k++) {
-        const char *why = files->in_wasm[k].why, *text = strrchr(why, ':');
+    struct web_options o = {.name = "", .backend = l->backend};
+    struct web_files files;
+    if (!l->path) return ST_OK;
+    RETURN_IF_ERR(web_package(a, e, NULL, 0, &o, NULL, &files));
+    for (int k = 0; k < files.n_in_wasm; k++) {
+        const char *why = files.in_wasm[k].why, *text = strrchr(why, ':');
         const char *line = arena_printf(a, "%.*s: %s", (int)op.n, op.p, text ? text + 2 : why);
-        if (smap_has(&all.stay, str_of(line))) continue;
-        printf("%s:%d: in WebAssembly: %s\n", path, c->line, line);
-        if (all.in_wasm) all.failed++;
+        if (smap_has(&l->stay, str_of(line))) continue;
+        printf("%s:%d: in WebAssembly, not %s: %s\n", path, c->line, files.in_wasm[k].language,
+               line);
+        all.failed++;
     }
+    return ST_OK;
 }
 static status_t run(struct arena *a, const char *path, const struct test_case *c,
                     const struct executable *e, struct strbuf *why, bool *ok) {
@@ -60,7 +70,8 @@ static status_t run(struct arena *a, const char *path, const struct test_case *c
     for (int k = 0; k < c->n_in; k++)
         n_in = leaves_of(c->in[k], in, n_in);
     RETURN_IF_ERR(web_package(a, e, NULL, 0, &o, NULL, &files));
-    in_wasm(a, path, c, &files);
+    for (int k = 0; k < 2; k++)
+        RETURN_IF_ERR(in_wasm(a, path, c, e, &all.lists[k]));
     RETURN_IF_ERR(web_runner_run(&all.r, a, &files, in, n_in, n_out, &out));
     if (!out) return ST_OK;
 
@@ -136,9 +147,9 @@ int main(int argc, char **argv) {
     for (; k + 1 < argc && strncmp(argv[k], "--", 2) == 0; k += 2) {
         if (strcmp(argv[k], "--node") == 0) all.node = argv[k + 1];
         if (strcmp(argv[k], "--refused") == 0) all.refused = argv[k + 1];
-        if (strcmp(argv[k], "--in-wasm") == 0) all.in_wasm = argv[k + 1];
-        if (strcmp(argv[k], "--backend") == 0)
-            all.backend = strcmp(argv[k + 1], "webgpu") == 0 ? WEB_WEBGPU : WEB_WASM;
+        if (strcmp(argv[k], "--wgsl") == 0) all.lists[0].path = argv[k + 1];
+        if (strcmp(argv[k], "--glsl") == 0) all.lists[1].path = argv[k + 1];
+        if (strcmp(argv[k], "--backend") == 0) all.backend = web_runner_backend(argv[k + 1]);
         bool writes = strcmp(argv[k], "--write") == 0;
         if (writes || strcmp(argv[k], "--read") == 0) {
             all.r.dir = argv[k + 1];
@@ -149,7 +160,8 @@ int main(int argc, char **argv) {
         return fputs("usage: web_cases [OPTION VALUE] RUNTIME SERVE FILE...\n", stderr), 2;
 
     status_t st = read_list(&a, all.refused, &all.known);
-    if (!st) st = read_list(&a, all.in_wasm, &all.stay);
+    for (int n = 0; n < 2 && !st; n++)
+        st = read_list(&a, all.lists[n].path, &all.lists[n].stay);
     if (!st && !all.r.dir) st = web_runner_start(&all.r, all.node, argv[k + 1], argv[k]);
     for (k += 2; k < argc && !st; k++)
         st = st_note(file(argv[k]), "%s", argv[k]);
@@ -158,7 +170,8 @@ int main(int argc, char **argv) {
     st_drop(st);
     printf("%d cases, %d failed, %d refused\n", all.ran, all.failed, all.refusals);
     smap_done(&all.known);
-    smap_done(&all.stay);
+    for (int n = 0; n < 2; n++)
+        smap_done(&all.lists[n].stay);
     arena_done(&a);
     return all.failed != 0;
 }

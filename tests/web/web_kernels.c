@@ -227,8 +227,7 @@ int main(int argc, char **argv) {
     int k = 1;
     for (; k + 1 < argc && strncmp(argv[k], "--", 2) == 0; k += 2) {
         if (strcmp(argv[k], "--node") == 0) node = argv[k + 1];
-        if (strcmp(argv[k], "--backend") == 0)
-            backend = strcmp(argv[k + 1], "webgpu") == 0 ? WEB_WEBGPU : WEB_WASM;
+        if (strcmp(argv[k], "--backend") == 0) backend = web_runner_backend(argv[k + 1]);
         bool writes = strcmp(argv[k], "--write") == 0;
         if (writes || strcmp(argv[k], "--read") == 0) {
             runner.dir = argv[k + 1];

@@ -10,6 +10,12 @@
 
 extern char **environ;
 
+enum web_backend web_runner_backend(const char *name) {
+    for (int b = 0; b < WEB_BACKENDS; b++)
+        if (strcmp(name, web_backend_name((enum web_backend)b)) == 0) return (enum web_backend)b;
+    return WEB_WASM;
+}
+
 status_t web_runner_start(struct web_runner *r, const char *node, const char *serve,
                           const char *runtime) {
     int down[2], up[2];

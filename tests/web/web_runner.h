@@ -14,6 +14,7 @@ struct web_runner {
     bool writes;     // with dir: the former
     int n;
 };
+enum web_backend web_runner_backend(const char *name); // WEB_WASM where none is called so
 // node: its program; runtime: the folder of runtime/. UNAVAILABLE: there is no such program.
 status_t web_runner_start(struct web_runner *r, const char *node, const char *serve,
                           const char *runtime) MUST_CHECK;

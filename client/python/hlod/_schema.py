@@ -646,11 +646,12 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         4: ('data', 'b', ''),
         5: ('runtime_bytes', 'i', ''),
         6: ('kernel_bytes', 'i', ''),
-        7: ('gpu_bytes', 'i', ''),
+        7: ('wgsl_bytes', 'i', ''),
         8: ('plan_bytes', 'i', ''),
         9: ('weight_bytes', 'i', ''),
         10: ('in_wasm', 's*', ''),
         11: ('assumed', 'm*', 'ShapeBinding'),
+        12: ('glsl_bytes', 'i', ''),
     },
     'ShowModelRequest': {
         1: ('model', 's', ''),

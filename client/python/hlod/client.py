@@ -532,7 +532,7 @@ class Client:
 
         shapes       of inputs with open dimensions, as for compile()
         single_file  one index.html that holds everything
-        backend      "auto", "webgpu", "wasm"; weights: "f32", "f16"
+        backend      "auto", "webgpu", "webgl", "wasm"; weights: "f32", "f16"
         labels       names of classes; image: an input takes pictures: {"crop": 0.875,
                      "mean": [127], "std": [128]} and the rest of WebImage
         """

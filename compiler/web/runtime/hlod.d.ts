@@ -50,9 +50,9 @@ export class Model {
   readonly labels: readonly string[];
   /** How a picture becomes an input; null: none does. */
   readonly image: ImageOptions | null;
-  /** What runs it: WebGPU, with WebAssembly for what WGSL cannot say; or WebAssembly alone. */
-  readonly backend: "webgpu" | "wasm";
-  /** Why it is not WebGPU; "" where it is. */
+  /** What runs it: a GPU, with WebAssembly for what its language cannot say; or WebAssembly alone. */
+  readonly backend: "webgpu" | "webgl" | "wasm";
+  /** Why it is no GPU; "" where it is. */
   readonly backendNote: string;
   /**
    * Runs the model once. For each input an array of its type, or of numbers, in row-major order. Gives
@@ -69,12 +69,14 @@ export interface LoadOptions {
   /** Told of weights that have come, in bytes. */
   progress?: (done: number, all: number) => void;
   /**
-   * auto: WebGPU if the machine has a GPU. webgpu: also where a CPU stands in for one. Without it, as
-   * the model was exported. Where there is none, WebAssembly runs the model.
+   * auto: WebGPU, or else WebGL2, if the machine has a GPU. webgpu, webgl: also where a CPU stands in for
+   * one. Without it, as the model was exported. Where there is none, WebAssembly runs the model.
    */
-  backend?: "auto" | "webgpu" | "wasm";
+  backend?: "auto" | "webgpu" | "webgl" | "wasm";
   /** In place of navigator.gpu: in Node that of npm's package webgpu, say. */
   gpu?: unknown;
+  /** In place of a new context of WebGL2; for this model alone until it is disposed of. */
+  gl?: WebGL2RenderingContext;
 }
 /**
  * Loads a model: by the URL of its manifest.json, or by a function that gives the bytes of a file by

@@ -9,7 +9,8 @@ import { isPicture, pixelsOf, tensorOf } from "./image.js";
 import { checkManifest } from "./manifest.js";
 import { sha256 } from "./sha256.js";
 import { WasmEngine } from "./wasm.js";
-import { GpuEngine, gpuDevice } from "./webgpu.js";
+import { WebGlEngine, glContext } from "./webgl.js";
+import { WebGpuEngine, gpuDevice } from "./webgpu.js";
 
 export { HlodError, fromHalf, toHalf };
 
@@ -44,7 +45,8 @@ async function checked(read, file) {
 /**
  * Loads a model. source: the URL of its manifest.json, or a function that gives the bytes of a file by
  * name (null: the manifest's). options.progress(done, all) is told bytes of weights; options.backend
- * is "auto", "webgpu" or "wasm", options.gpu stands in for navigator.gpu (hlod.d.ts).
+ * is "auto", "webgpu", "webgl" or "wasm", options.gpu stands in for navigator.gpu, options.gl for a
+ * new context (hlod.d.ts).
  */
 export async function load(source, options = {}) {
   const read = typeof source === "function" ? source : filesAt(source);
@@ -68,29 +70,45 @@ export async function load(source, options = {}) {
   return new Model(manifest, engine, await gpuOf(manifest, engine, read, options));
 }
 
+// In the order in which they are tried.
+const onGpu = {
+  webgpu: { language: "wgsl", Engine: WebGpuEngine,
+    open: (m, o, always) => gpuDevice(m, o.gpu ?? globalThis.navigator?.gpu, always) },
+  webgl: { language: "glsl", Engine: WebGlEngine, open: (m, o, always) => glContext(m, o.gl, always) },
+};
 // What runs kernels on a GPU, {engine}; or {note} says why nothing does.
 async function gpuOf(manifest, wasm, read, options) {
-  const { backend = manifest.gpu?.always ? "webgpu" : "auto" } = options, { gpu } = manifest;
-  if (!["auto", "webgpu", "wasm"].includes(backend)) refuse(`there is no backend '${backend}'`);
+  const { backend = manifest.gpu?.backend ?? "auto" } = options, notes = [];
+  if (!["auto", "wasm", ...Object.keys(onGpu)].includes(backend))
+    refuse(`there is no backend '${backend}'`);
   if (backend === "wasm") return { note: "WebAssembly was asked for" };
-  if (!gpu) return { note: "the model has no kernels for WebGPU" };
-  const always = backend === "webgpu";
-  const got = await gpuDevice(manifest, options.gpu ?? globalThis.navigator?.gpu, always);
-  if (got.device) {
-    try {
-      const text = new TextDecoder().decode(await checked(read, gpu.code));
-      got.engine = new GpuEngine(manifest, wasm, text, got.device);
-      await got.engine.make();
-      return got;
-    } catch (e) {
-      if (got.engine) got.engine.dispose();
-      else got.device.destroy();
-      if (e.name === "HlodError") throw e;
-      got.note = e.message;
-    }
+  for (const [name, by] of Object.entries(onGpu)) {
+    if (backend !== "auto" && backend !== name) continue;
+    const got = await engineBy(by, manifest, wasm, read, options, backend === name);
+    if (got.engine) return got;
+    notes.push(got.note);
   }
-  if (always) console.warn(`hlod: runs in WebAssembly: ${got.note}`);
-  return { note: got.note };
+  const note = notes.join("; ");
+  if (backend !== "auto") console.warn(`hlod: runs in WebAssembly: ${note}`);
+  return { note };
+}
+async function engineBy({ language, Engine, open }, manifest, wasm, read, options, always) {
+  const of = manifest.gpu?.[language];
+  if (!of) return { note: `the model has no kernels in ${language.toUpperCase()}` };
+  const got = await open(manifest, options, always);
+  if (got.note) return got;
+  let engine;
+  try {
+    const text = new TextDecoder().decode(await checked(read, of.code));
+    engine = new Engine(manifest, wasm, text, got);
+    await engine.make();
+    return { engine };
+  } catch (e) {
+    if (engine) engine.dispose();
+    else got.close();
+    if (e.name === "HlodError") throw e;
+    return { note: e.message };
+  }
 }
 
 const shapeText = (v) => `${v.dtype}[${v.shape}]`;
@@ -110,8 +128,9 @@ export class Model {
     this.manifest = manifest;
     this.#engine = engine;
     this.#gpu = gpu.engine ?? null;
-    this.backend = this.#gpu ? "webgpu" : "wasm";
-    this.backendNote = gpu.note ?? "";
+    this.backend = this.#gpu?.name ?? "wasm";
+    this.backendNote = gpu.note ??
+      (this.#gpu?.refused ? `the browser does not take ${this.#gpu.refused} kernels, which run in WebAssembly` : "");
   }
 
   /**

@@ -115,14 +115,15 @@ class Checker {
     if (w.chunks.some((c, k) => c.bytes % 4 && k < w.chunks.length - 1))
       refuse("damaged manifest: a chunk ends within an element");
   }
-  // What WebGPU needs: sizes of all that steps read and write, and a WGSL kernel for some.
+  // What GPUs need: sizes of all that steps read and write, and some kernels in a language of theirs.
   gpu() {
     const g = object(this.m.gpu, "gpu"), { kernels } = this.m;
-    this.file(g.code, "gpu.code");
-    if (typeof g.always !== "boolean") refuse("damaged manifest: gpu.always");
-    for (const name of ["kernels", "buffers"])
-      if (list(g[name], `gpu.${name}`).length !== kernels.length)
-        refuse(`damaged manifest: gpu.${name} is not as long as kernels`);
+    if (!["auto", "webgpu", "webgl"].includes(g.backend)) refuse("damaged manifest: gpu.backend");
+    const asKernels = (x, what) => {
+      if (list(x, what).length !== kernels.length)
+        refuse(`damaged manifest: ${what} is not as long as kernels`);
+    };
+    asKernels(g.buffers, "gpu.buffers");
     g.buffers.forEach((b, k) => {
       if (!isArray(b, 3) || b.length !== 3) refuse("damaged manifest: gpu.buffers");
       whole(b[0], kernels[k][2], "what a kernel reads");
@@ -131,18 +132,31 @@ class Checker {
         refuse("damaged manifest: sizes of buffers are not as many");
       for (const n of b[2]) whole(n, MOST_MEMORY, "a buffer's size");
     });
-    g.kernels.forEach((k, n) => k === null || this.wgsl(k, kernels[n]));
+    for (const language of ["wgsl", "glsl"]) {
+      if (g[language] === undefined) continue;
+      const of = object(g[language], `gpu.${language}`);
+      this.file(of.code, `gpu.${language}.code`);
+      asKernels(of.kernels, `gpu.${language}.kernels`);
+      of.kernels.forEach((k, n) => k === null || this.onGpu(k, n, language));
+    }
   }
-  wgsl(k, kernel) {
+  onGpu(k, n, language) {
+    const [reads, , sizes] = this.m.gpu.buffers[n], what = `a kernel of ${language}`;
     if (!isArray(k, 4) || k.length !== 4 || !/^\w{1,64}$/.test(k[0]))
-      refuse("damaged manifest: a kernel of WGSL is no list of four");
-    whole(k[1], 2 ** 31 - 1, "a WGSL kernel's extent");
-    whole(k[2], 2 ** 26, "a WGSL kernel's scratch");
-    const tables = list(k[3], "a WGSL kernel's tables");
-    if (k[2] % 4 || tables.length % 2 || kernel[2] + tables.length / 2 > 60)
-      refuse("damaged manifest: a WGSL kernel's buffers");
-    for (let n = 0; n < tables.length; n += 2)
-      this.place(tables[n], tables[n + 1], "a WGSL kernel's table");
+      refuse(`damaged manifest: ${what} is no list of four`);
+    whole(k[1], 2 ** 31 - 1, `${what}: its extent`);
+    if (language === "wgsl" && whole(k[2], 2 ** 26, `${what}: its scratch`) % 4)
+      refuse(`damaged manifest: ${what}: its scratch is no words`);
+    if (language === "glsl") {
+      if (list(k[2], `${what}: its results`).length !== sizes.length - reads ||
+        k[2].some((b, r) => ![1, 2, 4, 8].includes(b) || b * k[1] > sizes[reads + r]))
+        refuse(`damaged manifest: ${what}: its results`);
+    }
+    const tables = list(k[3], `${what}: its tables`);
+    if (tables.length % 2 || sizes.length + tables.length / 2 > 60)
+      refuse(`damaged manifest: ${what}: its buffers`);
+    for (let t = 0; t < tables.length; t += 2)
+      this.place(tables[t], tables[t + 1], `${what}: a table`);
   }
   image() {
     const i = this.m.image;

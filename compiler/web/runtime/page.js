@@ -83,7 +83,7 @@ async function begin() {
   $("name").textContent = document.title = model.name;
   $("facts").textContent = [...model.inputs.map((v) => `${v.name}: ${v.dtype}[${v.shape}]`),
     ...model.outputs.map((v) => `-> ${v.name}: ${v.dtype}[${v.shape}]`),
-    model.backend === "webgpu" ? "by WebGPU" : "by WebAssembly"].join("  ");
+    "by " + { webgpu: "WebGPU", webgl: "WebGL2", wasm: "WebAssembly" }[model.backend]].join("  ");
   $("file").hidden = !input;
   $("file").addEventListener("change", async (e) => {
     const [file] = e.target.files;

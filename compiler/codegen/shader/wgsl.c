@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/codegen/wgsl.h"
-
 #include "compiler/codegen/abi.h"
-#include "compiler/codegen/backend.h"
 #include "compiler/codegen/ctext.h"
+#include "compiler/codegen/shader/shader.h"
 
 static const struct kernel_policy policy = {.units = 16384,
                                             .elements = true,
                                             .rows = true,
-                                            .max_buffers = WGSL_MAX_BUFFERS,
+                                            .max_buffers = SHADER_MAX_BUFFERS,
                                             .has_scratch = true};
-const struct target *wgsl_target(void) {
+static const struct target *wgsl_target(void) {
     static const struct target t = {.id = "webgpu:wgsl:abi" HLOD_KERNEL_ABI_TEXT,
                                     .kind = "web",
                                     .backend = "wgsl",
@@ -93,18 +91,15 @@ static const char prologue[] =
     "  }\n"
     "  return hlod_copysign(round(bitcast<f32>(a) * 0x1p+24f) * 0x1p-24f, x);\n"
     "}\n";
-const char *wgsl_prologue(void) {
-    return prologue;
-}
 
 static void find_scratch(void *found, struct kir_val *v) {
     if ((v->op == K_LOAD || v->op == K_STORE) && v->imm_i == KIR_SCRATCH) *(bool *)found = true;
 }
-status_t wgsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name) {
+static status_t wgsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name) {
     bool scratch = false;
     int n = f->n_bufs + (int)f->tables.n;
     struct ctext x = {.out = b, .language = CTEXT_WGSL, .symbol = name, .one_unit = true};
-    if (n > WGSL_MAX_BUFFERS) return st_unimplemented("more buffers than the target has");
+    if (n > SHADER_MAX_BUFFERS) return st_unimplemented("more buffers than the target has");
     kir_each((struct kir_block *)(uintptr_t)&f->top, find_scratch, &scratch);
 
     strbuf_printf(b,
@@ -114,7 +109,7 @@ status_t wgsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name)
                   "  let i = (w.y * n.x + w.x) * %du + l;\n"
                   "  let begin = i32(p[0].x + i);\n"
                   "  if (u32(begin) >= p[0].y) { return; }\n",
-                  WGSL_GROUP, name, WGSL_GROUP);
+                  SHADER_GROUP, name, SHADER_GROUP);
     for (int k = 0; k < n; k++)
         strbuf_printf(b, "  let o%d = p[%d].%c;\n", k, 1 + k / 4, "xyzw"[k % 4]);
     if (scratch) strbuf_printf(b, "  let q = i * %lldu;\n", (long long)f->scratch_bytes / 4);
@@ -122,31 +117,9 @@ status_t wgsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name)
     strbuf_puts(b, "}\n");
     return st;
 }
-bool wgsl_too_narrow(const struct kir_fn *f) {
-    return f->extent < 4 * WGSL_GROUP && kir_work(f) / (f->extent + 1) > WGSL_WORK_OF_FEW;
-}
 
-// What it lacks is a line that says so: packages have another kernel for that (compiler/web).
-static status_t add_kernel(struct strbuf *b, const struct kernel_unit *u) {
-    size_t before = b->n;
-    status_t st = wgsl_kernel(b, u->fn, u->symbol);
-    if (st_code(st) != ST_UNIMPLEMENTED) return st;
-    b->n = before;
-    strbuf_printf(b, "// %s: %s\n", u->symbol, st_message(st));
-    st_drop(st);
-    return ST_OK;
-}
+const struct shader shader_wgsl = {"wgsl", prologue, wgsl_target, wgsl_kernel, NULL};
 static status_t make_module(struct backend_work *w, struct span *out) {
-    struct strbuf b = {0};
-    status_t st = ST_OK;
-    *out = (struct span){0};
-    if (w->n == 0) return ST_OK;
-    strbuf_puts(&b, prologue);
-    for (int k = 0; k < w->n && !st; k++)
-        st = add_kernel(&b, &w->units[k]);
-    if (!st && w->text) strbuf_add(w->text, b.p, b.n);
-    if (!st) *out = (struct span){arena_dup(w->a, b.p, b.n), b.n};
-    strbuf_done(&b);
-    return st;
+    return shader_module(&shader_wgsl, w, out);
 }
 const struct backend backend_wgsl = {"wgsl", 0, false, NULL, make_module};
