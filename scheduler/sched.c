@@ -198,8 +198,9 @@ void sched_set_trust(struct sched *s, struct trust *t) {
     trust_unref(s->trust);
     s->trust = t;
 }
-void sched_set_pull(struct sched *s, struct pull *p) {
+void sched_set_cluster(struct sched *s, struct pull *p, struct forward *f) {
     s->pull = p;
+    s->forward = f;
 }
 struct models *sched_models(struct sched *s) {
     return s->names;

@@ -9,6 +9,7 @@
 
 struct blames;
 struct buffers;
+struct forward;
 struct journal;
 struct loop;
 struct models;
@@ -61,7 +62,8 @@ struct journal *sched_journal(struct sched *s);
 struct trust *sched_trust(struct sched *s);             // borrowed
 void sched_set_trust(struct sched *s, struct trust *t); // takes t
 struct models *sched_models(struct sched *s);
-void sched_set_pull(struct sched *s, struct pull *p); // borrowed; NULL: no more
+// Other nodes of the cluster: models come from there, runs go there. Borrowed; NULL: no more.
+void sched_set_cluster(struct sched *s, struct pull *p, struct forward *f);
 const struct tenants *sched_tenants(const struct sched *s);
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);

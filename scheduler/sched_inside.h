@@ -63,7 +63,8 @@ struct sched {
     struct store *store;
     struct journal *journal;
     struct models *names;
-    struct pull *pull; // from other nodes of the cluster; NULL: there are none
+    struct pull *pull;       // from other nodes of the cluster; NULL: there are none
+    struct forward *forward; // to them; NULL: there are none
     struct owners *owners;
     struct recent *recent;
     struct buffers *buffers;

@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/weigh.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/error.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/tenant.h"
@@ -68,6 +69,7 @@ status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *
             return bad_header("Hlod-Timeout-Ms", v);
         if (!c->timeout_ms || n < c->timeout_ms) c->timeout_ms = n;
     }
+    c->forwarded = get(ctx, "hlod-forwarded") != NULL;
     if (c->api->trust_tenant_header && c->principal.anonymous && (v = get(ctx, "hlod-tenant"))) {
         if (!tenant_name_fits(v)) return bad_header("Hlod-Tenant", v);
         c->principal.tenant = arena_strdup(&c->arena, v);
@@ -115,12 +117,24 @@ static void tell(const struct call *c, int64_t now, status_t st, enum status_cod
     otlp_tell(c->api->otlp, &w);
 }
 
+// What lies on one node alone is not found on the others.
+MUST_CHECK static status_t note_node(const struct call *c, status_t st) {
+    int reason = st_get_reason(st);
+    bool alone = reason == HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND ||
+                 reason == HLOD__V1__REASON__REASON_UPLOAD_NOT_FOUND;
+    if (!alone || !c->api->cluster) return st;
+    return st_note(st,
+                   "on node %s (buffers and uploads are on the node that gave their handle, and on "
+                   "no other)",
+                   cluster_node(c->api->cluster));
+}
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     if (c->finished) {
         st_drop(st);
         return;
     }
     c->finished = true;
+    st = note_node(c, st);
     metric_add(M_REQUESTS, 1);
     if (st) metric_add(M_REQUEST_ERRORS, 1);
     if (c->on_finished) c->on_finished(c, !st);

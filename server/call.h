@@ -62,6 +62,7 @@ struct call {
     const char *model; // the name that it asks for, or NULL; in the request
     bool told;         // events were sent
     int32_t priority;  // of the headers
+    bool forwarded;    // by another node, which had no place for it
     // A model that came as the body, stored.
     bool has_source;
     uint64_t source_fresh; // its file, if nobody had brought it before; else 0
@@ -102,10 +103,10 @@ struct call {
 void call_init(struct call *c, struct api *api);
 // By the headers traceparent and tracestate; NULL or a bad one is none.
 void call_trace(struct call *c, const char *parent, const char *state);
-// What headers (metadata) say about any request: Hlod-Priority, Hlod-Timeout-Ms, and Hlod-Tenant
-// where
-// --trust-tenant-header lets a caller without credentials name it. After api_admit. `get` gives a
-// header's value by its lower-case name, or NULL; borrowed. INVALID_ARGUMENT, REASON_BAD_OPTION.
+// What headers (metadata) say about any request: Hlod-Priority, Hlod-Timeout-Ms, Hlod-Forwarded (it
+// is not to be forwarded again), and Hlod-Tenant where --trust-tenant-header lets a caller without
+// credentials name it. After api_admit. `get` gives a header's value by its lower-case name, or
+// NULL; borrowed. INVALID_ARGUMENT, REASON_BAD_OPTION.
 enum { CALL_MAX_PRIORITY = 100 };
 status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *name),
                       void *ctx) MUST_CHECK;

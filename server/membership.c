@@ -113,6 +113,7 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
                                 .store = sched_store(api->sched),
                                 .journal = sched_journal(api->sched),
                                 .max_model_bytes = c->max_model_bytes,
+                                .max_reply_bytes = c->max_message_bytes,
                                 .describe = describe,
                                 .ctx = api};
     if (!beat_address_fits(cc.address))
@@ -124,7 +125,7 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     fetch_auth_unref(cc.auth);
     if (st) return st;
     api->cluster = m->cluster;
-    sched_set_pull(api->sched, cluster_pull(m->cluster));
+    sched_set_cluster(api->sched, cluster_pull(m->cluster), cluster_forward(m->cluster));
     return ST_OK;
 }
 void membership_stop(struct membership *m) {

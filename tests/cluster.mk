@@ -3,7 +3,7 @@
 NATS_SERVER  = build/venv/bin/nats-server
 CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
   echo "SKIP cluster: no nats-server in build/venv"; exit 0; }; \
-  st=0; for t in members names; do python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod \
+  st=0; for t in members names forward; do python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod \
   --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER) $(1) || st=1; done; exit $$st
 .PHONY: check-cluster check-cluster-short
 check-cluster: ## nodes of a cluster: who is there, names of models, NATS away, hostile messages

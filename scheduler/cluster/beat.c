@@ -52,6 +52,12 @@ static bool targets_fit(const Hlod__V1__Node *m) {
             return false;
     return true;
 }
+static bool kinds_fit(const Hlod__V1__Node *m) {
+    if (m->n_device_kinds > BEAT_MAX_TARGETS) return false;
+    for (size_t i = 0; i < m->n_device_kinds; i++)
+        if (!*m->device_kinds[i] || !plain(m->device_kinds[i])) return false;
+    return true;
+}
 static bool counts_fit(const Hlod__V1__Node *m) {
     enum { DEVICES = 4096, PLACES = 1 << 20, JOBS = 1 << 30 };
     return m->devices >= 0 && m->devices <= DEVICES && m->devices_up >= 0 &&
@@ -67,6 +73,7 @@ static const char *fault(const Hlod__V1__Node *m) {
     if (!is_state(m->state)) return "no state";
     if (m->beat_ms < BEAT_MIN_MS || m->beat_ms > BEAT_MAX_MS) return "no time between beats";
     if (!targets_fit(m)) return "no targets";
+    if (!kinds_fit(m)) return "no kinds of devices";
     return counts_fit(m) ? NULL : "counts out of bounds";
 }
 const char *beat_fault(Hlod__V1__Node *m) {

@@ -5,6 +5,7 @@
 
 #include "base/metrics.h"
 #include "proto/message.h"
+#include "scheduler/cluster/beat.h"
 #include "scheduler/sched.h"
 
 Hlod__V1__PeerTarget **capacity_targets(struct pool *p, struct arena *a, size_t *out_n) {
@@ -36,20 +37,27 @@ static void once_each(Hlod__V1__PeerTarget **v, size_t *n) {
     *n = kept;
 }
 // Reliefs, and processes that a tenant may be given, are no devices of their own.
-static void count_devices(struct pool *p, Hlod__V1__Node *out) {
+static void add_kind(Hlod__V1__Node *out, const char *kind) {
+    for (size_t k = 0; k < out->n_device_kinds; k++)
+        if (!strcmp(out->device_kinds[k], kind)) return;
+    out->device_kinds[out->n_device_kinds++] = (char *)(uintptr_t)kind;
+}
+static void count_devices(struct pool *p, struct arena *a, Hlod__V1__Node *out) {
+    out->device_kinds = arena_zarray(a, char *, pool_size(p) + 1);
     for (int i = 0; i < pool_size(p); i++) {
         struct place_worker w = pool_place(pool_worker(p, i));
         if (w.role != ROLE_DEVICE || w.spare || w.relief) continue;
         out->devices++;
         if (!w.ready || w.hopeless || w.drained) continue;
         out->devices_up++;
+        if (*w.kind && out->n_device_kinds < BEAT_MAX_TARGETS) add_kind(out, w.kind);
         if (w.calls < w.max_calls) out->places += w.max_calls - w.calls;
     }
 }
 void capacity_describe(struct sched *s, struct arena *a, Hlod__V1__Node *out) {
     out->targets = capacity_targets(sched_pool(s), a, &out->n_targets);
     once_each(out->targets, &out->n_targets);
-    count_devices(sched_pool(s), out);
+    count_devices(sched_pool(s), a, out);
     out->jobs = sched_active(s);
     out->queued = (int32_t)metric_get(M_JOBS_QUEUED);
     out->max_queue = sched_cfg(s)->max_queue;

@@ -15,6 +15,7 @@
 #include "proto/message.h"
 #include "proto/reason.h"
 #include "scheduler/cluster/beat.h"
+#include "scheduler/cluster/forward.h"
 #include "scheduler/cluster/names.h"
 #include "scheduler/cluster/nodes.h"
 #include "scheduler/cluster/pull.h"
@@ -27,7 +28,8 @@ struct cluster {
     struct bus *bus;
     struct nodes nodes;
     struct names *names; // NULL: no secret
-    struct pull *pull;   // the same
+    struct pull *pull;   // the same, as for
+    struct forward *forward;
     struct loop_timer *beat, *age;
     char life[2 * LIFE_BYTES + 1];
     int64_t start_ns, next_ns; // next_ns: of our next beat
@@ -121,8 +123,10 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
     log_event(level, event, "node=%s address=%s state=%s targets=%zu devices=%d", m->node,
               m->address, m->state, m->n_targets, (int)m->devices_up);
 }
-static void on_lost(UNUSED void *ctx, const struct node *x) {
+static void on_lost(void *ctx, const struct node *x) {
+    struct cluster *c = ctx;
     log_node(LOG_WARN, "node.lost", x->m);
+    if (c->forward) forward_lost(c->forward, x->m->node);
 }
 static void on_age(void *arg) {
     struct cluster *c = arg;
@@ -241,6 +245,11 @@ static void share(struct cluster *c) {
                                              .store = cfg->store,
                                              .journal = cfg->journal,
                                              .max_bytes = cfg->max_model_bytes});
+    c->forward = forward_new(&(struct forward_config){.fetcher = cfg->fetcher,
+                                                      .auth = cfg->auth,
+                                                      .cluster = c,
+                                                      .seal = cfg->seal,
+                                                      .max_bytes = cfg->max_reply_bytes});
 }
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
@@ -288,6 +297,7 @@ void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
     names_stop(c->names);
     pull_stop(c->pull);
+    forward_stop(c->forward);
     say(c, "gone");
     bus_stop(c->bus);
     loop_timer_free(c->beat);
@@ -299,6 +309,7 @@ void cluster_free(struct cluster *c) {
     bus_free(c->bus);
     names_free(c->names);
     pull_free(c->pull);
+    forward_free(c->forward);
     nodes_done(&c->nodes);
     free(c);
 }
@@ -307,6 +318,9 @@ void cluster_free(struct cluster *c) {
 
 bool cluster_connected(const struct cluster *c) {
     return c->up;
+}
+struct forward *cluster_forward(const struct cluster *c) {
+    return c->forward;
 }
 struct pull *cluster_pull(const struct cluster *c) {
     return c->pull;
@@ -367,6 +381,7 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
 
     if (c->names) names_metrics(c->names, b);
     if (c->pull) pull_metrics(c->pull, b);
+    if (c->forward) forward_metrics(c->forward, b);
     const char *name = "hlod_cluster_nodes";
     strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {

@@ -12,6 +12,7 @@
 struct cluster;
 struct fetch_auth;
 struct fetcher;
+struct forward;
 struct journal;
 struct models;
 struct nodes;
@@ -29,11 +30,11 @@ struct cluster_config {
     int64_t beat_ms;
     const struct seal *seal; // outlives the cluster; NULL: no secret, and so nothing but the list
     struct models *models;   // their names are the same on all nodes that share the secret
-    struct fetcher *fetcher; // to fetch models from other nodes, with the next four
+    struct fetcher *fetcher; // to fetch models from other nodes and send runs there, with the next
     struct fetch_auth *auth; // counted
     struct store *store;
     struct journal *journal;
-    int64_t max_model_bytes;
+    int64_t max_model_bytes, max_reply_bytes;
     // What this node serves, its room and its state: fields 4 to 12 of the message, in a.
     void (*describe)(void *ctx, struct arena *a, Hlod__V1__Node *out);
     void *ctx;
@@ -45,7 +46,8 @@ void cluster_stop(struct cluster *c); // the others hear that it ends; NULL is f
 void cluster_free(struct cluster *c); // after the loop
 
 bool cluster_connected(const struct cluster *c);
-struct pull *cluster_pull(const struct cluster *c); // NULL: no secret, no names
+struct pull *cluster_pull(const struct cluster *c);       // NULL: no secret, no names
+struct forward *cluster_forward(const struct cluster *c); // the same
 // Who shows a pass of the cluster: for whom it calls. UNAUTHENTICATED, also where there is no
 // secret.
 status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,

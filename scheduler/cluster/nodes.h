@@ -13,6 +13,7 @@ struct node {
     const Hlod__V1__Node *m;
     int64_t heard_ns;
     bool lost, gone; // gone: it said so, and ended
+    int32_t sent;    // work that it was sent since (forward.h)
 };
 struct nodes {
     VEC(struct node *) v; // in the order of their names

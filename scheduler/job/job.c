@@ -445,7 +445,9 @@ void job_own_executable(struct job *j) {
 static int64_t result_bytes(const struct job *j) {
     int64_t bytes = 0;
     struct stat s;
-    if (is_batched(j)) return 0; // its leader's
+    for (size_t k = 0; j->r.node && k < j->r.reply->n_outputs; k++)
+        bytes += (int64_t)j->r.reply->outputs[k]->data->size;
+    if (is_batched(j)) return bytes; // the rest is its leader's
     for (int i = 0; i < j->r.n_fds; i++)
         if (j->r.fds[i] >= 0 && !fstat(j->r.fds[i], &s)) bytes += s.st_size;
     return bytes;
@@ -453,6 +455,11 @@ static int64_t result_bytes(const struct job *j) {
 
 void job_finish(struct job *j, status_t st) {
     if (j->finished) {
+        st_drop(st);
+        return;
+    }
+    if (st && j->spec->may_leave && !j->away && job_kind(j)->leave &&
+        (j->away = job_kind(j)->leave(j, st))) {
         st_drop(st);
         return;
     }

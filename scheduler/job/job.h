@@ -66,6 +66,7 @@ struct job_spec { // everything borrowed until on_done
     const struct trace *trace; // of the work that it is a part of, or NULL (scheduler/trace.h)
     bool sees_all;             // the caller may use what is not its tenant's
     bool quiet;                // nobody is told that it runs
+    bool may_leave;            // RUN: another node may do it where there is no place here
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
     // Takes st; the result is valid until job_free, which the owner calls.
     void (*on_done)(void *ctx, struct job *j, status_t st);
@@ -150,6 +151,7 @@ struct job_result {
     struct digest source;
     bool ingest_hit, cache_hit;
     const char *remote; // of the cache, that gave the executable to this job; NULL: none
+    const char *node;   // of the cluster, that ran it; NULL: this one
     const char *device;
     const Hlod__V1__RunRecord *record; // once it has ended; NULL: nothing is told of it
     int fds[FRAME_MAX_FDS];            // of the reply's blobs; the job's

@@ -46,6 +46,7 @@ struct job {
     struct job_result r;
     struct tenant *tenant;
     struct job *parent; // JOB_STEP; its slot is the parent's
+    struct away *away;  // where it went; it does not leave again
     const char *owner;  // must own what is used; NULL: all may be
     int64_t start_ns, timeout_ms, deadline_ns;
     struct loop_timer *deadline;
@@ -133,6 +134,7 @@ struct kind { // what it goes through, and what is its own of that; NULL where t
     const char *(*doing)(const struct job *j);       // NULL: as the row says
     void (*tell)(struct job *j, Hlod__V1__Event *e); // who hears of events beside its owner
     status_t (*note)(const struct job *j, status_t st); // to how it ended; takes st
+    struct away *(*leave)(struct job *j, status_t st);  // instead of ending so (op/away.h)
     void (*detach)(struct job *j);                      // it ends: what is under way goes
     void (*free)(struct job *j);
 };

@@ -29,6 +29,7 @@
 #include "scheduler/job/job_parts.h"
 #include "scheduler/job/job_plan.h"
 #include "scheduler/job/job_run.h"
+#include "scheduler/op/away.h"
 
 enum {
     TO_EXECUTABLE =
@@ -40,7 +41,7 @@ static const struct kind kinds[] = {
     [JOB_RUN] = {"run", TO_EXECUTABLE | ROW_BIT(ROW_JOINED) | ROW_BIT(ROW_PREPARED) | TO_REPLY,
                  sizeof(struct run_own), run_check, run_want, run_prepare, run_send, run_end,
                  .evicted = run_evicted, .doing = batch_doing, .note = job_note_parts,
-                 .detach = batch_leave, .free = run_free},
+                 .leave = away_start, .detach = away_detach, .free = run_free},
     [JOB_INSPECT] = {"inspect", TO_EXECUTABLE | TO_REPLY, .want = inspect_want,
                      .send = inspect_send},
     [JOB_INGEST] = {"ingest", ROW_BIT(ROW_MODEL)},

@@ -33,7 +33,10 @@ struct fetch {
     struct curl_slist *headers, *connect_to;
     uint8_t *body;
     size_t n, cap, at; // at: of what is sent
+    size_t told;       // of a body that is told as it comes
     bool too_much;
+    struct fetch *next_arrived; // under lock, as are body, n and cap of such a body
+    bool arrived;
     struct fetch_reply r;
 };
 struct fetcher {
@@ -42,6 +45,7 @@ struct fetcher {
     pthread_t thread;
     pthread_mutex_t lock;
     struct fetch *fresh, *finished; // under lock, newest first
+    struct fetch *arrived;          // the same: bytes have come that are to be told
     bool stop, told;                // under lock; told: the loop will look at `finished`
     bool running;
     struct fetch *under_way; // the thread's: all that it has
@@ -81,28 +85,48 @@ struct fetch_auth *fetch_auth_unref(struct fetch_auth *x) {
 
 // ---- one transfer, on the thread
 
-static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
-    struct fetch *x = ctx;
-    size_t bytes = size * n, most = (size_t)x->q.max_bytes;
-    long code = 0;
-    curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &code);
-    if ((code < 200 || code > 299) && most > ERROR_BYTES) most = ERROR_BYTES;
-    if (atomic_load(&x->cancelled) || bytes > most - x->n) {
-        x->too_much = !atomic_load(&x->cancelled);
-        return 0;
-    }
+static bool hold(struct fetch *x, const char *p, size_t bytes) {
     if (x->n + bytes > x->cap) { // as it comes: what was announced is only said
         size_t cap = x->cap ? x->cap : FIRST_BYTES;
         while (cap < x->n + bytes)
             cap *= 2;
         uint8_t *more = realloc(x->body, cap);
-        if (!more) return 0;
+        if (!more) return false;
         x->body = more;
         x->cap = cap;
     }
     memcpy(x->body + x->n, p, bytes);
     x->n += bytes;
-    return bytes;
+    return true;
+}
+static void look_at_finished(void *arg);
+static bool tell(struct fetch *x, const char *p, size_t bytes) {
+    struct fetcher *f = x->f;
+    pthread_mutex_lock(&f->lock);
+    bool held = hold(x, p, bytes), post = held && !f->told && !f->stop;
+    if (held && !x->arrived) {
+        x->arrived = true;
+        x->next_arrived = f->arrived;
+        f->arrived = x;
+    }
+    f->told = f->told || post;
+    pthread_mutex_unlock(&f->lock);
+    x->told += bytes;
+    if (post) loop_post(f->loop, look_at_finished, f);
+    return held;
+}
+static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
+    struct fetch *x = ctx;
+    size_t bytes = size * n, most = (size_t)x->q.max_bytes;
+    long code = 0;
+    curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &code);
+    bool tells = x->q.data && code == 200;
+    if ((code < 200 || code > 299) && most > ERROR_BYTES) most = ERROR_BYTES;
+    if (atomic_load(&x->cancelled) || bytes > most - (tells ? x->told : x->n)) {
+        x->too_much = !atomic_load(&x->cancelled);
+        return 0;
+    }
+    return (tells ? tell : hold)(x, p, bytes) ? bytes : 0;
 }
 static size_t on_read(char *p, size_t size, size_t n, void *ctx) {
     struct fetch *x = ctx;
@@ -257,7 +281,7 @@ static void end(struct fetch *x, CURLcode rc) {
     bool refusal = code != 0 && (code < 200 || code > 299);
     x->r.st = refusal && x->too_much ? ST_OK : outcome(x, rc);
     x->r.code = (int)code;
-    x->r.body = (struct span){x->body, x->n};
+    if (!x->told) x->r.body = (struct span){x->body, x->n};
     x->r.sent = (int64_t)x->at;
     unlink_fetch(&f->under_way, x);
     to_loop(f, x);
@@ -315,13 +339,28 @@ static void free_fetch(struct fetch *x) {
     arena_done(&x->arena);
     free(x);
 }
+static void tell_arrived(struct fetcher *f, struct fetch *x) {
+    for (struct fetch *next; x; x = next) {
+        pthread_mutex_lock(&f->lock);
+        struct span bytes = {x->body, x->n};
+        next = x->next_arrived;
+        x->arrived = false;
+        x->body = NULL;
+        x->n = x->cap = 0;
+        pthread_mutex_unlock(&f->lock);
+        if (!atomic_load(&x->cancelled)) x->q.data(x->ctx, bytes);
+        free((void *)(uintptr_t)bytes.p);
+    }
+}
 static void look_at_finished(void *arg) {
     struct fetcher *f = arg;
     pthread_mutex_lock(&f->lock);
-    struct fetch *x = f->stop ? NULL : f->finished, *oldest = NULL;
-    if (!f->stop) f->finished = NULL;
+    struct fetch *x = f->stop ? NULL : f->finished, *arrived = f->stop ? NULL : f->arrived;
+    struct fetch *oldest = NULL;
+    if (!f->stop) f->finished = f->arrived = NULL;
     f->told = false;
     pthread_mutex_unlock(&f->lock);
+    tell_arrived(f, arrived);
     while (x) {
         struct fetch *next = x->next;
         x->next = oldest;

@@ -45,6 +45,9 @@ struct fetch_request {
     struct fetch_auth *auth;      // NULL: none
     int64_t connect_ms, total_ms; // bounds
     int64_t max_bytes;            // of the reply's body
+    // NULL: the reply is held whole. Else the body of a 200 is told as it comes, on the loop, and
+    // not to done; borrowed.
+    void (*data)(void *ctx, struct span bytes);
     bool proxy;                   // by http_proxy, https_proxy, no_proxy of the environment
 };
 struct fetch_reply {

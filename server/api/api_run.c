@@ -120,6 +120,7 @@ status_t api_ran(struct call *c, const struct job_result *r, const ProtobufCMess
     m->device = (char *)r->device;
     m->cache_hit = r->cache_hit;
     if (r->remote) m->remote = (char *)(uintptr_t)r->remote;
+    if (r->node) m->node = (char *)(uintptr_t)r->node;
     m->job = r->id;
     if (r->kind == JOB_RUN) m->batch_rows = r->run.batch_rows;
     if (!c->row->stream)

