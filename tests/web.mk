@@ -7,7 +7,8 @@ $(WEB_TESTS): $(BUILD)/%: tests/web/%.c tests/web/web_runner.c tests/web/web_run
 WEB_NODE := compiler/web/runtime tests/web/serve.mjs
 WEB_SAMPLE := bitcast-convert complex concatenate conditional dot dynamic-update-slice fusion pad \
   reduce while
-.PHONY: check-web-ops check-web-models check-web-page check-web-browser
+.PHONY: check-web-ops check-web-models check-web-page check-web-browser \
+  check-web-gpu-models
 check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node; what WGSL and GLSL
 ## can say; some of them by WebGL2 in Chromium, where that is there
 check-web-ops: $(WEB_TESTS) $(BUILD)/hlo-opt
@@ -32,3 +33,7 @@ check-web-browser: ## kernels and the cases of tests/ops in Chromium, as WebAsse
 ## and by WebGL2 over the CPU (minutes)
 check-web-browser: $(WEB_TESTS)
 	$(Q)$(PYTHON) tests/web/browser_cases.py $(BUILD) $(wildcard tests/ops/*.hlo)
+check-web-gpu-models: ## the zoo's small networks in Chromium by WebGPU and WebGL2 over the CPU;
+## ARGS='--which families --backend webgl' (minutes)
+check-web-gpu-models: $(WEB_TOOLS)
+	$(Q)$(PYTHON) tests/web/gpu_models.py $(BUILD) $(ARGS)

@@ -18,21 +18,17 @@ import subprocess
 import sys
 import tempfile
 
-import ml_dtypes
 import numpy as np
-import onnx
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "zoo"), os.path.join(HERE, "..", "models")]
 import efficientnet  # noqa: E402
 import models  # noqa: E402
+from packages import TYPES, bindings  # noqa: E402
 
 # What the web target has no kernel for. It may only become shorter.
 REFUSED = {"detector-f32": "a result whose size only the run knows",
            "trees-f32": "TreeEnsembleRegressor"}
-TYPES = {"pred": np.bool_, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32,
-         "f64": np.float64, **{k + str(n): np.dtype("%s%d" % ("int" if k == "s" else "uint", n))
-                               for k in "su" for n in (8, 16, 32, 64)}}
 
 
 class Refused(Exception):
@@ -78,16 +74,6 @@ class Node:
     def tensors(self, arrays):
         for k, a in enumerate(arrays):
             np.ascontiguousarray(a).tofile(os.path.join(self.folder, "in%d.bin" % k))
-
-
-def bindings(path, inputs):
-    """--bind of every symbolic size, from the shapes of the inputs."""
-    sizes = {}
-    for v in onnx.load(path, load_external_data=False).graph.input:
-        for d, n in zip(v.type.tensor_type.shape.dim, np.shape(inputs.get(v.name, ()))):
-            if d.dim_param:
-                sizes[d.dim_param] = n
-    return ["--bind", ",".join("%s=%d" % s for s in sizes.items())] if sizes else []
 
 
 def zoo_model(build, m, runs, folder):
