@@ -94,7 +94,7 @@ status_t opt_web(const struct opt_options *o, struct span source) {
                (long long)files.wgsl_bytes, (long long)files.glsl_bytes,
                (long long)files.plan_bytes, (long long)files.weight_bytes);
     for (int k = 0; k < files.n_in_wasm && !st; k++)
-        fprintf(stderr, "WebAssembly alone, not %s: %s: %s\n", files.in_wasm[k].language,
+        fprintf(stderr, "WebAssembly alone (not in %s): %s: %s\n", files.in_wasm[k].language,
                 files.in_wasm[k].instr, files.in_wasm[k].why);
     arena_done(&a);
     return st;

@@ -49,7 +49,7 @@ struct web_files {
     int64_t runtime_bytes, kernel_bytes, wgsl_bytes, glsl_bytes, plan_bytes, weight_bytes;
     // Kernels that are WebAssembly alone where a language of GPUs was asked for, and why.
     struct web_in_wasm {
-        const char *language, *instr, *why; // "wgsl" or "glsl"
+        const char *language, *instr, *why; // "wgsl", "glsl", "wgsl, glsl"
     } *in_wasm;
     int n_kernels, n_in_wasm;
 };

@@ -188,17 +188,21 @@ static status_t find_image(struct packer *k, struct web_options *o) {
     return ST_OK;
 }
 
+static void note(struct packer *k, const char *language, size_t n, const char *why) {
+    k->out->in_wasm[k->out->n_in_wasm++] =
+        (struct web_in_wasm){language, arena_strdup(k->a, k->p.kernels.v[n].of->name), why};
+}
 static void note_in_wasm(struct packer *k) {
     size_t n_kernels = k->p.kernels.n;
+    const struct web_gpu *wgsl = &k->p.gpu[0], *glsl = &k->p.gpu[1];
     k->out->n_kernels = (int)n_kernels;
     k->out->in_wasm = arena_zarray(k->a, struct web_in_wasm, WEB_LANGUAGES * n_kernels + 1);
-    for (int l = 0; l < WEB_LANGUAGES; l++) {
-        const struct web_gpu *g = &k->p.gpu[l];
-        for (size_t n = 0; g->language && n < n_kernels; n++)
-            if (!g->kernels[n].entry)
-                k->out->in_wasm[k->out->n_in_wasm++] = (struct web_in_wasm){
-                    g->language->name, arena_strdup(k->a, k->p.kernels.v[n].of->name),
-                    g->kernels[n].why};
+    for (size_t n = 0; n < n_kernels; n++) {
+        const char *first = wgsl->language ? wgsl->kernels[n].why : NULL,
+                   *second = glsl->language ? glsl->kernels[n].why : NULL;
+        bool both = first && second && strcmp(first, second) == 0;
+        if (first) note(k, both ? "wgsl, glsl" : "wgsl", n, first);
+        if (second && !both) note(k, "glsl", n, second);
     }
 }
 // Kernels in languages of GPUs, of programs that have any.

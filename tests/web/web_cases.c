@@ -54,7 +54,7 @@ static status_t in_wasm(struct arena *a, const char *path, const struct test_cas
         const char *why = files.in_wasm[k].why, *text = strrchr(why, ':');
         const char *line = arena_printf(a, "%.*s: %s", (int)op.n, op.p, text ? text + 2 : why);
         if (smap_has(&l->stay, str_of(line))) continue;
-        printf("%s:%d: in WebAssembly, not %s: %s\n", path, c->line, files.in_wasm[k].language,
+        printf("%s:%d: in WebAssembly, not in %s: %s\n", path, c->line, files.in_wasm[k].language,
                line);
         all.failed++;
     }
