@@ -67,7 +67,11 @@ export class WebGlEngine extends GpuEngine {
     await this.programs();
     this.rows = 1;
     this.layOut();
-    this.eachStep((s) => { if (s.words) s.gpu = this.copyOf(s); });
+    const [copier] = this.made.get(null);
+    this.eachStep((s) => {
+      s.words &&= copier.good;
+      if (s.words) s.gpu = this.copyOf(s, copier);
+    });
     const inRow = 4 * 2 ** this.bits;
     [this.memory, this.readFrom] = this.texture(Math.ceil(this.m.memory.bytes / inRow));
     [, this.drawTo] = this.texture(this.rows);
@@ -79,8 +83,8 @@ export class WebGlEngine extends GpuEngine {
     this.check();
   }
   check() {
-    const wrong = this.gl.getError();
-    if (wrong || this.lost) throw new Error(`WebGL2 refuses: error ${wrong}`);
+    const wrong = this.lost ?? this.gl.getError();
+    if (wrong) throw new Error(`WebGL2 refuses: ${wrong}`);
   }
   // A texture of so many rows, and what draws to it.
   texture(rows) {
@@ -189,10 +193,10 @@ ${this.head}${code}`);
     this.rows = Math.max(this.rows, base);
     return { draws, places: Int32Array.from(places, (at) => at / 4) };
   }
-  copyOf(s) {
+  copyOf(s, copier) {
     const words = s.n / 4;
     if (!words) return { draws: [], places: new Int32Array(1) };
-    const draw = this.drawing(this.made.get(null)[0], s.to, words, words, 0);
+    const draw = this.drawing(copier, s.to, words, words, 0);
     this.rows = Math.max(this.rows, draw.rows);
     return { draws: [draw], places: Int32Array.of(s.from / 4) };
   }
