@@ -418,13 +418,22 @@ static LLVMMetadataRef note(struct emit *e, const char *name, int bits, int64_t 
     LLVMMetadataRef two[2] = {s, LLVMValueAsMetadata(ci(i_n(e, bits), v))};
     return LLVMMDNodeInContext2(e->c, two, 2);
 }
+// A loop for vectors with fewer turns than LLVM thinks worth it: with vectors of 128 bits a few
+// are.
+static bool has_few_turns(const struct kir_loop *l) {
+    enum { LANES = 4, LLVMS = 16 };
+    int64_t from, to;
+    return l->vectorize && kir_is_const(l->begin, &from) && kir_is_const(l->end, &to) &&
+           to - from >= LANES && to - from < LLVMS;
+}
 // A distinct !llvm.loop node: its first operand is itself.
 static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
     LLVMMetadataRef ops[4], self = LLVMTemporaryMDNode(e->c, NULL, 0);
     size_t n = 0;
     ops[n++] = self;
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
-    if (!l->vectorize) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, 0);
+    bool few = e->soft && has_few_turns(l);
+    if (!l->vectorize || few) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->c, ops, n);
     LLVMMetadataReplaceAllUsesWith(self, node);
     unsigned kind = LLVMGetMDKindIDInContext(e->c, "llvm.loop", 9);

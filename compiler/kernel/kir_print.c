@@ -344,8 +344,9 @@ struct filled {
     int n;
 };
 static bool reads_filled(struct filled *f, const struct kir_val *v) {
-    int size = dtype_size(v->elem);
-    __int128 lo = (__int128)v->args[0]->lo * size, hi = ((__int128)v->args[0]->hi + 1) * size;
+    int size = dtype_size(v->elem), lanes = v->op == K_STORE ? v->args[1]->lanes : v->lanes;
+    __int128 lo = (__int128)v->args[0]->lo * size,
+             hi = ((__int128)v->args[0]->hi + (lanes ? lanes : 1)) * size;
     if (v->op == K_STORE) {
         int k = f->n < 64 ? f->n++ : 63;
         bool widen = k == 63 && f->n == 64 && f->v[k].hi > f->v[k].lo;

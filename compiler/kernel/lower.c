@@ -506,7 +506,7 @@ static status_t build_loops(struct lower *lw, const struct nest *t, int i, struc
         if (chunks) kir_end(k, chunks, NULL);
         return ST_OK;
     }
-    int n = lower_parts(t->sp, t->stride[i], t->extent[i], last, begin);
+    int n = lower_parts(lw, t->sp, t->stride[i], t->extent[i], last, begin);
     begin[n] = t->extent[i];
     for (int e = 0; e < n; e++)
         RETURN_IF_ERR(build_part(lw, t, i, kir_i64(k, begin[e]), kir_i64(k, begin[e + 1]),
@@ -518,7 +518,7 @@ static int64_t take_units(struct lower *lw, struct nest *t) {
     int64_t begin[LOWER_MAX_EDGES + 2], units = 1, enough = lw->policy->units;
     for (t->p = 0; t->p < t->n - 1 && units < enough; t->p++) {
         if (t->p == t->n - 2 && units >= enough / 4 && !lw->reduces &&
-            lower_parts(t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)
+            lower_parts(lw, t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)
             break;
         units *= t->extent[t->p];
     }

@@ -6,7 +6,9 @@
 // Does not: conditions on more than one loop, and reductions.
 #include "compiler/kernel/lower_priv.h"
 
-enum { LEAST_PART = 8, MOST_OUTER = 6 }; // turns of the innermost loop; edges of the one around it
+// Turns of a part of the innermost loop, with vectors of 128 bits and longer ones; edges of the
+// loop around it.
+enum { SMALL_PART = 4, LEAST_PART = 8, MOST_OUTER = 6 };
 
 // A sum of constants and one loop variable of the result.
 struct line {
@@ -76,8 +78,9 @@ bool lower_edges_find(struct lower *lw) {
     kir_each(&lw->k.fn->top, look, lw);
     return s->n_edges > before;
 }
-int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, bool innermost,
-                int64_t *begin) {
+int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t stride, int64_t extent,
+                bool innermost, int64_t *begin) {
+    bool small = lw->target && lw->target->vector_bits == 128;
     int n = 1;
     begin[0] = 0;
     for (int k = 0; k < s->n_edges; k++) {
@@ -87,6 +90,6 @@ int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, boo
             begin[at] = begin[at - 1];
         begin[at] = s->edge[k].at;
     }
-    if (innermost ? extent / n < LEAST_PART : n - 1 > MOST_OUTER) n = 1;
+    if (innermost ? extent / n < (small ? SMALL_PART : LEAST_PART) : n - 1 > MOST_OUTER) n = 1;
     return n;
 }

@@ -32,8 +32,8 @@ bool lower_is_dear(const struct hlo_instr *i);
 // lower_edges.c. Notes the edges that what was built shows; true: there are new ones.
 bool lower_edges_find(struct lower *lw);
 // Where the parts of a loop begin, in order: begin has LOWER_MAX_EDGES + 1 places; how many.
-int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, bool innermost,
-                int64_t *begin);
+int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t stride, int64_t extent,
+                bool innermost, int64_t *begin);
 struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
                                 struct kir_val **out_at);
 

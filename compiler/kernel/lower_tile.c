@@ -63,46 +63,16 @@ static int64_t terms(const struct lower_tile *t) {
 static bool is_cut(const struct lower_tile *t) {
     return t->k_block < t->k[t->order[t->n_k - 1]];
 }
+// May zeros of the slab spoil sums?
+static bool is_padded(const struct lower_tile *t) {
+    return t->rule->padded && t->rule->padded(t);
+}
 static int64_t all_tiles(const struct lower_tile *t) {
     return t->rows / t->per * ceil_div(t->per, t->height);
 }
 
 // ---- the schedule
 
-// Cycles of all, about.
-static double cost_of(struct lower_tile *t, const struct tile_class *c) {
-    t->rule->lay_out(t);
-    int64_t q = ceil_div(positions(t), width(t)), tiles = all_tiles(t),
-            blocks = ceil_div(t->pos[0], t->block);
-    int sums = t->vectors * t->height, loads = t->vectors + t->height;
-    double step = sums > 8 ? sums : 8;
-    if (step < loads) step = loads;
-    double each = (double)terms(t) * step + 3 * sums + 20;
-    double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
-                                   (double)tiles * t->gather * (double)t->beside);
-    int64_t bytes =
-        (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
-    return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
-}
-// The next larger block; more than all: there is none.
-static int64_t next_block(const struct lower_tile *t, int64_t block) {
-    int64_t all = t->pos[0];
-    if (t->n_pos == 1) return block < all && block * 2 >= all ? all : block * 2;
-    for (int64_t parts = ceil_div(all, block) - 1; parts > 0; parts--)
-        if (ceil_div(all, parts) > block) return ceil_div(all, parts);
-    return all + 1;
-}
-// Tiles a unit: enough units for the threads of any machine that counts, but slabs are gathered
-// again for each, which may take an eighth of their time; two units in any case.
-static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) {
-    int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
-            few = ceil_div(tiles, ceil_div(c->units, units)), half = ceil_div(tiles, 2);
-    double tile =
-               (double)terms(t) * t->vectors * t->height * (double)ceil_div(positions(t), width(t)),
-           least = 8 * t->gather * (double)t->slab / tile;
-    if (units >= 2 || c->units == 1) half = tiles;
-    return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
-}
 // In which order loops run over terms, and which of them are written out.
 static void order_terms(struct lower_tile *t, const struct tile_class *c) {
     int64_t written = 1;
@@ -131,11 +101,55 @@ static void block_terms(struct lower_tile *t, const struct tile_class *c) {
     if (blocks > all / 4) blocks = all / 4 ? all / 4 : 1; // a loop of few terms is mostly its begin
     t->k_block = ceil_div(all, blocks);
 }
+// What it costs to cut them: the sums of all rows come from scratch and go there for each block.
+static double cost_of_cuts(const struct lower_tile *t, const struct tile_class *c, double vectors) {
+    int64_t all = t->k[t->order[t->n_k - 1]], bytes = (int64_t)vectors * c->bits / 8;
+    return is_cut(t) ? (double)ceil_div(all, t->k_block) * vectors * (bytes <= c->near ? 3 : 6) : 0;
+}
+
+// Cycles of all, about.
+static double cost_of(struct lower_tile *t, const struct tile_class *c) {
+    t->rule->lay_out(t);
+    int64_t q = ceil_div(positions(t), width(t)), tiles = all_tiles(t),
+            blocks = ceil_div(t->pos[0], t->block);
+    int sums = t->vectors * t->height, loads = t->vectors + t->height;
+    double step = sums > 8 ? sums : 8;
+    if (step < loads) step = loads;
+    double each = (double)terms(t) * step + 3 * sums + 20;
+    block_terms(t, c);
+    double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
+                                   (double)tiles * t->gather * (double)t->beside +
+                                   cost_of_cuts(t, c, (double)(q * tiles * sums)));
+    int64_t bytes =
+        (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
+    return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
+}
+// The next larger block; more than all: there is none.
+static int64_t next_block(const struct lower_tile *t, int64_t block) {
+    int64_t all = t->pos[0];
+    if (t->n_pos == 1) return block < all && block * 2 >= all ? all : block * 2;
+    for (int64_t parts = ceil_div(all, block) - 1; parts > 0; parts--)
+        if (ceil_div(all, parts) > block) return ceil_div(all, parts);
+    return all + 1;
+}
+// Tiles a unit: enough units for the threads of any machine that counts, but slabs are gathered
+// again for each, which may take an eighth of their time; two units in any case.
+static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) {
+    int64_t tiles = all_tiles(t), units = t->batch * t->groups * ceil_div(t->pos[0], t->block),
+            few = ceil_div(tiles, ceil_div(c->units, units)), half = ceil_div(tiles, 2);
+    double tile =
+               (double)terms(t) * t->vectors * t->height * (double)ceil_div(positions(t), width(t)),
+           least = 8 * t->gather * (double)t->slab / tile;
+    if (units >= 2 || c->units == 1) half = tiles;
+    return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
+}
 static double schedule(const struct lower *lw, struct lower_tile *t) {
     const struct tile_class *c = class_of(lw);
     int bits = dtype_bits(kir_type(t->type));
-    struct lower_tile best = *t;
+    struct lower_tile best;
     double least = 0;
+    order_terms(t, c);
+    best = *t;
     for (int n = 0; n < MAX_SHAPES && c->shape[n].rows; n++) {
         int most = t->per < c->shape[n].rows ? (int)t->per : c->shape[n].rows;
         t->vectors = c->shape[n].vectors;
@@ -157,7 +171,6 @@ static double schedule(const struct lower *lw, struct lower_tile *t) {
     t->rule->lay_out(t);
 
     t->chunk = chunk_of(t, c);
-    order_terms(t, c);
     block_terms(t, c);
     return least * (double)(t->batch * t->groups);
 }
@@ -240,21 +253,29 @@ static struct kir_val *sum_at(struct lower *lw, const struct lower_tile *t, stru
     return in_scratch(lw, t->sums_at, kir_idx_add(&lw->k, at, t->sums));
 }
 // The sums of rows row.. at all positions of the block; of a block of terms, added to what is
-// there.
+// there. Zero times them is added to what is at t->spoilt_at.
 static status_t sums(struct lower *lw, const struct lower_tile *t, struct kir_val *row) {
     struct kir *k = &lw->k;
     enum dtype e = kir_type(t->type);
     int64_t turns = ceil_div(positions(t), width(t));
-    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+    int n = t->height * t->vectors, looked = is_padded(t);
+    struct kir_val *zero = kir_splat(k, kir_zero(k, e), t->lanes), *spoilt = NULL,
+                   *at = kir_i64(k, t->spoilt_at);
+    if (looked) spoilt = kir_load_lanes(k, KIR_SCRATCH, e, at, t->lanes);
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, &spoilt, looked);
     struct registers r = {.row = row, .q = kir_idx_mul(k, l->var, width(t))};
-    int n = t->height * t->vectors;
     for (int v = 0; v < n; v++)
-        r.sum[v] = t->k_from ? kir_load_lanes(k, KIR_SCRATCH, e, sum_at(lw, t, r.q, v), t->lanes)
-                             : kir_splat(k, kir_zero(k, e), t->lanes);
+        r.sum[v] =
+            t->k_from ? kir_load_lanes(k, KIR_SCRATCH, e, sum_at(lw, t, r.q, v), t->lanes) : zero;
     RETURN_IF_ERR(all_terms(lw, t, &r, 0));
-    for (int v = 0; v < n; v++)
+
+    if (looked) spoilt = l->carry[0];
+    for (int v = 0; v < n; v++) {
         kir_store(k, KIR_SCRATCH, e, sum_at(lw, t, r.q, v), r.sum[v]);
-    kir_end(k, l, NULL);
+        if (looked) spoilt = kir_op(k, K_ADD, spoilt, kir_op(k, K_MUL, r.sum[v], zero, NULL), NULL);
+    }
+    kir_end(k, l, &spoilt);
+    if (looked) kir_store(k, KIR_SCRATCH, e, at, l->result[0]);
     return ST_OK;
 }
 // Loops over rows skip.. of the tile that begins at `row` and over the positions of the block:
@@ -282,21 +303,6 @@ static void each_result(struct lower *lw, struct lower_tile *t, struct kir_val *
 static void end_each(struct lower *lw, const struct lower_tile *t, struct kir_loop *const *loops) {
     for (int d = t->n_pos; d >= 0; d--)
         kir_end(&lw->k, loops[d], NULL);
-}
-// Single sums in place of those that zeros of the slab may have spoilt.
-static status_t exact_sums(struct lower *lw, struct lower_tile *t, struct kir_val *row) {
-    struct kir *k = &lw->k;
-    struct kir_loop *loops[TILE_DIMS + 1], *l;
-    struct kir_val *v;
-    if (!t->suspect) return ST_OK;
-    l = kir_for(k, kir_i64(k, 0), t->suspect, 1, NULL, 0);
-    l->trip = 0; // as good as never
-    each_result(lw, t, row, kir_i64(k, 0), loops);
-    RETURN_IF_ERR(t->rule->exact(lw, t->i, t->index, &v));
-    kir_store(k, KIR_SCRATCH, kir_type(t->type), t->at, v);
-    end_each(lw, t, loops);
-    kir_end(k, l, NULL);
-    return ST_OK;
 }
 // Rows skip.. of a tile, through the rest of the fusion.
 static status_t write_out(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
@@ -354,26 +360,84 @@ static status_t cut_sums(struct lower *lw, struct lower_tile *t, struct tile_loo
     t->k_from = t->k_to = NULL;
     return ST_OK;
 }
+// ---- sums that zeros of the slab have spoilt: NaN, by a weight that is infinite or NaN
+
+enum { CLEAN = 0, SUSPECT = 1, UNKNOWN = 2 }; // of a chunk's weights
+static struct kir_val *known(struct lower *lw, const struct lower_tile *t) {
+    return kir_load(&lw->k, KIR_SCRATCH, DT_S32, kir_i64(&lw->k, t->known_at), KF_PINNED);
+}
+static void set_known(struct lower *lw, const struct lower_tile *t, struct kir_val *v) {
+    kir_store(&lw->k, KIR_SCRATCH, DT_S32, kir_i64(&lw->k, t->known_at), v);
+}
+// A loop of one turn where `yes`, else of none.
+static struct kir_loop *where(struct kir *k, struct kir_val *yes) {
+    struct kir_val *turns = kir_select(k, yes, kir_i64(k, 1), kir_i64(k, 0));
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), turns, 1, NULL, 0);
+    l->trip = 0; // as good as never
+    return l;
+}
+// Is a sum of this chunk NaN so far, or infinite?
+static struct kir_val *any_nan(struct lower *lw, const struct lower_tile *t) {
+    struct kir *k = &lw->k;
+    struct kir_val *sum = NULL, *v;
+    for (int n = 0; n < t->lanes; n++) {
+        v = kir_load(k, KIR_SCRATCH, kir_type(t->type), kir_i64(k, t->spoilt_at + n), KF_PINNED);
+        sum = sum ? kir_op(k, K_ADD, sum, v, NULL) : v;
+    }
+    return kir_cmp(k, CMP_NE, sum, sum);
+}
+// Of the weights of all rows of a chunk, which are many more than the sums often.
+static status_t look_at_weights(struct lower *lw, const struct lower_tile *t,
+                                const struct tile_loop *l) {
+    struct kir *k = &lw->k;
+    bool whole = t->per == t->rows;
+    struct kir_val *last = kir_i64(k, t->rows), *one = kir_int(k, DT_S32, SUSPECT), *found,
+                   *from = whole ? kir_idx_mul(k, l->begin, t->height) : kir_i64(k, 0),
+                   *to = whole ? kir_op(k, K_MIN, kir_idx_mul(k, l->end, t->height), last, NULL)
+                               : last;
+    RETURN_IF_ERR(t->rule->suspect(lw, t, from, to, &found));
+    found = kir_cmp(k, CMP_GT, found, kir_i64(k, 0));
+    set_known(lw, t, kir_select(k, found, one, kir_int(k, DT_S32, CLEAN)));
+    return ST_OK;
+}
+// Single sums in place of the tile's where they may be spoilt.
+static status_t exact_sums(struct lower *lw, struct lower_tile *t, const struct tile_loop *l) {
+    struct kir *k = &lw->k;
+    struct kir_loop *loops[TILE_DIMS + 1], *nan, *ask, *again;
+    struct kir_val *v;
+    if (!is_padded(t)) return ST_OK;
+    nan = where(k, any_nan(lw, t));
+    ask = where(k, kir_cmp(k, CMP_EQ, known(lw, t), kir_int(k, DT_S32, UNKNOWN)));
+    RETURN_IF_ERR(look_at_weights(lw, t, l));
+    kir_end(k, ask, NULL);
+    again = where(k, kir_cmp(k, CMP_EQ, known(lw, t), kir_int(k, DT_S32, SUSPECT)));
+    each_result(lw, t, l->row, kir_i64(k, 0), loops);
+    RETURN_IF_ERR(t->rule->exact(lw, t->i, t->index, &v));
+    kir_store(k, KIR_SCRATCH, kir_type(t->type), t->at, v);
+    end_each(lw, t, loops);
+    kir_end(k, again, NULL);
+    kir_end(k, nan, NULL);
+    return ST_OK;
+}
+
+// ---- a chunk
+
 static status_t tiles(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
                       const struct shape *first, struct kir_val *chunk) {
     struct kir *k = &lw->k;
     struct tile_loop l = {.begin = kir_idx_mul(k, chunk, t->chunk)};
     l.end = kir_op(k, K_MIN, kir_idx_add(k, l.begin, kir_i64(k, t->chunk)),
                    kir_i64(k, all_tiles(t)), NULL);
-    t->suspect = NULL;
-    if (t->rule->suspect) {
-        bool whole = t->per == t->rows;
-        struct kir_val *last = kir_i64(k, t->rows),
-                       *from = whole ? kir_idx_mul(k, l.begin, t->height) : kir_i64(k, 0),
-                       *to = whole ? kir_op(k, K_MIN, kir_idx_mul(k, l.end, t->height), last, NULL)
-                                   : last;
-        RETURN_IF_ERR(t->rule->suspect(lw, t, from, to, &t->suspect));
+    if (is_padded(t)) {
+        struct kir_val *zero = kir_splat(k, kir_zero(k, kir_type(t->type)), t->lanes);
+        set_known(lw, t, kir_int(k, DT_S32, UNKNOWN));
+        kir_store(k, KIR_SCRATCH, kir_type(t->type), kir_i64(k, t->spoilt_at), zero);
     }
     if (is_cut(t)) RETURN_IF_ERR(cut_sums(lw, t, &l));
     each_tile(lw, t, &l);
     if (t->rule->begin) RETURN_IF_ERR(t->rule->begin(lw, t, l.row));
     if (!is_cut(t)) RETURN_IF_ERR(sums(lw, t, l.row));
-    RETURN_IF_ERR(exact_sums(lw, t, l.row));
+    RETURN_IF_ERR(exact_sums(lw, t, &l));
     struct kir_val *skip = kir_idx_add(k, l.from, kir_idx_mul(k, l.part, -1));
     RETURN_IF_ERR(write_out(lw, t, o, first, l.row, skip)); // without rows that the last has had
     kir_end(k, l.loop, NULL);
@@ -390,6 +454,8 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
             chunks = ceil_div(all_tiles(t), t->chunk), kept = is_cut(t) ? t->chunk : 1;
     // The last vectors of a slab may read behind it, into lanes that are not written out.
     t->slab_at = lower_scratch(lw, e, t->slab + width(t)) / size;
+    t->spoilt_at = is_padded(t) ? lower_scratch(lw, e, t->lanes) / size : 0;
+    t->known_at = is_padded(t) ? lower_scratch(lw, DT_S32, 1) / 4 : 0;
     t->beside_at = t->beside ? lower_scratch(lw, e, t->beside) / size : 0;
     t->sums_at = lower_scratch(lw, e, kept * line_of(t) * t->height) / size;
 
@@ -404,6 +470,8 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
     t->g = unit[1];
     t->first = kir_idx_mul(k, unit[2], t->block);
     RETURN_IF_ERR(t->rule->fill(lw, t));
+    for (int64_t n = 0; n < width(t) && is_padded(t); n++) // not what lay there before
+        kir_store(k, KIR_SCRATCH, e, kir_i64(k, t->slab_at + t->slab + n), kir_zero(k, e));
     RETURN_IF_ERR(tiles(lw, t, o, first, unit[3]));
     kir_end(k, u, NULL);
     return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;

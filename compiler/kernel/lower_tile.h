@@ -25,8 +25,10 @@ struct tile_rule {
     // Index of the result.
     void (*index)(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
                   struct kir_val *const *pos, struct kir_val **index);
-    // 1 where products with the slab's own zeros may be NaN, in rows from..to; then `exact`
-    // computes single results without them. Both NULL: never.
+    // Does the slab have zeros of its own, with which products may be NaN? `suspect` gives 1 where
+    // they may, in rows from..to; then `exact` computes single results without them. All NULL:
+    // never.
+    bool (*padded)(const struct lower_tile *t);
     status_t (*suspect)(struct lower *lw, const struct lower_tile *t, struct kir_val *from,
                         struct kir_val *to, struct kir_val **out);
     status_t (*exact)(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
@@ -55,10 +57,12 @@ struct lower_tile {
     int64_t beside;                 // elements that `begin` gathers
 
     // While the kernel is built: where the unit lies; elements of scratch.
-    struct kir_val *b, *g, *first, *suspect;
+    struct kir_val *b, *g, *first;
     struct kir_val *k_from, *k_to; // block of terms, or NULL
     struct kir_val *sums;          // where the tile's begin, behind sums_at
     int64_t slab_at, beside_at, sums_at;
+    int64_t spoilt_at;                     // a vector: zero, or NaN where some sum was
+    int64_t known_at;                      // s32: what is known of the weights
     struct kir_val *index[TILE_DIMS], *at; // the sum that may be read, and where it is
 };
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,

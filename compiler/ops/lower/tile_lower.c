@@ -109,8 +109,8 @@ static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_v
     unflatten(lw, t->operand ? pos[0] : row, d->side[1].extent, d->side[1].n,
               index + batch + d->side[0].n);
 }
-static const struct tile_rule dot_rule = {dot_lay_out, dot_fill,  NULL, dot_place,
-                                          dot_scalar,  dot_index, NULL, NULL};
+static const struct tile_rule dot_rule = {dot_lay_out, dot_fill, NULL, dot_place, dot_scalar,
+                                          dot_index,   NULL,     NULL, NULL};
 
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
@@ -352,6 +352,15 @@ static status_t conv_fill(struct lower *lw, struct lower_tile *t) {
         if (loops[d]) kir_end(k, loops[d], NULL);
     return ST_OK;
 }
+static bool conv_padded(const struct lower_tile *t) {
+    const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
+    bool zeros = false;
+    for (int d = 0; d < a->window.n; d++) {
+        const struct window_dim *x = &a->window.v[d];
+        zeros |= x->pad_low > 0 || x->pad_high > 0 || x->base_dilation > 1;
+    }
+    return zeros && dtype_is_float(t->type) && dtype_is_float(t->i->operands[1]->shape->dtype);
+}
 // Products of the slab's zeros with infinite or NaN weights. Looked at are the rows where they lie
 // together, else all weights.
 static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struct kir_val *from,
@@ -359,14 +368,6 @@ static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struc
     const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
     const struct hlo_instr *w = t->i->operands[1];
     struct kir *k = &lw->k;
-    bool zeros = false;
-    for (int d = 0; d < t->n_pos; d++) {
-        const struct window_dim *x = &a->window.v[d];
-        zeros |= x->pad_low > 0 || x->pad_high > 0 || x->base_dilation > 1;
-    }
-    *out = NULL;
-    if (!zeros || !dtype_is_float(t->type) || !dtype_is_float(w->shape->dtype)) return ST_OK;
-
     struct shape_phys p;
     shape_physical(w->shape, &p);
     int64_t each = 1, all = 1;
@@ -390,9 +391,9 @@ static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struc
         kir_select(k, kir_cmp(k, CMP_NE, l->result[0], l->result[0]), kir_i64(k, 1), kir_i64(k, 0));
     return ST_OK;
 }
-static const struct tile_rule conv_rule = {conv_lay_out, conv_fill,         NULL,
-                                           conv_place,   conv_scalar,       conv_index,
-                                           conv_suspect, hlo_convolution_at};
+static const struct tile_rule conv_rule = {conv_lay_out, conv_fill,    NULL,
+                                           conv_place,   conv_scalar,  conv_index,
+                                           conv_padded,  conv_suspect, hlo_convolution_at};
 
 status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struct lower_tile *t) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
@@ -491,9 +492,9 @@ static status_t turned_suspect(struct lower *lw, const struct lower_tile *t,
         kir_op(k, K_MIN, plus(k, t->first, t->block), kir_i64(k, t->pos[0]), NULL);
     return conv_suspect(lw, &u->image, t->first, end, out);
 }
-static const struct tile_rule turned_rule = {turned_lay_out, turned_fill,       turned_begin,
-                                             dot_place,      turned_scalar,     turned_index,
-                                             turned_suspect, hlo_convolution_at};
+static const struct tile_rule turned_rule = {turned_lay_out, turned_fill,    turned_begin,
+                                             dot_place,      turned_scalar,  turned_index,
+                                             conv_padded,    turned_suspect, hlo_convolution_at};
 
 bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_tile *out) {
     enum { PLACES = 128, FEATURES = 8 };
