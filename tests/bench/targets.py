@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks on every target, beside onnxruntime-web: means of 100 runs after a first, and what a
+page is sent beside weights.
+
+    targets.py BUILD [MODEL ...] [--rounds N] [--runs N] [--gpu-runs N] [--only REGEX] [--strict]
+
+In headless Chromium, in one page, by turns: hlod and onnxruntime-web as WebAssembly, one thread;
+then by WebGPU and by WebGL2, over the CPU (SwiftShader), fewer runs. Beside it, by turns too: the
+CPU device as it is, its kernels alone, and OpenCL's kernels through PoCL, one thread each. --only:
+rows whose name matches. --strict fails where a goal is not reached: at least the peer's speed in
+WebAssembly, a twentieth of its bytes, 400 KB for ResNet18. Values are compared with the peer's.
+
+Needs Chromium (sh deploy/setup.sh targets, which puts onnxruntime-web into build/npm too); what is
+not here is left out aloud.
+"""
+import argparse
+import http.server
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "models"), os.path.join(HERE, "..", "dashboard")]
+import bench  # noqa: E402
+import browser  # noqa: E402
+import zoo  # noqa: E402
+
+MODELS = ["resnet18", "efficientnet_lite0"]
+ORT = "build/npm/node_modules/onnxruntime-web"
+# What a page of the peer is sent: its script, and what that fetches.
+ORT_FILES = {"wasm": ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs",
+                      "ort-wasm-simd-threaded.wasm"],
+             "webgpu": ["ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs",
+                        "ort-wasm-simd-threaded.asyncify.wasm"]}
+TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript",
+         ".wasm": "application/wasm", ".json": "application/json"}
+
+
+class Files(http.server.BaseHTTPRequestHandler):
+    """/page, /inputs/N, /model, /ort/... (the peer), /web/... (the exported package)."""
+    protocol_version = "HTTP/1.1"
+    roots = {}
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        first, _, rest = self.path.split("?")[0][1:].partition("/")
+        at = self.roots.get(first, "")
+        path = os.path.normpath(os.path.join(at, rest)) if rest else at
+        found = at and path.startswith(at) and os.path.isfile(path)
+        body = open(path, "rb").read() if found else b""
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", TYPES.get(os.path.splitext(path)[1],
+                                                   "application/octet-stream"))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def export(build, path, to):
+    """Sizes that hlo export tells."""
+    done = subprocess.run([build + "/hlo", "export", path, "--web", to, "--backend", "auto"],
+                          capture_output=True, text=True, check=True)
+    return {k: int(v) for k, v in (w.split("=") for w in done.stdout.split())}
+
+
+def promise(b, code, seconds):
+    """What a promise in the page comes to."""
+    b.js("globalThis.got = null; (%s).then((v) => { globalThis.got = [v]; });" % code)
+    return b.wait("return document.title.startsWith('failed') ? [document.title] : globalThis.got",
+                  seconds=seconds)[0]
+
+
+def in_chromium(o, url, inputs, only):
+    """{row: [milliseconds]}, {row: output}, of both in turn."""
+    times, outputs = {}, {}
+    for flags, backends in ((browser.WEBGPU, ("wasm", "webgpu")), (browser.WEBGL, ("webgl",))):
+        b = browser.Browser(flags=flags)
+        try:
+            for backend in backends:
+                in_page(o, b, url, inputs, backend, only, times, outputs)
+        finally:
+            b.stop()
+    return times, outputs
+
+
+def in_page(o, b, url, inputs, backend, only, times, outputs):
+    named = {}
+    if only("hlod, " + backend):
+        named["hlod, " + backend] = {"at": url + "/web", "backend": backend}
+    if backend in ORT_FILES and os.path.isdir(ORT) and only("onnxruntime-web, " + backend):
+        named["onnxruntime-web, " + backend] = {
+            "at": url + "/model", "backend": backend, "module": ORT_FILES[backend][0]}
+    if not named:
+        return
+    b.go(url + "/page")
+    b.wait("return document.title === 'ready'")
+    made = promise(b, "begin(%s, %s)" % (json.dumps(named), json.dumps(inputs)), 900)
+    for name, m in made.items():
+        if "why" in m:
+            print("%s: not here: %s" % (name, m["why"].split("\n")[0][:200]), flush=True)
+        else:
+            times[name], outputs[name] = [], np.array(m["out"], np.float32)
+    rounds, runs = (o.rounds, -(-o.runs // o.rounds)) if backend == "wasm" else (o.gpu_runs, 1)
+    for _ in range(rounds):
+        got = promise(b, "measure(%d)" % runs, 1800)
+        for name, t in got.items():
+            times[name] += t
+
+
+def native(o, path, only):
+    """The same on this machine without a browser, one thread."""
+    os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"
+    rows = {"cpu": [], "cpu, kernels": ["--impl", "kernel"], "opencl": ["--device", "opencl"]}
+    peers = {name: bench.Peer([o.build + "/hlo-run", "--bind", "N=1", path, "--loop", *more], 1)
+             for name, more in rows.items() if only(name)}
+    alive = {name: p.ask(1) for name, p in peers.items()}
+    for p in peers.values():
+        p.times = []
+    for _ in range(o.rounds):
+        for name, p in peers.items():
+            alive[name] = alive[name] and p.ask(-(-o.runs // o.rounds))
+    for p in peers.values():
+        p.close()
+    return {name: p.times for name, p in peers.items() if alive[name]}
+
+
+def report(times, base):
+    for name, t in times.items():
+        if t:
+            mean = statistics.mean(t)
+            of = "" if not times.get(base) else "%.2f" % (mean / statistics.mean(times[base]))
+            print("| %s | %.1f | %.1f | %.1f | %d | %s |" % (
+                name, mean, statistics.median(t), min(t), len(t), of), flush=True)
+
+
+def bytes_sent(sizes):
+    """Of a page beside weights: ours, the peer's; by backend."""
+    ours = {"wasm": sizes["runtime"] + sizes["kernels"] + sizes["plan"]}
+    ours["webgpu"] = ours["wasm"] + sizes["wgsl"]
+    ours["webgl"] = ours["wasm"] + sizes.get("glsl", 0)
+    peers = {b: sum(os.path.getsize(os.path.join(ORT, "dist", f)) for f in files)
+             for b, files in ORT_FILES.items()} if os.path.isdir(ORT) else {}
+    for b, n in ours.items():
+        print("%s: %.1f KB sent beside weights (%s)%s" % (
+            b, n / 1e3, " ".join("%s %.1f" % (k, v / 1e3) for k, v in sizes.items()
+                                 if k != "weights"),
+            ", onnxruntime-web %.1f KB: %.0f times" % (peers[b] / 1e3, peers[b] / n)
+            if b in peers else ""))
+    return ours, peers
+
+
+def inputs_of(name, folder):
+    """Written as files 0, 1, ...; what they are."""
+    if name == "efficientnet_lite0":
+        name = "resnet18"  # the same shape
+    found = zoo.sample_inputs(name, 1)
+    for k, v in enumerate(found.values()):
+        v.tofile(os.path.join(folder, str(k)))
+    return [{"name": n, "dtype": str(v.dtype), "shape": v.shape} for n, v in found.items()]
+
+
+def bench_model(o, name, only):
+    """Goals that were missed."""
+    path, missed = os.path.abspath(bench.model(name)), []
+    with tempfile.TemporaryDirectory(prefix="hlod-targets-") as folder:
+        inputs = inputs_of(name, folder)
+        sizes = export(o.build, path, folder + "/web")
+        Files.roots = {"web": folder + "/web", "ort": os.path.abspath(ORT + "/dist"),
+                       "model": path, "inputs": folder,
+                       "page": os.path.join(HERE, "targets_page.html")}
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print("\n### %s\n\n| | mean ms | median | least | runs | of onnxruntime-web, wasm |\n"
+              "|---|---|---|---|---|---|" % name, flush=True)
+        times = native(o, path, only)
+        found, outputs = in_chromium(o, "http://127.0.0.1:%d" % server.server_port, inputs,
+                                     only)
+        server.shutdown()
+    times.update(found)
+    peer = "onnxruntime-web, wasm"
+    report(times, peer)
+    want = outputs.get(peer)
+    for k, v in outputs.items():
+        error = np.abs(v - want).max() / np.abs(want).max() if want is not None else 0
+        if want is not None and not error <= 1e-3:
+            missed.append("%s: values differ by %.2g" % (k, error))
+
+    ours, peers = bytes_sent(sizes)
+    if name == "resnet18" and sizes["runtime"] + sizes["kernels"] > 400e3:
+        missed.append("more than 400 KB of runtime and kernels")
+    if peers and peers["wasm"] < 20 * ours["wasm"]:
+        missed.append("not a twentieth of onnxruntime-web's bytes")
+    if times.get(peer) and times.get("hlod, wasm") and (
+            statistics.mean(times["hlod, wasm"]) > statistics.mean(times[peer])):
+        missed.append("slower than onnxruntime-web as WebAssembly")
+    return ["%s: %s" % (name, m) for m in missed]
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("build")
+    a.add_argument("models", nargs="*", default=MODELS)
+    a.add_argument("--rounds", type=int, default=10)
+    a.add_argument("--runs", type=int, default=100)
+    a.add_argument("--gpu-runs", type=int, default=3)
+    a.add_argument("--only", default=".")
+    a.add_argument("--strict", action="store_true")
+    o = a.parse_args()
+    if not os.path.isdir(ORT):
+        print("onnxruntime-web is not in build/npm (sh deploy/setup.sh targets): left out")
+    missed = []
+    for name in o.models:
+        missed += bench_model(o, name, lambda row: re.search(o.only, row))
+    print("\n" + ("\n".join(missed) if missed else "all goals are reached"))
+    return 1 if missed and o.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
