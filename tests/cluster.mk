@@ -9,5 +9,7 @@ CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
 check-cluster: ## nodes of a cluster: who is there, names of models, NATS away, hostile messages
 check-cluster: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST)
+	$(Q)[ ! -x $(NATS_SERVER) ] || build/venv/bin/python tests/cluster/compose.py \
+	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
 check-cluster-short: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST,--short)
