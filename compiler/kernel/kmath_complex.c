@@ -58,6 +58,19 @@ static V magnitude(struct kir *k, struct pair x) {
     return SEL(either(k, is_inf(k, x.re), is_inf(k, x.im)), C(INFINITY), m); // also beside a NaN
 }
 
+// The magnitude of c64 in f32: by a power of two that brings the larger part near 1, then back by
+// it, so that no square overflows or loses bits. A last bit at most.
+static V magnitude_f32(struct kir *k, V re, V im) {
+    V a = OP1(ABS, re), b = OP1(ABS, im), e = kir_bits(k, DT_S32, SEL(CMP(GT, a, b), a, b));
+    e = OP2(AND, e, I32(0x7f800000));
+    e = OP2(MIN, OP2(MAX, e, I32(1 << 23)), I32(253 << 23));
+    V by = kir_bits(k, DT_F32, OP2(SUB, I32(254 << 23), e)), back = kir_bits(k, DT_F32, e);
+    V x = OP2(MUL, a, by), y = OP2(MUL, b, by);
+    V m = OP2(MUL, OP1(SQRT, FMA(x, x, OP2(MUL, y, y))), back);
+    V inf = kir_f(k, DT_F32, INFINITY);
+    return SEL(either(k, CMP(EQ, a, inf), CMP(EQ, b, inf)), inf, m);
+}
+
 // x * y and what rounding it lost, which is 0 where the product is no number.
 static V product_with(struct kir *k, V x, V y, V *lost) {
     V p = kir_two_product(k, x, y, lost);
@@ -364,7 +377,8 @@ V kmath_complex(struct lower *lw, enum kfn f, V x, V y) {
         return kir_complex(k, OP2(SUB, OP2(MUL, a, c), OP2(MUL, b, d)),
                            OP2(ADD, OP2(MUL, a, d), OP2(MUL, b, c)));
     case KFN_ABS:
-        return kir_cast(k, t, magnitude(k, wide(k, x)));
+        return t == DT_F32 ? magnitude_f32(k, kir_re(k, x), kir_im(k, x))
+                           : magnitude(k, wide(k, x));
     default:
         if (!in_f64(k, f, wide(k, x), wide(k, y ? y : x), &r)) return NULL;
         return narrowed(k, t, r);

@@ -14,13 +14,18 @@
 #define C(v) kir_f(k, t, (v))
 
 // x = n ln2 + r: r and n as f32 and s32. |x| below 2^20.
-static V reduce_ln2(struct kir *k, V x, V *out_n) {
+static V reduce_ln2_bits(struct kir *k, V x, V *out_bits) { // n in the low bits
     enum dtype t = DT_F32;
     V magic = C(12582912.0); // 1.5 * 2^23: adding it rounds to an integer in the low bits
     V z = FMA(x, C(1.4426950408889634), magic), n = OP2(SUB, z, magic);
     V r = FMA(n, C(-0.693145751953125), x);
     r = FMA(n, C(-1.428606765330187e-06), r);
-    *out_n = OP2(SUB, kir_bits(k, DT_S32, z), I32(0x4b400000));
+    *out_bits = kir_bits(k, DT_S32, z);
+    return r;
+}
+static V reduce_ln2(struct kir *k, V x, V *out_n) {
+    V bits, r = reduce_ln2_bits(k, x, &bits);
+    *out_n = OP2(SUB, bits, I32(0x4b400000));
     return r;
 }
 static V pow2i(struct kir *k, V n) {
@@ -39,6 +44,13 @@ struct kir_val *kmath_exp_scaled(struct kir *k, struct kir_val *x, int by) {
     if (by) n = OP2(ADD, n, I32(by));
     V h = OP2(SHR, n, I32(1));
     return OP2(MUL, OP2(MUL, p, pow2i(k, h)), pow2i(k, OP2(SUB, n, h)));
+}
+// e^x for -80 <= x <= 80: n is added to the exponent.
+static V exp_near(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V bits, r = reduce_ln2_bits(k, x, &bits);
+    V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
+    return kir_bits(k, DT_F32, OP2(ADD, kir_bits(k, DT_S32, p), OP2(SHL, bits, I32(23))));
 }
 static V exp32(struct kir *k, V x) {
     return kmath_exp_scaled(k, x, 0);
@@ -101,8 +113,8 @@ static const double erfc_c[] = {
 static V erf32(struct kir *k, V x) {
     enum dtype t = DT_F32;
     V a = OP1(ABS, x), b = SEL(CMP(GT, a, C(4)), C(4), a);
-    V small = FMA(POLY(OP2(MUL, x, x), erf_c), x, x);
-    V large = OP2(COPYSIGN, OP2(SUB, C(1), exp32(k, OP2(MUL, b, POLY(b, erfc_c)))), x);
+    V small = FMA(POLY_PAIRS(OP2(MUL, x, x), erf_c), x, x);
+    V large = OP2(COPYSIGN, OP2(SUB, C(1), exp_near(k, OP2(MUL, b, POLY(b, erfc_c)))), x);
     return SEL(CMP(LT, a, C(0.92)), small, SEL(CMP(NE, x, x), x, large));
 }
 
@@ -119,7 +131,7 @@ static V exp64(struct kir *k, V x) { // for |x| < 700, about 1e-12
       n = OP2(SUB, z, magic);
     V r = FMA(n, C(-1.9082149292705877e-10), FMA(n, C(-0.6931471803691238), x));
     V bits = OP2(SHL, OP2(ADD, kir_bits(k, DT_S64, z), I64(1023)), I64(52));
-    return OP2(MUL, POLY(r, c), kir_bits(k, DT_F64, bits));
+    return OP2(MUL, POLY_PAIRS(r, c), kir_bits(k, DT_F64, bits));
 }
 static V log64(struct kir *k, V x) { // for positive normal x, about 1e-13
     enum dtype t = DT_F64;
@@ -131,7 +143,8 @@ static V log64(struct kir *k, V x) { // for positive normal x, about 1e-13
         k, DT_F64,
         OP2(ADD, OP2(AND, u, I64(INT64_C(0xfffffffffffff))), I64(INT64_C(0x3fe6a09e667f3bcd))));
     V s = OP2(DIV, OP2(SUB, m, C(1)), OP2(ADD, m, C(1)));
-    return FMA(kir_cast(k, DT_F64, e), C(0.6931471805599453), OP2(MUL, s, POLY(OP2(MUL, s, s), c)));
+    return FMA(kir_cast(k, DT_F64, e), C(0.6931471805599453),
+               OP2(MUL, s, POLY_PAIRS(OP2(MUL, s, s), c)));
 }
 static V pow32(struct kir *k, V x, V y) {
     enum dtype t = DT_F32;
@@ -201,7 +214,7 @@ static V sin_turns(struct kir *k, V u) {
     static const double c[] = {6.2831853071791945, -41.34170223981848, 81.60524913341627,
                                -76.70584649402774, 42.05810283858391,  -15.081031675428914,
                                3.663464503001106};
-    return OP2(MUL, u, POLY(OP2(MUL, u, u), c));
+    return OP2(MUL, u, POLY_PAIRS(OP2(MUL, u, u), c));
 }
 // f turns and n quarters: sin is sin f, cos f, -sin f, -cos f for n = 0..3; cos f = sin(1/4 - |f|).
 static V trig32(struct kir *k, enum kfn fn, V x) {
@@ -243,7 +256,7 @@ static V atan2_32(struct kir *k, V y, V x) {
     V n = SEL(swap, b, a), d = SEL(swap, a, b), inf = C(INFINITY);
     V q = OP2(DIV, n, SEL(CMP(EQ, d, C(0)), C(1), d));
     q = SEL(OP2(AND, CMP(EQ, a, inf), CMP(EQ, b, inf)), C(1), q);
-    V z = OP2(MUL, q, q), r = FMA(OP2(MUL, q, z), POLY(z, atan_c), q);
+    V z = OP2(MUL, q, q), r = FMA(OP2(MUL, q, z), POLY_PAIRS(z, atan_c), q);
     r = SEL(swap, OP2(SUB, C(1.5707963267948966), r), r);
     V left = CMP(LT, OP2(COPYSIGN, C(1), wide(k, x)), C(0));
     r = SEL(left, OP2(SUB, C(3.141592653589793), r), r);
