@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/ir/text/text.h"
+#include "compiler/kernel/lower.h"
 #include "compiler/passes/control/hoist.h"
 #include "compiler/passes/rules/rules.h"
 #include "compiler/pipeline.h"
@@ -239,6 +240,15 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     return make_code(e, t, opt, p);
 }
 
+static bool has_kernel(const struct pass_ctx *p, const struct hlo_instr *fusion) {
+    struct arena a = {0};
+    struct kir_fn *fn;
+    status_t st = lower_kernel(&a, fusion, p->target, p->opt->precision, &fn, NULL);
+    bool ok = !st;
+    st_drop(st);
+    arena_done(&a);
+    return ok;
+}
 // Takes m, which was verified.
 static status_t compile_verified(struct hlo_module *m, const struct compile_options *opt,
                                  const struct target *t, const struct compile_observer *obs,
@@ -254,7 +264,7 @@ static status_t compile_verified(struct hlo_module *m, const struct compile_opti
     compile_options_print(&options, opt);
     e->options_text = arena_strndup(a, strbuf_cstr(&options), options.n);
     strbuf_done(&options);
-    struct pass_ctx p = {.opt = opt, .target = t, .obs = obs, .keep = a};
+    struct pass_ctx p = {.opt = opt, .target = t, .obs = obs, .keep = a, .has_kernel = has_kernel};
     status_t st = compile_into(e, opt, t, &p);
     arena_done(&p.scratch);
     e->passes = p.stats.v;

@@ -62,6 +62,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  fast-models 'build/venv/bin/python tests/precision/models.py $(BUILD)' \
 	  bounds 'build/venv/bin/python tests/precision/bounds.py $(BUILD) --n 27' \
 	  precision 'build/venv/bin/python tests/precision/replies.py $(BUILD)' \
+	  loops 'build/venv/bin/python tests/conform/loops.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \
 	  lapack 'build/venv/bin/python tests/conform/lapack.py $(BUILD)' \
 	  complex 'build/venv/bin/python tests/conform/functions/complex.py $(BUILD)' \

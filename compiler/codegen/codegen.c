@@ -13,9 +13,9 @@
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/ir/turns.h"
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
-#include "compiler/passes/control/graph.h"
 
 enum { SHARED = 3, MANY = 8 };
 // Operations of one run's turns from which LLVM's code, by a sixth the faster (a complex iteration
@@ -35,7 +35,7 @@ struct kernel { // what a kernel_info is made from once it is known which share 
     struct span direct; // its code, if LLVM need not make it
     const char *why;    // it must
     const int64_t *sizes;
-    bool in_loop; // the first instruction that has it
+    bool in_loop;  // the first instruction that has it
     int64_t turns; // of all that have it
 };
 struct wanted { // an instruction that needs a kernel
@@ -159,8 +159,9 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
     int64_t work = 0;
     k->why = "no direct generator for this target";
     if (!g->t->direct || !g->back->direct || g->in_module) return;
-    bool long_run = k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
-                                     work >= LLVM_LOOP_WORK);
+    bool long_run = k->fn->turns ||
+                    (k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
+                                      work >= LLVM_LOOP_WORK));
     k->why = "a loop runs it for long";
     if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, k->turns, &k->why);
 }
@@ -241,7 +242,7 @@ static void computation(struct gather *g, const struct hlo_computation *c, bool 
     pmap_put_ptr(&g->seen, c, (void *)c);
     HLO_EACH_INSTR(i, c) {
         if (pmap_get_ptr(&g->merged, i)) continue;
-        int64_t all = i->op == HLO_WHILE ? graph_turns(i) : 1;
+        int64_t all = i->op == HLO_WHILE ? hlo_turns(i) : 1;
         if (all < 1 || __builtin_mul_overflow(turns, all, &all)) all = turns;
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)

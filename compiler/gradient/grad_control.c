@@ -4,6 +4,7 @@
 // from the state that the turn began with, which the loop now keeps (of the elements that are
 // needed, a row a turn).
 #include "compiler/gradient/tape.h"
+#include "compiler/ir/turns.h"
 #include "compiler/passes/control/graph.h"
 
 // ---- computations of one's own
@@ -199,7 +200,7 @@ static struct hlo_computation *turn_back(struct loop *l) {
     int64_t step;
     for (int k = 0; k < l->n; k++) {
         l->read[k] = xs[k]->users.n > 0;
-        l->kept[k] = l->read[k] && !l->same[k] && !graph_step(l->body, k, &step);
+        l->kept[k] = l->read[k] && !l->same[k] && !hlo_turn_step(l->body, k, &step);
     }
     return c;
 }
@@ -316,7 +317,7 @@ static hv backward(struct loop *l, struct hlo_computation *turn, hv kept, hv con
         args[k] = !l->read[k]  ? hb_splat(&body, e, 0)
                   : l->kept[k] ? get_row(&body, p[at], p[0], e)
                                : p[at];
-        if (l->read[k] && !l->same[k] && graph_step(l->body, k, &step)) {
+        if (l->read[k] && !l->same[k] && hlo_turn_step(l->body, k, &step)) {
             hv turns = hb_convert(&body, p[0], e->dtype), one = hb_const_i64(&body, e->dtype, step);
             args[k] = hb_add(&body, p[at], hb_mul(&body, turns, one));
         }
@@ -340,7 +341,7 @@ void grad_while(struct tape *t, hv i, hv const *d) {
     bool flat = shape_is_tuple(i->shape) && l.body->root->op == HLO_TUPLE;
     for (int k = 0; k < l.n && flat; k++)
         flat = !shape_is_tuple(i->shape->elems[k]) && i->shape->elems[k]->rank < HLO_MAX_RANK;
-    l.turns = flat ? graph_turns(i) : -1;
+    l.turns = flat ? hlo_turns(i) : -1;
     if (l.turns < 0)
         return tape_refuse(t, i,
                            flat ? "is supported where the number of turns is a constant"

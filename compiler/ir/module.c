@@ -342,8 +342,8 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
             j->operands[k] = pmap_get_ptr(&map, i->operands[k]);
         for (int k = 0; k < i->n_called; k++) {
             j->called[k] = pmap_get_ptr(done, i->called[k]);
-            if (i->op == HLO_FUSION) j->called[k]->fusion = j;
         }
+        if (i->op == HLO_FUSION) hlo_mark_fused(j);
         append_with_operands(r, j);
         for (size_t k = 0; k < i->control_preds.n; k++)
             if (kept(keep, i->control_preds.v[k]))
@@ -436,6 +436,14 @@ void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
     unlink_operand(i, i->operands[k]);
     i->operands[k] = x;
     link_operand(i, x);
+}
+
+void hlo_mark_fused(struct hlo_instr *fusion) {
+    struct hlo_computation *c = fusion->called[0];
+    c->fusion = fusion;
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        for (int k = 0; k < i->n_called && i->op == HLO_WHILE; k++)
+            i->called[k]->fusion = fusion;
 }
 
 void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {

@@ -159,6 +159,9 @@ void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x);
 void hlo_replace_uses(struct hlo_instr *old,
                       struct hlo_instr *with); // all users (not control), and the root if it is old
 void hlo_remove_instr(struct hlo_instr *i);    // no users, not the root
+// The computation that a fusion calls, and those of loops in it, are the fusion's: passes over
+// computations leave them alone.
+void hlo_mark_fused(struct hlo_instr *fusion);
 int hlo_remove_dead(struct hlo_computation *c); // pure instructions without users; returns how many
 bool hlo_depends_on(const struct hlo_instr *i,
                     const struct hlo_instr *on); // is `on` reachable through operands

@@ -68,6 +68,7 @@ struct kir_fn {
     int n_bufs, n_in; // buffers; the first n_in are read only, the others written only
     int64_t extent, scratch_bytes;
     bool tiles; // a contraction by lower_tile.c
+    bool turns; // a loop by lower_turns.c
     VEC(struct kir_table) tables;
     struct kir_block top;        // level 0
     struct kir_val *begin, *end; // VARs: the unit range

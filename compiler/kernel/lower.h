@@ -44,6 +44,8 @@ struct lower {
     const struct target *target; // may be NULL
     const struct kernel_policy *policy;
     struct lower_tile *tile; // being built, or NULL
+    struct lower_turn *turn; // of a loop that is a kernel, whose body is being built, or NULL
+    int64_t turn_number;     // of its copy of the body; 0: none. What it computes is its own
     const char *why;         // static text, when the status is an error
     struct pmap leaf;        // instruction -> buffer + 1
     struct pmap memo;        // hash of (instruction, index) -> struct lower_memo
@@ -128,6 +130,11 @@ void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_va
 struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
                           struct kir_val *const *index);
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
+
+// Is `element` one of the state of a loop that is being built? Then its value in the turn.
+bool lower_turn_has(const struct lower *lw, const struct hlo_instr *element);
+status_t lower_turn_get(struct lower *lw, const struct hlo_instr *element,
+                        struct kir_val *const *index, struct kir_val **out) MUST_CHECK;
 
 // A reduction: acc = step(acc, r) for r in 0..total: of one element, an inner loop over r; when
 // `column`, of a whole row at once: loops over r outside, over the row inside, acc in scratch; when

@@ -45,7 +45,12 @@ struct lower_outputs {
 // Stores all results at a logical index; `first` is the shape of the first.
 status_t lower_store(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                      struct kir_val *const *index) MUST_CHECK;
+// The same at a position of the first's physical view; padding is stored as zero.
+status_t lower_store_all(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
+                         struct kir_val *v) MUST_CHECK;
 // lower_tile.c. False: the kernel is no contraction that is worth tiles; else *st says whether it
 // was built.
 bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                     int n_in, status_t *st);
+// lower_turns.c. The kernel of lw->instr, a fusion around the loop w.
+status_t lower_turns(struct lower *lw, const struct hlo_instr *w, int n_in, int n_out) MUST_CHECK;

@@ -24,7 +24,9 @@ struct pass_ctx {
     struct arena scratch;               // reset after each pass
     VEC(struct pass_stat) stats;        // in `keep`
     struct arena *keep;
-    bool changed; // set by a pass that changed something
+    // Can the target run this fusion as a kernel? NULL: it is not asked, and the answer is yes.
+    bool (*has_kernel)(const struct pass_ctx *p, const struct hlo_instr *fusion);
+    bool changed;        // set by a pass that changed something
     int64_t folded_work; // operations that folding took so far, of EVAL_COMPILE_WORK (eval.h)
 };
 typedef status_t (*pass_fn)(struct hlo_module *m, struct pass_ctx *p);

@@ -4,6 +4,7 @@
 #include "compiler/plan/estimate.h"
 
 #include "compiler/ir/ir.h"
+#include "compiler/ir/turns.h"
 #include "compiler/ir/work.h"
 
 const struct machine estimate_nominal = {
@@ -151,6 +152,7 @@ static void add_elementwise(const struct hlo_instr *i, struct step_work *w) {
 }
 
 static void add_body(const struct hlo_computation *c, struct step_work *w);
+static void add_turns(const struct hlo_instr *loop, struct step_work *w);
 static void add_instr(const struct hlo_instr *i, struct step_work *w) {
     double n = elements(i->shape), in = i->n_operands ? elements(i->operands[0]->shape) : 0;
     if (add_move(i, w)) return;
@@ -166,6 +168,9 @@ static void add_instr(const struct hlo_instr *i, struct step_work *w) {
         return;
     case HLO_FUSION:
         add_body(i->called[0], w);
+        return;
+    case HLO_WHILE: // in a fusion: its turns are the kernel's
+        add_turns(i, w);
         return;
     case HLO_REDUCE:
     case HLO_SCAN:
@@ -195,6 +200,16 @@ static void add_instr(const struct hlo_instr *i, struct step_work *w) {
     default:
         if (hlo_is_elementwise(i)) add_elementwise(i, w);
     }
+}
+static void add_turns(const struct hlo_instr *loop, struct step_work *w) {
+    struct step_work turn = {0};
+    int64_t turns = hlo_turns(loop);
+    double n = turns > 0 ? (double)turns : 1;
+    add_body(loop->called[1], &turn);
+    w->simple += n * turn.simple;
+    w->hard += n * turn.hard;
+    w->serial += n * turn.serial;
+    w->products += n * turn.products;
 }
 static void add_body(const struct hlo_computation *c, struct step_work *w) {
     for (const struct hlo_instr *i = c->first; i; i = i->next)

@@ -5,7 +5,8 @@
 // it reads the operand after it wrote partial sums). A parameter that also feeds a reduction, a
 // movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
 // update; a scatter reads its operand whole, at the places it writes, before it updates the first;
-// a while keeps its state in its results anyway.
+// a while keeps its state in its results anyway, and so does a fusion around one, but for what all
+// lanes share.
 #include "compiler/plan/in_place.h"
 
 #include "compiler/ir/op.h"
@@ -53,8 +54,23 @@ static bool added_first(const struct hlo_instr *param) {
     return other->op == HLO_CONVOLUTION || other->op == HLO_DOT;
 }
 
+// A loop that is one kernel reads what an array of its lanes begins with before it writes what that
+// becomes, lane by lane; what all lanes share, a few elements, is read by all of them.
+static bool turns_keep_place(const struct hlo_instr *i, int in, int out) {
+    enum { SHARED = 16 }; // LANES_REST of compiler/ops/while.h
+    const struct hlo_instr *param = i->called[0]->params.v[in], *root = i->called[0]->root, *w;
+    const struct hlo_instr *x = root->op == HLO_TUPLE ? root->operands[out] : root;
+    if (x->op != HLO_GET_TUPLE_ELEMENT || x->operands[0]->op != HLO_WHILE) return false;
+    w = x->operands[0];
+    int64_t k = HLO_ATTR(x, gte)->index;
+    return w->operands[0]->op == HLO_TUPLE && w->operands[0]->operands[k] == param &&
+           param->users.n == 1 && shape_elements(param->shape) > SHARED &&
+           same_place(param->shape, x->shape);
+}
+
 bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     if (i->op == HLO_WHILE) return in == out;
+    if (i->op == HLO_FUSION && turns_keep_place(i, in, out)) return true;
     if (shape_is_tuple(i->shape)) return false;
     for (int k = 0; k < i->n_operands; k++)
         if (shape_is_tuple(i->operands[k]->shape)) return false; // leaves are operands then

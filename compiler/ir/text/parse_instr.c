@@ -357,7 +357,7 @@ status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const str
     if (op == HLO_COMPARE && n) plain_comparison(attr, operands[0]->shape->dtype);
     RETURN_IF_ERR(
         hlo_add_instr(c, op, rounds ? NULL : shape, operands, n, attr, called, n_called, out));
-    if (op == HLO_FUSION) called[0]->fusion = *out;
+    if (op == HLO_FUSION) hlo_mark_fused(*out);
     return rounds ? hlo_add_instr(c, HLO_CONVERT, shape, out, 1, NULL, NULL, 0, out) : ST_OK;
 }
 

@@ -245,6 +245,7 @@ LOWER(GATHER) {
 // The values of tuple-shaped rules stand next to each other in `out`.
 LOWER(GET_TUPLE_ELEMENT) {
     struct kir_val *all[LOWER_MAX_RESULTS];
+    if (lower_turn_has(lw, i)) return lower_turn_get(lw, i, index, out);
     if (shape_leaves(i->operands[0]->shape) > LOWER_MAX_RESULTS)
         return lower_no(lw, "too many results");
     RETURN_IF_ERR(lower_operand(lw, i, 0, index, all));

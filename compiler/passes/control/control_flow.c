@@ -2,13 +2,14 @@
 // Control flow that is decided before the run: a conditional with a constant selector is its
 // branch, a while whose condition is false at once is its initial state, and one that turns a known
 // small number of times is as many copies of its body.
+#include "compiler/ir/turns.h"
 #include "compiler/passes/control/graph.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_UNROLLED = 64 };
 
 static struct hlo_instr *decided_while(struct hlo_instr *w) {
-    int64_t turns = graph_turns(w);
+    int64_t turns = hlo_turns(w);
     const struct hlo_computation *body = w->called[1];
     if (turns < 0 || (turns > 1 && turns * body->n_instrs > MAX_UNROLLED)) return NULL;
     if (hlo_computation_has_effect(w->called[0])) return NULL;

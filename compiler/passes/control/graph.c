@@ -53,7 +53,7 @@ struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computatio
         struct hlo_instr *copy = hlo_clone_instr(c, i, in);
         if (i->op == HLO_FUSION) {
             copy->called[0] = copy_before(i->called[0], c);
-            copy->called[0]->fusion = copy;
+            hlo_mark_fused(copy);
         }
         for (size_t k = 0; k < i->control_preds.n; k++) {
             struct hlo_instr *p = pmap_get_ptr(&map, i->control_preds.v[k]);

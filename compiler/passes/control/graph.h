@@ -14,8 +14,3 @@ struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computatio
 // Element k of a tuple value: the operand of a tuple instruction, or a new get-tuple-element in
 // front of pos.
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos);
-// How often the body of a while runs; -1 when that is not known, or above 65,536.
-int64_t graph_turns(const struct hlo_instr *w);
-// What the body of a while adds to element k of its state each turn, a whole number; false when it
-// does anything else.
-bool graph_step(const struct hlo_computation *body, int64_t k, int64_t *step);

@@ -138,7 +138,7 @@ static void take_bodies(struct hlo_instr *f) {
     for (struct hlo_instr *x = f->called[0]->first; x; x = x->next) {
         if (x->op != HLO_FUSION) continue;
         graph_move_before(x->called[0], f->called[0]);
-        x->called[0]->fusion = x;
+        hlo_mark_fused(x);
     }
 }
 status_t pass_attention(struct hlo_module *m, struct pass_ctx *p) {

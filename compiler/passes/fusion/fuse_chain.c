@@ -4,6 +4,7 @@
 // fuse-loop leaves such chains where a value has several users that lie in no single fusion: the
 // rounds of a counter-based random number generator, an optimizer's moments and the parameters made
 // of them. Runs behind fuse-loop and takes its fusions in whole.
+#include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/outputs.h"
 
 // A group looks so many instructions ahead. Float chains keep many values at a time: a kernel of
@@ -17,6 +18,12 @@ static bool floats(const struct hlo_instr *i) {
 static bool elementwise(const struct hlo_instr *i) {
     return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
 }
+// A parameter, or a part of one that is read where it lies.
+static bool reads_memory(const struct hlo_instr *x) {
+    while (x->op == HLO_SLICE || (x->op == HLO_RESHAPE && fusion_drops_ones(x)))
+        x = x->operands[0];
+    return x->op == HLO_PARAMETER;
+}
 // Operations of a member; -1: it computes its elements otherwise than one by one.
 static int ops_of(const struct hlo_instr *i, bool *has_floats) {
     int n = 0;
@@ -24,7 +31,7 @@ static int ops_of(const struct hlo_instr *i, bool *has_floats) {
     if (i->op != HLO_FUSION) return elementwise(i) ? 1 : -1;
     if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return -1;
     for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next) {
-        bool leaf = x->op == HLO_PARAMETER || x->op == HLO_CONSTANT || x->op == HLO_IOTA;
+        bool leaf = x->op == HLO_CONSTANT || x->op == HLO_IOTA || reads_memory(x);
         if (!leaf && x->op != HLO_BROADCAST && !elementwise(x)) return -1;
         *has_floats |= floats(x);
         n += elementwise(x);
@@ -36,9 +43,9 @@ static bool in_group(const struct outputs *g, const struct hlo_instr *i) {
         if (g->v[k] == i) return true;
     return false;
 }
-// Does a member read x, an array as large as theirs?
+// Does a member read x, an array as large as theirs, or larger?
 static bool read_by(const struct outputs *g, const struct hlo_instr *x) {
-    if (!shape_same_dims(x->shape, g->v[0]->shape)) return false;
+    if (shape_elements(x->shape) < shape_elements(g->v[0]->shape)) return false;
     for (int k = 0; k < g->n; k++)
         for (int j = 0; j < g->v[k]->n_operands; j++)
             if (g->v[k]->operands[j] == x) return true;

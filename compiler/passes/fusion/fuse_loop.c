@@ -15,7 +15,7 @@
 
 enum {
     MAX_MEMBERS = FUSION_MOST_MEMBERS,
-    FLOAT_MEMBERS = 48,
+    FLOAT_MEMBERS = 300,
     MOST_JOINED = 4,
     MOST_AGAIN = 3,
     JOINED_WEIGHT = 80,
@@ -65,6 +65,16 @@ static bool contracts(const struct target *t, const struct hlo_instr *i) {
 }
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
+}
+// A slice of what lies in memory whatever is fused, with or without dimensions of one: reading it
+// in place costs an index, so that each of its readers may.
+static bool view(const struct ctx *x, const struct hlo_instr *i) {
+    if (i->op == HLO_RESHAPE && plain(i) && fusion_drops_ones(i)) i = i->operands[0];
+    if (i->op != HLO_SLICE || !plain(i) || x->layouts) return false;
+    const struct hlo_instr *from = i->operands[0];
+    return !elementwise(from) && !moves(from) && !joins(x, from) && !folds(x->t, from) &&
+           !contracts(x->t, from) && !free_to_copy(from) && from->op != HLO_RESHAPE &&
+           from->op != HLO_BITCAST;
 }
 static bool can_root(const struct target *t, const struct hlo_instr *i) {
     return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(t, i));
@@ -169,7 +179,8 @@ static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) 
 }
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
-    if (free_to_copy(p)) return NULL;
+    if (free_to_copy(p) || (view(g->ctx, p) && !has_contraction(g) && !used_by_contraction(p)))
+        return NULL;
     if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
@@ -180,6 +191,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (g->n >= FLOAT_MEMBERS && (!elementwise(p) || dtype_is_float(p->shape->dtype)))
         return "the fusion is full";
     if (p->op == HLO_TRANSPOSE && turned_alone(g, p)) return "the library runs it";
+
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";

@@ -81,12 +81,24 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     f->shape = last->shape;
     f->op_type = hero->op_type;
     f->op_name = hero->op_name;
-    body->fusion = f;
+    hlo_mark_fused(f);
 
     hlo_move_before(f, last);
     hlo_replace_uses(last, f);
     *out = f;
     return ST_OK;
+}
+
+bool fusion_drops_ones(const struct hlo_instr *reshape) {
+    const struct shape *a = reshape->operands[0]->shape, *b = reshape->shape;
+    int j = 0;
+    for (int k = 0; k < a->rank; k++) {
+        if (a->dims[k] == 1) continue;
+        while (j < b->rank && b->dims[j] == 1)
+            j++;
+        if (j == b->rank || b->dims[j++] != a->dims[k]) return false;
+    }
+    return true; // as many elements: the rest of b is ones
 }
 
 bool fusion_has(const struct fusion_group *g, const struct hlo_instr *i) {

@@ -12,6 +12,9 @@ void fusion_in_list_order(struct hlo_instr **v, int n);
 status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind,
                      const struct hlo_instr *hero, struct hlo_instr **out) MUST_CHECK;
 
+// A reshape that only adds or drops dimensions of one.
+bool fusion_drops_ones(const struct hlo_instr *reshape);
+
 // A fusion that grows backwards from its root: an operand comes in when `keeps_out` has no reason
 // against it.
 enum { FUSION_MAX_MEMBERS = 96, FUSION_MOST_MEMBERS = 320 }; // usually; at all

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/outputs.h"
 
+#include "compiler/ops/while.h"
 #include "compiler/passes/control/graph.h"
 
 static bool plain(const struct shape *s) {
@@ -39,6 +40,7 @@ const char *outputs_no_member(const struct hlo_instr *i, const struct target *t)
                   (i->op == HLO_REDUCE && i->n_operands == 2);
     if (!loop && !single) return "it is neither a loop nor a reduction";
     if (!i->users.n && i->parent->root != i) return "nothing uses it";
+    if (while_of_fusion(i)) return "it is a loop";
     if (renews_parameter(i)) return "it is written over a parameter's old value";
     return t->library_accepts && t->library_accepts(t, i) ? "the library runs it" : NULL;
 }
@@ -143,6 +145,6 @@ status_t outputs_merge(const struct outputs *g) {
                                 &(struct hlo_attr_fusion){.kind = kind}, &f.body, 1, &whole));
     whole->op_type = g->v[0]->op_type;
     whole->op_name = g->v[0]->op_name;
-    f.body->fusion = whole;
+    hlo_mark_fused(whole);
     return hand_over(g, whole);
 }

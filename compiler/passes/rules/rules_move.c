@@ -85,6 +85,27 @@ RULE_FN(slice_concat) {
     }
     return NULL;
 }
+// Where that slice reads one operand of a concatenate alone, which slice_concat then takes.
+RULE_FN(slice_transpose) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_TRANSPOSE || x->operands[0]->op != HLO_CONCATENATE)
+        return NULL;
+    const struct hlo_instr *c = x->operands[0];
+    struct i64s perm = HLO_ATTR(x, dims)->dimensions;
+    struct ranges s = HLO_ATTR(i, slice)->slice;
+    struct range v[HLO_MAX_RANK], along;
+    for (int d = 0; d < perm.n; d++)
+        v[perm.v[d]] = s.v[d];
+    along = v[HLO_ATTR(c, dims)->dimensions.v[0]];
+    int64_t at = 0;
+    for (int k = 0; k < c->n_operands; k++) {
+        int64_t n = c->operands[k]->shape->dims[HLO_ATTR(c, dims)->dimensions.v[0]];
+        if (along.start >= at && along.limit <= at + n && along.limit > along.start)
+            return hb_transpose(&r->b, hb_slice(&r->b, x->operands[0], v), perm.v);
+        at += n;
+    }
+    return NULL;
+}
 RULE_FN(concat_slices) {
     if (i->op != HLO_CONCATENATE || i->operands[0]->op != HLO_SLICE || i->n_operands < 2)
         return NULL;

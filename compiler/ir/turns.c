@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often a loop turns: known when one element of the state starts at a constant, grows by a
 // constant and is compared with a constant.
-#include "compiler/passes/control/graph.h"
+#include "compiler/ir/turns.h"
 
 enum { MAX_TURNS = 1 << 16 };
 
@@ -43,7 +43,7 @@ static int64_t wrap(int64_t v, enum dtype t) {
     return negative ? v - (INT64_C(1) << bits) : v;
 }
 
-bool graph_step(const struct hlo_computation *body, int64_t k, int64_t *step) {
+bool hlo_turn_step(const struct hlo_computation *body, int64_t k, int64_t *step) {
     const struct hlo_instr *r = body->root, *p = body->params.v[0];
     int64_t at;
     if (r->op != HLO_TUPLE) return false;
@@ -57,7 +57,7 @@ bool graph_step(const struct hlo_computation *body, int64_t k, int64_t *step) {
     return true;
 }
 
-int64_t graph_turns(const struct hlo_instr *w) {
+int64_t hlo_turns(const struct hlo_instr *w) {
     const struct hlo_computation *cond = w->called[0];
     const struct hlo_instr *r = cond->root, *init = w->operands[0];
     int64_t k, limit, v, step;
@@ -69,7 +69,7 @@ int64_t graph_turns(const struct hlo_instr *w) {
     if (!whole_number(r->operands[left ? 1 : 0], &limit) || !whole_number(init->operands[k], &v))
         return -1;
     if (!(left ? holds(d, v, limit) : holds(d, limit, v))) return 0;
-    if (!graph_step(w->called[1], k, &step)) return -1;
+    if (!hlo_turn_step(w->called[1], k, &step)) return -1;
     for (int64_t n = 1; n < MAX_TURNS; n++) {
         if (__builtin_add_overflow(v, step, &v)) return -1;
         v = wrap(v, r->operands[0]->shape->dtype);
