@@ -59,7 +59,7 @@ static V magnitude(struct kir *k, struct pair x) {
 }
 
 // The magnitude of c64 in f32: by a power of two that brings the larger part near 1, then back by
-// it, so that no square overflows or loses bits. A last bit at most.
+// it, so that no square overflows or loses bits: within 1.1 ULP.
 static V magnitude_f32(struct kir *k, V re, V im) {
     V a = OP1(ABS, re), b = OP1(ABS, im), e = kir_bits(k, DT_S32, SEL(CMP(GT, a, b), a, b));
     e = OP2(AND, e, I32(0x7f800000));

@@ -15,7 +15,8 @@ enum {
     LEAST_LANES = 32,
     SHORT_SUM = 8, // terms that the lowering writes out
     DEAR = 48,     // operations that a transcendental function takes
-    MOST_CONSTANTS = 64
+    MOST_CONSTANTS = 64,
+    MOST_NUMBERS = 1 << 21 // values of a stack's place, over all turns
 };
 static const int64_t MOST_WORK = INT64_C(4000000000); // of a whole loop: seconds
 
@@ -42,8 +43,11 @@ static bool element_of(const struct hlo_instr *i, const struct hlo_instr *tuple,
 
 // ---- whole numbers by turn
 
-static bool number_at(const struct hlo_instr *w, const struct hlo_instr *i, int64_t turn, int depth,
-                      int64_t *out);
+struct numbers {
+    const struct hlo_instr *w;
+    int64_t turn, left; // values that may still be computed, of all turns
+};
+static bool number_at(struct numbers *n, const struct hlo_instr *i, int depth, int64_t *out);
 static bool counter_at(const struct hlo_instr *w, int64_t k, int64_t turn, int64_t *out) {
     const struct hlo_instr *init = w->operands[0]->operands[k];
     int64_t step;
@@ -52,11 +56,10 @@ static bool counter_at(const struct hlo_instr *w, int64_t k, int64_t turn, int64
     return !__builtin_mul_overflow(step, turn, out) &&
            !__builtin_add_overflow(*out, lit_get_i64(init->literal, 0), out);
 }
-static bool both_at(const struct hlo_instr *w, const struct hlo_instr *i, int64_t turn, int depth,
-                    int64_t *out) {
+static bool both_at(struct numbers *n, const struct hlo_instr *i, int depth, int64_t *out) {
     int64_t x, y;
-    if (!number_at(w, i->operands[0], turn, depth + 1, &x) ||
-        !number_at(w, i->operands[1], turn, depth + 1, &y))
+    if (!number_at(n, i->operands[0], depth + 1, &x) ||
+        !number_at(n, i->operands[1], depth + 1, &y))
         return false;
     switch (i->op) {
     case HLO_ADD:
@@ -79,25 +82,24 @@ static bool both_at(const struct hlo_instr *w, const struct hlo_instr *i, int64_
     }
 }
 // The value of i, a scalar of signed integers, in a turn; false: not known, or beyond its type.
-static bool number_at(const struct hlo_instr *w, const struct hlo_instr *i, int64_t turn, int depth,
-                      int64_t *out) {
+static bool number_at(struct numbers *n, const struct hlo_instr *i, int depth, int64_t *out) {
     enum { DEEPEST = 12 };
     enum dtype t = i->shape->dtype;
     int64_t k;
     bool ok = false;
-    if (depth > DEEPEST || shape_is_tuple(i->shape) || i->shape->rank ||
+    if (--n->left < 0 || depth > DEEPEST || shape_is_tuple(i->shape) || i->shape->rank ||
         (dtype_class(t) != DC_SIGNED && t != DT_PRED))
         return false;
     if (i->op == HLO_CONSTANT)
         *out = lit_get_i64(i->literal, 0), ok = true;
-    else if (element_of(i, w->called[1]->params.v[0], &k))
-        ok = counter_at(w, k, turn, out);
+    else if (element_of(i, n->w->called[1]->params.v[0], &k))
+        ok = counter_at(n->w, k, n->turn, out);
     else if (i->op == HLO_CONVERT)
-        ok = number_at(w, i->operands[0], turn, depth + 1, out);
-    else if (i->op == HLO_SELECT && number_at(w, i->operands[0], turn, depth + 1, &k))
-        ok = number_at(w, i->operands[k ? 1 : 2], turn, depth + 1, out);
+        ok = number_at(n, i->operands[0], depth + 1, out);
+    else if (i->op == HLO_SELECT && number_at(n, i->operands[0], depth + 1, &k))
+        ok = number_at(n, i->operands[k ? 1 : 2], depth + 1, out);
     else if (i->n_operands == 2)
-        ok = both_at(w, i, turn, depth, out);
+        ok = both_at(n, i, depth, out);
     int bits = dtype_bits(t);
     return ok && (t == DT_PRED || bits == 64 ||
                   (*out >= -(INT64_C(1) << (bits - 1)) && *out < INT64_C(1) << (bits - 1)));
@@ -117,16 +119,17 @@ static bool is_stack(const struct hlo_instr *w, struct while_lanes *l, int k) {
         return false;
     for (int d = 1; d < s->rank; d++)
         if (part->dims[d] != s->dims[d]) return false;
-    for (size_t n = 0; n < p->users.n; n++)
-        if (element_of(p->users.v[n], p, &of) && of == k &&
-            (p->users.v[n]->users.n != 1 || p->users.v[n] != u->operands[0]))
+    for (size_t e = 0; e < p->users.n; e++)
+        if (element_of(p->users.v[e], p, &of) && of == k &&
+            (p->users.v[e]->users.n != 1 || p->users.v[e] != u->operands[0]))
             return false;
 
     bool forth = true, back = true;
-    for (int64_t t = 0; t < l->turns && (forth || back); t++) {
-        if (!number_at(w, u->operands[2], t, 0, &at)) return false;
-        forth &= at == t;
-        back &= at == l->turns - 1 - t;
+    struct numbers n = {.w = w, .left = MOST_NUMBERS};
+    for (; n.turn < l->turns && (forth || back); n.turn++) {
+        if (!number_at(&n, u->operands[2], 0, &at)) return false;
+        forth &= at == n.turn;
+        back &= at == l->turns - 1 - n.turn;
     }
     l->e[k].kind = LANES_STACK;
     l->e[k].back = !forth;

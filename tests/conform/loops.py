@@ -91,6 +91,8 @@ def define():
     case("turns downwards", of(np.float32, 128))(
         lambda x: lax.while_loop(lambda s: s[0] > 3, lambda s: (s[0] - 2, s[1] * 0.5 + s[0]),
                                  (20, x)))
+    case("twenty arrays", *[of(np.float32, 200)] * 20)(
+        repeat(9, lambda i, *x: tuple(a * 0.5 + b for a, b in zip(x, x[1:] + x[:1]))))
     case("neighbours stay a loop", of(np.float32, 100), kernel=False)(
         lambda x: lax.fori_loop(0, 10, lambda _, x: jnp.roll(x, 1) * 0.5 + x, x))
     case("a sum over lanes stays a loop", of(np.float32, 100), kernel=False)(
