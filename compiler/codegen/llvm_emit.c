@@ -434,6 +434,7 @@ static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
     bool few = e->soft && has_few_turns(l);
     if (!l->vectorize || few) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
+    if (l->interleave) ops[n++] = note(e, "llvm.loop.interleave.count", 32, l->interleave);
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->c, ops, n);
     LLVMMetadataReplaceAllUsesWith(self, node);
     unsigned kind = LLVMGetMDKindIDInContext(e->c, "llvm.loop", 9);

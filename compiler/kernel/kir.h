@@ -55,7 +55,8 @@ struct kir_loop {
     int n_carry;
     struct kir_val **init, **carry, **yield, **result;
     struct kir_block body;
-    bool vectorize; // hint: iterations are independent or a reassociable reduction
+    bool vectorize;     // hint: iterations are independent or a reassociable reduction
+    uint8_t interleave; // hint: so many vectors side by side; 0: as the generator likes
     bool unroll;
 };
 struct kir_table {

@@ -139,6 +139,7 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
     }
 
     if (l->vectorize) strbuf_puts(b, " vectorize");
+    if (l->interleave) strbuf_printf(b, " interleave %d", l->interleave);
     strbuf_puts(b, l->unroll ? " unroll {\n" : " {\n");
     print_block(p, &l->body, indent + 1);
 

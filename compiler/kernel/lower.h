@@ -21,7 +21,7 @@ struct lower_space {
     int64_t minor; // of a result: so many elements are written out in a turn of the innermost loop;
                    // 0 = one
     // Of a result: turns at which the loop of this stride begins anew, because what is read before
-    // lies elsewhere (lower_edges.c).
+    // lies elsewhere (lower_loops.c).
     struct lower_edge {
         int64_t stride, at;
     } edge[LOWER_MAX_EDGES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower_priv: shared by lower.c, lower_edges.c and lower_reduce.c only.
+// lower_priv: shared by the lower*.c of this folder only.
 #pragma once
 #include "compiler/kernel/lower.h"
 
@@ -29,7 +29,7 @@ enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
 // Is it an operation whose values are worth keeping, or computing in vectors?
 bool lower_is_dear(const struct hlo_instr *i);
-// lower_edges.c. Notes the edges that what was built shows; true: there are new ones.
+// lower_loops.c. Notes the edges that what was built shows; true: there are new ones.
 bool lower_edges_find(struct lower *lw);
 // Where the parts of a loop begin, in order: begin has LOWER_MAX_EDGES + 1 places; how many.
 int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t stride, int64_t extent,
@@ -54,3 +54,8 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
                     int n_in, status_t *st);
 // lower_turns.c. The kernel of lw->instr, a fusion around the loop w.
 status_t lower_turns(struct lower *lw, const struct hlo_instr *w, int n_in, int n_out) MUST_CHECK;
+// lower_loops.c. How many vectors a loop over b should take side by side; 0: as the generator
+// likes.
+uint8_t lower_side_by_side(const struct lower *lw, const struct kir_block *b);
+// The same for a loop of any kind: 0 where the body is short.
+uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b);

@@ -249,6 +249,7 @@ static status_t row_of_turns(struct lower *lw, struct turns *t, struct kir_val *
     for (int s = 0; s < times; s++)
         RETURN_IF_ERR(turn(lw, t, kir_idx_add(k, first, kir_i64(k, s))));
     store_state(lw, t);
+    row->interleave = lower_side_by_side(lw, &row->body);
     kir_end(k, row, NULL);
     return ST_OK;
 }
@@ -316,7 +317,9 @@ static void lay_out(struct lower *lw, struct turns *t) {
             bytes += t->l.e[k].rest * dtype_size(lower_scratch_type(shape_of(t, k)->dtype));
     int64_t chunk = UNIT_BYTES / bytes, share = t->l.lanes / 16;
     chunk = chunk < share ? chunk : share;
-    chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk / 16 * 16;
+    chunk = chunk < LEAST_CHUNK  ? LEAST_CHUNK
+            : chunk > MOST_CHUNK ? MOST_CHUNK
+                                 : chunk / LEAST_CHUNK * LEAST_CHUNK;
     t->chunk = chunk;
     for (int k = 0; k < t->l.n; k++)
         for (int64_t c = 0; t->l.e[k].kind == LANES_VARYING && c < t->l.e[k].rest; c++)

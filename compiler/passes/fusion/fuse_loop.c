@@ -43,7 +43,7 @@ static bool moves(const struct hlo_instr *i) {
     return kind && plain(i);
 }
 // Each element is one of an operand's; which one is decided where the loops begin anew
-// (compiler/kernel/lower_edges.c), so that none is computed twice.
+// (compiler/kernel/lower_loops.c), so that none is computed twice.
 static bool joins(const struct ctx *x, const struct hlo_instr *i) {
     if (i->op != HLO_CONCATENATE || !plain(i) || i->n_operands > MOST_JOINED || x->layouts)
         return false;

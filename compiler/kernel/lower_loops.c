@@ -4,6 +4,7 @@
 // (lower.c), so that in each part the comparison is decided, what it leaves out is not computed,
 // and loads read neighbours. Only the two innermost loops: further out a condition costs little.
 // Does not: conditions on more than one loop, and reductions.
+// And how many vectors of a long body run side by side.
 #include "compiler/kernel/lower_priv.h"
 
 // Turns of a part of the innermost loop, with vectors of 128 bits and longer ones; edges of the
@@ -92,4 +93,94 @@ int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t str
     }
     if (innermost ? extent / n < (small ? SMALL_PART : LEAST_PART) : n - 1 > MOST_OUTER) n = 1;
     return n;
+}
+
+// ---- vectors side by side
+
+// A long loop body is often a chain of operations that wait for each other, longer than what a
+// processor looks ahead: then several vectors side by side share the waiting. How many is decided
+// by the chain's length, by how many operations there are to fill it with, and by how many values
+// are kept at a time, which want registers (measured on Zen 3 with AVX2: docs/performance.md).
+enum { FEW_KEPT = 3, SOME_KEPT = 7, MANY_KEPT = 10, LONG_BODY = 40 };
+
+static bool counts(const struct kir_val *v) {
+    return v->type != DT_S64; // indices are the loop's own
+}
+// Cycles until the result is there, about those of processors of today.
+static int latency(const struct kir_val *v) {
+    bool floats = dtype_is_float(v->type) || (v->n_args && dtype_is_float(v->args[0]->type));
+    switch (v->op) {
+    case K_SQRT:
+        return 14;
+    case K_DIV:
+        return 11;
+    case K_FLOOR:
+    case K_CEIL:
+    case K_RINT:
+        return 6;
+    case K_LOAD:
+        return 5;
+    case K_STORE:
+        return 0;
+    case K_BITS:
+    case K_NEG:
+    case K_ABS:
+    case K_COPYSIGN:
+    case K_SELECT:
+        return 1;
+    default:
+        return floats ? 4 : 1;
+    }
+}
+// The longest chain in cycles; *out_ops: all operations.
+static int chain_of(const struct kir_block *b, int *out_ops) {
+    struct pmap at = {0}; // value -> cycles until it is there
+    int longest = 0;
+    *out_ops = 0;
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        intptr_t from = 0;
+        if (!counts(v)) continue;
+        for (int a = 0; a < v->n_args; a++) {
+            intptr_t e = (intptr_t)pmap_get_ptr(&at, v->args[a]);
+            if (e > from) from = e;
+        }
+        from += latency(v);
+        ++*out_ops;
+        pmap_put_ptr(&at, v, (void *)from);
+        if (from > longest) longest = (int)from;
+    }
+    pmap_done(&at);
+    return longest;
+}
+// Values that are kept at most at a time, in the order in which they are made.
+static int most_kept(const struct kir_block *b) {
+    struct pmap last = {0}; // value -> the last one that needs it
+    int kept = 0, most = 0;
+    for (struct kir_val *v = b->first; v; v = v->next)
+        for (int a = 0; a < v->n_args; a++)
+            if (v->args[a]->block == b) pmap_put_ptr(&last, v->args[a], v);
+
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        for (int a = 0; a < v->n_args; a++) {
+            bool ends = counts(v->args[a]) && pmap_get_ptr(&last, v->args[a]) == v;
+            for (int e = 0; e < a; e++)
+                ends &= v->args[e] != v->args[a];
+            kept -= ends;
+        }
+        kept += counts(v) && pmap_has_ptr(&last, v);
+        if (kept > most) most = kept;
+    }
+    pmap_done(&last);
+    return most;
+}
+uint8_t lower_side_by_side(const struct lower *lw, const struct kir_block *b) {
+    if (lw->target && lw->target->vector_bits < 256) return 0;
+    int ops, chain = chain_of(b, &ops), kept = most_kept(b);
+    if (kept <= FEW_KEPT || (2 * chain > 3 * ops && kept <= MANY_KEPT)) return 4;
+    return kept <= SOME_KEPT || 5 * chain > 6 * ops ? 2 : 0;
+}
+uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b) {
+    int ops;
+    chain_of(b, &ops);
+    return ops > LONG_BODY ? lower_side_by_side(lw, b) : 0;
 }
