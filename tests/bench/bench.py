@@ -135,8 +135,11 @@ class Peer:
         self.times = []
 
     def ask(self, n):
-        self.p.stdin.write("%d\n" % n)
-        self.p.stdin.flush()
+        try:
+            self.p.stdin.write("%d\n" % n)
+            self.p.stdin.flush()
+        except BrokenPipeError:  # it ended before it was asked
+            return False
         while True:
             line = self.p.stdout.readline()
             if not line:
@@ -146,7 +149,10 @@ class Peer:
                 return True
 
     def close(self):
-        self.p.stdin.close()
+        try:
+            self.p.stdin.close()
+        except BrokenPipeError:
+            pass
         self.p.wait(30)
 
 
