@@ -58,6 +58,10 @@ bool hlo_op_from_name(struct str name, enum hlo_op *out);
 static inline bool hlo_is_elementwise(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_EW) != 0;
 }
+// The same, and decided by the operands' elements alone: not by random bits (stochastic-convert).
+static inline bool hlo_is_pointwise(const struct hlo_instr *i) {
+    return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
+}
 static inline bool hlo_is_collective(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_COLL) != 0;
 }

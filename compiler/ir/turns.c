@@ -13,7 +13,7 @@ static bool whole_number(const struct hlo_instr *i, int64_t *out) {
     *out = lit_get_i64(i->literal, 0);
     return true;
 }
-static bool is_element(const struct hlo_instr *i, const struct hlo_instr *tuple, int64_t *index) {
+bool hlo_is_element_of(const struct hlo_instr *i, const struct hlo_instr *tuple, int64_t *index) {
     if (i->op != HLO_GET_TUPLE_ELEMENT || i->operands[0] != tuple) return false;
     *index = HLO_ATTR(i, gte)->index;
     return true;
@@ -51,7 +51,8 @@ bool hlo_turn_step(const struct hlo_computation *body, int64_t k, int64_t *step)
     bool subtracts = r->op == HLO_SUBTRACT;
     if (r->op != HLO_ADD && !subtracts) return false;
     int by = !subtracts && whole_number(r->operands[0], step) ? 0 : 1;
-    if (!whole_number(r->operands[by], step) || !is_element(r->operands[1 - by], p, &at) || at != k)
+    if (!whole_number(r->operands[by], step) || !hlo_is_element_of(r->operands[1 - by], p, &at) ||
+        at != k)
         return false;
     if (subtracts) *step = -*step;
     return true;
@@ -64,8 +65,8 @@ int64_t hlo_turns(const struct hlo_instr *w) {
     if (r->op == HLO_CONSTANT) return lit_get_i64(r->literal, 0) ? -1 : 0;
     if (r->op != HLO_COMPARE || init->op != HLO_TUPLE) return -1;
     enum cmp_direction d = HLO_ATTR(r, compare)->direction;
-    bool left = is_element(r->operands[0], cond->params.v[0], &k);
-    if (!left && !is_element(r->operands[1], cond->params.v[0], &k)) return -1;
+    bool left = hlo_is_element_of(r->operands[0], cond->params.v[0], &k);
+    if (!left && !hlo_is_element_of(r->operands[1], cond->params.v[0], &k)) return -1;
     if (!whole_number(r->operands[left ? 1 : 0], &limit) || !whole_number(init->operands[k], &v))
         return -1;
     if (!(left ? holds(d, v, limit) : holds(d, limit, v))) return 0;

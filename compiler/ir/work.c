@@ -97,6 +97,15 @@ int64_t hlo_work(const struct hlo_instr *i) {
     return n;
 }
 
+static const bool dear[HLO_OP_COUNT] = {
+    [HLO_EXP] = true,  [HLO_EXPM1] = true,    [HLO_LOG] = true, [HLO_LOG1P] = true,
+    [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
+    [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
+    [HLO_CBRT] = true};
+bool hlo_is_dear(const struct hlo_instr *i) {
+    return dear[i->op];
+}
+
 int64_t hlo_expanded(const struct hlo_module *m, bool steps) {
     struct pmap totals = {0}; // computation -> its instructions with those of what it calls
     int64_t most = 0;

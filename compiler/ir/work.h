@@ -11,6 +11,9 @@ int64_t hlo_body_flops(const struct hlo_computation *c); // of all its instructi
 // An estimate from above of what computing it at compile time, or once for all runs, would take:
 // operations and elements moved; a loop counts as many turns.
 int64_t hlo_work(const struct hlo_instr *i);
+// Is it a function that takes tens of operations an element, so that its values are worth keeping,
+// or computing in vectors?
+bool hlo_is_dear(const struct hlo_instr *i);
 // Instructions of a computation with those of what it calls, each call for itself: of the module's
 // computation that has most. `steps`: only what runs as steps is a call (loop, branch, call).
 int64_t hlo_expanded(const struct hlo_module *m, bool steps);

@@ -4,6 +4,7 @@
 // and the kernel is built again with it, until no division is left (or none can be helped).
 #include "compiler/kernel/lower.h"
 
+#include "compiler/ir/work.h"
 #include "compiler/kernel/lower_priv.h"
 #include "compiler/kernel/policy.h"
 #include "compiler/ops/lower/lower_rules.h"
@@ -86,7 +87,7 @@ static void want_cut(void *ctx, struct kir_val *v) {
 static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *count) {
     if (pmap_has_ptr(seen, i)) return;
     pmap_put_ptr(seen, i, (void *)i);
-    if (lower_is_dear(i)) pmap_put_ptr(count, i, (void *)((intptr_t)pmap_get_ptr(count, i) + 1));
+    if (hlo_is_dear(i)) pmap_put_ptr(count, i, (void *)((intptr_t)pmap_get_ptr(count, i) + 1));
     if (i->op == HLO_REDUCE) return;
     for (int o = 0; o < i->n_operands; o++)
         reach(i->operands[o], seen, count);

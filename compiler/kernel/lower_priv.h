@@ -27,8 +27,6 @@ struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
 void lower_kept_ready(struct lower *lw, const struct kir_val *var);
 enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
-// Is it an operation whose values are worth keeping, or computing in vectors?
-bool lower_is_dear(const struct hlo_instr *i);
 // lower_loops.c. Notes the edges that what was built shows; true: there are new ones.
 bool lower_edges_find(struct lower *lw);
 // Where the parts of a loop begin, in order: begin has LOWER_MAX_EDGES + 1 places; how many.

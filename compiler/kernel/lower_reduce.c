@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions: reduce, dot, convolution and windows all come here. See lower.h.
+#include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/lower_priv.h"
 
@@ -181,7 +182,7 @@ static bool reduces(const struct hlo_instr *i) {
 // Is what computes i from what is in memory few operations, none of them dear?
 static bool light(const struct lower *lw, const struct hlo_instr *i, int *budget) {
     if (pmap_get_ptr(&lw->leaf, i)) return true;
-    if (lower_is_dear(i) || reduces(i) || --*budget < 0) return false;
+    if (hlo_is_dear(i) || reduces(i) || --*budget < 0) return false;
     for (int n = 0; n < i->n_operands; n++)
         if (!light(lw, i->operands[n], budget)) return false;
     return true;

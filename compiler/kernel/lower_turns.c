@@ -8,7 +8,7 @@
 #include "compiler/kernel/lower_priv.h"
 #include "compiler/ops/while.h"
 
-enum { MOST_CARRIED = 2 * 64, UNIT_BYTES = 16 << 10, LEAST_CHUNK = 64, MOST_CHUNK = 1024 };
+enum { UNIT_BYTES = 16 << 10, LEAST_CHUNK = 64, MOST_CHUNK = 1024 };
 enum { TURNS_OPS = 48, MOST_AT_ONCE = 8 }; // operations of turns that are made at once
 
 struct lower_turn {
@@ -17,17 +17,27 @@ struct lower_turn {
     struct kir_val *lane;              // the lane that is being computed; NULL: of none
     struct kir_val *state[LANES_STATE][LANES_REST]; // its values
 };
+struct slot {
+    int k; // value c of element k of the state
+    int64_t c;
+    int64_t at; // of a lane's: bytes in scratch
+};
+struct slots {
+    struct slot v[LANES_VALUES];
+    int n;
+};
 struct turns {
     struct lower_turn now;
     struct while_lanes l;
-    const struct hlo_instr *root;        // of the fusion
-    int64_t at[LANES_STATE][LANES_REST]; // bytes in scratch
+    const struct hlo_instr *root; // of the fusion
+    struct slots shared, own;     // by all lanes; each lane's
     int64_t chunk;
     int result[LANES_STATE]; // number of the fusion's result; -1: none
     struct kir_val *lo;      // first lane of the unit
 };
+#define EACH_SLOT(s, slots) (const struct slot *s = (slots)->v; s < (slots)->v + (slots)->n; s++)
 
-// Outside of the body while `fn` asks for what the loop began with.
+// What element k of the state began with: asked outside of the body.
 static status_t initial(struct lower *lw, int k, struct kir_val *const *index,
                         struct kir_val **out) {
     struct lower_turn *t = lw->turn;
@@ -83,82 +93,83 @@ static status_t value_at(struct lower *lw, const struct turns *t, const struct h
 static const struct shape *shape_of(const struct turns *t, int k) {
     return t->now.w->shape->elems[k];
 }
-// Values that begin the loop, of elements of one kind.
-static status_t begin(struct lower *lw, struct turns *t, enum lanes_kind kind) {
+static bool is_complex(const struct turns *t, const struct slot *s) {
+    return dtype_is_complex(shape_of(t, s->k)->dtype);
+}
+static bool is_own(const struct turns *t, const struct slot *s) {
+    return t->l.e[s->k].kind == LANES_VARYING;
+}
+static struct kir_val **state_of(struct turns *t, const struct slot *s) {
+    return &t->now.state[s->k][s->c];
+}
+// The values that the loop begins with.
+static status_t begin(struct lower *lw, struct turns *t, const struct slots *of) {
     struct kir_val *index[HLO_MAX_RANK + 1];
-    for (int k = 0; k < t->l.n; k++)
-        for (int64_t c = 0; t->l.e[k].kind == kind && c < t->l.e[k].rest; c++) {
-            place(lw, t, shape_of(t, k), 0, kind == LANES_VARYING, c, index);
-            RETURN_IF_ERR(initial(lw, k, index, &t->now.state[k][c]));
+    for
+        EACH_SLOT(s, of) {
+            place(lw, t, shape_of(t, s->k), 0, is_own(t, s), s->c, index);
+            RETURN_IF_ERR(initial(lw, s->k, index, state_of(t, s)));
         }
     return ST_OK;
 }
-// Carried values are real: the parts of the state of some kinds, one after the other.
-static int flatten_state(struct lower *lw, const struct turns *t, bool varying,
-                         struct kir_val **flat) {
-    int n = 0;
-    for (int k = 0; k < t->l.n; k++) {
-        bool has = t->l.e[k].kind == LANES_UNIFORM || (varying && t->l.e[k].kind == LANES_VARYING);
-        for (int64_t c = 0; has && c < t->l.e[k].rest; c++) {
-            struct kir_val *v = t->now.state[k][c];
-            flat[n++] = kir_re(&lw->k, v);
-            if (dtype_is_complex(shape_of(t, k)->dtype)) flat[n++] = kir_im(&lw->k, v);
+// Carried values are real: flat from n on; gives how many there are then.
+static int flatten_state(struct lower *lw, struct turns *t, const struct slots *of,
+                         struct kir_val **flat, int n) {
+    for
+        EACH_SLOT(s, of) {
+            flat[n++] = kir_re(&lw->k, *state_of(t, s));
+            if (is_complex(t, s)) flat[n++] = kir_im(&lw->k, *state_of(t, s));
         }
-    }
     return n;
 }
-static void restore_state(struct lower *lw, struct turns *t, bool varying,
-                          struct kir_val *const *flat) {
-    for (int k = 0; k < t->l.n; k++) {
-        bool has = t->l.e[k].kind == LANES_UNIFORM || (varying && t->l.e[k].kind == LANES_VARYING);
-        for (int64_t c = 0; has && c < t->l.e[k].rest; c++) {
-            t->now.state[k][c] = *flat++;
-            if (dtype_is_complex(shape_of(t, k)->dtype))
-                t->now.state[k][c] = kir_complex(&lw->k, t->now.state[k][c], *flat++);
+static int restore_state(struct lower *lw, struct turns *t, const struct slots *of,
+                         struct kir_val *const *flat, int n) {
+    for
+        EACH_SLOT(s, of) {
+            *state_of(t, s) = flat[n++];
+            if (is_complex(t, s)) *state_of(t, s) = kir_complex(&lw->k, *state_of(t, s), flat[n++]);
         }
-    }
+    return n;
 }
-// Part p of value c of element k of the lane, in scratch: complex values lie as two arrays.
-static struct kir_val *scratch_at(struct lower *lw, const struct turns *t, int k, int64_t c,
+// Part p of a lane's value in scratch: complex values lie as two arrays.
+static struct kir_val *scratch_at(struct lower *lw, const struct turns *t, const struct slot *s,
                                   int p) {
-    enum dtype part = kir_type(shape_of(t, k)->dtype);
+    enum dtype part = kir_type(shape_of(t, s->k)->dtype);
     struct kir_val *at = kir_idx_add(&lw->k, t->now.lane, kir_idx_mul(&lw->k, t->lo, -1));
-    int64_t from = t->at[k][c] + p * t->chunk * dtype_size(part);
-    return lower_scratch_index(lw, part, from, at);
+    return lower_scratch_index(lw, part, s->at + p * t->chunk * dtype_size(part), at);
 }
-static struct kir_val *load_part(struct lower *lw, const struct turns *t, int k, int64_t c, int p) {
-    return kir_load(&lw->k, KIR_SCRATCH, kir_type(shape_of(t, k)->dtype),
-                    scratch_at(lw, t, k, c, p), KF_PINNED);
+static struct kir_val *load_part(struct lower *lw, const struct turns *t, const struct slot *s,
+                                 int p) {
+    return kir_load(&lw->k, KIR_SCRATCH, kir_type(shape_of(t, s->k)->dtype),
+                    scratch_at(lw, t, s, p), KF_PINNED);
 }
 static void load_state(struct lower *lw, struct turns *t) {
-    for (int k = 0; k < t->l.n; k++)
-        for (int64_t c = 0; t->l.e[k].kind == LANES_VARYING && c < t->l.e[k].rest; c++) {
-            struct kir_val *v = load_part(lw, t, k, c, 0);
-            if (dtype_is_complex(shape_of(t, k)->dtype))
-                v = kir_complex(&lw->k, v, load_part(lw, t, k, c, 1));
-            t->now.state[k][c] = v;
+    for
+        EACH_SLOT(s, &t->own) {
+            struct kir_val *v = load_part(lw, t, s, 0);
+            *state_of(t, s) = is_complex(t, s) ? kir_complex(&lw->k, v, load_part(lw, t, s, 1)) : v;
         }
 }
-static void store_state(struct lower *lw, const struct turns *t) {
-    for (int k = 0; k < t->l.n; k++)
-        for (int64_t c = 0; t->l.e[k].kind == LANES_VARYING && c < t->l.e[k].rest; c++) {
-            enum dtype part = kir_type(shape_of(t, k)->dtype);
-            struct kir_val *v = t->now.state[k][c];
-            kir_store(&lw->k, KIR_SCRATCH, part, scratch_at(lw, t, k, c, 0), kir_re(&lw->k, v));
-            if (dtype_is_complex(shape_of(t, k)->dtype))
-                kir_store(&lw->k, KIR_SCRATCH, part, scratch_at(lw, t, k, c, 1), kir_im(&lw->k, v));
+static void store_state(struct lower *lw, struct turns *t) {
+    for
+        EACH_SLOT(s, &t->own) {
+            enum dtype part = kir_type(shape_of(t, s->k)->dtype);
+            struct kir_val *v = *state_of(t, s);
+            kir_store(&lw->k, KIR_SCRATCH, part, scratch_at(lw, t, s, 0), kir_re(&lw->k, v));
+            if (is_complex(t, s))
+                kir_store(&lw->k, KIR_SCRATCH, part, scratch_at(lw, t, s, 1), kir_im(&lw->k, v));
         }
 }
-static struct kir_val *output_at(struct lower *lw, const struct turns *t, int k, int64_t c) {
+static void store_results(struct lower *lw, struct turns *t, const struct slots *of) {
     struct kir_val *index[HLO_MAX_RANK + 1];
-    place(lw, t, shape_of(t, k), 0, t->l.e[k].kind == LANES_VARYING, c, index);
-    return lower_offset(lw, shape_of(t, k), index);
-}
-static void store_results(struct lower *lw, const struct turns *t, enum lanes_kind kind) {
-    for (int k = 0; k < t->l.n; k++)
-        for (int64_t c = 0; t->l.e[k].kind == kind && t->result[k] >= 0 && c < t->l.e[k].rest; c++)
-            kir_store(&lw->k, lw->k.fn->n_in + t->result[k], shape_of(t, k)->dtype,
-                      output_at(lw, t, k, c), t->now.state[k][c]);
+    for
+        EACH_SLOT(s, of) {
+            const struct shape *shape = shape_of(t, s->k);
+            if (t->result[s->k] < 0) continue;
+            place(lw, t, shape, 0, is_own(t, s), s->c, index);
+            kir_store(&lw->k, lw->k.fn->n_in + t->result[s->k], shape->dtype,
+                      lower_offset(lw, shape, index), *state_of(t, s));
+        }
 }
 
 // ---- one turn
@@ -177,33 +188,43 @@ static status_t stack_part(struct lower *lw, struct turns *t, int k, struct kir_
     }
     return ST_OK;
 }
-// The state after one turn of the lane, in place of the one before; `alone`: what lanes share.
+static status_t next_state(struct lower *lw, struct turns *t, const struct slots *of,
+                           struct kir_val **next) {
+    for
+        EACH_SLOT(s, of)
+    RETURN_IF_ERR(value_at(lw, t, t->l.e[s->k].next, 0, is_own(t, s), s->c, next++));
+    return ST_OK;
+}
+static void set_state(struct turns *t, const struct slots *of, struct kir_val *const *next) {
+    for
+        EACH_SLOT(s, of)
+    *state_of(t, s) = *next++;
+}
+// The state after one turn of the lane, in place of the one before.
 static status_t turn(struct lower *lw, struct turns *t, struct kir_val *number) {
-    struct kir_val *next[LANES_STATE][LANES_REST];
+    struct kir_val *next[LANES_VALUES];
     lw->turn_number++;
-    for (int k = 0; k < t->l.n; k++) {
-        enum lanes_kind kind = t->l.e[k].kind;
-        if (kind == LANES_STACK && t->result[k] >= 0) RETURN_IF_ERR(stack_part(lw, t, k, number));
-        for (int64_t c = 0; kind != LANES_STACK && kind != LANES_FIXED && c < t->l.e[k].rest; c++)
-            RETURN_IF_ERR(
-                value_at(lw, t, t->l.e[k].next, 0, kind == LANES_VARYING, c, &next[k][c]));
-    }
     for (int k = 0; k < t->l.n; k++)
-        if (t->l.e[k].kind == LANES_VARYING || t->l.e[k].kind == LANES_UNIFORM)
-            memcpy(t->now.state[k], next[k], sizeof next[k][0] * (size_t)t->l.e[k].rest);
+        if (t->l.e[k].kind == LANES_STACK && t->result[k] >= 0)
+            RETURN_IF_ERR(stack_part(lw, t, k, number));
+    RETURN_IF_ERR(next_state(lw, t, &t->shared, next));
+    RETURN_IF_ERR(next_state(lw, t, &t->own, next + t->shared.n));
+    set_state(t, &t->shared, next);
+    set_state(t, &t->own, next + t->shared.n);
     return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
 }
 // The results that all lanes share: by the first unit alone.
-static void store_uniform(struct lower *lw, const struct turns *t, struct kir_val *unit) {
+static void store_shared(struct lower *lw, struct turns *t, struct kir_val *unit) {
     struct kir *k = &lw->k;
     bool any = false;
-    for (int e = 0; e < t->l.n; e++)
-        any |= t->l.e[e].kind == LANES_UNIFORM && t->result[e] >= 0;
+    for
+        EACH_SLOT(s, &t->shared)
+    any |= t->result[s->k] >= 0;
     if (!any) return;
     struct kir_val *first =
         kir_select(k, kir_cmp(k, CMP_EQ, unit, kir_i64(k, 0)), kir_i64(k, 1), kir_i64(k, 0));
     struct kir_loop *once = kir_for(k, kir_i64(k, 0), first, 1, NULL, 0);
-    store_results(lw, t, LANES_UNIFORM);
+    store_results(lw, t, &t->shared);
     kir_end(k, once, NULL);
 }
 
@@ -211,22 +232,22 @@ static void store_uniform(struct lower *lw, const struct turns *t, struct kir_va
 
 static status_t carried(struct lower *lw, struct turns *t) {
     struct kir *k = &lw->k;
-    struct kir_val *flat[MOST_CARRIED + 2 * LANES_REST];
+    struct kir_val *flat[2 * LANES_VALUES];
     k->fn->extent = t->l.lanes;
     struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, t->l.lanes, NULL, 0);
     u->var->hi = t->l.lanes - 1;
     t->now.lane = u->var;
-    RETURN_IF_ERR(begin(lw, t, LANES_UNIFORM));
-    RETURN_IF_ERR(begin(lw, t, LANES_VARYING));
-    int n = flatten_state(lw, t, true, flat);
+    RETURN_IF_ERR(begin(lw, t, &t->shared));
+    RETURN_IF_ERR(begin(lw, t, &t->own));
+    int n = flatten_state(lw, t, &t->own, flat, flatten_state(lw, t, &t->shared, flat, 0));
     struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, t->l.turns), t->l.turns, flat, n);
-    restore_state(lw, t, true, l->carry);
+    restore_state(lw, t, &t->own, l->carry, restore_state(lw, t, &t->shared, l->carry, 0));
     RETURN_IF_ERR(turn(lw, t, l->var));
-    flatten_state(lw, t, true, flat);
+    flatten_state(lw, t, &t->own, flat, flatten_state(lw, t, &t->shared, flat, 0));
     kir_end(k, l, flat);
-    restore_state(lw, t, true, l->result);
-    store_results(lw, t, LANES_VARYING);
-    store_uniform(lw, t, u->var);
+    restore_state(lw, t, &t->own, l->result, restore_state(lw, t, &t->shared, l->result, 0));
+    store_results(lw, t, &t->own);
+    store_shared(lw, t, u->var);
     kir_end(k, u, NULL);
     return ST_OK;
 }
@@ -255,7 +276,7 @@ static status_t row_of_turns(struct lower *lw, struct turns *t, struct kir_val *
 }
 static status_t in_rows(struct lower *lw, struct turns *t) {
     struct kir *k = &lw->k;
-    struct kir_val *flat[MOST_CARRIED + 2 * LANES_REST];
+    struct kir_val *flat[2 * LANES_VALUES];
     int64_t units = (t->l.lanes + t->chunk - 1) / t->chunk;
     int times = (int)(TURNS_OPS / (t->l.ops + 1));
     times = times < 1 ? 1 : times > MOST_AT_ONCE ? MOST_AT_ONCE : times;
@@ -267,27 +288,27 @@ static status_t in_rows(struct lower *lw, struct turns *t) {
     struct kir_val *hi =
         kir_op(k, K_MIN, kir_idx_add(k, t->lo, kir_i64(k, t->chunk)), kir_i64(k, t->l.lanes), NULL);
 
-    RETURN_IF_ERR(begin(lw, t, LANES_UNIFORM));
+    RETURN_IF_ERR(begin(lw, t, &t->shared));
     row = open_row(lw, t, hi);
-    RETURN_IF_ERR(begin(lw, t, LANES_VARYING));
+    RETURN_IF_ERR(begin(lw, t, &t->own));
     store_state(lw, t);
     kir_end(k, row, NULL);
 
-    int n = flatten_state(lw, t, false, flat);
+    int n = flatten_state(lw, t, &t->shared, flat, 0);
     int64_t trips = t->l.turns / times, left = t->l.turns % times;
     struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, trips), trips, flat, n);
-    restore_state(lw, t, false, l->carry);
+    restore_state(lw, t, &t->shared, l->carry, 0);
     RETURN_IF_ERR(row_of_turns(lw, t, hi, kir_idx_mul(k, l->var, times), times));
-    flatten_state(lw, t, false, flat);
+    flatten_state(lw, t, &t->shared, flat, 0);
     kir_end(k, l, flat);
-    restore_state(lw, t, false, l->result);
+    restore_state(lw, t, &t->shared, l->result, 0);
     if (left) RETURN_IF_ERR(row_of_turns(lw, t, hi, kir_i64(k, t->l.turns - left), (int)left));
 
     row = open_row(lw, t, hi);
     load_state(lw, t);
-    store_results(lw, t, LANES_VARYING);
+    store_results(lw, t, &t->own);
     kir_end(k, row, NULL);
-    store_uniform(lw, t, u->var);
+    store_shared(lw, t, u->var);
     kir_end(k, u, NULL);
     return ST_OK;
 }
@@ -309,23 +330,26 @@ static bool find_results(struct turns *t) {
     }
     return true;
 }
-// Places of the state in scratch, and how many lanes a unit takes.
+static void add_slots(const struct turns *t, enum lanes_kind kind, struct slots *out) {
+    for (int k = 0; k < t->l.n; k++)
+        for (int64_t c = 0; t->l.e[k].kind == kind && c < t->l.e[k].rest; c++)
+            out->v[out->n++] = (struct slot){.k = k, .c = c};
+}
+// Places of the lanes' values in scratch, and how many lanes a unit takes.
 static void lay_out(struct lower *lw, struct turns *t) {
     int64_t bytes = 1;
-    for (int k = 0; k < t->l.n; k++)
-        if (t->l.e[k].kind == LANES_VARYING)
-            bytes += t->l.e[k].rest * dtype_size(lower_scratch_type(shape_of(t, k)->dtype));
+    for
+        EACH_SLOT(s, &t->own)
+    bytes += dtype_size(lower_scratch_type(shape_of(t, s->k)->dtype));
     int64_t chunk = UNIT_BYTES / bytes, share = t->l.lanes / 16;
     chunk = chunk < share ? chunk : share;
     chunk = chunk < LEAST_CHUNK  ? LEAST_CHUNK
             : chunk > MOST_CHUNK ? MOST_CHUNK
                                  : chunk / LEAST_CHUNK * LEAST_CHUNK;
     t->chunk = chunk;
-    for (int k = 0; k < t->l.n; k++)
-        for (int64_t c = 0; t->l.e[k].kind == LANES_VARYING && c < t->l.e[k].rest; c++)
-            t->at[k][c] =
-                lower_scratch(lw, kir_type(shape_of(t, k)->dtype),
-                              dtype_is_complex(shape_of(t, k)->dtype) ? 2 * chunk : chunk);
+    for (struct slot *s = t->own.v; s < t->own.v + t->own.n; s++)
+        s->at = lower_scratch(lw, kir_type(shape_of(t, s->k)->dtype),
+                              is_complex(t, s) ? 2 * chunk : chunk);
 }
 status_t lower_turns(struct lower *lw, const struct hlo_instr *w, int n_in, int n_out) {
     struct turns *t = arena_new_of(lw->arena, struct turns);
@@ -334,6 +358,8 @@ status_t lower_turns(struct lower *lw, const struct hlo_instr *w, int n_in, int 
     bool ok = while_lanes(w, &t->l);
     t->now.l = &t->l;
     if (!ok || !find_results(t)) return lower_no(lw, "a loop whose turns mix lanes");
+    add_slots(t, LANES_UNIFORM, &t->shared);
+    add_slots(t, LANES_VARYING, &t->own);
     lower_begin(lw, n_in, n_out);
     lw->in_range = true;
     lw->turn = &t->now;

@@ -280,15 +280,6 @@ status_t lower_call(struct lower *lw, const struct hlo_computation *c, struct ki
 
 // ---- results
 
-// Operations whose values are worth keeping in scratch.
-static const bool dear[HLO_OP_COUNT] = {
-    [HLO_EXP] = true,  [HLO_EXPM1] = true,    [HLO_LOG] = true, [HLO_LOG1P] = true,
-    [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
-    [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
-    [HLO_CBRT] = true};
-bool lower_is_dear(const struct hlo_instr *i) {
-    return dear[i->op];
-}
 // The reductions of a row come first, whatever the order of operands: they fill the caches that the
 // rest of the row reads. A row fusion may end in such a reduction.
 static status_t reductions_first(struct lower *lw, const struct shape *out,

@@ -12,7 +12,8 @@
 // Lanes are the leading dimensions that the large arrays share. A state of a few elements in all
 // is one lane. The results of turns may be put into an array with a dimension of turns in front
 // (lax.scan's), and read from one.
-enum { LANES_STATE = 64, LANES_REST = 16 };
+// LANES_VALUES: that a lane carries, with those that all lanes share.
+enum { LANES_STATE = 64, LANES_REST = 16, LANES_VALUES = 64 };
 enum lanes_kind {
     LANES_FIXED,   // no turn changes it
     LANES_UNIFORM, // a few elements, the same for all lanes

@@ -6,10 +6,10 @@
 #include "compiler/ops/while.h"
 
 #include "compiler/ir/turns.h"
+#include "compiler/ir/work.h"
 
 enum {
     MOST_VALUES = 400, // of a body
-    MOST_RESTS = 64,   // elements that a lane carries
     MOST_OPS = 1200,   // operations of a lane
     ONE_LANE_REST = 8, // of an array where there is one lane: more are better a vector
     LEAST_LANES = 32,
@@ -34,12 +34,6 @@ struct look {
     struct value v[MOST_VALUES];
     int n;
 };
-
-static bool element_of(const struct hlo_instr *i, const struct hlo_instr *tuple, int64_t *k) {
-    if (i->op != HLO_GET_TUPLE_ELEMENT || i->operands[0] != tuple) return false;
-    *k = HLO_ATTR(i, gte)->index;
-    return true;
-}
 
 // ---- whole numbers by turn
 
@@ -92,7 +86,7 @@ static bool number_at(struct numbers *n, const struct hlo_instr *i, int depth, i
         return false;
     if (i->op == HLO_CONSTANT)
         *out = lit_get_i64(i->literal, 0), ok = true;
-    else if (element_of(i, n->w->called[1]->params.v[0], &k))
+    else if (hlo_is_element_of(i, n->w->called[1]->params.v[0], &k))
         ok = counter_at(n->w, k, n->turn, out);
     else if (i->op == HLO_CONVERT)
         ok = number_at(n, i->operands[0], depth + 1, out);
@@ -111,7 +105,8 @@ static bool number_at(struct numbers *n, const struct hlo_instr *i, int depth, i
 static bool is_stack(const struct hlo_instr *w, struct while_lanes *l, int k) {
     const struct hlo_instr *u = w->called[1]->root->operands[k], *p = w->called[1]->params.v[0];
     int64_t of, at;
-    if (u->op != HLO_DYNAMIC_UPDATE_SLICE || u->users.n != 1 || !element_of(u->operands[0], p, &of))
+    if (u->op != HLO_DYNAMIC_UPDATE_SLICE || u->users.n != 1 ||
+        !hlo_is_element_of(u->operands[0], p, &of))
         return false;
     const struct shape *s = u->shape, *part = u->operands[1]->shape;
     if (of != k || u->n_operands != s->rank + 2 || s->rank < 1 || s->dims[0] != l->turns ||
@@ -120,7 +115,7 @@ static bool is_stack(const struct hlo_instr *w, struct while_lanes *l, int k) {
     for (int d = 1; d < s->rank; d++)
         if (part->dims[d] != s->dims[d]) return false;
     for (size_t e = 0; e < p->users.n; e++)
-        if (element_of(p->users.v[e], p, &of) && of == k &&
+        if (hlo_is_element_of(p->users.v[e], p, &of) && of == k &&
             (p->users.v[e]->users.n != 1 || p->users.v[e] != u->operands[0]))
             return false;
 
@@ -155,7 +150,7 @@ static bool read_state(const struct hlo_instr *w, struct while_lanes *l) {
             return false;
         l->e[k].kind = LANES_VARYING;
         l->e[k].next = r->operands[k];
-        if (element_of(r->operands[k], p, &same) && same == k)
+        if (hlo_is_element_of(r->operands[k], p, &same) && same == k)
             l->e[k].kind = LANES_FIXED;
         else if (r->operands[k]->op == HLO_DYNAMIC_UPDATE_SLICE && !is_stack(w, l, k))
             return false;
@@ -264,9 +259,6 @@ static bool moved(const struct look *x, const struct hlo_instr *i, const struct 
     return fits && keeps_front(i, front);
 }
 
-static bool elementwise(const struct hlo_instr *i) {
-    return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
-}
 static bool cheap_move(const struct hlo_instr *i) {
     return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_SLICE ||
            i->op == HLO_TRANSPOSE || i->op == HLO_REVERSE || i->op == HLO_CONCATENATE ||
@@ -281,7 +273,7 @@ static bool same_each_turn(const struct look *x, const struct hlo_instr *i, stru
                x->l->rank > 1;
     for (int k = 0; k < i->n_operands; k++)
         v->mixed |= value_of(x, i->operands[k])->mixed;
-    return elementwise(i) || cheap_move(i);
+    return hlo_is_pointwise(i) || cheap_move(i);
 }
 // A dot of a few elements, all lanes alike.
 static bool small_dot(const struct look *x, const struct hlo_instr *i) {
@@ -310,7 +302,8 @@ static bool made_of(const struct look *x, const struct hlo_instr *i, struct valu
                slice_of_same(x, i, v);
     if (top.lead < 0) top.lead = 0;
     *v = top;
-    if (elementwise(i)) return top.wide ? has_lanes(x, i->shape, top.lead) : is_few(x, i->shape);
+    if (hlo_is_pointwise(i))
+        return top.wide ? has_lanes(x, i->shape, top.lead) : is_few(x, i->shape);
     if (small_dot(x, i)) return true;
     return moved(x, i, &top, v);
 }
@@ -319,7 +312,7 @@ static bool classify(struct look *x, const struct hlo_instr *i, struct value *v)
     if (shape_is_tuple(i->shape) || i->shape->dynamic || i->control_preds.n ||
         dtype_class(i->shape->dtype) == DC_NONE)
         return false;
-    if (!element_of(i, x->body->params.v[0], &k)) return made_of(x, i, v);
+    if (!hlo_is_element_of(i, x->body->params.v[0], &k)) return made_of(x, i, v);
     switch (x->l->e[k].kind) {
     case LANES_FIXED:
         *v = (struct value){.cls = CLS_SAME};
@@ -337,17 +330,12 @@ static bool classify(struct look *x, const struct hlo_instr *i, struct value *v)
 }
 
 static int64_t ops_of(const struct look *x, const struct hlo_instr *i, const struct value *v) {
-    static const bool dear[HLO_OP_COUNT] = {
-        [HLO_EXP] = true,  [HLO_EXPM1] = true,    [HLO_LOG] = true, [HLO_LOG1P] = true,
-        [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
-        [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
-        [HLO_CBRT] = true};
     int64_t n = shape_elements(i->shape);
     if (dtype_is_complex(i->shape->dtype)) n *= 4;
     bool counts = v->cls == CLS_LANE || (v->cls == CLS_UNIFORM && x->l->lanes == 1);
     if (v->wide) n /= x->l->lanes;
-    if (!counts || !(elementwise(i) || i->op == HLO_REDUCE || i->op == HLO_DOT)) return 0;
-    return n * (dear[i->op] ? DEAR : elementwise(i) ? 1 : sum_terms(i));
+    if (!counts || !(hlo_is_pointwise(i) || i->op == HLO_REDUCE || i->op == HLO_DOT)) return 0;
+    return n * (hlo_is_dear(i) ? DEAR : hlo_is_pointwise(i) ? 1 : sum_terms(i));
 }
 
 static bool fits(struct look *x, const struct hlo_instr *w) {
@@ -361,7 +349,7 @@ static bool fits(struct look *x, const struct hlo_instr *w) {
         rests += x->l->e[k].rest;
         if (!wide && !is_few(x, s)) return false;
     }
-    if (rests > MOST_RESTS) return false;
+    if (rests > LANES_VALUES) return false;
 
     x->n = 0;
     x->l->ops = 0;

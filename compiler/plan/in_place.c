@@ -22,9 +22,6 @@ bool plan_updates_alone(const struct hlo_instr *i) {
         ok = same_place(i->operands[k]->shape, shape_leaf(i->shape, k));
     return ok;
 }
-static bool elementwise(const struct hlo_instr *i) {
-    return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
-}
 static bool fusion_keeps_place(const struct hlo_computation *body, const struct hlo_instr *param) {
     struct pmap reached = {0};
     bool ok = body->root != param;
@@ -34,7 +31,7 @@ static bool fusion_keeps_place(const struct hlo_computation *body, const struct 
         for (int k = 0; k < i->n_operands; k++)
             uses |= pmap_has_ptr(&reached, i->operands[k]);
         if (!uses) continue;
-        ok = elementwise(i) && shape_same_dims(i->shape, param->shape);
+        ok = hlo_is_pointwise(i) && shape_same_dims(i->shape, param->shape);
         pmap_put_ptr(&reached, i, NULL);
     }
     pmap_done(&reached);
@@ -81,7 +78,7 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
         if (HLO_ATTR(i, fusion)->kind == FUSION_OUTPUT && !added_first(param)) return false;
         return fusion_keeps_place(i->called[0], param);
     }
-    return elementwise(i);
+    return hlo_is_pointwise(i);
 }
 
 static bool take_number(struct str *s, char end, int64_t *out) {

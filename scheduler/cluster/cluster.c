@@ -391,3 +391,10 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
         strbuf_printf(b, "%s{state=\"%s\"} %d\n", name, states[s], n);
     }
 }
+void cluster_outcomes(struct strbuf *b, const char *name, const char *help, int64_t ok,
+                      int64_t failed, const char *other, int64_t n_other) {
+    strbuf_printf(b, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
+    strbuf_printf(b, "%s{outcome=\"ok\"} %lld\n%s{outcome=\"failed\"} %lld\n", name, (long long)ok,
+                  name, (long long)failed);
+    strbuf_printf(b, "%s{outcome=\"%s\"} %lld\n", name, other, (long long)n_other);
+}

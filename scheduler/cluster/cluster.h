@@ -57,3 +57,6 @@ const char *cluster_node(const struct cluster *c); // ours
 const struct nodes *cluster_nodes(const struct cluster *c);
 void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesReply *out);
 void cluster_metrics(struct cluster *c, struct strbuf *b);
+// A counter by outcome: ok, failed and `other`. name, help, other: static text.
+void cluster_outcomes(struct strbuf *b, const char *name, const char *help, int64_t ok,
+                      int64_t failed, const char *other, int64_t n_other);

@@ -339,13 +339,8 @@ void forward_free(struct forward *f) {
     free(f);
 }
 void forward_metrics(const struct forward *f, struct strbuf *b) {
-    static const char NAME[] = "hlod_cluster_forwards_total";
-    strbuf_printf(
-        b,
-        "# HELP %s runs that other nodes did, that failed there, and times that a node did "
-        "not take one\n# TYPE %s counter\n",
-        NAME, NAME);
-    strbuf_printf(b, "%s{outcome=\"ok\"} %lld\n%s{outcome=\"failed\"} %lld\n", NAME,
-                  (long long)f->ok, NAME, (long long)f->failed);
-    strbuf_printf(b, "%s{outcome=\"passed\"} %lld\n", NAME, (long long)f->passed);
+    cluster_outcomes(b, "hlod_cluster_forwards_total",
+                     "runs that other nodes did, that failed there, and times that a node did "
+                     "not take one",
+                     f->ok, f->failed, "passed", f->passed);
 }

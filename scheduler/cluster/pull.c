@@ -327,14 +327,10 @@ void pull_free(struct pull *p) {
     free(p);
 }
 void pull_metrics(const struct pull *p, struct strbuf *b) {
-    static const char NAME[] = "hlod_cluster_pulls_total";
-    strbuf_printf(b,
-                  "# HELP %s models fetched from other nodes, those that none gave, and times "
-                  "that the bytes were others\n# TYPE %s counter\n",
-                  NAME, NAME);
-    strbuf_printf(b, "%s{outcome=\"ok\"} %lld\n%s{outcome=\"failed\"} %lld\n", NAME,
-                  (long long)p->pulled, NAME, (long long)p->failed);
-    strbuf_printf(b, "%s{outcome=\"lied\"} %lld\n", NAME, (long long)p->lied);
+    cluster_outcomes(b, "hlod_cluster_pulls_total",
+                     "models fetched from other nodes, those that none gave, and times that the "
+                     "bytes were others",
+                     p->pulled, p->failed, "lied", p->lied);
     strbuf_printf(b,
                   "# HELP hlod_cluster_pulled_bytes_total of them\n"
                   "# TYPE hlod_cluster_pulled_bytes_total counter\n"

@@ -4,11 +4,11 @@
 streams, errors, cancels, deadlines and traces; nodes that die or lie; whose the run is. Standard
 library only.
 Usage: forward.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import argparse, json, os, struct, subprocess, sys, time
+import json, os, struct, subprocess, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Liar, Nodes, Raw, Server, agree, beat, cluster, model, name, number, sealed_beat,
-                  states, text, upload, value)
-from harness import Results, chosen, in_thread, until
+                  scenarios, states, text, upload, value)
+from harness import in_thread, until
 
 SIM = [["--device", "cpu"], ["--device", "sim"]]
 
@@ -249,16 +249,5 @@ def liars(o):
 SHORT = [no_device]
 ALL = SHORT + [full_queue, stays, cancels, dies, traced, tenants, liars]
 
-def main():
-    a, results = argparse.ArgumentParser(), Results()
-    for p in ("hlod", "hlo", "worker", "nats"):
-        a.add_argument("--" + p, required=True)
-    a.add_argument("--short", action="store_true")
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    for s in chosen(o, SHORT if o.short else ALL):
-        results.case("cluster forward " + s.__name__, s, o)
-    return results.code()
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(scenarios("cluster forward ", SHORT, ALL))

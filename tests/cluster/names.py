@@ -4,11 +4,12 @@
 another, which fetches the bytes; nodes that join, were away, wrote at the same time; tenants; who
 publishes without the secret, and who has it and lies. Standard library only.
 Usage: names.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import argparse, hashlib, os, subprocess, sys, threading, time
+import hashlib, os, subprocess, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (SECRET, Liar, Nodes, Raw, Server, agree, beat, cluster, mac, model, name, names,
-                  number, record, sealed, sealed_beat, sealed_names, states, text, upload, value)
-from harness import Results, chosen, until
+                  number, record, sealed, sealed_beat, sealed_names, scenarios, states, text,
+                  upload, value)
+from harness import until
 
 def run(d, what, headers={}):
     return d.json("POST", "/v1/run", {"model": what, "inputs": [
@@ -290,16 +291,5 @@ def passes(o):
 SHORT = [everywhere, hostile]
 ALL = SHORT + [large, away, conflicts, tenants, liars, passes]
 
-def main():
-    a, results = argparse.ArgumentParser(), Results()
-    for p in ("hlod", "hlo", "worker", "nats"):
-        a.add_argument("--" + p, required=True)
-    a.add_argument("--short", action="store_true")
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    for s in chosen(o, SHORT if o.short else ALL):
-        results.case("cluster " + s.__name__, s, o)
-    return results.code()
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(scenarios("cluster ", SHORT, ALL))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of clusters share: a NATS server, a plain client of it that publishes whatever is
 asked, messages by hand, nodes. Standard library only."""
+import argparse
 import hashlib, hmac, http.server, os, re, shutil, socket, struct, subprocess, sys, tempfile
 import threading, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
 from common import SECRET, Site, free_ports, secret
-from harness import Daemon, until
+from harness import Daemon, Results, chosen, until
 
 BEAT_MS = 200
 
@@ -212,3 +213,15 @@ class Liar(http.server.ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
         self.thread.join(10)
+
+def scenarios(prefix, short, every):
+    """what the command line chooses of them: the exit code"""
+    a, results = argparse.ArgumentParser(), Results()
+    for p in ("hlod", "hlo", "worker", "nats"):
+        a.add_argument("--" + p, required=True)
+    a.add_argument("--short", action="store_true")
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    for s in chosen(o, short if o.short else every):
+        results.case(prefix + s.__name__, s, o)
+    return results.code()

@@ -17,6 +17,9 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+from programs import error_of  # noqa: E402
+
 CASES = []
 
 
@@ -122,17 +125,8 @@ def hlo(folder, build, f, inputs):
 
 
 def worst(raw, want):
-    bad, at = 0.0, 0
-    for w in map(np.asarray, want):
-        got = np.frombuffer(raw[at:at + w.nbytes], w.dtype).reshape(w.shape)
-        at += w.nbytes
-        kind = np.complex128 if w.dtype.kind == "c" else np.float64
-        g, w = got.astype(kind), w.astype(kind)
-        differs = ~((g == w) | (np.isnan(g) & np.isnan(w)))
-        if differs.any():
-            scale = max(float(np.abs(w[np.isfinite(w)]).max(initial=0)), 1e-30)
-            bad = max(bad, float(np.nan_to_num(np.abs(g - w)[differs], nan=np.inf).max()) / scale)
-    return bad if at == len(raw) else float("inf")
+    whole = sum(np.asarray(w).nbytes for w in want) == len(raw)
+    return error_of(raw, want) if whole else float("inf")
 
 
 def main():

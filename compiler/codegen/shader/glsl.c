@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/codegen/abi.h"
 #include "compiler/codegen/ctext.h"
 #include "compiler/codegen/shader/shader.h"
 
@@ -7,16 +6,7 @@
 static const struct kernel_policy policy = {
     .units = 16384, .elements = true, .max_buffers = SHADER_MAX_BUFFERS};
 static const struct target *glsl_target(void) {
-    static const struct target t = {.id = "webgl:glsl:abi" HLOD_KERNEL_ABI_TEXT,
-                                    .kind = "web",
-                                    .backend = "glsl",
-                                    .policy = &policy,
-                                    .evaluates_prepare = true,
-                                    .llvm_triple = "",
-                                    .llvm_cpu = "",
-                                    .llvm_features = "",
-                                    .vector_bits = 128,
-                                    .threads = 1};
+    static const struct target t = SHADER_TARGET("webgl:glsl", "glsl", &policy);
     return &t;
 }
 

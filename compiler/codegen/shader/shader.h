@@ -32,6 +32,7 @@
 //                                  its word of the result; words, elements of the result
 #pragma once
 #include "base/str.h"
+#include "compiler/codegen/abi.h"
 #include "compiler/codegen/backend.h"
 
 enum { SHADER_MAX_BUFFERS = 60, SHADER_GROUP = 64, SHADER_WORK_OF_FEW = 4 << 20 };
@@ -45,6 +46,18 @@ struct shader {
     // (1, 2, 4 or 8); NULL: results are written as they come.
     int (*unit_bytes)(const struct kir_fn *f, int result);
 };
+// What both targets have. `name` is a literal: of the API and the language.
+#define SHADER_TARGET(name, language, its_policy)                                                  \
+    {.id = name ":abi" HLOD_KERNEL_ABI_TEXT,                                                       \
+     .kind = "web",                                                                                \
+     .backend = language,                                                                          \
+     .policy = its_policy,                                                                         \
+     .evaluates_prepare = true,                                                                    \
+     .llvm_triple = "",                                                                            \
+     .llvm_cpu = "",                                                                               \
+     .llvm_features = "",                                                                          \
+     .vector_bits = 128,                                                                           \
+     .threads = 1}
 extern const struct shader shader_wgsl, shader_glsl;
 // Few units that each do much would hold the whole GPU up, until a watchdog ends them.
 bool shader_too_narrow(const struct kir_fn *f);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/codegen/abi.h"
 #include "compiler/codegen/ctext.h"
 #include "compiler/codegen/shader/shader.h"
 
@@ -9,16 +8,7 @@ static const struct kernel_policy policy = {.units = 16384,
                                             .max_buffers = SHADER_MAX_BUFFERS,
                                             .has_scratch = true};
 static const struct target *wgsl_target(void) {
-    static const struct target t = {.id = "webgpu:wgsl:abi" HLOD_KERNEL_ABI_TEXT,
-                                    .kind = "web",
-                                    .backend = "wgsl",
-                                    .policy = &policy,
-                                    .evaluates_prepare = true,
-                                    .llvm_triple = "",
-                                    .llvm_cpu = "",
-                                    .llvm_features = "",
-                                    .vector_bits = 128,
-                                    .threads = 1};
+    static const struct target t = SHADER_TARGET("webgpu:wgsl", "wgsl", &policy);
     return &t;
 }
 

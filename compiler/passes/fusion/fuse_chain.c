@@ -15,9 +15,6 @@ static bool floats(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) &&
            (dtype_is_float(i->shape->dtype) || dtype_is_complex(i->shape->dtype));
 }
-static bool elementwise(const struct hlo_instr *i) {
-    return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
-}
 // A parameter, or a part of one that is read where it lies.
 static bool reads_memory(const struct hlo_instr *x) {
     while (x->op == HLO_SLICE || (x->op == HLO_RESHAPE && fusion_drops_ones(x)))
@@ -28,13 +25,13 @@ static bool reads_memory(const struct hlo_instr *x) {
 static int ops_of(const struct hlo_instr *i, bool *has_floats) {
     int n = 0;
     *has_floats |= floats(i);
-    if (i->op != HLO_FUSION) return elementwise(i) ? 1 : -1;
+    if (i->op != HLO_FUSION) return hlo_is_pointwise(i) ? 1 : -1;
     if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return -1;
     for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next) {
         bool leaf = x->op == HLO_CONSTANT || x->op == HLO_IOTA || reads_memory(x);
-        if (!leaf && x->op != HLO_BROADCAST && !elementwise(x)) return -1;
+        if (!leaf && x->op != HLO_BROADCAST && !hlo_is_pointwise(x)) return -1;
         *has_floats |= floats(x);
-        n += elementwise(x);
+        n += hlo_is_pointwise(x);
     }
     return n;
 }
@@ -57,7 +54,7 @@ static bool reads_in_place(const struct hlo_instr *i, int k) {
     if (i->op != HLO_FUSION) return true;
     const struct hlo_instr *p = i->called[0]->params.v[k];
     for (size_t u = 0; u < p->users.n; u++)
-        if (!elementwise(p->users.v[u])) return false;
+        if (!hlo_is_pointwise(p->users.v[u])) return false;
     return i->called[0]->root != p;
 }
 static const char *keeps_out(const struct outputs *g, const struct hlo_instr *i,

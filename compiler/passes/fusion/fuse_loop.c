@@ -34,7 +34,7 @@ static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
 }
 static bool elementwise(const struct hlo_instr *i) {
-    return plain(i) && hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
+    return plain(i) && hlo_is_pointwise(i);
 }
 // Each element of the result is one of the operand, or the padding.
 static bool moves(const struct hlo_instr *i) {

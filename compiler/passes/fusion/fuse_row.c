@@ -55,7 +55,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (!plain(p)) return "it is no array in row-major order";
     if (p->op == HLO_BROADCAST || p->op == HLO_IOTA) return NULL;
     bool whole = shape_same_dims(p->shape, r->full), row = is_row_shape(r, p->shape);
-    if (!over_rows(r, p) && !(hlo_is_elementwise(p) && p->op != HLO_STOCHASTIC_CONVERT))
+    if (!over_rows(r, p) && !hlo_is_pointwise(p))
         return "it is neither elementwise nor a reduction of these rows";
     if (!whole && !row) return "it is of another shape than the rows";
     if (p->parent->root == p) return "it is a result of the computation";

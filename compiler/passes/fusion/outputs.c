@@ -36,7 +36,7 @@ const char *outputs_no_member(const struct hlo_instr *i, const struct target *t)
     if (!plain(i->shape) || i->control_preds.n) return "it is no plain array";
     bool loop = i->op == HLO_FUSION && (HLO_ATTR(i, fusion)->kind == FUSION_LOOP ||
                                         HLO_ATTR(i, fusion)->kind == FUSION_INPUT);
-    bool single = (hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT) ||
+    bool single = hlo_is_pointwise(i) ||
                   (i->op == HLO_REDUCE && i->n_operands == 2);
     if (!loop && !single) return "it is neither a loop nor a reduction";
     if (!i->users.n && i->parent->root != i) return "nothing uses it";

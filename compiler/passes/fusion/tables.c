@@ -46,7 +46,7 @@ static bool one_value(const struct hlo_instr *i) {
 static struct hlo_instr *source_of(const struct hlo_instr *i, bool *is_slow) {
     struct hlo_instr *source = NULL;
     *is_slow = slow(i->op);
-    if (!hlo_is_elementwise(i) || i->op == HLO_STOCHASTIC_CONVERT || hlo_has_effect(i) ||
+    if (!hlo_is_pointwise(i) || hlo_has_effect(i) ||
         i->n_called || shape_is_tuple(i->shape) || i->shape->dynamic || i->control_preds.n)
         return NULL;
     for (int k = 0; k < i->n_operands; k++) {
