@@ -79,6 +79,11 @@ bench-traces: ## what traces at full sampling cost, over gRPC and HTTP, and a co
 ## (ARGS="--rounds 5 --strict")
 bench-traces: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BARE)
 	$(Q)$(PYTHON) tests/bench/traces.py $(BUILD) $(ARGS)
+.PHONY: bench-cluster
+bench-cluster: ## one, two and three nodes under load, a forwarded run, 1,000 connections, what a
+## message between nodes costs (ARGS="--rounds 3 --strict")
+bench-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
+	$(Q)$(PYTHON) tests/bench/cluster.py $(BUILD) $(ARGS)
 .PHONY: bench-batching
 bench-batching: ## requests/s and latencies with and without dynamic batching
 bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo

@@ -22,7 +22,7 @@
 #include "scheduler/remote/fetch.h"
 #include "scheduler/trace.h"
 
-enum { CONNECT_MS = 1000, HEAD = 4, LEAST = 64 << 10 };
+enum { CONNECT_MS = 1000, LATE_MS = 1000, HEAD = 4, LEAST = 64 << 10 };
 struct body { // of the request, as long as somebody may read it
     int refs;
     struct span bytes;
@@ -35,6 +35,7 @@ struct forward_call {
     struct fetch *fetch;
     const char *tried[FORWARD_NODES];
     int n_tried;          // the last is the one that is asked
+    const char *life;     // its; NULL: it did not take the run
     struct strbuf frames; // not yet whole
     bool began;           // it tells of the run
     bool telling, over;   // events are told, by which it may end: freed when that is done
@@ -98,6 +99,8 @@ bool forward_may(struct forward *f, const char *device) {
 
 static void drop(struct forward_call *c) {
     struct forward *f = c->f;
+    if (c->life) nodes_ended(cluster_nodes(f->cfg.cluster), c->tried[c->n_tried - 1], c->life);
+    c->life = NULL;
     for (size_t k = 0; k < f->calls.n; k++)
         if (f->calls.v[k] == c) {
             f->calls.v[k] = f->calls.v[--f->calls.n];
@@ -144,6 +147,7 @@ static void next_node(struct forward_call *c, status_t st) { // takes st
               st_message(st));
     st_drop(st);
     c->f->passed++;
+    c->life = NULL; // what it was sent counts on: it has less room than its beat says
     strbuf_clear(&c->frames);
     struct node *n = c->n_tried < FORWARD_NODES ? choose(c->f, c->spec.device, c) : NULL;
     if (n)
@@ -260,6 +264,7 @@ static void ask(struct forward_call *c, struct node *n) {
     int64_t left_ms = c->spec.deadline_ns ? clock_ms_left(c->spec.deadline_ns) : 0;
     int k = 0;
     c->tried[c->n_tried++] = arena_strdup(&c->arena, n->m->node);
+    c->life = arena_strdup(&c->arena, n->m->life);
     n->sent++;
     headers[k++] = "Content-Type: application/x-protobuf";
     headers[k++] = "Accept: application/x-protobuf-stream";
@@ -283,7 +288,8 @@ static void ask(struct forward_call *c, struct node *n) {
                               .body = {c->body->bytes, unref_body, c->body},
                               .auth = f->auth,
                               .connect_ms = CONNECT_MS,
-                              .total_ms = left_ms > 0 ? left_ms : 0,
+                              // The run's own deadline ends it, with its code; this is for none.
+                              .total_ms = left_ms > 0 ? left_ms + LATE_MS : 0,
                               .max_bytes = f->max_bytes + LEAST,
                               .data = on_data};
     fetch_start(f->fetcher, &q, on_reply, c, &c->fetch);

@@ -34,6 +34,11 @@ const struct node *nodes_find(const struct nodes *t, const char *name) {
     size_t at = place(t, name, &there);
     return there ? t->v.v[at] : NULL;
 }
+void nodes_ended(const struct nodes *t, const char *name, const char *life) {
+    bool there;
+    size_t at = place(t, name, &there);
+    if (there && !strcmp(t->v.v[at]->m->life, life)) t->v.v[at]->sent--;
+}
 // Room for one more: of those that are not there any more the one not heard for longest leaves.
 static bool make_room(struct nodes *t) {
     size_t out = t->v.n;

@@ -13,7 +13,7 @@ struct node {
     const Hlod__V1__Node *m;
     int64_t heard_ns;
     bool lost, gone; // gone: it said so, and ended
-    int32_t sent;    // work that it was sent since (forward.h)
+    int32_t sent;    // work that it was sent since, less what of it all ended since (forward.h)
 };
 struct nodes {
     VEC(struct node *) v; // in the order of their names
@@ -37,5 +37,7 @@ void nodes_age(struct nodes *t, int64_t now_ns, void (*lost)(void *ctx, const st
 // Nothing could be heard until now: nobody is late.
 void nodes_excuse(struct nodes *t, int64_t now_ns);
 const struct node *nodes_find(const struct nodes *t, const char *name); // NULL: not known
+// Work that was sent to that process has ended; nothing where another has its name by now.
+void nodes_ended(const struct nodes *t, const char *name, const char *life);
 const char *node_state(const struct node *x); // "serving", ..., "lost", "gone"
 void nodes_done(struct nodes *t);

@@ -128,12 +128,12 @@ def value(d, name, label=""):
 
 class Nodes(Site):
     """n daemons of a cluster; shared: they have a secret; each: a list of options a node"""
-    def __init__(self, o, n, url, *options, shared=False, each=()):
+    def __init__(self, o, n, url, *options, shared=False, each=(), beat_ms=BEAT_MS):
         super().__init__(o, "nodes")
         self.d = self.all
         if shared:
             options += ("--cluster-secret", secret(self.folder, "cluster.secret"))
-        self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(BEAT_MS),
+        self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(beat_ms),
                       *options, *(each[k] if each else ())] for k in range(n)]
         try:
             for args in self.args:

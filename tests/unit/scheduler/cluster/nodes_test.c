@@ -77,6 +77,21 @@ static void excused(void **state) {
     nodes_done(&t);
 }
 
+static void sent(void **state) {
+    (void)state;
+    struct nodes t = {0};
+    hear(&t, "a", "1", "serving", 0);
+    t.v.v[0]->sent = 2;
+    nodes_ended(&t, "a", "1");
+    nodes_ended(&t, "a", "0"); // of the process before it
+    nodes_ended(&t, "b", "1");
+    assert_int_equal(nodes_find(&t, "a")->sent, 1);
+    hear(&t, "a", "1", "serving", 100 * MS); // which counts the other one
+    nodes_ended(&t, "a", "1");
+    assert_int_equal(nodes_find(&t, "a")->sent, -1);
+    nodes_done(&t);
+}
+
 static void bounded(void **state) {
     (void)state;
     struct nodes t = {0};
@@ -101,6 +116,6 @@ static void bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(life), cmocka_unit_test(excused),
-                                       cmocka_unit_test(bounded)};
+                                       cmocka_unit_test(sent), cmocka_unit_test(bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
