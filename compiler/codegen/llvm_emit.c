@@ -426,14 +426,21 @@ static bool has_few_turns(const struct kir_loop *l) {
     return l->vectorize && kir_is_const(l->begin, &from) && kir_is_const(l->end, &to) &&
            to - from >= LANES && to - from < LLVMS;
 }
+static bool has_lanes(const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next)
+        if (v->lanes) return true;
+    return false;
+}
 // A distinct !llvm.loop node: its first operand is itself.
 static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
-    LLVMMetadataRef ops[4], self = LLVMTemporaryMDNode(e->c, NULL, 0);
+    LLVMMetadataRef ops[5], self = LLVMTemporaryMDNode(e->c, NULL, 0);
     size_t n = 0;
     ops[n++] = self;
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
     bool few = e->soft && has_few_turns(l);
     if (!l->vectorize || few) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
+    // Sums of a tile fill the registers: values that two turns written out share do not fit.
+    if (has_lanes(&l->body)) ops[n++] = note(e, "llvm.loop.unroll.disable", 0, 0);
     if (l->interleave) ops[n++] = note(e, "llvm.loop.interleave.count", 32, l->interleave);
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->c, ops, n);
     LLVMMetadataReplaceAllUsesWith(self, node);

@@ -118,7 +118,7 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     double each = (double)terms(t) * step + 3 * sums + 20;
     block_terms(t, c);
     double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
-                                   (double)tiles * t->gather * (double)t->beside +
+                                   (double)tiles * t->gather_beside * (double)t->beside +
                                    cost_of_cuts(t, c, (double)(q * tiles * sums)));
     int64_t bytes =
         (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
@@ -499,6 +499,32 @@ static bool worth(const struct lower_tile *t) {
     bool repaid = t->i->op == HLO_DOT ? t->rows >= ROWS : t->rows > 1 || terms(t) > PLACES;
     return repaid && p >= 8 && terms(t) > 1 && n * p * terms(t) >= PRODUCTS;
 }
+// ---- products of many small matrices: a unit is one
+
+// False: it is no such product.
+static bool in_small(struct lower *lw, const struct hlo_instr *i, int n_in, int n_out,
+                     status_t *st) {
+    const struct tile_class *c = class_of(lw);
+    struct kir *k = &lw->k;
+    struct small_dot s;
+    if (lw->instr != i || c->of != TILES_OF_CPU || lw->policy->elements ||
+        !hlo_small_dot(lw, i, c->bits, &s))
+        return false;
+    lower_begin(lw, n_in, n_out);
+    k->fn->extent = s.batch;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, s.batch, NULL, 0);
+    hlo_small_dot_sums(lw, &s, u->var, n_in);
+    kir_end(k, u, NULL);
+    *st = k->overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
+    return true;
+}
+static bool finish(struct lower *lw, const status_t *st) {
+    if (*st) return true;
+    kir_sweep(&lw->k);
+    lw->k.fn->scratch_bytes = lw->scratch;
+    lw->k.fn->tiles = true;
+    return true;
+}
 bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                     int n_in, status_t *st) {
     const struct hlo_instr *i = contraction(lw->instr);
@@ -508,6 +534,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     if (!i || p.padded || !shape_same_dims(first, i->shape) || p.rank == 0) return false;
     enum dtype type = i->shape->dtype;
     if (dtype_is_complex(type) || type == DT_PRED) return false;
+    if (in_small(lw, i, n_in, o->n, st)) return finish(lw, st);
     t.type = type;
     *st = i->op == HLO_DOT ? hlo_tile_dot(lw, i, p.of[p.rank - 1], &t)
                            : hlo_tile_convolution(lw, i, &t);
@@ -533,9 +560,5 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
         lw->why = NULL;
         return false;
     }
-    if (*st) return true;
-    kir_sweep(&lw->k);
-    lw->k.fn->scratch_bytes = lw->scratch;
-    lw->k.fn->tiles = true;
-    return true;
+    return finish(lw, st);
 }

@@ -42,7 +42,7 @@ struct lower_tile {
     int64_t per;                 // rows that a tile has no others beside, dividing them
     int n_pos, n_k;              // positions of a row; terms
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
-    double gather;   // cycles an element of the slab takes, about
+    double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
     int operand;     // whose values are in the slab
     const void *ctx; // of the rule
 
@@ -80,3 +80,18 @@ void lower_tile_put(struct lower *lw, const struct lower_tile *t, struct kir_val
 // The contraction's sum at an index; UNIMPLEMENTED where the tile that is built is another.
 status_t lower_tile_get(struct lower *lw, struct kir_val *const *index,
                         struct kir_val **out) MUST_CHECK;
+
+// ---- products of many small matrices (small_dot_lower.c)
+
+struct small_dot { // [batch, m, n] of [batch, m, k] or [batch, k, m] and [batch, k, n]
+    const struct hlo_instr *i;
+    int x, y; // buffers of the operands
+    int64_t batch, m, k, n;
+    int64_t row, term; // elements between rows, and between terms, of the left operand
+    int lanes, sums;   // of a vector; vectors that registers hold at most
+};
+// Is `i` one, of operands that lie in memory as they are?
+bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
+                   struct small_dot *out);
+// Stores product `at` of the batch in its place of buffer `out`.
+void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_val *at, int out);

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of
-32 and 64 bits; f32 filters of many taps and convolutions of groups of images) against XLA:CPU.
+32 and 64 bits; f32 filters of many taps and convolutions of groups of images), products of many
+small matrices and gradients of filters against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
 Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign,
 groups of features or of images; sizes around those of tiles and blocks. Each module runs as hlod
-chooses, on `--impl gemm` and there without AVX-512.
+chooses, on `--impl gemm` and there without AVX-512; small products and gradients on `--impl
+kernel`.
 """
 import os
 import sys
@@ -84,14 +86,40 @@ def taps(rng, t):
         rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
 
 
+def small(rng, t):
+    m, k, n = (int(rng.integers(1, 33)) if rng.integers(2) else int(rng.integers(1, 9))
+               for _ in range(3))
+    batch = [int(rng.integers(2, 9)) for _ in range(rng.integers(1, 3))]
+    left, nb = ([m, k], [k, m])[turned := int(rng.integers(2))], len(batch)
+    where = ((nb + 1 - turned,), (nb,)), (tuple(range(nb)),) * 2
+    return (lambda x, y: lax.dot_general(x, y, where), values(rng, t, batch + left),
+            values(rng, t, batch + [k, n]))
+
+
+def gradient(rng, t):
+    n = int(rng.integers(1, 3))
+    spatial = [int(rng.integers(9, 70 if n == 1 else 20)) for _ in range(n)]
+    kernel = [int(rng.integers(1, 8 if n == 1 else 5)) for _ in range(n)]
+    i, o, batch = int(rng.integers(1, 13)), int(rng.integers(3, 40)), int(rng.integers(1, 7))
+    stride, dilate = (([int(rng.choice([1, 1, 2]))] * n) for _ in range(2))
+    forward = lambda x, w: lax.conv_general_dilated(  # noqa: E731
+        x, w, stride, "SAME", rhs_dilation=dilate)
+    x, w = values(rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
+    out = jax.eval_shape(forward, x, w).shape
+    return lambda x, g: jax.vjp(lambda w: forward(x, w), w)[1](g)[0], x, values(rng, t, out)
+
+
 def check(build, number, rng):
     t = list(TYPES)[number % len(TYPES)]
-    kinds = (taps, conv) if t == np.float32 else (dot, conv)
-    f, x, y = kinds[rng.integers(2)](rng, t)
+    kinds = ((taps, conv, small, gradient) if t == np.float32 else
+             (dot, conv) if np.dtype(t).kind == "c" else (dot, conv, small))
+    kind = kinds[rng.integers(len(kinds))]
+    f, x, y = kind(rng, t)
     want = np.asarray(jax.jit(f)(x, y))
     text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
     with tempfile.TemporaryDirectory() as folder:
-        for impl, isa in (([], ""), (["--impl", "gemm"], ""), (["--impl", "gemm"], "avx2")):
+        forced = ["--impl", "kernel" if kind in (small, gradient) else "gemm"]
+        for impl, isa in (([], ""), (forced, ""), (forced, "avx2")):
             p, raw = run_text(build, folder, text, (x, y), isa, impl)
             if p.returncode:
                 return text, "%s: %s" % (impl, p.stderr)

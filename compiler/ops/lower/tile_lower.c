@@ -418,16 +418,18 @@ status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struc
 }
 
 // ---- convolutions of few outputs: a slab of filters, rows are the outputs of each image, which
-// lies behind the slab as other convolutions have it
+// lies behind the slab as other convolutions have it; where these are too few for a tile, those of
+// several images
 
 struct turned {
     struct lower_tile image;
     int64_t places; // outputs of an image
+    int images;     // that lie behind the slab
 };
 static void turned_lay_out(struct lower_tile *t) {
     const struct turned *u = t->ctx;
     dot_lay_out(t);
-    t->beside = u->image.slab;
+    t->beside = u->images * u->image.slab;
 }
 static status_t turned_fill(struct lower *lw, struct lower_tile *t) {
     struct turned *u = (struct turned *)(uintptr_t)t->ctx;
@@ -437,7 +439,6 @@ static status_t turned_fill(struct lower *lw, struct lower_tile *t) {
     int n = t->n_k;
     u->image.g = t->g;
     u->image.first = kir_i64(k, 0);
-    u->image.slab_at = t->beside_at;
     for (int d = 0; d < n; d++) {
         loops[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, t->k[d]), t->k[d], NULL, 0);
         term[d] = loops[d]->var;
@@ -455,8 +456,14 @@ static status_t turned_fill(struct lower *lw, struct lower_tile *t) {
 }
 static status_t turned_begin(struct lower *lw, struct lower_tile *t, struct kir_val *row) {
     struct turned *u = (struct turned *)(uintptr_t)t->ctx;
-    u->image.b = kir_idx_divmod(&lw->k, row, u->places, 0);
-    return conv_fill(lw, &u->image);
+    struct kir *k = &lw->k;
+    struct kir_val *first = times(k, kir_idx_divmod(k, row, u->places * u->images, 0), u->images);
+    for (int n = 0; n < u->images; n++) {
+        u->image.b = plus(k, first, n);
+        u->image.slab_at = t->beside_at + n * u->image.slab;
+        RETURN_IF_ERR(conv_fill(lw, &u->image));
+    }
+    return ST_OK;
 }
 // Output positions of a row.
 static void outputs_of(struct lower *lw, const struct turned *u, struct kir_val *row,
@@ -469,6 +476,9 @@ static status_t turned_scalar(struct lower *lw, const struct lower_tile *t, stru
     struct kir *k = &lw->k;
     struct kir_val *pos[TILE_DIMS], *at = conv_place(lw, &u->image, term);
     outputs_of(lw, u, row, pos);
+    if (u->images > 1)
+        at = kir_idx_add(
+            k, at, times(k, kir_idx_divmod(k, row, u->places, u->images), u->image.slab));
     for (int d = 0; d < u->image.n_pos; d++)
         at = kir_idx_add(k, at, times(k, pos[d], u->image.pitch[d]));
     *out = kir_load(k, KIR_SCRATCH, kir_type(t->type), plus(k, at, t->beside_at), KF_PINNED);
@@ -496,6 +506,13 @@ static const struct tile_rule turned_rule = {turned_lay_out, turned_fill,    tur
                                              dot_place,      turned_scalar,  turned_index,
                                              conv_padded,    turned_suspect, hlo_convolution_at};
 
+// Two or three images whose outputs fill tiles of six rows.
+static int images_together(int64_t places, int64_t images) {
+    enum { ROWS = 6 };
+    for (int n = 2; n <= ROWS / 2; n++)
+        if (places * n == ROWS && images % n == 0) return n;
+    return 1;
+}
 bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_tile *out) {
     enum { PLACES = 128, FEATURES = 8 };
     struct turned *u = arena_new_of(lw->arena, struct turned);
@@ -510,8 +527,11 @@ bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_
     out->ctx = u;
     out->batch = 1;
     out->gather = TURNED_COST;
+    out->gather_beside = t->gather;
     out->groups = t->groups;
-    out->per = u->places;
+    bool six = lw->policy->tiles == TILES_OF_CPU; // rows of a tile
+    u->images = six ? images_together(u->places, t->batch) : 1;
+    out->per = u->places * u->images;
     out->rows = t->batch * u->places;
     out->n_pos = 1;
     out->pos[0] = t->rows;

@@ -69,6 +69,31 @@ static const struct contraction tiles[] = {
     {NOT, "f32[1,96,56,56]", "f32[96,1,3,3]", "f32[1,96,54,54]",
      "convolution(x, y), window={size=3x3}, " CONV ", feature_group_count=96"},
 };
+// On AVX2: windows as large as images. Few positions or features, or products; much outside of the
+// image; in three dimensions; a dilated window in two.
+#define GRADIENT_1D "dim_labels=fb0_io0->fb0"
+static const struct contraction windows[] = {
+    {BETTER, "f32[4,64,4000]", "f32[4,64,4000]", "f32[64,64,5]",
+     "convolution(x, y), window={size=4000 pad=2_2}, " GRADIENT_1D},
+    {BETTER, "f32[4,1,4000]", "f32[4,32,4000]", "f32[32,1,16]",
+     "convolution(x, y), window={size=4000 pad=7_8}, " GRADIENT_1D},
+    {BETTER, "f32[4,64,4000]", "f32[4,64,2000]", "f32[64,64,5]",
+     "convolution(x, y), window={size=2000 pad=1_2 rhs_dilate=2}, " GRADIENT_1D},
+    {BETTER, "f32[8,3,64,64]", "f32[8,16,64,64]", "f32[16,3,3,3]",
+     "convolution(x, y), window={size=64x64 pad=1_1x1_1}, " GRADIENT},
+    {NOT, "f32[4,64,4000]", "f32[4,64,4000]", "f32[64,64,2]",
+     "convolution(x, y), window={size=4000 pad=0_1}, " GRADIENT_1D},
+    {NOT, "f32[4,64,4000]", "f32[4,4,4000]", "f32[4,64,5]",
+     "convolution(x, y), window={size=4000 pad=2_2}, " GRADIENT_1D},
+    {NOT, "f32[1,4,60]", "f32[1,8,60]", "f32[8,4,5]",
+     "convolution(x, y), window={size=60 pad=2_2}, " GRADIENT_1D},
+    {NOT, "f32[8,64,14,14]", "f32[8,64,14,14]", "f32[64,64,5,5]",
+     "convolution(x, y), window={size=14x14 pad=2_2x2_2}, " GRADIENT},
+    {NOT, "f32[2,16,16,16,16]", "f32[2,16,16,16,16]", "f32[16,16,3,3,3]",
+     "convolution(x, y), window={size=16x16x16 pad=1_1x1_1x1_1}, dim_labels=fb012_io012->fb012"},
+    {NOT, "f32[8,64,56,56]", "f32[8,64,28,28]", "f32[64,64,3,3]",
+     "convolution(x, y), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
+};
 static const struct contraction backward[] = {
     {BETTER, "f32[2,64,14,14]", "f32[64,64,3,3]", "f32[2,64,28,28]",
      "convolution(x, y), window={size=3x3 pad=2_1x2_1 " BACK},
@@ -168,6 +193,8 @@ static void check(const struct contraction *c, bool (*better)(const struct hlo_i
 static void tiles_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof tiles / sizeof *tiles; k++)
         check(&tiles[k], cpu_tiles_better);
+    for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
+        if (cpu_target()->vector_bits == 256) check(&windows[k], cpu_tiles_better);
 }
 static void transposed_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof backward / sizeof *backward; k++)
