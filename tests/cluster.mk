@@ -5,11 +5,18 @@ CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
   echo "SKIP cluster: no nats-server in build/venv"; exit 0; }; \
   st=0; for t in members names forward; do python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod \
   --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER) $(1) || st=1; done; exit $$st
-.PHONY: check-cluster check-cluster-short
+CLUSTER_SOAK = [ ! -x $(NATS_SERVER) ] || build/venv/bin/python tests/cluster/soak.py \
+  --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker --nats $(NATS_SERVER)
+.PHONY: check-cluster check-cluster-short soak-cluster
 check-cluster: ## nodes of a cluster: who is there, names of models, NATS away, hostile messages
-check-cluster: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
+check-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST)
 	$(Q)[ ! -x $(NATS_SERVER) ] || build/venv/bin/python tests/cluster/compose.py \
 	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
+	$(Q)$(CLUSTER_SOAK) --n 6
 check-cluster-short: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST,--short)
+soak-cluster: ## three nodes under a mixed load; N=50 times something dies, hangs or is cut off
+## (SEED=n to repeat)
+soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker
+	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))

@@ -319,6 +319,9 @@ void cluster_free(struct cluster *c) {
 bool cluster_connected(const struct cluster *c) {
     return c->up;
 }
+bool cluster_settled(const struct cluster *c) {
+    return c->up && clock_ns() - c->since_ns > NODES_BEATS * CLOCK_MS * c->cfg.beat_ms;
+}
 struct forward *cluster_forward(const struct cluster *c) {
     return c->forward;
 }

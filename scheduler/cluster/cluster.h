@@ -53,6 +53,8 @@ struct forward *cluster_forward(const struct cluster *c); // the same
 status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,
                        Hlod__Cluster__Pass **out) MUST_CHECK;
 const char *cluster_node(const struct cluster *c); // ours
+// NATS has been reached for long enough that all nodes that are there were heard.
+bool cluster_settled(const struct cluster *c);
 // The other nodes, borrowed for this turn of the loop.
 const struct nodes *cluster_nodes(const struct cluster *c);
 void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesReply *out);

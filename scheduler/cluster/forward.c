@@ -63,11 +63,14 @@ static bool was_tried(const struct forward_call *c, const char *node) {
         if (!strcmp(c->tried[k], node)) return true;
     return false;
 }
-static bool has_kind(const Hlod__V1__Node *m, const char *device) {
+static bool names_kind(const Hlod__V1__Node *m, const char *device) {
     bool any = !*device || !strcmp(device, "auto");
     for (size_t k = 0; k < m->n_device_kinds; k++)
         any = any || !strcmp(m->device_kinds[k], device);
-    return any && m->devices_up > 0;
+    return any;
+}
+static bool has_kind(const Hlod__V1__Node *m, const char *device) {
+    return names_kind(m, device) && m->devices_up > 0;
 }
 // What it has free, less what waits for that; INT64_MIN: it takes no more.
 static int64_t room_of(const struct node *n) {
@@ -93,6 +96,16 @@ static struct node *choose(const struct forward *f, const char *device,
 }
 bool forward_may(struct forward *f, const char *device) {
     return choose(f, device, NULL) != NULL;
+}
+bool forward_knows(const struct forward *f, const char *device) {
+    const struct nodes *all = cluster_nodes(f->cfg.cluster);
+    bool any = !cluster_settled(f->cfg.cluster);
+    for (size_t k = 0; k < all->v.n; k++) {
+        const Hlod__V1__Node *m = all->v.v[k]->m;
+        bool half = !strcmp(m->state, "starting") || m->devices_up < m->devices;
+        any = any || (m->proved && (half || names_kind(m, device)));
+    }
+    return any;
 }
 
 // ---- the end

@@ -47,6 +47,9 @@ struct forward_spec {
 };
 // Is there a node with room for such a run?
 bool forward_may(struct forward *f, const char *device);
+// Does one have that device, or had it a while ago, or may have it once its workers are up, or once
+// it is heard? Then a run that no node takes now is worth another try.
+bool forward_knows(const struct forward *f, const char *device);
 // NULL, and the body is freed: there is none.
 struct forward_call *forward_start(struct forward *f, const struct forward_spec *spec);
 void forward_cancel(struct forward_call *c); // no done; NULL is fine

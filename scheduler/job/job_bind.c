@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "scheduler/cluster/forward.h"
 #include "scheduler/job/job_run.h"
 
 enum { MAX_KINDS = 16 };
@@ -165,12 +166,16 @@ const char *job_device_kind(struct job *j) {
 
 static status_t no_device(const struct job *j) {
     bool named = j->device && *j->device;
+    bool elsewhere =
+        named && j->spec->may_leave && j->s->forward && forward_knows(j->s->forward, j->device);
     const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->device : "");
     struct strbuf there = {0};
     if (named && !*why) pool_devices(j->s->pool, &there);
-    status_t st = st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s%s%s",
-                         named ? " for " : "", named ? j->device : "", *why ? ": " : "", why,
-                         there.n ? "; there are " : "", strbuf_cstr(&there));
+    status_t st =
+        st_new(named && !elsewhere ? ST_NOT_FOUND : ST_UNAVAILABLE,
+               "no device worker%s%s%s%s%s%s%s", named ? " for " : "", named ? j->device : "",
+               *why ? ": " : "", why, there.n ? "; there are " : "", strbuf_cstr(&there),
+               elsewhere ? ", and of the nodes that have or had it none takes the run" : "");
     strbuf_done(&there);
     return st_reason(st, HLOD__V1__REASON__REASON_NO_WORKER);
 }

@@ -62,8 +62,8 @@ def no_device(o):
 
         status, r = run(a, "a", {"Hlod-Forwarded": "n9"}, device="sim")
         assert status == 404 and r["reason"] == "NO_WORKER", r
-        status, r = run(a, "a", device="tpu")
-        assert status == 404 and r["reason"] == "NO_WORKER", r
+        until("nobody has it", 5, lambda: run(a, "a", device="tpu")[0] == 404)
+        assert run(a, "a", device="tpu")[1]["reason"] == "NO_WORKER"
         status, r = run(a, "a", n=8, device="sim", repeat=2000)
         assert status == 400, r
         before = forwards(a, "failed")
@@ -85,6 +85,27 @@ def between_beats(o):
         for k in range(30):
             status, r = run(n.d[0], "a", device="sim")
             assert status == 200 and r["node"] == "n1", (k, r)
+
+def comes_back(o):
+    """a device of a node that is not there now, or not known yet, is UNAVAILABLE, not NOT_FOUND"""
+    with Server(o) as nats, Nodes(o, 2, nats.url, shared=True, each=SIM) as n:
+        prepare(n)
+        assert run(n.d[0], "a", device="sim")[0] == 200
+        def away(d, device):
+            status, r = run(d, "a", device=device)
+            assert status == 503 and r["reason"] == "NO_WORKER" and "nodes" in r["message"], r
+        n.d[1].stop_keep()
+        until("it is gone", 5, lambda: states(n.d[0])["n1"] == "gone")
+        away(n.d[0], "sim")
+        n.restart(1)
+        until("it is back", 10, lambda: run(n.d[0], "a", device="sim")[0] == 200)
+        n.d[1].kill()
+        until("it is lost", 5, lambda: states(n.d[0])["n1"] == "lost")
+        away(n.d[0], "sim")
+        nats.kill()
+        n.restart(1)
+        away(n.d[1], "cpu")
+        assert run(n.d[1], "a", {"Hlod-Forwarded": "x"}, device="cpu")[0] == 404
 
 def full_queue(o):
     """with its queue full a node sends what comes to the one with most room, from the Open
@@ -233,8 +254,8 @@ def liars(o):
         name(d, "a", digest)
         raw.publish(beat(node="plain", address=liar.url, kinds=["sim"], places=9))
         raw.flush()
-        time.sleep(0.5)
-        assert run(d, "a", device="sim")[0] == 404 and not liar.seen
+        until("nobody has it", 5, lambda: run(d, "a", device="sim")[0] == 404)
+        assert not liar.seen
         raw.publish(sealed_beat(node="liar", life="x", address=liar.url, kinds=["sim"],
                                 places=1 << 20))
         raw.flush()
@@ -258,7 +279,7 @@ def liars(o):
         raw.close()
 
 SHORT = [no_device]
-ALL = SHORT + [between_beats, full_queue, stays, cancels, dies, traced, tenants, liars]
+ALL = SHORT + [between_beats, comes_back, full_queue, stays, cancels, dies, traced, tenants, liars]
 
 if __name__ == "__main__":
     sys.exit(scenarios("cluster forward ", SHORT, ALL))

@@ -127,14 +127,16 @@ def value(d, name, label=""):
     return float(found.group(1))
 
 class Nodes(Site):
-    """n daemons of a cluster; shared: they have a secret; each: a list of options a node"""
+    """n daemons of a cluster; shared: they have a secret; each: a list of options a node, which
+    say `--cluster` where url does not"""
     def __init__(self, o, n, url, *options, shared=False, each=(), beat_ms=BEAT_MS):
         super().__init__(o, "nodes")
         self.d = self.all
         if shared:
             options += ("--cluster-secret", secret(self.folder, "cluster.secret"))
-        self.args = [["--node", f"n{k}", "--cluster", url, "--cluster-beat-ms", str(beat_ms),
-                      *options, *(each[k] if each else ())] for k in range(n)]
+        self.args = [["--node", f"n{k}", "--cluster-beat-ms", str(beat_ms),
+                      *(["--cluster", url] if url else []), *options,
+                      *(each[k] if each else ())] for k in range(n)]
         try:
             for args in self.args:
                 self.start(*args)
