@@ -40,6 +40,18 @@ static void mark_strict(struct hlo_module *m) {
             hlo_set_extra(i, "backend_config", "{\"precision\":\"strict\"}");
 }
 
+// A compiler of its own may multiply f32 in less (TF32 on a GPU, bf16 on a TPU) unless each
+// contraction says not to; docs/precision.md promises f32's bound to all but `fast`.
+static void mark_full(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    for (struct hlo_instr *i = c->first; i; i = i->next) {
+        if (i->op != HLO_CONVOLUTION && i->op != HLO_DOT) continue;
+        enum dtype t = i->operands[0]->shape->dtype;
+        if ((t == DT_F32 || t == DT_C64) && !hlo_extra(i, "operand_precision", NULL))
+            hlo_set_extra(i, "operand_precision", "{highest,highest}");
+    }
+}
+
 // The figures of the module that really runs: counts always, the cost where we can read what the
 // other compiler made of it.
 static status_t measure_emitted(struct executable *e) {
@@ -60,14 +72,16 @@ static status_t measure_emitted(struct executable *e) {
 }
 
 // Both modules by the target's own compiler; what it plans is its own too.
-static status_t emit_code(struct executable *e, const struct target *t, struct pass_ctx *p) {
+static status_t emit_code(struct executable *e, const struct target *t, enum precision precision,
+                          struct pass_ctx *p) {
     int64_t start = clock_ns(), before = hlo_total(e->main);
     struct pass_stat s = {.name = "plugin", .begins = true, .instrs_before = before};
     int n = e->replicas;
     if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
-    RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, n, &e->emitted), "main"));
+    RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, n, precision, &e->emitted), "main"));
     if (e->prepare->entry->root->shape->n_elems)
-        RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->prepare, n, &e->emitted_prepare), "prepare"));
+        RETURN_IF_ERR(st_note(
+            t->emit(t, e->arena, e->prepare, n, precision, &e->emitted_prepare), "prepare"));
     e->peak_bytes = e->emitted.temp_bytes;
     e->prepare_bytes = e->emitted_prepare.temp_bytes;
     RETURN_IF_ERR(measure_emitted(e));
@@ -183,8 +197,8 @@ static int64_t bytes_of_leaves(const struct shape *s) {
 
 static const char *precision_note(const struct target *t, enum precision p) {
     if (p != PRECISION_FAST || t->library_bf16) return NULL;
-    return t->emit ? "precision fast: what is computed in which type is for the plugin's compiler "
-                     "to choose"
+    return t->emit ? "precision fast: f32 is multiplied in the type that the plugin's compiler "
+                     "chooses (TF32 on NVIDIA GPUs, bf16 on TPUs)"
            : t->bf16_emulated
                ? "precision fast: this CPU shows the values of one with instructions for bf16, in "
                  "f32"
@@ -226,7 +240,12 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     e->results = e->main->entry->root->shape; // in the arena of main
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_main)(e->main, p));
-    if (opt->precision == PRECISION_STRICT) mark_strict(e->main);
+    if (t->emit && opt->precision != PRECISION_FAST) {
+        mark_full(e->prepare);
+        mark_full(e->main);
+    } else if (!t->emit && opt->precision == PRECISION_STRICT) {
+        mark_strict(e->main);
+    }
     RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
     RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
 
@@ -235,7 +254,7 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     e->prepare_counts = hlo_count(e->prepare);
     e->bound_bytes = bytes_of_leaves(e->prepare->entry->root->shape);
 
-    if (t->emit) return emit_code(e, t, p);
+    if (t->emit) return emit_code(e, t, opt->precision, p);
     if (p->obs && p->obs->on_main) p->obs->on_main(p->obs->ctx, e);
     return make_code(e, t, opt, p);
 }

@@ -39,6 +39,14 @@ struct kernel_policy {
 };
 
 struct lib_call; // compiler/passes/fusion/library.h
+enum precision {
+    PRECISION_DEFAULT,
+    PRECISION_STRICT, // no Winograd, no reassociation beyond sums, no fusing of products with sums
+                      // outside of reductions, no function with an error above 2.5 ULP
+                      // (kernel/README.md)
+    PRECISION_FAST,   // convolutions and dots of f32 read bf16 and sum in f32, where the target has
+                      // library_bf16
+};
 struct target {
     const char *id;      // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
     const char *kind;    // "cpu", "sim", "web", "tpu", "gpu"
@@ -70,17 +78,10 @@ struct target {
     bool (*wants_form)(const struct target *t, const struct hlo_instr *conv,
                        enum conv_form *out_input, enum conv_form *out_output);
     // A target with a compiler of its own (a PJRT plugin): passes stop where targets begin to
-    // differ, and the module becomes *out, bytes in `a`, instead of kernels. NULL = kernels.
+    // differ, and the module becomes *out, bytes in `a`, instead of kernels. What contractions may
+    // round is in the module already (operand_precision). NULL = kernels.
     status_t (*emit)(const struct target *t, struct arena *a, const struct hlo_module *m,
-                     int replicas, struct emitted *out);
+                     int replicas, enum precision precision, struct emitted *out);
     int max_replicas;     // devices that one executable may run on together; 0 = 1
     int64_t memory_bytes; // of one device, where it is known without one; 0 = not known
-};
-enum precision {
-    PRECISION_DEFAULT,
-    PRECISION_STRICT, // no Winograd, no reassociation beyond sums, no fusing of products with sums
-                      // outside of reductions, no function with an error above 2.5 ULP
-                      // (kernel/README.md)
-    PRECISION_FAST,   // convolutions and dots of f32 read bf16 and sum in f32, where the target has
-                      // library_bf16
 };

@@ -50,10 +50,10 @@ status_t pj_settle(struct pj_device *d, const _Atomic bool *cancel) {
 // ---- targets
 
 static status_t emit(const struct target *t, struct arena *a, const struct hlo_module *m,
-                     int replicas, struct emitted *out) {
+                     int replicas, enum precision precision, struct emitted *out) {
     const struct pj_target *x = (const struct pj_target *)t;
     struct pj_place at = pj_place_of(x->device, x->topology);
-    return pj_program_compile(&at, a, m, replicas, out);
+    return pj_program_compile(&at, a, m, replicas, precision == PRECISION_STRICT, out);
 }
 
 // Everything that changes the code is in the id: plugin, and devices. A machine with these devices
@@ -97,7 +97,17 @@ static status_t describe(struct pj_device *d) {
     return ST_OK;
 }
 
+// A GPU is shared by the processes that compile for it and the one that runs: none takes three
+// quarters of its memory in advance, as the plugin would. What the user set stays.
+static void share_memory(struct pj_device *d) {
+    for (size_t k = 0; k < d->options.n_set; k++)
+        if (strcmp(d->options.set[k].name, "preallocate") == 0) return;
+    if (d->plugin->family == PJ_FAMILY_GPU && d->options.n_set < PJ_MAX_OPTIONS)
+        d->options.set[d->options.n_set++] = pj_bool_option("preallocate", false);
+}
+
 static status_t open_client(struct pj_device *d) {
+    share_memory(d);
     struct pj_client_create c = {.options = d->options.set, .n_options = d->options.n_set};
     RETURN_IF_ERR(PJ_CALL(d->plugin, Client_Create, &c));
     d->client = c.client;

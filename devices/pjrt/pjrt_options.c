@@ -13,20 +13,39 @@ struct pj_named_value pj_text_option(const char *name, const char *value) {
                                    .value_size = strlen(value)};
 }
 
+struct pj_named_value pj_bool_option(const char *name, bool value) {
+    return (struct pj_named_value){.struct_size = sizeof(struct pj_named_value),
+                                   .name = name,
+                                   .name_size = strlen(name),
+                                   .type = PJ_BOOL,
+                                   .boolean = value,
+                                   .value_size = 1};
+}
+
+// "0.5", "1e-3": what has a point or an exponent and is a number in whole.
+static bool is_float(const char *s, float *out) {
+    char *end;
+    *out = strtof(s, &end);
+    return strpbrk(s, ".eE") && strspn(s, "+-.eE0123456789") == strlen(s) && end != s && !*end;
+}
+
 static status_t set_option(struct arena *a, struct pj_options *o, struct str name,
                            struct str value) {
     if (o->n_set == PJ_MAX_OPTIONS)
         return st_invalid("more than %d options for the plugin", PJ_MAX_OPTIONS);
     struct pj_named_value *v = &o->set[o->n_set++];
     int64_t number;
+    float real;
     *v = pj_text_option(arena_strndup(a, name.p, name.n), arena_strndup(a, value.p, value.n));
     if (str_to_i64(value, &number)) {
         v->type = PJ_INT64;
         v->i64 = number;
         v->value_size = 1;
     } else if (str_is(value, "true") || str_is(value, "false")) {
-        v->type = PJ_BOOL;
-        v->boolean = str_is(value, "true");
+        *v = pj_bool_option(v->name, str_is(value, "true"));
+    } else if (is_float(v->string, &real)) {
+        v->type = PJ_FLOAT;
+        v->f32 = real;
         v->value_size = 1;
     }
     return ST_OK;

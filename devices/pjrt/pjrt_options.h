@@ -3,7 +3,7 @@
 //
 //     pjrt:plugin=/path/to/plugin.so            first device of the plugin's client
 //     pjrt:plugin=...:device=1:set.NAME=VALUE   another one; NAME is an option of the plugin's
-//     client
+//     client: true and false, whole numbers, numbers with a point and texts as such
 //     pjrt:plugin=...:drain_ms=10000            how long a cancelled run's execution may go on
 //     before the device counts as lost
 //     pjrt:plugin=...:kind=tpu                  how the daemon calls its devices; default "pjrt"
@@ -25,3 +25,4 @@ struct pj_options {
 // Texts lie in `a`. INVALID_ARGUMENT, FAILED_PRECONDITION when no plugin is named. Thread: any.
 status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *out) MUST_CHECK;
 struct pj_named_value pj_text_option(const char *name, const char *value);
+struct pj_named_value pj_bool_option(const char *name, bool value);

@@ -5,24 +5,33 @@
 #include "compiler/frontend/wire.h"
 #include "proto/hlod.pb-c.h"
 
-// XLA:CPU loses NaN in maximum and minimum unless told not to.
+// XLA's options that are on unless told otherwise. XLA:CPU loses NaN in maximum and minimum;
+// all keep f32 between fused operations of f16 and bf16, which `strict` is not to do.
 #define FAST_MIN_MAX "xla_cpu_enable_fast_min_max"
+#define EXCESS "xla_allow_excess_precision"
+enum { MAX_OFF = 2 };
+struct off {
+    const char *names[MAX_OFF];
+    int n;
+};
 
 // Serialize may be missing: then the program itself is kept and compiled anew by each process.
-enum { KEPT_EXECUTABLE = 'E', KEPT_PROGRAM = 'P' };
+enum { KEPT_EXECUTABLE = 'E', KEPT_PROGRAM = 'P', KEPT_STRICT = 'S' };
 
 // ---- options
 
 // CompileOptionsProto { executable_build_options 3 { num_replicas 4, num_partitions 5 },
 // env_option_overrides 7 { key 1, value 2 { bool_field 2 } } }
-static void put_options(struct strbuf *out, int replicas, const char *off) {
+static void put_options(struct strbuf *out, int replicas, const struct off *off) {
     struct strbuf build = {0}, entry = {0}, value = {0};
+    strbuf_clear(out);
     wire_put_int(&build, 4, (uint64_t)replicas);
     wire_put_int(&build, 5, 1);
     wire_put_bytes(out, 3, strbuf_cstr(&build), build.n);
-    if (off) {
-        wire_put_int(&value, 2, 0);
-        wire_put_bytes(&entry, 1, off, strlen(off));
+    wire_put_int(&value, 2, 0);
+    for (int k = 0; k < off->n; k++) {
+        strbuf_clear(&entry);
+        wire_put_bytes(&entry, 1, off->names[k], strlen(off->names[k]));
         wire_put_bytes(&entry, 2, strbuf_cstr(&value), value.n);
         wire_put_bytes(out, 7, strbuf_cstr(&entry), entry.n);
     }
@@ -65,16 +74,27 @@ static status_t compile_with(const struct pj_place *at, struct span module,
     return st;
 }
 
-static status_t compile(const struct pj_place *at, struct span module, int replicas, void **loaded,
-                        void **executable) {
+// Takes the first option that the message is about out of *off. False: it is about none.
+static bool drop_unknown(struct off *off, const char *message) {
+    for (int k = 0; k < off->n; k++) {
+        if (!strstr(message, off->names[k])) continue;
+        off->names[k] = off->names[--off->n];
+        return true;
+    }
+    return false;
+}
+
+static status_t compile(const struct pj_place *at, struct span module, int replicas, bool strict,
+                        void **loaded, void **executable) {
     struct strbuf options = {0};
-    bool cpu = strcmp(at->platform, "cpu") == 0;
-    put_options(&options, replicas, cpu ? FAST_MIN_MAX : NULL);
+    struct off off = {0};
+    if (strcmp(at->platform, "cpu") == 0) off.names[off.n++] = FAST_MIN_MAX;
+    if (strict) off.names[off.n++] = EXCESS;
+    put_options(&options, replicas, &off);
     status_t st = compile_with(at, module, &options, loaded, executable);
-    if (cpu && st_code(st) == ST_INVALID_ARGUMENT && strstr(st_message(st), FAST_MIN_MAX)) {
+    while (st_code(st) == ST_INVALID_ARGUMENT && drop_unknown(&off, st_message(st))) {
         st_drop(st); // a plugin without that option
-        strbuf_clear(&options);
-        put_options(&options, replicas, NULL);
+        put_options(&options, replicas, &off);
         st = compile_with(at, module, &options, loaded, executable);
     }
     strbuf_done(&options);
@@ -155,18 +175,18 @@ static status_t check_border(const struct hlo_module *m) {
 }
 
 status_t pj_program_compile(const struct pj_place *at, struct arena *a, const struct hlo_module *m,
-                            int replicas, struct emitted *out) {
+                            int replicas, bool strict, struct emitted *out) {
     const struct pj_plugin *p = at->plugin;
     struct strbuf b = {0};
     void *loaded = NULL, *executable = NULL;
-    char tag = KEPT_PROGRAM;
+    char tag = strict ? KEPT_STRICT : KEPT_PROGRAM;
     *out = (struct emitted){0};
     RETURN_IF_ERR(check_border(m));
     strbuf_add(&b, &tag, 1);
     status_t st = hlo_proto_write(m, &b);
     struct span program = {(const uint8_t *)strbuf_cstr(&b), b.n};
     if (!st)
-        st = compile(at, (struct span){program.p + 1, program.n - 1}, replicas, &loaded,
+        st = compile(at, (struct span){program.p + 1, program.n - 1}, replicas, strict, &loaded,
                      &executable);
     if (!st) st = serialize(p, executable, a, &out->code);
     if (!st) st = optimized(p, executable, a, &out->optimized);
@@ -184,10 +204,10 @@ status_t pj_program_compile(const struct pj_place *at, struct arena *a, const st
 status_t pj_program_load(const struct pj_place *at, struct span bytes, int replicas, void **out) {
     const struct pj_plugin *p = at->plugin;
     if (bytes.n < 2) return st_new(ST_DATA_LOSS, "the executable holds no program of the plugin");
-    if (bytes.p[0] == KEPT_PROGRAM) {
+    if (bytes.p[0] != KEPT_EXECUTABLE) {
         void *executable;
-        RETURN_IF_ERR(
-            compile(at, (struct span){bytes.p + 1, bytes.n - 1}, replicas, out, &executable));
+        RETURN_IF_ERR(compile(at, (struct span){bytes.p + 1, bytes.n - 1}, replicas,
+                              bytes.p[0] == KEPT_STRICT, out, &executable));
         pj_destroy(p, PJ_Executable_Destroy, executable);
         return ST_OK;
     }

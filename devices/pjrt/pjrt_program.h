@@ -13,10 +13,11 @@ struct pj_place {
     void *client, *topology;
     const char *platform; // "cpu", "tpu", "cuda"
 };
-// Compiles for `replicas` devices. *out: in `a`; its code is for pj_program_load. INVALID_ARGUMENT
-// for what a plugin cannot take; other errors are the plugin's.
+// Compiles for `replicas` devices; strict: each operation of f16 and bf16 rounds. *out: in `a`; its
+// code is for pj_program_load. INVALID_ARGUMENT for what a plugin cannot take; other errors are the
+// plugin's.
 status_t pj_program_compile(const struct pj_place *at, struct arena *a, const struct hlo_module *m,
-                            int replicas, struct emitted *out) MUST_CHECK;
+                            int replicas, bool strict, struct emitted *out) MUST_CHECK;
 // *out: a loaded executable, to be destroyed (LoadedExecutable_Destroy).
 status_t pj_program_load(const struct pj_place *at, struct span code, int replicas,
                          void **out) MUST_CHECK;

@@ -72,6 +72,7 @@ static inline status_t run2(struct dev_exe *x, struct dev_weights *w, const void
     "HloModule m\nENTRY e { x = f32[3] parameter(0) w = f32[3] parameter(1), "                     \
     "frontend_attributes={hlod_param=\"weight:0\"}\nROOT r = f32[3] multiply(x, w) }\n"
 // Counts to 2^30: no less than a part of a second on any device here.
+enum { FOREVER_END = 1073741824 };
 #define FOREVER                                                                                    \
     "HloModule m\ncond { c = s32[] parameter(0) n = s32[] constant(1073741824) ROOT l = pred[] "   \
     "compare(c, n), direction=LT }\nbody { b = s32[] parameter(0) one = s32[] constant(1) ROOT s " \

@@ -55,10 +55,19 @@ static int64_t cancelled_run(struct dev_exe *x, struct dev_weights *w, int64_t n
     return took;
 }
 
+// XLA:GPU asks from inside of Execute whether a loop has another turn: the call that begins such an
+// execution ends with it, and nothing is left to give up.
+static void not_where_calls_drive_loops(struct device *d) {
+    if (((struct pj_device *)d)->plugin->family != PJ_FAMILY_GPU) return;
+    dev_close(d);
+    skip();
+}
+
 // A run that was cancelled is over at once; the next one waits for what is left of it.
 void test_pjrt_given_up(void **state) {
     (void)state;
     struct device *d = open_one();
+    not_where_calls_drive_loops(d);
     struct dev_exe *x = load(d, COUNT);
     struct dev_weights *w = prepare(x);
     int64_t to, start = clock_ns(), n = 20000;
@@ -89,6 +98,7 @@ void test_pjrt_never_ends(void **state) {
     char spec[64];
     snprintf(spec, sizeof spec, "%s:drain_ms=300", device_kind);
     ok(dev_open(spec, &d));
+    not_where_calls_drive_loops(d);
     struct dev_exe *x = load(d, COUNT);
     struct dev_weights *w = prepare(x);
     int64_t to, start = clock_ns();

@@ -126,6 +126,36 @@ def ahead_of_time(data):
                "error %.2g" % np.abs(y - z).max())
 
 
+DOTS = b"""HloModule dots
+ENTRY e {
+  a = f32[8,8] parameter(0)
+  b = f32[8,8] parameter(1)
+  h = bf16[8,8] convert(a)
+  as_is = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  said = f32[8,8] dot(b, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={high,high}
+  half = bf16[8,8] dot(h, h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (f32[8,8], f32[8,8], bf16[8,8]) tuple(as_is, said, half)
+}
+"""
+
+
+def precisions(data):
+    """A plugin may multiply f32 in less, unless told not to (docs/precision.md)."""
+    with daemon.Daemon(build, data, args=["--plugins", "xla=" + plugin]) as d:
+        for precision, full in (("default", 1), ("strict", 1), ("fast", 0)):
+            c = d.json("POST", "/v1/executables?target=xla&precision=" + precision, DOTS,
+                       {"Content-Type": "text/x-hlo"})
+            text = d.raw("GET", "/v1/executables/%s/stage/hlo-after" % c["digest"], None,
+                         {"Accept": "text/plain"})[2].decode()
+            dots = [line for line in text.splitlines() if " dot(" in line]
+            of = [sum("operand_precision={%s,%s}" % (w, w) in line for line in dots)
+                  for w in ("highest", "high")]
+            note = c["executable"].get("precisionNote", "")
+            report(len(dots) == 3 and of == [full, 1] and ("TF32" in note) == (precision == "fast")
+                   and "backend_config" not in text,
+                   "precision %s, as the plugin is told" % precision, "%s %s" % (of, note))
+
+
 def elsewhere(data):
     """What a daemon without the device compiled goes to one that has it, and a data folder of its
     own: it compiles nothing."""
@@ -230,6 +260,7 @@ def misbehave(so):
 
 with tempfile.TemporaryDirectory() as t:
     ahead_of_time(os.path.join(t, "data"))
+    precisions(os.path.join(t, "data"))
     elsewhere(os.path.join(t, "there"))
     reproducible(os.path.join(t, "there"))
     replicas(os.path.join(t, "data"))
