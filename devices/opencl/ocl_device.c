@@ -19,16 +19,13 @@ struct ocl_options {
     const char *library;
 };
 
-status_t ocl_alive(const struct ocl_device *d) {
-    return d->lost ? st_new(ST_UNAVAILABLE, "the OpenCL device is lost") : ST_OK;
-}
 status_t ocl_check(struct ocl_device *d, ocl_code code, const char *call) {
     if (code == 0) return ST_OK;
     const char *name = ocl_name_of(code);
 
     switch (ocl_kind_of(code)) {
     case OCL_LOST:
-        d->lost = true;
+        d->base.lost = true;
         return st_new(ST_UNAVAILABLE, "the OpenCL device is lost: %s gave %s (%d)", call, name,
                       code);
     case OCL_FULL:
@@ -39,10 +36,11 @@ status_t ocl_check(struct ocl_device *d, ocl_code code, const char *call) {
     }
 }
 // What fails at the end failed on the device: nothing is left to be had from it.
-status_t ocl_finish(struct ocl_device *d) {
+status_t ocl_finish(struct queue_device *base) {
+    struct ocl_device *d = (struct ocl_device *)base;
     ocl_code code = d->cl->Finish(d->queue);
     if (code == 0) return ST_OK;
-    d->lost = true;
+    d->base.lost = true;
     return st_new(ST_UNAVAILABLE, "the OpenCL device is lost: clFinish gave %s (%d)",
                   ocl_name_of(code), code);
 }
@@ -86,7 +84,7 @@ static int64_t number(const struct ocl_device *d, enum ocl_device_info what, siz
 static const char *text(struct ocl_device *d, enum ocl_device_info what) {
     size_t n = 0;
     if (d->cl->GetDeviceInfo(d->id, what, 0, NULL, &n) || n == 0 || n > 65536) return "";
-    char *s = arena_zarray(&d->arena, char, n + 1);
+    char *s = arena_zarray(&d->base.arena, char, n + 1);
     return d->cl->GetDeviceInfo(d->id, what, n, s, NULL) ? "" : s;
 }
 
@@ -132,8 +130,9 @@ static void set_target(struct ocl_device *d, bool f64, bool fma, bool cpu) {
     const char *form = getenv("HLOD_OPENCL_FORM");
     bool narrow = form && strcmp(form, "narrow") == 0, gpu = form && strcmp(form, "gpu") == 0;
     d->is_cpu = cpu && !gpu && !narrow;
-    d->target = opencl_target((f64 && !narrow ? OPENCL_F64 : 0) |
-                              (fma && !narrow ? OPENCL_FMA : 0) | (d->is_cpu ? OPENCL_CPU : 0));
+    d->base.target =
+        opencl_target((f64 && !narrow ? OPENCL_F64 : 0) | (fma && !narrow ? OPENCL_FMA : 0) |
+                      (d->is_cpu ? OPENCL_CPU : 0));
 }
 static void describe(struct ocl_device *d, const struct ocl_options *o, void *platform) {
     char name[256] = "";
@@ -150,11 +149,12 @@ static void describe(struct ocl_device *d, const struct ocl_options *o, void *pl
 
     // A CPU's driver names the whole machine's memory; this process may have less.
     int64_t here = limits_memory(), type = number(d, OCL_DEVICE_TYPE, 8);
-    d->memory_bytes = number(d, OCL_DEVICE_GLOBAL_MEM_SIZE, 8);
-    if (!(type & (int64_t)OCL_DEVICE_TYPE_GPU) && here < d->memory_bytes) d->memory_bytes = here;
-    if (o->memory && o->memory < d->memory_bytes) d->memory_bytes = o->memory;
-    if (d->memory_bytes < 1) d->memory_bytes = 1;
-    d->most_bytes = number(d, OCL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
+    d->base.memory_bytes = number(d, OCL_DEVICE_GLOBAL_MEM_SIZE, 8);
+    if (!(type & (int64_t)OCL_DEVICE_TYPE_GPU) && here < d->base.memory_bytes)
+        d->base.memory_bytes = here;
+    if (o->memory && o->memory < d->base.memory_bytes) d->base.memory_bytes = o->memory;
+    if (d->base.memory_bytes < 1) d->base.memory_bytes = 1;
+    d->base.most_bytes = number(d, OCL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
     d->parameter_bytes = number(d, OCL_DEVICE_MAX_PARAMETER_SIZE, 8);
     bits = number(d, OCL_DEVICE_ADDRESS_BITS, 4);
     d->most_items = bits == 32 ? INT32_MAX : INT64_C(1) << 40;
@@ -164,8 +164,8 @@ static void describe(struct ocl_device *d, const struct ocl_options *o, void *pl
     d->build_options = config & OCL_FP_EXACT_DIVIDE
                            ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
                            : "-cl-std=CL1.2";
-    d->description =
-        arena_printf(&d->arena, "%s (%s, %s), %zu units%s", text(d, OCL_DEVICE_NAME), name,
+    d->base.description =
+        arena_printf(&d->base.arena, "%s (%s, %s), %zu units%s", text(d, OCL_DEVICE_NAME), name,
                      text(d, OCL_DEVICE_VERSION), d->units, f64 ? "" : ", no f64");
 }
 
@@ -173,14 +173,14 @@ static void ocl_close(struct device *base) {
     struct ocl_device *d = (struct ocl_device *)base;
     if (d->queue) d->cl->ReleaseCommandQueue(d->queue);
     if (d->context) d->cl->ReleaseContext(d->context);
-    arena_done(&d->arena);
+    arena_done(&d->base.arena);
     free(d);
 }
 static status_t open_into(struct ocl_device *d, const char *options) {
     struct ocl_options o;
     void *platform = NULL;
     ocl_code code = 0;
-    RETURN_IF_ERR(parse(&d->arena, options, &o));
+    RETURN_IF_ERR(parse(&d->base.arena, options, &o));
     RETURN_IF_ERR(ocl_load(o.library, &d->cl));
     RETURN_IF_ERR(choose(d, &o, &platform));
     d->context = d->cl->CreateContext(NULL, 1, &d->id, NULL, NULL, &code);
@@ -194,12 +194,13 @@ extern const struct dev_vtable opencl_vtable;
 static status_t ocl_open(const char *options, struct device **out) {
     struct ocl_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
-    d->base.vt = &opencl_vtable;
+    d->base.base.vt = &opencl_vtable;
+    d->base.driver = &ocl_driver;
     status_t st = open_into(d, options);
     if (st)
-        ocl_close(&d->base);
+        ocl_close(&d->base.base);
     else
-        *out = &d->base;
+        *out = &d->base.base;
     return st;
 }
 
@@ -210,19 +211,20 @@ static status_t ocl_open_compiler(const char *options, struct device **out) {
     struct ocl_options o;
     struct ocl_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
-    d->base.vt = &opencl_vtable;
-    status_t st = parse(&d->arena, options, &o);
-    d->target = opencl_target_named("opencl");
-    d->description = "compiles for OpenCL devices";
-    d->memory_bytes = 1;
+    d->base.base.vt = &opencl_vtable;
+    d->base.driver = &ocl_driver;
+    status_t st = parse(&d->base.arena, options, &o);
+    d->base.target = opencl_target_named("opencl");
+    d->base.description = "compiles for OpenCL devices";
+    d->base.memory_bytes = 1;
     if (st)
-        ocl_close(&d->base);
+        ocl_close(&d->base.base);
     else
-        *out = &d->base;
+        *out = &d->base.base;
     return st;
 }
 static status_t ocl_find_target(struct device *base, const char *name, const struct target **out) {
-    *out = *name ? opencl_target_named(name) : ((struct ocl_device *)base)->target;
+    *out = *name ? opencl_target_named(name) : queue_target(base);
     if (*out) return ST_OK;
     return st_new(ST_FAILED_PRECONDITION,
                   "target %s cannot be compiled for here: OpenCL's are %s "
@@ -230,38 +232,47 @@ static status_t ocl_find_target(struct device *base, const char *name, const str
                   name, opencl_target(0)->id);
 }
 
-static const struct target *ocl_target(struct device *d) {
-    return ((struct ocl_device *)d)->target;
-}
 static struct dev_attributes ocl_attributes(struct device *base) {
     struct ocl_device *d = (struct ocl_device *)base;
-    return (struct dev_attributes){.memory_bytes = d->memory_bytes,
-                                   .description = d->description,
+    return (struct dev_attributes){.memory_bytes = d->base.memory_bytes,
+                                   .description = d->base.description,
                                    .foreign = d->queue != NULL,
                                    .starts_slowly = true};
-}
-static struct dev_stats ocl_stats(const struct dev_exe *x) {
-    return ((const struct ocl_exe *)x)->stats;
 }
 static struct dev_peak ocl_peak(UNUSED struct device *d) {
     return (struct dev_peak){.source = "not known: OpenCL does not tell"};
 }
 
+const struct queue_driver ocl_driver = {.name = "OpenCL",
+                                        .exe_bytes = sizeof(struct ocl_exe),
+                                        .take = ocl_take,
+                                        .give = ocl_give,
+                                        .write = ocl_write,
+                                        .read = ocl_read,
+                                        .copy = ocl_copy,
+                                        .finish = ocl_finish,
+                                        .begin = ocl_begin,
+                                        .bind = ocl_bind,
+                                        .ready = ocl_ready,
+                                        .unload = ocl_unload,
+                                        .run = ocl_run,
+                                        .settle = ocl_settle,
+                                        .explain = ocl_explain};
 const struct dev_vtable opencl_vtable = {.kind = "opencl",
                                          .open = ocl_open,
                                          .open_compiler = ocl_open_compiler,
                                          .find_target = ocl_find_target,
                                          .close = ocl_close,
-                                         .target = ocl_target,
+                                         .target = queue_target,
                                          .attributes = ocl_attributes,
-                                         .load = ocl_load_exe,
-                                         .unload = ocl_unload,
-                                         .prepare = ocl_prepare,
-                                         .release = ocl_release,
-                                         .put = ocl_put,
-                                         .get = ocl_get,
-                                         .drop = ocl_drop,
-                                         .run = ocl_run,
-                                         .stats = ocl_stats,
-                                         .explain = ocl_explain,
+                                         .load = queue_load,
+                                         .unload = queue_unload,
+                                         .prepare = queue_prepare,
+                                         .release = queue_release,
+                                         .put = queue_put,
+                                         .get = queue_get,
+                                         .drop = queue_drop,
+                                         .run = queue_run,
+                                         .stats = queue_stats,
+                                         .explain = queue_explain,
                                          .peak = ocl_peak};

@@ -2,11 +2,9 @@
 #include "devices/opencl/ocl_load.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+
+#include "devices/queue/queue_files.h"
 
 static const struct {
     ocl_code code;
@@ -28,22 +26,6 @@ const char *ocl_name_of(ocl_code code) {
     return "an unknown error";
 }
 
-// PoCL keeps what it compiled in files, by default of the user. Two processes in one folder were
-// seen to spoil it for each other, so the daemon gives each worker its own (HLOD_DEVICE_CACHE).
-static void set_cache(void) {
-    const char *dir = getenv("HLOD_DEVICE_CACHE");
-    char path[4096];
-    if (!dir || !*dir || getenv("POCL_CACHE_DIR")) return;
-    int n = snprintf(path, sizeof path, "%s/pocl", dir);
-    if (n >= (int)sizeof path) return;
-    for (char *at = path + 1; (at = strchr(at, '/')); at++) {
-        *at = '\0';
-        mkdir(path, 0700); // what cannot be made, the next will say
-        *at = '/';
-    }
-    if (mkdir(path, 0700) == 0 || errno == EEXIST) setenv("POCL_CACHE_DIR", path, 0);
-}
-
 status_t ocl_load(const char *file, const struct ocl_api **out) {
     static struct ocl_api api;
     static char loaded[1024];
@@ -54,7 +36,7 @@ status_t ocl_load(const char *file, const struct ocl_api **out) {
     if (*loaded) return ST_OK;
     if (strlen(name) >= sizeof loaded) return st_invalid("a path that is too long");
 
-    set_cache();
+    queue_keep_files("pocl", "POCL_CACHE_DIR");
     void *dl = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!dl)
         return st_new(ST_FAILED_PRECONDITION,

@@ -1,247 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights through prepare, and runs: parameters to where kernels read them, the walk, results to
-// where they are wanted.
-#include <stdlib.h>
-
+// A step's kernel given to the queue. At most some kernels are in it, so that a run that is
+// cancelled ends soon; a profile's times are the device's, by events.
 #include "base/clock.h"
 #include "devices/opencl/ocl_device.h"
 
-// ---- weights
+enum { MARK_EVERY = 16 };
 
-void ocl_release(struct dev_weights *base) {
-    struct ocl_weights *w = (struct ocl_weights *)base;
-    for (int k = 0; k < w->n_bound; k++)
-        ocl_give(ocl_of(base->exe), &w->bound[k]);
-    arena_done(&w->arena);
-    free(w);
-}
-// What prepare needs beside its results: the weights as they came, and its working memory.
-struct preparing {
-    struct ocl_memory *weights, memory;
-    struct ocl_place *params;
-    int n;
-};
-static status_t send_weights(struct ocl_exe *x, const struct span *weights, int n,
-                             const _Atomic bool *cancel, struct preparing *p) {
-    struct ocl_device *d = ocl_of(&x->base);
-    const struct hlo_computation *c = x->exe->prepare->entry;
-    for (size_t k = 0; k < c->params.n; k++) { // arrays, all of them
-        const struct hlo_instr *q = c->params.v[k];
-        const void *bytes;
-        if (cancel && *cancel) return st_new(ST_CANCELLED, "the call was cancelled");
-        RETURN_IF_ERR(dev_find_weight(q, weights, n, &bytes));
-        RETURN_IF_ERR(ocl_take(d, shape_bytes(q->shape), "weights", &p->weights[p->n]));
-        p->params[p->n] = (struct ocl_place){p->weights[p->n].mem, 0};
-        x->stats.prepare_bytes += p->weights[p->n].bytes;
-        RETURN_IF_ERR(ocl_write(d, p->params[p->n++], bytes, shape_bytes(q->shape), false));
-    }
-    return ST_OK;
-}
-// A weight that prepare gives back as it came is kept where it lies.
-static bool keep_as_it_is(const struct slice *s, struct preparing *p, struct ocl_memory *out) {
-    if (s->where != SLICE_PARAM || !p->weights[s->index].mem) return false;
-    *out = p->weights[s->index];
-    p->weights[s->index] = (struct ocl_memory){0};
-    return true;
-}
-static status_t keep_results(struct ocl_exe *x, const struct ocl_frame *f, struct preparing *p,
-                             struct ocl_weights *w) {
-    struct ocl_device *d = ocl_of(&x->base);
-    const struct plan *plan = x->prepare->plan;
-    for (int k = 0; k < plan->n_root; k++) {
-        const struct slice *s = &plan->root[k];
-        struct ocl_place from = ocl_place_of(x->prepare, f, s);
-        if (!keep_as_it_is(s, p, &w->bound[k])) {
-            RETURN_IF_ERR(ocl_take(d, s->size_bytes, "prepared weights", &w->bound[k]));
-            RETURN_IF_ERR(ocl_copy(d, (struct ocl_place){w->bound[k].mem, 0}, from, s->size_bytes));
-        }
-        w->base.bytes += w->bound[k].bytes;
-    }
-    return ST_OK;
-}
-static status_t bind_weights(struct ocl_exe *x, const struct span *weights, int n,
-                             const _Atomic bool *cancel, struct preparing *p,
-                             struct ocl_weights *w) {
-    struct ocl_device *d = ocl_of(&x->base);
-    const struct plan *plan = x->prepare->plan;
-    struct ocl_walk walk = {.x = x, .cancel = cancel};
-    x->reference.texts = NULL;
-    x->reference.cancel = cancel;
-    x->stats.prepare_bytes = 0;
-    status_t st = send_weights(x, weights, n, cancel, p);
-    if (!st) st = ocl_take(d, plan->arena_bytes, "preparing weights", &p->memory);
-    struct ocl_frame f = {p->params, {p->memory.mem, 0}};
-    x->stats.prepare_bytes += p->memory.bytes;
-    if (!st) st = ocl_walk_plan(&walk, x->prepare, &f);
-    if (!st) st = keep_results(x, &f, p, w);
-    x->reference.cancel = NULL;
-    return ocl_walk_end(&walk, st);
-}
-status_t ocl_prepare(struct dev_exe *base, const struct span *weights, int n,
-                     const _Atomic bool *cancel, struct dev_weights **out) {
-    struct ocl_exe *x = (struct ocl_exe *)base;
-    struct ocl_device *d = ocl_of(base);
-    RETURN_IF_ERR(ocl_alive(d));
-    struct ocl_weights *w = calloc(1, sizeof *w);
-    if (!w) return st_oom();
-    w->base.exe = base;
-    w->n_bound = x->prepare->plan->n_root;
-    w->bound = arena_zarray(&w->arena, struct ocl_memory, w->n_bound + 1);
+// ---- profile
 
-    struct arena a = {0};
-    int most = x->prepare->plan->n_params;
-    struct preparing p = {.weights = arena_zarray(&a, struct ocl_memory, most + 1),
-                          .params = arena_zarray(&a, struct ocl_place, most + 1)};
-    status_t st = bind_weights(x, weights, n, cancel, &p, w);
-    for (int k = 0; k < p.n; k++)
-        ocl_give(d, &p.weights[k]);
-    ocl_give(d, &p.memory);
-    arena_done(&a);
-    if (st)
-        ocl_release(&w->base);
-    else
-        *out = &w->base;
-    return st;
+static int64_t event_ns(const struct ocl_device *d, void *event, uint32_t what) {
+    uint64_t v = 0;
+    if (d->cl->GetEventProfilingInfo(event, what, sizeof v, &v, NULL)) return 0;
+    return (int64_t)v;
 }
+// Kernels' times, once they are over: on the host's clock by the moment the first was given.
+void ocl_settle(struct queue_walk *w) {
+    struct ocl_device *d = ocl_of(w->x);
+    for (size_t k = 0; k < d->waiting.n; k++) {
+        const struct ocl_waiting *e = &d->waiting.v[k];
+        int64_t start = event_ns(d, e->event, OCL_PROFILING_START),
+                end = event_ns(d, e->event, OCL_PROFILING_END);
+        if (!d->device_ns) d->device_ns = event_ns(d, e->event, OCL_PROFILING_QUEUED);
+        struct profile_row *row = &w->profile->rows[e->row];
+        row->ns = end > start ? end - start : 0;
+        row->start_ns = start - d->device_ns + d->host_ns - w->profile->zero_ns;
+        if (row->start_ns < 0) row->start_ns = 0;
+        d->cl->ReleaseEvent(e->event);
+    }
+    vec_done(&d->waiting);
+    if (d->mark) d->cl->ReleaseEvent(d->mark);
+    d->mark = NULL;
+    d->given = d->host_ns = d->device_ns = 0;
+}
+// ---- kernels
 
-// ---- run
+static status_t set_arguments(struct ocl_device *d, const struct ocl_exe *x,
+                              const struct queue_step *s) {
+    const struct kernel_info *k = s->info;
+    const struct ocl_kernel *own = s->kernel;
+    uint32_t n = 0;
+    ocl_code code = 0;
+    for (int b = 0; b < k->n_bufs && !code; b++) {
+        uint64_t at = (uint64_t)s->at[b].at;
+        code = d->cl->SetKernelArg(own->kernel, n++, sizeof(void *), &s->at[b].mem);
+        if (!code) code = d->cl->SetKernelArg(own->kernel, n++, sizeof at, &at);
+    }
+    for (int b = 0; b < k->n_sizes && !code; b++)
+        code = d->cl->SetKernelArg(own->kernel, n++, sizeof(int64_t), &k->sizes[b]);
+    uint64_t rest[] = {(uint64_t)k->extent, (uint64_t)own->per,
+                       (uint64_t)queue_aligned(k->scratch_bytes)};
+    if (!code) code = d->cl->SetKernelArg(own->kernel, n++, 8, &rest[0]);
+    if (own->scratch) {
+        if (!code) code = d->cl->SetKernelArg(own->kernel, n++, 8, &rest[1]);
+        if (!code)
+            code = d->cl->SetKernelArg(own->kernel, n++, sizeof(void *), &x->scratch.place.mem);
+        if (!code) code = d->cl->SetKernelArg(own->kernel, n, 8, &rest[2]);
+    }
+    return ocl_check(d, code, "clSetKernelArg");
+}
+// Waits for what was given a while ago, so that the queue stays short.
+static status_t keep_short(struct ocl_device *d, void *event) {
+    ocl_code code = d->mark ? d->cl->WaitForEvents(1, &d->mark) : 0;
+    if (d->mark) d->cl->ReleaseEvent(d->mark);
+    d->mark = event;
+    if (code) d->base.lost = true; // it failed where it ran
+    return code ? st_new(ST_UNAVAILABLE, "the OpenCL device is lost: a kernel ended with %s (%d)",
+                         ocl_name_of(code), code)
+                : ST_OK;
+}
+status_t ocl_run(struct queue_walk *w, const struct queue_step *s) {
+    struct ocl_device *d = ocl_of(w->x);
+    const struct ocl_kernel *k = s->kernel;
+    void *event = NULL;
+    RETURN_IF_ERR(set_arguments(d, (const struct ocl_exe *)w->x, s));
 
-struct running {
-    struct ocl_exe *x;
-    const struct dev_run *r;
-    struct ocl_place *params;  // [n_params]
-    struct ocl_memory *copies; // [n_root] of inputs that the plan writes results over
-    struct ocl_buffer **donor; // [n_root] or the input itself, which was given away
-    struct ocl_memory *made;   // [n_root] results that stay
-    int n_bound;
-};
-static struct ocl_buffer *buffer_in(const struct running *t, int input) {
-    return t->r->in_buffers ? (struct ocl_buffer *)t->r->in_buffers[input] : NULL;
-}
-static status_t send_inputs(struct running *t, const struct ocl_weights *w) {
-    struct ocl_exe *x = t->x;
-    struct ocl_device *d = ocl_of(&x->base);
-    const struct plan *plan = x->main->plan;
-    t->n_bound = w ? w->n_bound : 0;
-    for (int k = 0; k < plan->n_params; k++) {
-        int input = k - t->n_bound;
-        const struct ocl_buffer *b = input >= 0 ? buffer_in(t, input) : NULL;
-        if (input < 0 || b) {
-            t->params[k] = (struct ocl_place){b ? b->memory.mem : w->bound[k].mem, 0};
-            continue;
-        }
-        int64_t bytes = plan->params[k].size_bytes;
-        if (!x->inputs[k].mem) {
-            RETURN_IF_ERR(ocl_take(d, bytes, "inputs", &x->inputs[k]));
-            x->stats.arena_bytes += x->inputs[k].bytes;
-        }
-        t->params[k] = (struct ocl_place){x->inputs[k].mem, 0};
-        RETURN_IF_ERR(ocl_write(d, t->params[k], t->r->in[input], bytes, false));
-    }
-    return ST_OK;
-}
-// May a result be written over this parameter where it lies? It is a donated buffer that no other
-// parameter of the run is too.
-static bool is_own(const struct running *t, int leaf, int input) {
-    if (input < 0 || !t->r->donate || !t->r->donate[input] || !buffer_in(t, input)) return false;
-    for (int k = 0; k < t->x->main->plan->n_params; k++)
-        if (k != leaf && t->params[k].mem == t->params[leaf].mem) return false;
-    return true;
-}
-// Memory for the parameters that the plan writes results over: a donated input's own, which is then
-// spent, or a copy.
-static status_t place_over(struct running *t) {
-    struct ocl_device *d = ocl_of(&t->x->base);
-    const struct plan *plan = t->x->main->plan;
-    for (int k = 0; plan->over && k < plan->n_root; k++) {
-        int leaf = plan->over[k];
-        if (leaf < 0) continue;
-        if (is_own(t, leaf, leaf - t->n_bound)) {
-            t->donor[k] = buffer_in(t, leaf - t->n_bound);
-            t->donor[k]->base.spent = true;
-            continue;
-        }
-        int64_t bytes = plan->params[leaf].size_bytes;
-        RETURN_IF_ERR(ocl_take(d, bytes, "a result over its input", &t->copies[k]));
-        struct ocl_place to = {t->copies[k].mem, 0};
-        RETURN_IF_ERR(ocl_copy(d, to, t->params[leaf], bytes));
-        t->params[leaf] = to;
-    }
-    return ST_OK;
-}
-// Results to the host, or to memory that stays.
-static status_t deliver(struct running *t, const struct ocl_frame *f) {
-    struct ocl_device *d = ocl_of(&t->x->base);
-    const struct plan *plan = t->x->main->plan;
-    for (int k = 0; k < plan->n_root; k++) {
-        const struct slice *s = &plan->root[k];
-        struct ocl_place from = ocl_place_of(t->x->main, f, s);
-        if (t->r->out[k]) {
-            RETURN_IF_ERR(ocl_read(d, t->r->out[k], from, s->size_bytes, false));
-            continue;
-        }
-        if (t->donor[k] && from.mem == t->donor[k]->memory.mem) continue;
-        t->donor[k] = NULL;
-        if (t->copies[k].mem && from.mem == t->copies[k].mem) {
-            t->made[k] = t->copies[k];
-            t->copies[k] = (struct ocl_memory){0};
-            continue;
-        }
-        RETURN_IF_ERR(ocl_take(d, s->size_bytes, "results that stay", &t->made[k]));
-        RETURN_IF_ERR(ocl_copy(d, (struct ocl_place){t->made[k].mem, 0}, from, s->size_bytes));
-    }
-    return ST_OK;
-}
-// All is over and went well: what stays belongs to the caller.
-static void hand_over(struct running *t) {
-    const struct plan *plan = t->x->main->plan;
-    const struct shape *root = t->x->exe->main->entry->root->shape;
-    for (int k = 0; k < plan->n_root; k++) {
-        if (t->r->out[k]) continue;
-        struct ocl_memory *from = t->donor[k] ? &t->donor[k]->memory : &t->made[k];
-        t->r->kept[k] = ocl_buffer_of(ocl_of(&t->x->base), shape_leaf(root, k), *from);
-        *from = (struct ocl_memory){0};
-    }
-}
-static status_t run_main(struct running *t, const struct ocl_weights *w) {
-    struct ocl_exe *x = t->x;
-    struct ocl_walk walk = {.x = x, .cancel = t->r->cancel, .profile = t->r->profile};
-    struct ocl_frame f = {t->params, {x->memory.mem, 0}};
-    x->reference.texts = t->r->texts;
-    x->reference.cancel = t->r->cancel;
-    status_t st = send_inputs(t, w);
-    if (!st) st = place_over(t);
-    if (!st) st = ocl_walk_plan(&walk, x->main, &f);
-    if (!st) st = deliver(t, &f);
-    st = ocl_walk_end(&walk, st);
-    if (!st) hand_over(t);
-    x->reference.texts = NULL;
-    x->reference.cancel = NULL;
-    return st;
-}
-status_t ocl_run(struct dev_exe *base, struct dev_weights *wbase, const struct dev_run *r) {
-    struct ocl_exe *x = (struct ocl_exe *)base;
-    struct ocl_device *d = ocl_of(base);
-    const struct plan *plan = x->main->plan;
-    RETURN_IF_ERR(ocl_alive(d));
-    struct arena a = {0};
-    struct running t = {.x = x,
-                        .r = r,
-                        .params = arena_zarray(&a, struct ocl_place, plan->n_params + 1),
-                        .copies = arena_zarray(&a, struct ocl_memory, plan->n_root + 1),
-                        .made = arena_zarray(&a, struct ocl_memory, plan->n_root + 1),
-                        .donor = arena_zarray(&a, struct ocl_buffer *, plan->n_root + 1)};
-
-    int64_t start = clock_ns();
-    if (r->profile) r->profile->zero_ns = start;
-    status_t st = run_main(&t, (struct ocl_weights *)wbase);
-    for (int k = 0; k < plan->n_root; k++) {
-        ocl_give(d, &t.copies[k]);
-        ocl_give(d, &t.made[k]);
-    }
-    arena_done(&a);
-    RETURN_IF_ERR(st);
-    x->stats.runs++;
-    x->stats.busy_ns += clock_ns() - start;
+    bool mark = !w->profile && d->given % MARK_EVERY == 0;
+    if (d->given++ == 0) d->host_ns = clock_ns();
+    ocl_code code = d->cl->EnqueueNDRangeKernel(d->queue, k->kernel, 1, NULL, &k->items, &k->local,
+                                                0, NULL, w->profile || mark ? &event : NULL);
+    RETURN_IF_ERR(ocl_check(d, code, "clEnqueueNDRangeKernel"));
+    if (mark) return keep_short(d, event);
+    int row = event ? queue_begin_row(w, s, "kernel") : -1;
+    if (row >= 0)
+        vec_push(&d->waiting, ((struct ocl_waiting){event, row}));
+    else if (event)
+        d->cl->ReleaseEvent(event);
     return ST_OK;
 }
