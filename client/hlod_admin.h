@@ -30,7 +30,7 @@ struct hlod_blob;
 HLOD_API enum hlod_code hlod_call_message(struct hlod *h, const char *method, const void *request,
                                           size_t bytes, struct hlod_blob **out);
 
-// The text of one stage: hlo-before, stablehlo, hlo-after, prepare, kir, llvm, opencl, plan,
+// The text of one stage: hlo-before, stablehlo, hlo-after, prepare, kir, llvm, opencl, glsl, plan,
 // explain, pass/NAME; weights are parameters in it.
 // out     caller frees with hlod_text_free
 // errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm, opencl and pass/ compile

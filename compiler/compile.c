@@ -206,6 +206,8 @@ static const char *precision_note(const struct target *t, enum precision p) {
                ? "precision fast: browsers have no instructions for bf16, all is computed in f32"
            : strcmp(t->kind, "opencl") == 0
                ? "precision fast: OpenCL has no arithmetic of bf16, all is computed in f32"
+           : strcmp(t->kind, "gl") == 0
+               ? "precision fast: OpenGL has no arithmetic of bf16, all is computed in f32"
                : "precision fast: this CPU has no instructions for bf16, all is computed in f32";
 }
 

@@ -26,7 +26,7 @@ BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libproto
 DEMO="ca-certificates python3 python3-venv libopenblas0-serial"
 TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev
  clang-format-19 libcmocka-dev python3 python3-venv wrk libopenblas0-serial nodejs
- ocl-icd-libopencl1 pocl-opencl-icd"
+ ocl-icd-libopencl1 pocl-opencl-icd libegl1 libegl-mesa0 libgl1-mesa-dri"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0
  grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2 absl-py==2.5.1

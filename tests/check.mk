@@ -101,6 +101,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  lint 'sh tests/meta/lint.sh $(BUILD)' \
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  opencl 'sh tests/conform/opencl/run.sh $(BUILD)' \
+	  gl 'sh tests/conform/gl/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases
 	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops \

@@ -384,13 +384,22 @@ static const char *wraps(const struct writer *w, const struct kir_val *v) {
     bool kept = v->op == K_LOAD || v->op == K_TABLE || v->op == K_SELECT || v->op == K_CMP;
     return !is_narrow(w, v->type) || kept ? "" : w->wgsl ? "extractBits(" : "hlod_bits(";
 }
-// WGSL and GLSL may take NaN for absent: a comparison of a value with itself is one of its bits.
-// They count bits of 32.
+// The smaller or the larger of two, which a compiler may take for its own min or max.
+static bool is_choice(const struct kir_val *v) {
+    const struct kir_val *c = v->args[0];
+    if (v->op != K_SELECT || c->op != K_CMP || !dtype_is_float(c->args[0]->type)) return false;
+    return (c->args[0] == v->args[1] && c->args[1] == v->args[2]) ||
+           (c->args[0] == v->args[2] && c->args[1] == v->args[1]);
+}
+// WGSL and GLSL may take NaN for absent: a comparison of a value with itself is one of its bits,
+// and min and max, to which NaN may be nothing, are not to be seen. They count bits of 32.
 static const char *text_of_words(const struct writer *w, const struct kir_val *v,
                                  enum value_class of) {
     bool same = v->op == K_CMP && of == CLASS_F && v->args[0] == v->args[1];
     if (same && v->imm_i == CMP_NE) return "hlod_nan($0)";
     if (same && v->imm_i == CMP_EQ) return "!hlod_nan($0)";
+    if (is_choice(v))
+        return w->glsl ? "$0 ? $1 : hlod_rounded($2)" : "select(hlod_rounded($2), $1, $0)";
     if ((v->op == K_CLZ || v->op == K_POPCNT) && is_narrow(w, v->type)) return NULL;
     return op_text(w, v->op, of);
 }

@@ -49,6 +49,10 @@ status_t opt_target(const char *name, struct target *out) {
         *out = *(strcmp(name, "webgl") ? &shader_wgsl : &shader_glsl)->target();
         return ST_OK;
     }
+    if (strcmp(name, "gl") == 0) {
+        *out = *gl_target();
+        return ST_OK;
+    }
     const struct target *opencl = opencl_target_named(name);
     if (opencl) {
         *out = *opencl;
@@ -58,7 +62,7 @@ status_t opt_target(const char *name, struct target *out) {
          bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
     if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
-                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, webgl, opencl or "
+                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, webgl, gl, opencl or "
                           "opencl-cpu",
                           name);
 

@@ -49,8 +49,8 @@ static status_t add(struct arena *a, struct plugins *p, struct str item) {
     if (!is_name(name) || !file.n)
         return st_invalid("plugins: '" STR_FMT "': expected NAME=FILE[:OPTIONS]", STR_ARG(item));
     struct plugin *old = (struct plugin *)(uintptr_t)find(p, name), x = {0};
-    if (!old && (str_is(name, "sim") || str_is(name, "opencl") || str_is(name, "gpu") ||
-                 str_is(name, "xla_cpu")))
+    if (!old && (str_is(name, "sim") || str_is(name, "opencl") || str_is(name, "gl") ||
+                 str_is(name, "gpu") || str_is(name, "xla_cpu")))
         return st_invalid("plugins: '" STR_FMT "' is the name of a kind of device", STR_ARG(name));
     if (!old) {
         x.name = x.kind = str_text(a, name);

@@ -166,7 +166,7 @@ static status_t inspected(struct call *c, const struct job_result *r,
 static bool stage_known(const char *s) {
     static const char *const stages[] = {"hlo-before", "stablehlo", "hlo-after", "prepare",
                                          "kir",        "llvm",      "opencl",    "plan",
-                                         "explain",    "optimized"};
+                                         "explain",    "optimized", "glsl"};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         if (!strcmp(s, stages[i])) return true;
     return !strncmp(s, "pass/", 5) && s[5];
@@ -180,7 +180,7 @@ status_t api_inspect(struct call *c) {
         return st_because(
             ST_NOT_FOUND, NO_SUCH_STAGE,
             "no stage '%.80s': there are hlo-before, stablehlo, hlo-after, prepare, kir, "
-            "llvm, opencl, plan, explain, optimized and pass/NAME",
+            "llvm, opencl, glsl, plan, explain, optimized and pass/NAME",
             q->stage);
     return api_start_job(c, &spec, inspected);
 }

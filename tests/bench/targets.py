@@ -6,7 +6,8 @@ page is sent beside weights.
 
 In headless Chromium, in one page, by turns: hlod and onnxruntime-web as WebAssembly, one thread;
 then by WebGPU and by WebGL2, over the CPU (SwiftShader), fewer runs. Beside it, by turns too: the
-CPU device as it is, its kernels alone, and OpenCL's kernels through PoCL, one thread each. --only:
+CPU device as it is, its kernels alone, OpenCL's kernels through PoCL and OpenGL's through Mesa's
+llvmpipe, one thread each. --only:
 rows whose name matches. --strict fails where a goal is not reached: at least the peer's speed in
 WebAssembly, a twentieth of its bytes, 400 KB for ResNet18. Values are compared with the peer's.
 
@@ -119,7 +120,9 @@ def in_page(o, b, url, inputs, backend, only, times, outputs):
 def native(o, path, only):
     """The same on this machine without a browser, one thread."""
     os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"
-    rows = {"cpu": [], "cpu, kernels": ["--impl", "kernel"], "opencl": ["--device", "opencl"]}
+    os.environ["LP_NUM_THREADS"] = "0"
+    rows = {"cpu": [], "cpu, kernels": ["--impl", "kernel"], "opencl": ["--device", "opencl"],
+            "gl": ["--device", "gl"]}
     peers = {name: bench.Peer([o.build + "/hlo-run", "--bind", "N=1", path, "--loop", *more], 1)
              for name, more in rows.items() if only(name)}
     alive = {name: p.ask(1) for name, p in peers.items()}

@@ -27,6 +27,8 @@ check "oneDNN only in devices/cpu/onednn" "$(sources | grep -v '^devices/cpu/one
     xargs grep -ln '#include <dnnl')"
 check "OpenCL only in devices/opencl" "$(sources | grep -v '^devices/opencl/' |
     xargs grep -lnE '#include <CL/|libOpenCL|\bcl(Enqueue|Create|Get|Set|Build)[A-Z]')"
+check "EGL and OpenGL only in devices/gl" "$(sources | grep -v '^devices/gl/' |
+    xargs grep -lnE '#include <(EGL|GLES[23]?|GL)/|libEGL|\begl[A-Z]|\bgl(Bind|Gen|Create|Draw|Tex|Get)[A-Z]')"
 check "libmicrohttpd only in server/http" "$(sources | grep -v '^server/http/' |
     xargs grep -ln '#include <microhttpd')"
 check "GnuTLS only in server/tls.c" "$(sources | grep -v '^server/tls.c' |

@@ -10,6 +10,7 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 LISTS = (("opencl", "tests/conform/opencl/fallback.txt", "evaluator"),
+         ("gl", "tests/conform/gl/fallback.txt", "evaluator"),
          ("web", "tests/web/refused.txt", "refused"),
          ("pjrt", "tests/conform/pjrt/not_here.txt", "refused"))
 BEGIN, END = "<!-- made by tests/meta/targets_table.py -->\n", "<!-- end -->\n"

@@ -512,7 +512,7 @@ class Client:
 
     def inspect(self, digest: str, stage: str = "hlo-after") -> str:
         """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir,
-        llvm, opencl, plan, explain, pass/NAME."""
+        llvm, opencl, glsl, plan, explain, pass/NAME."""
         return str(self.call("Inspect", {"digest": digest, "stage": stage}).get("text", ""))
 
     def tune(self, digest: str, seconds: float = 0) -> Message:

@@ -6,7 +6,11 @@
 static const struct kernel_policy policy = {
     .units = 16384, .elements = true, .max_buffers = SHADER_MAX_BUFFERS};
 static const struct target *glsl_target(void) {
-    static const struct target t = SHADER_TARGET("webgl:glsl", "glsl", &policy);
+    static const struct target t = SHADER_TARGET("webgl:glsl", "web", "glsl", &policy, true);
+    return &t;
+}
+const struct target *gl_target(void) {
+    static const struct target t = SHADER_TARGET("gl:glsl", "gl", "glsl", &policy, false);
     return &t;
 }
 
@@ -40,7 +44,7 @@ static const char prologue[] =
     "float hlod_f(uint b) { return uintBitsToFloat(b | hlod_z); }\n"
     "int hlod_i(uint b) { return int(b | hlod_z); }\n"
     "uint hlod_u(uint b) { return b | hlod_z; }\n"
-    "float hlod_rounded(float x) { return uintBitsToFloat(floatBitsToUint(x) | hlod_z); }\n"
+    "float hlod_rounded(float x) { return uintBitsToFloat(floatBitsToUint(x) + hlod_z); }\n"
     "float hlod_as_float(int x) { return intBitsToFloat(x); }\n"
     "float hlod_as_float(uint x) { return uintBitsToFloat(x); }\n"
     "int hlod_as_int(float x) { return floatBitsToInt(x); }\n"
@@ -201,7 +205,28 @@ static status_t glsl_kernel(struct strbuf *b, const struct kir_fn *f, const char
 }
 
 const struct shader shader_glsl = {"glsl", prologue, glsl_target, glsl_kernel, unit_bytes};
+
+// ---- the object of a device
+
+static void say_bytes(struct strbuf *b, const struct kir_table *t) {
+    const uint8_t *p = t->data;
+    strbuf_puts(b, "// table ");
+    for (int64_t k = 0; k < t->n * dtype_size(t->elem); k++)
+        strbuf_printf(b, "%02x", p[k]);
+    strbuf_puts(b, "\n");
+}
+static status_t device_kernel(struct strbuf *b, const struct kir_fn *f, const char *name) {
+    if (shader_too_narrow(f)) return st_unimplemented("few units with much to do");
+    strbuf_printf(b, "// kernel %s", name);
+    for (int k = 0; k < f->n_bufs - f->n_in; k++)
+        strbuf_printf(b, " %d", unit_bytes(f, k));
+    strbuf_puts(b, "\n");
+    for (size_t k = 0; k < f->tables.n; k++)
+        say_bytes(b, &f->tables.v[k]);
+    return glsl_kernel(b, f, name);
+}
 static status_t make_module(struct backend_work *w, struct span *out) {
-    return shader_module(&shader_glsl, w, out);
+    static const struct shader of_device = {"glsl", prologue, gl_target, device_kernel, unit_bytes};
+    return shader_module(&of_device, w, out);
 }
 const struct backend backend_glsl = {"glsl", 0, false, NULL, make_module};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // shader: kernels in the languages that browsers run on GPUs: WGSL (WebGPU) and GLSL ES 3.0
-// (WebGL2). For each a back end (kernel_set.object is the text of all), the target whose kernels
-// it can say, and one kernel as text for packages (compiler/web), which keep what a language lacks
-// in WebAssembly. Thread: any.
+// (WebGL2, OpenGL ES). For each a back end (kernel_set.object is the text of all), the target whose
+// kernels it can say, and one kernel as text for packages (compiler/web), which keep what a
+// language lacks in WebAssembly. Thread: any.
 //
 // Both see all memory as one array of words; the buffers of a kernel are places in it, its tables
 // are buffers behind the others. Types are 32-bit integers and f32; others are read by their bits,
@@ -30,6 +30,12 @@
 //     hlod_p     int[60]           the word at which buffer k begins
 //     hlod_q     ivec3             what is added to a fragment's place (y << HLOD_WIDTH) + x to get
 //                                  its word of the result; words, elements of the result
+//
+// The object of the back end "glsl", which devices/gl loads, is the prologue and, a line each,
+// before a kernel what a device must know of it:
+//     // kernel NAME 4 1             bytes that a unit writes of each result
+//     // table 0011223344...         bytes of each table, in their order
+// or, instead of a kernel, `// NAME: why there is none`.
 #pragma once
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
@@ -47,18 +53,19 @@ struct shader {
     int (*unit_bytes)(const struct kir_fn *f, int result);
 };
 // What both targets have. `name` is a literal: of the API and the language.
-#define SHADER_TARGET(name, language, its_policy)                                                  \
+#define SHADER_TARGET(name, its_kind, language, its_policy, evaluates)                             \
     {.id = name ":abi" HLOD_KERNEL_ABI_TEXT,                                                       \
-     .kind = "web",                                                                                \
+     .kind = its_kind,                                                                             \
      .backend = language,                                                                          \
      .policy = its_policy,                                                                         \
-     .evaluates_prepare = true,                                                                    \
+     .evaluates_prepare = evaluates,                                                               \
      .llvm_triple = "",                                                                            \
      .llvm_cpu = "",                                                                               \
      .llvm_features = "",                                                                          \
      .vector_bits = 128,                                                                           \
      .threads = 1}
 extern const struct shader shader_wgsl, shader_glsl;
+const struct target *gl_target(void); // of devices/gl: GLSL, on any driver of OpenGL ES 3.0
 // Few units that each do much would hold the whole GPU up, until a watchdog ends them.
 bool shader_too_narrow(const struct kir_fn *f);
 // backend.module of a language. What it lacks is a line that says so.

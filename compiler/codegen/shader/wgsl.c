@@ -8,7 +8,7 @@ static const struct kernel_policy policy = {.units = 16384,
                                             .max_buffers = SHADER_MAX_BUFFERS,
                                             .has_scratch = true};
 static const struct target *wgsl_target(void) {
-    static const struct target t = SHADER_TARGET("webgpu:wgsl", "wgsl", &policy);
+    static const struct target t = SHADER_TARGET("webgpu:wgsl", "web", "wgsl", &policy, true);
     return &t;
 }
 
@@ -24,7 +24,7 @@ static const char prologue[] =
     "fn hlod_f(b: u32) -> f32 { return bitcast<f32>(b | p[0].z); }\n"
     "fn hlod_i(b: u32) -> i32 { return i32(b | p[0].z); }\n"
     "fn hlod_u(b: u32) -> u32 { return b | p[0].z; }\n"
-    "fn hlod_rounded(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | p[0].z); }\n"
+    "fn hlod_rounded(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) + p[0].z); }\n"
     "fn hlod_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"
     "fn hlod_min(x: f32, y: f32) -> f32 {\n"
     "  if (hlod_nan(x)) { return x; }\n"

@@ -121,7 +121,9 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
 
 status_t pass_fuse_row(struct hlo_module *m, struct pass_ctx *p) {
     VEC(struct hlo_computation *) bodies = {0};
-    if (!p->target) return ST_OK;
+    const struct kernel_policy *its = p->target ? p->target->policy : NULL;
+    // Without rows each element would compute again what its row has in common.
+    if (!p->target || (its && its->elements && !its->rows)) return ST_OK;
     HLO_EACH_COMPUTATION(c, m)
     if (!c->fusion) avec_push(&p->scratch, &bodies, c);
     for (size_t k = 0; k < bodies.n; k++)
