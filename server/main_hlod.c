@@ -92,8 +92,17 @@ static int open_requests(const struct daemon *d) {
 static int puts_under_way(const struct daemon *d) {
     return d->fleet.remotes ? remotes_busy(d->fleet.remotes) : 0;
 }
+static void take_no_more(struct daemon *d) {
+    d->api.draining = true;
+    suites_stop(d->suites);
+    if (d->fleet.remotes) remotes_quiesce(d->fleet.remotes);
+    http_quiesce(d->http);
+    if (d->rpc) rpc_quiesce(d->rpc);
+    d->drain_until_ns = clock_ns() + clock_of_ms((double)d->cfg.drain_ms);
+}
 static void on_drain(void *arg) {
     struct daemon *d = arg;
+    if (!d->api.draining) take_no_more(d);
     bool over = clock_ns() >= d->drain_until_ns;
     if (sched_active(d->sched) + open_requests(d) + puts_under_way(d) > 0 && !over) {
         loop_timer_start(d->drain, 20);
@@ -107,21 +116,18 @@ static void on_drain(void *arg) {
 
 static void on_signal(uv_signal_t *s, int number) {
     struct daemon *d = s->data;
-    if (d->api.draining) { // a second one means now
+    if (d->api.leaving) { // a second one means now
+        if (!d->api.draining) take_no_more(d);
         d->drain_until_ns = 0;
+        loop_timer_start(d->drain, 0);
         return;
     }
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
-    d->api.draining = true;
+    d->api.leaving = true;
     notify_stopping(d->notify);
     cluster_tell(d->members.cluster);
-    suites_stop(d->suites);
-    if (d->fleet.remotes) remotes_quiesce(d->fleet.remotes);
-    http_quiesce(d->http);
-    if (d->rpc) rpc_quiesce(d->rpc);
-    d->drain_until_ns = clock_ns() + clock_of_ms((double)d->cfg.drain_ms);
     d->drain = loop_timer_new(d->loop, on_drain, d);
-    loop_timer_start(d->drain, 0);
+    loop_timer_start(d->drain, d->cfg.leave_ms);
 }
 
 // ---- what the options make of the parts that may change

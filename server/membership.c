@@ -67,7 +67,7 @@ static void describe(void *ctx, struct arena *a, Hlod__V1__Node *out) {
     const struct api *api = ctx;
     capacity_describe(api->sched, a, out);
     out->version = (char *)(uintptr_t)api_version_text();
-    out->state = (char *)(api->draining                 ? "draining"
+    out->state = (char *)(api->leaving                  ? "draining"
                           : sched_can_serve(api->sched) ? "serving"
                                                         : "starting");
 }

@@ -20,3 +20,11 @@ soak-cluster: ## three nodes under a mixed load; N=50 times something dies, hang
 ## (SEED=n to repeat)
 soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker
 	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))
+.PHONY: check-helm
+check-helm: ## deploy/helm/hlod: lint, what it renders against Kubernetes's schemas, its pods as
+## processes, an upgrade under load (sh deploy/setup.sh helm first)
+check-helm: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
+	$(Q)if [ ! -x build/tools/helm ]; then echo "SKIP helm: not in build/tools"; else \
+	  PYTHONPATH=build/kubernetes build/venv/bin/python tests/cluster/chart.py \
+	  --hlod $(CURDIR)/$(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(CURDIR)/$(FAKE_WORKER) \
+	  --nats $(NATS_SERVER) --helm build/tools/helm; fi

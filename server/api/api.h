@@ -55,7 +55,8 @@ struct api {
     struct budget *budget; // for request bodies, of all transports
     struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
     int64_t start_ns;
-    bool draining;           // readiness is off, new work refused
+    bool leaving;            // readiness is off, replies end their connections
+    bool draining;           // and new work is refused
     struct secrets *secrets; // files that are looked at again; NULL: none
     bool options_failed;     // at the last SIGHUP
     bool trust_tenant_header;

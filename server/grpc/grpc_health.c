@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // grpc.health.v1: Check, Watch, List. The state is readiness: workers of both roles are up and the
-// server is not draining. Nothing tells of its change, so a timer looks while somebody watches.
+// server is not ending. Nothing tells of its change, so a timer looks while somebody watches.
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ struct rpc_health {
 
 static serving state(struct rpc *r) {
     struct api *api = rpc_api(r);
-    return !api->draining && sched_can_serve(api->sched)
+    return !api->leaving && sched_can_serve(api->sched)
                ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
                : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
 }

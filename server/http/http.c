@@ -105,7 +105,7 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
 
 // Is it alive, or, which is more, ready?
 static bool put_health(const struct api *api, bool readiness, struct strbuf *b) {
-    bool ok = !readiness || (!api->draining && sched_can_serve(api->sched));
+    bool ok = !readiness || (!api->leaving && sched_can_serve(api->sched));
     bool more = ok && readiness;
     if (more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE) // it serves what it has
         strbuf_puts(b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
@@ -117,7 +117,7 @@ static bool put_health(const struct api *api, bool readiness, struct strbuf *b) 
     else if (more && api_apart(api))
         strbuf_puts(b, "ok, but the cluster is not reached: this node serves alone\n");
     else
-        strbuf_puts(b, ok ? "ok\n" : api->draining ? "shutting down\n" : "workers are starting\n");
+        strbuf_puts(b, ok ? "ok\n" : api->leaving ? "shutting down\n" : "workers are starting\n");
     return ok;
 }
 static void plain_reply(struct http_req *r) {
@@ -197,6 +197,7 @@ static bool is_preflight(struct http *h, struct MHD_Connection *conn, const char
 
 static enum MHD_Result queue_reply(struct http_req *r) {
     cors_headers(r);
+    if (r->h->api->leaving) MHD_add_response_header(r->response, "Connection", "close");
     r->queued = true;
     http_conn_replies(r->conn, r->call);
     if (!r->stream_open) http_watch_stop(r); // from here the library sees the socket itself

@@ -393,6 +393,25 @@ def drain(d):
     assert out[0][0] == 200, out
     assert d.p.wait(10) == 0
 
+def lame(d):
+    """For leave_ms an ending daemon is not ready, serves on old and new connections and ends each
+    with its reply; a second signal ends it at once."""
+    source, _ = put(d, "run_ms 1")
+    body, headers = json.dumps(request(source)), {"Content-Type": "application/json"}
+    kept = d.connect(10)
+    def ask(c):
+        c.request("POST", "/v1/run", body, headers)
+        r = c.getresponse()
+        assert r.status == 200 and r.read(), r.status
+        return r.will_close
+    assert not ask(kept)
+    d.p.send_signal(signal.SIGTERM)
+    until("it is not ready", 5, lambda: d.call("GET", "/readyz")[0] == 503)
+    assert ask(kept) and d.call("GET", "/healthz")[0] == 200
+    assert ask(d.connect(10))
+    d.p.send_signal(signal.SIGTERM)
+    assert d.p.wait(5) == 0
+
 def raw(d, text, timeout=5):
     s = socket.create_connection(d.addr)
     s.settimeout(timeout)
@@ -703,13 +722,14 @@ def many_clients(d):
         t.join()
         assert out
 
-warm_restart.ends = drain.ends = True
+warm_restart.ends = drain.ends = lame.ends = True
+lame.args = ("--leave-ms", "60000")
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
 SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds,
              changed_while_read, expected, crash_storm, put_aside, single_flight, long_compiles,
              deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves,
              half_close, half_headers, ended_headers, stalled_bodies, per_address, warm_restart,
-             two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing,
+             two_daemons, bad_starts, full_disk, few_files, drain, lame, hostile_framing,
              compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
