@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """On a machine with an NVIDIA GPU: the device contract, the operator cases, networks, the daemon
-and benches through XLA's CUDA plugin, the OpenCL device where the driver has it, and the CPU.
+and benches through XLA's CUDA plugin, the OpenCL and OpenGL devices where the driver has them, and
+the CPU.
 
     gpu.py KIT [--out DIR] [--plugin FILE] [--seconds N] [--only SECTION,...] [--nets NAME,...]
            [--precision NAME,...]
@@ -236,14 +237,39 @@ def opencl(m):
             f.write(found[0] + "\n")
         env["OCL_ICD_VENDORS"] = m.out + "/vendors"
     code, text = m.call("hlo-run", "--device", "opencl", "--plan",
-                        m.src + "/tests/conform/opencl/twice.hlo", most=60, env=env,
+                        m.src + "/tests/conform/queue/twice.hlo", most=60, env=env,
                         log="opencl.log")
     if code != 0:
         return skip("OpenCL", text.strip()[-300:])
     code, text = m.call("device_test", "opencl", most=120, env=env, log="opencl.log")
     report(code == 0, "OpenCL device contract", "" if code == 0 else text[-600:])
     ops(m, "opencl", None, env)
-    gpu_bench.opencl(m, env, report)
+    gpu_bench.kernels(m, "opencl", env, report)
+
+
+def gl(m):
+    """OpenGL by EGL, where the driver's library for it is here."""
+    found = [f for d in ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+                         "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+             for f in glob.glob(d + "/libEGL_nvidia.so.0")]
+    if not found:
+        return skip("OpenGL", "no libEGL_nvidia.so.0: a container needs the capability graphics")
+    vendor = m.out + "/nvidia_egl.json"
+    with open(vendor, "w") as f:
+        json.dump({"file_format_version": "1.0.0", "ICD": {"library_path": found[0]}}, f)
+    env = dict(m.env, __EGL_VENDOR_LIBRARY_FILENAMES=vendor, LD_LIBRARY_PATH=":".join(
+        [os.path.dirname(found[0]), *filter(None, [m.env.get("LD_LIBRARY_PATH")])]))
+    twice = m.src + "/tests/conform/queue/twice.hlo"
+    _, names = m.call("hlo-run", "--device", "gl:99", twice, most=60, env=env, log="gl.log")
+    print("OpenGL: " + names.strip()[-300:], flush=True)
+    code, text = m.call("hlo-run", "--device", "gl", "--plan", twice, most=60, env=env,
+                        log="gl.log")
+    if code != 0:
+        return skip("OpenGL", text.strip()[-300:])
+    code, text = m.call("device_test", "gl", most=120, env=env, log="gl.log")
+    report(code == 0, "OpenGL device contract", "" if code == 0 else text[-600:])
+    ops(m, "gl", None, env)
+    gpu_bench.kernels(m, "gl", env, report)
 
 
 def cpu(m):
@@ -255,9 +281,9 @@ def cpu(m):
 
 # Those joined by + run side by side.
 SECTIONS = {"contract": contract, "models": models, "served": served, "bench": gpu_bench.bench,
-            "training": gpu_bench.trainings, "ops": ops, "opencl": opencl, "cpu": cpu,
+            "training": gpu_bench.trainings, "ops": ops, "opencl": opencl, "gl": gl, "cpu": cpu,
             "cpu-bench": gpu_bench.cpu}
-ORDER = "served,models,contract+ops+opencl+cpu,bench,training,cpu-bench"
+ORDER = "served,models,contract+ops+opencl+cpu,gl,bench,training,cpu-bench"
 
 
 def main():
@@ -283,7 +309,7 @@ def main():
             skip(names, "no time is left")
             continue
         t = time.monotonic()
-        if any(n in names for n in ("models", "bench", "training", "opencl")):
+        if any(n in names for n in ("models", "bench", "training", "opencl", "gl")):
             written.wait()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             list(pool.map(lambda n: SECTIONS[n](m), names.split("+")))

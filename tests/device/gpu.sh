@@ -26,7 +26,7 @@ for f in "$tree"/bin/hlod-worker "$tree"/bin/hlod "$tree"/bin/hlo; do ldd "$f"; 
     cp -L "$f" "$tree/lib/"
     strip --strip-unneeded "$tree/lib/$(basename "$f")"
 done
-for f in libOpenCL.so.1; do
+for f in libOpenCL.so.1 libEGL.so.1 libGLdispatch.so.0; do
     path=$(ldconfig -p | awk -v f="$f" '$1 == f {print $NF; exit}')
     [ -z "$path" ] || cp -L "$path" "$tree/lib/"
 done

@@ -121,13 +121,14 @@ def training(m, precision):
     print("  %-28s run %s, execution %s ms" % row[:3], flush=True)
 
 
-def opencl(m, env, report):
+def kernels(m, kind, env, report):
+    """Networks by kernels of ours on the device `kind`."""
     for spec in ("resnet18", "efficientnet_lite0"):
-        _, run = ours(m, model(m, spec), *bound(spec), device="opencl", runs=5, env=env)
+        _, run = ours(m, model(m, spec), *bound(spec), device=kind, runs=5, env=env)
         if not isinstance(run, float):
-            report(False, "OpenCL " + spec, run)
+            report(False, kind + " " + spec, run)
             continue
-        m.rows.append((spec + ", OpenCL, kernels of ours", text(run), "", "", ""))
+        m.rows.append(("%s, %s, kernels of ours" % (spec, kind), text(run), "", "", ""))
 
 
 def table(rows):
