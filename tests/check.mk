@@ -53,7 +53,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
-	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 32' \
+	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 40' \
 	  int8-products 'build/venv/bin/python tests/fuzz-hlo/int8_products.py $(BUILD)' \
 	  attention 'build/venv/bin/python tests/conform/attention.py $(BUILD)' \
 	  fast 'build/venv/bin/python tests/precision/fast.py $(BUILD) && \

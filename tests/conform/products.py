@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of
-32 and 64 bits; f32 filters of many taps and convolutions of groups of images), products of many
-small matrices and gradients of filters against XLA:CPU.
+32 and 64 bits, of 8 and 16 into 32; f32 filters of many taps and convolutions of groups of images),
+products of many small matrices, of matrices and vectors, and gradients of filters against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
@@ -23,11 +23,18 @@ from jax import lax  # noqa: E402
 from random_modules import main, run_text  # noqa: E402
 
 TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0,
-         np.int64: 0, np.float32: 2e-5}
+         np.int64: 0, np.float32: 2e-5, np.int8: 0, np.uint8: 0, np.int16: 0}
+SHORT = (np.int8, np.uint8, np.int16)  # into s32
 SIZES = [1, 2, 3, 5, 8, 13, 17, 24, 31, 49, 97, 130]
 
 
+def wide(t):
+    return np.int32 if t in SHORT else None
+
+
 def values(rng, t, shape):
+    if t in SHORT:
+        return rng.integers(np.iinfo(t).min, np.iinfo(t).max + 1, shape).astype(t)
     if np.dtype(t).kind in "iu":
         return rng.integers(-5 if np.dtype(t).kind == "i" else 0, 6, shape).astype(t)
     x = rng.standard_normal(shape)
@@ -49,7 +56,8 @@ def dot(rng, t):
     where = [[[k for k, d in enumerate(side) if d[:2] == (kind, j)][0] for j in range(len(group))]
              for kind, group in (("c", contract), ("b", batch)) for side in sides]
     x, y = (values(rng, t, [d[2] for d in side]) for side in sides)
-    return lambda x, y: lax.dot_general(x, y, ((where[0], where[1]), (where[2], where[3]))), x, y
+    return lambda x, y: lax.dot_general(x, y, ((where[0], where[1]), (where[2], where[3])),
+                                        preferred_element_type=wide(t)), x, y
 
 
 def conv(rng, t):
@@ -71,7 +79,8 @@ def conv(rng, t):
     x = values(rng, t, [size[c] if c in size else spatial[letters.index(c)] for c in labels[0]])
     w = values(rng, t, [size[c] if c in size else kernel[letters.index(c)] for c in labels[1]])
     return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels),
-                                                 groups, parts), x, w
+                                                 groups, parts,
+                                                 preferred_element_type=wide(t)), x, w
 
 
 def taps(rng, t):
@@ -96,6 +105,16 @@ def small(rng, t):
             values(rng, t, batch + [k, n]))
 
 
+def vector(rng, t):
+    m, k, batch = (int(rng.integers(16, most)) for most in (300, 300, 20))
+    batch = [batch - 15] if rng.integers(2) else []
+    nb, turned = len(batch), int(rng.integers(2))
+    a, x = values(rng, t, batch + [[m, k], [k, m]][turned]), values(rng, t, batch + [k])
+    sides, where = [(a, nb + 1 - turned), (x, nb)], (tuple(range(nb)),) * 2
+    (left, kl), (right, kr) = sides[::(1, -1)[rng.integers(2)]]
+    return (lambda x, y: lax.dot_general(x, y, (((kl,), (kr,)), where))), left, right
+
+
 def gradient(rng, t):
     n = int(rng.integers(1, 3))
     spatial = [int(rng.integers(9, 70 if n == 1 else 20)) for _ in range(n)]
@@ -112,7 +131,8 @@ def gradient(rng, t):
 def check(build, number, rng):
     t = list(TYPES)[number % len(TYPES)]
     kinds = ((taps, conv, small, gradient) if t == np.float32 else
-             (dot, conv) if np.dtype(t).kind == "c" else (dot, conv, small))
+             (dot, conv, vector) if np.dtype(t).kind == "c" else
+             (dot, conv) if t in SHORT else (dot, conv, small))
     kind = kinds[rng.integers(len(kinds))]
     f, x, y = kind(rng, t)
     want = np.asarray(jax.jit(f)(x, y))

@@ -94,6 +94,23 @@ static const struct contraction windows[] = {
     {NOT, "f32[8,64,56,56]", "f32[8,64,28,28]", "f32[64,64,3,3]",
      "convolution(x, y), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
 };
+// Products of short integers: batches, whatever lies where; few columns, but not so few rows; small
+// ones and windows are kernels'; sums that are not of 32 bits.
+#define BATCHED                                                                                    \
+    "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+static const struct contraction shorts[] = {
+    {BETTER, "s8[64,128,128]", "s8[64,128,128]", "s32[64,128,128]", "dot(x, y), " BATCHED},
+    {BETTER, "u8[64,128,128]", "s8[64,128,128]", "s32[64,128,128]", "dot(x, y), " BATCHED},
+    {BETTER, "s16[64,128,128]", "s16[64,128,128]", "u32[64,128,128]", "dot(x, y), " BATCHED},
+    {BETTER, "s8[64,128,128]", "s8[64,128,3]", "s32[64,128,3]", "dot(x, y), " BATCHED},
+    {NOT, "s8[64,128,128]", "s8[64,128,8]", "s32[64,128,8]", "dot(x, y), " BATCHED},
+    {NOT, "s8[64,8,512]", "s8[64,512,64]", "s32[64,8,64]", "dot(x, y), " BATCHED},
+    {NOT, "u16[64,128,128]", "u16[64,128,128]", "s32[64,128,128]", "dot(x, y), " BATCHED},
+    {NOT, "s8[64,128,128]", "s8[64,128,128]", "s8[64,128,128]", "dot(x, y), " BATCHED},
+    {NOT, "s8[900,16,16]", "s8[900,16,16]", "s32[900,16,16]", "dot(x, y), " BATCHED},
+    {NOT, "u8[1,32,28,28]", "u8[32,32,3,3]", "s32[1,32,28,28]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+};
 static const struct contraction backward[] = {
     {BETTER, "f32[2,64,14,14]", "f32[64,64,3,3]", "f32[2,64,28,28]",
      "convolution(x, y), window={size=3x3 pad=2_1x2_1 " BACK},
@@ -196,6 +213,10 @@ static void tiles_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
         if (cpu_target()->vector_bits == 256) check(&windows[k], cpu_tiles_better);
 }
+static void gemm_takes(UNUSED void **state) {
+    for (size_t k = 0; k < sizeof shorts / sizeof *shorts; k++)
+        check(&shorts[k], cpu_gemm_accepts);
+}
 static void transposed_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof backward / sizeof *backward; k++)
         check(&backward[k], cpu_transposed_better);
@@ -226,7 +247,7 @@ static void ours(UNUSED void **state) {
 
 int main(void) {
     setenv("HLOD_CPU_ISA", "avx2", 1); // what cpu_target says from now on
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better), cmocka_unit_test(gemm_takes),
                                        cmocka_unit_test(transposed_better), cmocka_unit_test(ours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

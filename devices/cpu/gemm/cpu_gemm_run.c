@@ -8,7 +8,7 @@
 
 #include "base/span.h"
 #include "devices/cpu/cpu.h"
-#include "devices/cpu/routines/cpu_gemm.h"
+#include "devices/cpu/gemm/cpu_gemm.h"
 
 enum {
     DIRECT_ROWS = 6,   // tiles' heights up to which columns are read where they lie
@@ -27,6 +27,7 @@ struct panel {
 };
 struct block {
     int64_t group, at, k; // depths [at, at + k)
+    int64_t steps;        // of a packed panel
     struct panel panel[MOST_PANELS];
     int n;
     struct gemm_piece piece[MOST_LINES];
@@ -76,8 +77,9 @@ static void columns_of(const struct gemm_call *c, struct block *b, int64_t col, 
     int64_t vecs = ceil_div(cols, lanes), n = ceil_div(vecs, g->kernel->vecs), to = 0;
     int64_t group = g->b.group[b->group];
     int64_t room = g->b.elements - group - last_depth(g->b.depth + b->at, b->k);
-    const char *base = (const char *)c->b + group * g->each;
+    const char *base = (const char *)c->b + group * g->b.each;
     b->n = (int)n, b->n_pieces = 0;
+
     for (int64_t e = 0, vec = 0; e < n; e++) {
         struct panel *p = &b->panel[e];
         int64_t end = vecs * (e + 1) / n, left = cols - vec * lanes;
@@ -96,10 +98,10 @@ static void columns_of(const struct gemm_call *c, struct block *b, int64_t col, 
         b->n_pieces += pieces_of(line, p->cols, to, p->wide, room, g->isa->vector / (int)g->each,
                                  b->piece + b->n_pieces);
         if (p->cols < p->wide)
-            memset(scratch + to * g->each, 0, (size_t)(b->k * p->wide * g->each));
-        to += b->k * p->wide + g->isa->vector / g->each;
+            memset(scratch + to * g->each, 0, (size_t)(b->steps * p->wide * g->each));
+        to += b->steps * p->wide + g->isa->vector / g->each;
     }
-    if (b->n_pieces) g->pack(b->piece, b->n_pieces, base, g->b.depth + b->at, b->k, scratch);
+    if (b->n_pieces) g->b.pack(b->piece, b->n_pieces, base, g->b.depth + b->at, b->k, scratch);
 }
 
 #define ADD(NAME, TYPE)                                                                            \
@@ -153,20 +155,23 @@ static void rows_of(const struct gemm_call *c, const struct block *b, int64_t ro
     int high = g->kernel->rows[h];
     const int64_t *line = g->a.line + row, *depth = g->a.depth + b->at;
     int64_t group = g->a.group[b->group], step = step_of(line, rows);
-    const char *base = (const char *)c->a + group * g->each;
+    const char *base = (const char *)c->a + group * g->a.each;
     char *out = (char *)c->out + g->g_out[b->group] * g->each;
     char tile[GEMM_TILE_BYTES] __attribute__((aligned(64)));
-    struct gemm_tile t = {.k = b->k, .out_row = step_of(g->m_out + row, rows), .add = b->at > 0};
-    if (rows == high && b->n <= DIRECT_PANELS && even(line, rows, step)) {
+    struct gemm_tile t = {
+        .k = b->steps, .out_row = step_of(g->m_out + row, rows), .add = b->at > 0};
+    bool direct = g->together == 1 && b->n <= DIRECT_PANELS;
+    if (rows == high && direct && even(line, rows, step)) {
         t.a = base + line[0] * g->each, t.a_row = step, t.a_depth = depth;
     } else {
         struct gemm_piece piece[8];
         int64_t room = g->a.elements - group - last_depth(depth, b->k);
         int n = pieces_of(line, rows, 0, high, room, g->isa->vector / (int)g->each, piece);
-        if (rows < high) memset(scratch, 0, (size_t)(b->k * high * g->each));
-        g->pack(piece, n, base, depth, b->k, scratch);
+        if (rows < high) memset(scratch, 0, (size_t)(b->steps * high * g->each));
+        g->a.pack(piece, n, base, depth, b->k, scratch);
         t.a = scratch, t.a_row = 1, t.a_depth = g->steps[h];
     }
+
     bool whole = rows == high && even(g->m_out + row, rows, t.out_row);
     for (const struct panel *p = b->panel; p < b->panel + b->n; p++) {
         struct gemm_tile one = t;
@@ -199,10 +204,11 @@ static void unit(const struct gemm_call *c, int64_t u, char *scratch) {
     int64_t part = u % g->parts, block = u / g->parts % g->blocks;
     int64_t from = part * g->tall, to = from + g->tall < g->m ? from + g->tall : g->m;
     int64_t col = block * g->width, cols = g->n - col < g->width ? g->n - col : g->width;
-    bool direct = in_place(g, to - from);
+    bool direct = g->together == 1 && in_place(g, to - from);
     struct block b = {.group = u / g->parts / g->blocks};
     for (b.at = 0; b.at < g->k; b.at += GEMM_DEPTH) {
         b.k = g->k - b.at < GEMM_DEPTH ? g->k - b.at : GEMM_DEPTH;
+        b.steps = ceil_div(b.k, g->together);
         columns_of(c, &b, col, cols, direct, scratch + g->packed_a);
         for (int64_t row = from; row < to;) {
             int h = height_of(g->kernel->rows, to - row), high = g->kernel->rows[h];

@@ -13,7 +13,7 @@
 #define PACK_HIGH  1, 3
 #define GEMM_TARGET
 #endif
-#include "devices/cpu/routines/cpu_gemm.h"
+#include "devices/cpu/gemm/cpu_gemm.h"
 
 #include <string.h>
 

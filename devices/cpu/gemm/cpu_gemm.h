@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compiler/ir/shape.h"
+#include "compiler/ir/module.h"
 #include "devices/cpu/routines/cpu_turn.h"
 
 enum {
@@ -29,11 +29,22 @@ struct gemm_tile {
     bool add;
 };
 typedef void (*gemm_tile_fn)(const struct gemm_tile *t);
+// A matrix by a vector of complex numbers: sums[l] = sum over k of a[line[l] + depth[k]] * x[k].
+// beside: as large as sums, for lines that are summed side by side.
+struct gemm_vector {
+    const void *a, *x;
+    const int64_t *line, *depth;
+    int64_t n, k;
+    void *sums, *beside;
+};
+typedef void (*gemm_vector_fn)(const struct gemm_vector *v);
 struct gemm_kernel {
     gemm_tile_fn tile[3][GEMM_VECS]; // by height and by vectors of a row - 1
     int rows[3];                     // of each height, the largest first
     int vecs;                        // of the widest
     int lanes;                       // elements of a vector
+    // Of complex numbers: a matrix whose terms lie side by side, and one whose lines do.
+    gemm_vector_fn along_terms, along_lines;
 };
 // A piece of a block that is packed: n lines, of which the next lies STEP elements on, side by side
 // from TO on in a panel that is WIDE elements wide; one line: STEP 0.
@@ -49,15 +60,20 @@ struct gemm_double_pair {
 typedef void (*gemm_pack_fn)(const struct gemm_piece *pieces, int n, const void *from,
                              const int64_t *depth, int64_t k, void *to);
 struct gemm_isa {
-    const struct gemm_kernel *kernel[6]; // f32, f64, 32 bits, 64 bits, c64, c128
-    gemm_pack_fn pack[3];                // of elements of 4, 8, 16 bytes
+    // f32, f64, 32 bits, 64 bits, c64, c128, pairs of 16 bits
+    const struct gemm_kernel *kernel[7];
+    gemm_pack_fn pack[3]; // of elements of 4, 8, 16 bytes
     int vector;                          // bytes
 };
 const struct gemm_isa *cpu_gemm_isa(int vector_bits);
+// Of s8, u8 or s16: two terms together, as a pair of s16 (cpu_gemm_short.c).
+gemm_pack_fn cpu_gemm_pack_short(enum dtype t);
 
 struct gemm_side {
     int64_t *group, *line, *depth; // offsets in elements
     int64_t elements;              // of the operand
+    int64_t each;                  // bytes of one
+    gemm_pack_fn pack;
 };
 struct gemm_state {
     struct gemm_side a, b; // of rows and of columns
@@ -66,18 +82,21 @@ struct gemm_state {
     int64_t width, blocks;         // columns of a block, blocks of columns
     int64_t parts, tall;           // parts of the rows, rows of one
     int64_t *steps[2 * GEMM_VECS]; // depths of packed panels by height and by vectors of a row
-    int64_t each, packed_a, total; // bytes of an element; of a thread's scratch
+    // Bytes of an element of the result and of packed panels; of a thread's scratch.
+    int64_t each, packed_a, total;
+    int together; // terms in an element of a packed panel: 1, or 2 that are multiplied as a pair
     const struct gemm_isa *isa;
     const struct gemm_kernel *kernel;
-    gemm_pack_fn pack;
-    enum dtype type;
+    enum dtype type; // of the result
     bool swapped;
+    // The left matrix is one row, the right one is read where it lies, `width` columns a unit.
+    bool vector, along_terms;
     // A convolution whose window passes the border: the padded input.
     bool pads;
     int rank;
     int64_t dims[HLO_MAX_RANK], stride[HLO_MAX_RANK]; // of the input; strides in the padded one
     int64_t low[HLO_MAX_RANK], high[HLO_MAX_RANK], base[HLO_MAX_RANK];
-    int64_t padded; // elements
+    int64_t padded, pad_each; // elements, bytes of one
     int threads;
 };
 struct gemm_call {
@@ -88,3 +107,8 @@ struct gemm_call {
 };
 // Work for cpu_parallel: units [begin, end) of groups x blocks x parts of a struct gemm_call.
 void cpu_gemm_units(void *call, int64_t begin, int64_t end, int thread);
+struct cpu_sizes;
+// cpu_gemm_vector.c: the same where the state's `vector` is set.
+bool cpu_gemm_vector_takes(const struct hlo_instr *i, const struct cpu_sizes *s);
+void cpu_gemm_vector_divide(struct gemm_state *g);
+void cpu_gemm_vector_units(void *call, int64_t begin, int64_t end, int thread);

@@ -3,8 +3,10 @@
 // for each, with GEMM (name), GEMM_ELEM, GEMM_LANES (of a vector), GEMM_TARGET (attribute),
 // GEMM_ROWS (of the largest tile) and, for types that have complex numbers, GEMM_SWAP (lanes in
 // pairs turned round), GEMM_PAIR_ROWS and GEMM_PAIR_VECS (of the largest complex tile, whose sums
-// are twice as many: they and what they are made of must fit the registers) set; takes all but
-// GEMM_TARGET, GEMM_ROWS and GEMM_PAIR_* away.
+// are twice as many: they and what they are made of must fit the registers) set, and where an
+// element is a pair of s16 GEMM_MADD, the instruction that multiplies two such vectors and sums
+// each pair, GEMM_MADD_ROWS and GEMM_MADD_VECS (of the largest tile: products need registers of
+// their own); takes all but GEMM_TARGET, GEMM_ROWS, GEMM_PAIR_* and GEMM_MADD_* away.
 #ifndef GEMM
 #define GEMM(name) name##_f64_plain
 #define GEMM_ELEM  double
@@ -15,7 +17,7 @@
 #define GEMM_PAIR_ROWS 3
 #define GEMM_PAIR_VECS 2
 #endif
-#include "devices/cpu/routines/cpu_gemm.h"
+#include "devices/cpu/gemm/cpu_gemm.h"
 
 #define GEMM_BYTES (GEMM_LANES * sizeof(GEMM_ELEM))
 typedef GEMM_ELEM GEMM(vec)
@@ -23,6 +25,12 @@ typedef GEMM_ELEM GEMM(vec)
 #define LINE   GEMM(vec)
 #define INLINE GEMM_TARGET static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16") // all bounds are constants once it is inlined
+#ifdef GEMM_MADD
+typedef short GEMM(shorts) __attribute__((vector_size(GEMM_BYTES)));
+#define TIMES(x, v) ((LINE)GEMM_MADD((GEMM(shorts))((LINE){0} + (x)), (GEMM(shorts))(v)))
+#else
+#define TIMES(x, v) ((x) * (v))
+#endif
 
 INLINE void GEMM(put)(const struct gemm_tile *t, int64_t wide, LINE sum[][GEMM_VECS], int rows,
                       int vecs) {
@@ -47,9 +55,10 @@ INLINE void GEMM(fetch)(const struct gemm_tile *t, int64_t wide, int rows, int v
     }
 }
 INLINE void GEMM(tile)(const struct gemm_tile *t, int rows, int vecs) {
+    enum { MOST_ROWS = 8 };
     const GEMM_ELEM *a = t->a, *b = t->b;
     int64_t row = t->a_row;
-    LINE sum[GEMM_ROWS][GEMM_VECS] = {0};
+    LINE sum[MOST_ROWS][GEMM_VECS] = {0};
     GEMM(fetch)(t, t->out_row, rows, vecs);
     for (int64_t k = 0; k < t->k; k++) {
         const GEMM_ELEM *one = a + t->a_depth[k];
@@ -66,7 +75,7 @@ INLINE void GEMM(tile)(const struct gemm_tile *t, int rows, int vecs) {
             GEMM_ELEM x = one[r * row];
             UNROLL
             for (int c = 0; c < vecs; c++)
-                sum[r][c] += x * v[c];
+                sum[r][c] += TIMES(x, v[c]);
         }
     }
     GEMM(put)(t, t->out_row, sum, rows, vecs);
@@ -75,21 +84,38 @@ INLINE void GEMM(tile)(const struct gemm_tile *t, int rows, int vecs) {
     GEMM_TARGET static void GEMM(NAME)(const struct gemm_tile *t) {                                \
         GEMM(SUMS)(t, ROWS, VECS);                                                                 \
     }
-TILE(tile_1_1, tile, GEMM_ROWS, 1)
-TILE(tile_1_2, tile, GEMM_ROWS, 2)
-TILE(tile_1_3, tile, GEMM_ROWS, 3)
-TILE(tile_2_1, tile, GEMM_ROWS / 2, 1)
-TILE(tile_2_2, tile, GEMM_ROWS / 2, 2)
-TILE(tile_2_3, tile, GEMM_ROWS / 2, 3)
-TILE(tile_4_1, tile, GEMM_ROWS / 4, 1)
-TILE(tile_4_2, tile, GEMM_ROWS / 4, 2)
-TILE(tile_4_3, tile, GEMM_ROWS / 4, 3)
-static const struct gemm_kernel GEMM(kernel) = {{{GEMM(tile_1_1), GEMM(tile_1_2), GEMM(tile_1_3)},
-                                                 {GEMM(tile_2_1), GEMM(tile_2_2), GEMM(tile_2_3)},
-                                                 {GEMM(tile_4_1), GEMM(tile_4_2), GEMM(tile_4_3)}},
-                                                {GEMM_ROWS, GEMM_ROWS / 2, GEMM_ROWS / 4},
-                                                GEMM_VECS,
-                                                GEMM_LANES};
+#ifdef GEMM_MADD
+#define HIGH GEMM_MADD_ROWS
+#define WIDE GEMM_MADD_VECS
+#else
+#define HIGH GEMM_ROWS
+#define WIDE GEMM_VECS
+#endif
+TILE(tile_1_1, tile, HIGH, 1)
+TILE(tile_1_2, tile, HIGH, 2)
+TILE(tile_2_1, tile, HIGH / 2, 1)
+TILE(tile_2_2, tile, HIGH / 2, 2)
+TILE(tile_4_1, tile, HIGH / 4, 1)
+TILE(tile_4_2, tile, HIGH / 4, 2)
+#if WIDE == 2
+#define THIRD(HEIGHT) NULL
+#else
+TILE(tile_1_3, tile, HIGH, 3)
+TILE(tile_2_3, tile, HIGH / 2, 3)
+TILE(tile_4_3, tile, HIGH / 4, 3)
+#define THIRD(HEIGHT) GEMM(tile_##HEIGHT##_3)
+#endif
+static const struct gemm_kernel GEMM(kernel) = {{{GEMM(tile_1_1), GEMM(tile_1_2), THIRD(1)},
+                                                 {GEMM(tile_2_1), GEMM(tile_2_2), THIRD(2)},
+                                                 {GEMM(tile_4_1), GEMM(tile_4_2), THIRD(4)}},
+                                                {HIGH, HIGH / 2, HIGH / 4},
+                                                WIDE,
+                                                GEMM_LANES,
+                                                NULL,
+                                                NULL};
+#undef THIRD
+#undef HIGH
+#undef WIDE
 
 #ifdef GEMM_SWAP
 // Complex numbers lie as pairs in both operands and in the result: products with the real and with
@@ -120,6 +146,7 @@ INLINE void GEMM(pairs)(const struct gemm_tile *t, int rows, int vecs) {
             }
         }
     }
+
     UNROLL
     for (int k = 0; k < GEMM_LANES; k++)
         sign[k] = k % 2 ? 1 : -1;
@@ -144,13 +171,16 @@ TILE(pairs_4_3, pairs, 1, 3)
 #else
 #define THIRD(HEIGHT) NULL
 #endif
+#include "devices/cpu/gemm/cpu_gemm_vector_body.h"
 static const struct gemm_kernel GEMM(kernel_pairs) = {
     {{GEMM(pairs_1_1), GEMM(pairs_1_2), THIRD(1)},
      {GEMM(pairs_2_1), GEMM(pairs_2_2), THIRD(2)},
      {GEMM(pairs_4_1), GEMM(pairs_4_2), THIRD(4)}},
     {GEMM_PAIR_ROWS, 2, 1},
     GEMM_PAIR_VECS,
-    GEMM_LANES / 2};
+    GEMM_LANES / 2,
+    GEMM(along_terms),
+    GEMM(along_lines)};
 #undef THIRD
 #endif
 #undef GEMM
@@ -158,6 +188,8 @@ static const struct gemm_kernel GEMM(kernel_pairs) = {
 #undef GEMM_LANES
 #undef GEMM_BYTES
 #undef GEMM_SWAP
+#undef GEMM_MADD
+#undef TIMES
 #undef LINE
 #undef INLINE
 #undef UNROLL

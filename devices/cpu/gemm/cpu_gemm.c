@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm: dots and convolutions of the types that the library has no kernels for (f64, c64, c128,
-// 32- and 64-bit integers), and f32 filters of many taps and few channels, as a blocked product of
-// matrices (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008):
-// blocks of both operands are packed into panels as wide as a tile of registers, whatever lies
-// where in memory. Element (m, k) of the left matrix of group g lies at g_a[g] + m_a[m] + k_a[k] of
-// its operand, and so on: tables made at load say so for any labels, batch and contracting dims,
-// strides and dilations; a convolution's padding is made real in a copy of its input. Sums run
-// along k in order, in blocks. Does not: epilogues, layouts other than row-major, one row or
-// column, convolutions of each channel alone (kernels take a tenth of the time).
-#include "devices/cpu/routines/cpu_gemm.h"
+// 32- and 64-bit integers; s8, u8 and s16 into 32 bits, two terms in one operation), and f32
+// filters of many taps and few channels, as a blocked product of matrices (Goto and van de Geijn,
+// "Anatomy of high-performance matrix multiplication", 2008): blocks of both operands are packed
+// into panels as wide as a tile of registers, whatever lies where in memory. Element (m, k) of the
+// left matrix of group g lies at g_a[g] + m_a[m] + k_a[k] of its operand, and so on: tables made at
+// load say so for any labels, batch and contracting dims, strides and dilations; a convolution's
+// padding is made real in a copy of its input. Sums run along k in order, in blocks. A matrix by a
+// vector of complex numbers is read where it lies (cpu_gemm_vector.c). Does not: epilogues, layouts
+// other than row-major, one row or column of other types, convolutions of each channel alone
+// (kernels take a tenth of the time).
+#include "devices/cpu/gemm/cpu_gemm.h"
 
 #include "devices/cpu/cpu.h"
 
 enum {
     LEAST = 8192,   // products that a call is worth
     MOST = 1 << 22, // rows, columns, depth: what tables hold
-    ALONE = 200000  // products of a thread's share: about 20 us
+    ALONE = 200000, // products of a thread's share: about 20 us
+    // Rows and columns that packing short integers is worth, where kernels make tiles: of so many
+    // columns on.
+    SHORT_LEAST = 16,
+    TILE_COLUMNS = 8
 };
 
 // ---- which instructions
@@ -26,6 +32,18 @@ static bool plain(const struct shape *s) {
 static bool type_ok(enum dtype t) {
     return t == DT_F64 || t == DT_C64 || t == DT_C128 || t == DT_S32 || t == DT_U32 ||
            t == DT_S64 || t == DT_U64;
+}
+// Operands that are pairs of s16 when they are packed.
+static bool is_short(const struct hlo_instr *i) {
+    enum dtype t = i->shape->dtype;
+    for (int k = 0; k < 2; k++)
+        if (!cpu_gemm_pack_short(i->operands[k]->shape->dtype)) return false;
+    return t == DT_S32 || t == DT_U32;
+}
+// Kernels convert a window's terms one by one, once for all rows: those are left to them.
+static bool short_pays(const struct hlo_instr *i, const struct cpu_sizes *s) {
+    return i->op == HLO_DOT && s->m >= SHORT_LEAST &&
+           (s->n >= SHORT_LEAST || s->n < TILE_COLUMNS);
 }
 static bool conv_ok(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
@@ -68,7 +86,8 @@ static bool gemm_takes(const struct hlo_instr *i) {
         shape_elements(i->shape) == 0 || cpu_tiles_better(i) || cpu_small_dot(i))
         return false;
     for (int k = 0; k < 2; k++)
-        if (!plain(i->operands[k]->shape) || i->operands[k]->shape->dtype != i->shape->dtype ||
+        if (!plain(i->operands[k]->shape) ||
+            (i->operands[k]->shape->dtype != i->shape->dtype && !is_short(i)) ||
             shape_elements(i->operands[k]->shape) == 0)
             return false;
     if (i->op == HLO_CONVOLUTION && !conv_ok(i)) return false;
@@ -77,6 +96,8 @@ static bool gemm_takes(const struct hlo_instr *i) {
     if (s.m > MOST || s.n > MOST || s.k > MOST || s.groups > MOST) return false;
     const char *forced = cpu_forced_impl(); // for tests: small ones too
     if (forced && strcmp(forced, "gemm") == 0) return true;
+    if (is_short(i) && !short_pays(i, &s)) return false;
+    if (cpu_gemm_vector_takes(i, &s)) return true;
     bool rows = s.m >= 2 || (i->op == HLO_CONVOLUTION && s.groups == 1); // or each channel alone
     return rows && s.n >= 2 && s.k >= 2 && (double)s.m * (double)s.n * (double)s.k >= LEAST;
 }
@@ -181,6 +202,7 @@ static void conv_tables(struct gemm_state *g, const struct hlo_instr *i) {
         g->stride[d] = g->padded;
         g->padded *= (g->dims[d] - 1) * g->base[d] + 1 + g->low[d] + g->high[d];
     }
+
     for (int64_t e = 0; e < g->groups; e++) {
         g->a.group[e] = e * g->m * sw[l->k_out];
         g->b.group[e] =
@@ -264,17 +286,26 @@ static void divide(struct gemm_state *g) {
     g->packed_a = round_up(rows * depth * g->each + vector, 64);
     g->total = round_up(g->packed_a + g->width * depth * g->each + panels * vector, 64);
 }
-static void kernel_of(struct gemm_state *g) {
+static void kernel_of(struct gemm_state *g, const struct hlo_instr *i) {
+    bool dot = i->op == HLO_DOT;
     enum dtype t = g->type;
     g->isa = cpu_gemm_isa(cpu_target()->vector_bits);
     g->each = dtype_size(t);
+    g->together = 1;
+    if (is_short(i)) {
+        g->together = 2;
+        g->kernel = g->isa->kernel[6];
+        g->a.pack = cpu_gemm_pack_short(i->operands[!dot]->shape->dtype);
+        g->b.pack = cpu_gemm_pack_short(i->operands[dot]->shape->dtype);
+        return;
+    }
     g->kernel = g->isa->kernel[t == DT_F32    ? 0
                                : t == DT_F64  ? 1
                                : t == DT_C64  ? 4
                                : t == DT_C128 ? 5
                                : g->each == 4 ? 2
                                               : 3];
-    g->pack = g->isa->pack[g->each == 4 ? 0 : g->each == 8 ? 1 : 2];
+    g->a.pack = g->b.pack = g->isa->pack[g->each == 4 ? 0 : g->each == 8 ? 1 : 2];
 }
 // Depths of packed panels: of each height of a tile and of each width.
 static void steps_of(struct cpu_exe *x, struct gemm_state *g) {
@@ -287,6 +318,14 @@ static void steps_of(struct cpu_exe *x, struct gemm_state *g) {
             to[d] = d * step;
     }
 }
+static struct gemm_side side_of(struct cpu_exe *x, const struct shape *s, int64_t groups,
+                                int64_t lines, int64_t k) {
+    return (struct gemm_side){.group = table(x, groups),
+                              .line = table(x, lines),
+                              .depth = table(x, k + GEMM_AHEAD),
+                              .elements = shape_elements(s),
+                              .each = dtype_size(s->dtype)};
+}
 static status_t gemm_open(struct cpu_exe *x, struct cpu_step *s) {
     struct gemm_state *g = arena_new_of(&x->arena, struct gemm_state);
     const struct hlo_instr *i = s->plan->instr;
@@ -295,22 +334,26 @@ static status_t gemm_open(struct cpu_exe *x, struct cpu_step *s) {
     z.n *= z.images;
     *g = (struct gemm_state){.threads = cpu_threads(), .type = i->shape->dtype};
     g->groups = z.groups, g->m = z.m, g->n = z.n, g->k = z.k;
-    kernel_of(g);
-    g->a = (struct gemm_side){table(x, z.groups), table(x, z.m), table(x, z.k + GEMM_AHEAD), 0};
-    g->b = (struct gemm_side){table(x, z.groups), table(x, z.n), table(x, z.k + GEMM_AHEAD), 0};
+    g->a = side_of(x, i->operands[!dot]->shape, z.groups, z.m, z.k);
+    g->b = side_of(x, i->operands[dot]->shape, z.groups, z.n, z.k);
+    kernel_of(g, i);
     g->g_out = table(x, z.groups), g->m_out = table(x, z.m), g->n_out = table(x, z.n);
-    g->a.elements = shape_elements(i->operands[dot ? 0 : 1]->shape);
-    g->b.elements = shape_elements(i->operands[dot ? 1 : 0]->shape);
     if (dot)
         dot_tables(g, i);
     else
         conv_tables(g, i);
     if (g->pads) g->b.elements = g->padded;
-    if (cost(g, true) < cost(g, false)) swap(g);
-    divide(g);
-    steps_of(x, g);
+    g->pad_each = g->b.each;
+    g->vector = cpu_gemm_vector_takes(i, &z);
+    if (g->vector ? g->n == 1 : cost(g, true) < cost(g, false)) swap(g);
+    if (g->vector) {
+        cpu_gemm_vector_divide(g);
+    } else {
+        divide(g);
+        steps_of(x, g);
+    }
 
-    int64_t need = g->total * g->threads + (g->pads ? round_up(g->padded * g->each, 64) : 0);
+    int64_t need = g->total * g->threads + (g->pads ? round_up(g->padded * g->pad_each, 64) : 0);
     if (need > x->scratch_bytes) x->scratch_bytes = need;
     s->flops = 2 * z.groups * z.m * z.n * z.k * (dtype_is_complex(g->type) ? 4 : 1);
     s->alone = s->flops < 4 * ALONE;
@@ -325,7 +368,7 @@ static status_t gemm_open(struct cpu_exe *x, struct cpu_step *s) {
 
 // The input with its padding and the zeros of its dilation.
 static void pad_line(const struct gemm_state *g, const char *from, char *to, int d) {
-    int64_t each = dtype_size(g->type), inner = each;
+    int64_t each = g->pad_each, inner = each;
     for (int e = d + 1; e < g->rank; e++)
         inner *= g->dims[e];
     int64_t wide = (g->dims[d] - 1) * g->base[d] + 1 + g->low[d] + g->high[d];
@@ -349,7 +392,7 @@ static status_t gemm_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         const void *image = bufs[0];
         if (g->pads) {
             char *to = (char *)x->scratch + g->total * g->threads;
-            memset(to, 0, (size_t)(g->padded * dtype_size(g->type)));
+            memset(to, 0, (size_t)(g->padded * g->pad_each));
             pad_line(g, image, to, 0);
             image = to;
         }
@@ -360,7 +403,8 @@ static status_t gemm_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         c.a = c.b, c.b = t;
     }
     int64_t units = g->groups * g->blocks * g->parts, each = s->flops / 2 / units;
-    cpu_parallel(cpu_gemm_units, &c, units, ALONE / (each > 0 ? each : 1) + 1);
+    int64_t grain = ALONE / (each > 0 ? each : 1) + 1;
+    cpu_parallel(g->vector ? cpu_gemm_vector_units : cpu_gemm_units, &c, units, grain);
     return ST_OK;
 }
 const struct cpu_impl cpu_impl_gemm = {"gemm",   gemm_accepts, gemm_open, NULL,
