@@ -7,9 +7,9 @@ page is sent beside weights.
 In headless Chromium, in one page, by turns: hlod and onnxruntime-web as WebAssembly, one thread;
 then by WebGPU and by WebGL2, over the CPU (SwiftShader), fewer runs. Beside it, by turns too: the
 CPU device as it is, its kernels alone, OpenCL's kernels through PoCL and OpenGL's through Mesa's
-llvmpipe, one thread each. --only:
-rows whose name matches. --strict fails where a goal is not reached: at least the peer's speed in
-WebAssembly, a twentieth of its bytes, 400 KB for ResNet18. Values are compared with the peer's.
+llvmpipe (fewer runs), one thread each. --only: rows whose name matches. --strict fails where a goal
+is not reached: at least the peer's speed in WebAssembly, a twentieth of its bytes, 400 KB for
+ResNet18. Values are compared with the peer's.
 
 Needs Chromium (sh deploy/setup.sh targets, which puts onnxruntime-web into build/npm too); what is
 not here is left out aloud.
@@ -128,9 +128,12 @@ def native(o, path, only):
     alive = {name: p.ask(1) for name, p in peers.items()}
     for p in peers.values():
         p.times = []
-    for _ in range(o.rounds):
+    for n in range(max(o.rounds, o.gpu_runs)):
         for name, p in peers.items():
-            alive[name] = alive[name] and p.ask(-(-o.runs // o.rounds))
+            rounds, runs = (o.gpu_runs, 1) if name == "gl" else (
+                o.rounds, -(-o.runs // o.rounds))
+            if n < rounds:
+                alive[name] = alive[name] and p.ask(runs)
     for p in peers.values():
         p.close()
     return {name: p.times for name, p in peers.items() if alive[name]}
