@@ -41,10 +41,12 @@ status_t gl_check(struct gl_device *d, const char *what) {
     return st_internal("%s gave OpenGL's error 0x%04x", what, (unsigned)code);
 }
 status_t gl_enter(struct gl_device *d) {
+    if (d->base.compiles_only) return ST_OK;
     if (d->gl->MakeCurrent(d->display, NULL, NULL, d->context)) return ST_OK;
     return lost(d, "its context cannot be had");
 }
 void gl_leave(struct gl_device *d) {
+    if (d->base.compiles_only) return;
     d->gl->MakeCurrent(d->display, NULL, NULL, NULL);
 }
 
@@ -285,6 +287,7 @@ static status_t gl_open_compiler(const char *options, struct device **out) {
     if (!d) return st_oom();
     status_t st = parse(&d->base.arena, options, &o);
     d->base.target = gl_target();
+    d->base.compiles_only = true;
     d->base.description = "compiles for OpenGL devices";
     d->base.memory_bytes = 1;
     if (st)

@@ -215,6 +215,7 @@ static status_t ocl_open_compiler(const char *options, struct device **out) {
     d->base.driver = &ocl_driver;
     status_t st = parse(&d->base.arena, options, &o);
     d->base.target = opencl_target_named("opencl");
+    d->base.compiles_only = true;
     d->base.description = "compiles for OpenCL devices";
     d->base.memory_bytes = 1;
     if (st)

@@ -37,6 +37,7 @@ status_t ocl_begin(struct queue_exe *base, const struct kernel_set *k) {
     smap_done(&x->symbols);
     x->symbols = (struct smap){0};
     x->program = NULL;
+    if (queue_of(&base->base)->compiles_only) return ST_OK;
     status_t st = build(ocl_of(base), k->object, &x->program);
     if (x->program) vec_push(&x->programs, x->program);
     return st;
@@ -89,7 +90,7 @@ status_t ocl_bind(struct queue_exe *base, struct queue_step *s) {
     struct ocl_device *d = ocl_of(base);
     const struct kernel_info *k = s->info;
     uint32_t n = 0;
-    if (!fits(d, k)) return ST_OK;
+    if (d->base.compiles_only || !fits(d, k)) return ST_OK;
     struct ocl_kernel *own = arena_new_of(&base->arena, struct ocl_kernel);
     RETURN_IF_ERR(kernel_of(x, k, &own->kernel));
     RETURN_IF_ERR(

@@ -27,6 +27,7 @@ struct queue_device {
     int64_t memory_bytes, used_bytes;
     int64_t most_bytes; // of one piece of memory
     bool lost;
+    bool compiles_only; // no driver is here: what is loaded can be explained and unloaded
 };
 
 struct queue_step {
@@ -81,7 +82,8 @@ struct queue_driver {
                      int64_t bytes);
     status_t (*finish)(struct queue_device *d); // all that was given is over
     // Loading: a module's kernels; then of each step that has one (s->info) its `kernel`, which may
-    // stay NULL; then, all being bound, what kernels need beside their buffers.
+    // stay NULL; then, all being bound, what kernels need beside their buffers. The first two also
+    // where the device compiles only, for `why`.
     status_t (*begin)(struct queue_exe *x, const struct kernel_set *k);
     status_t (*bind)(struct queue_exe *x, struct queue_step *s);
     status_t (*ready)(struct queue_exe *x);

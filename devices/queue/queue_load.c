@@ -47,7 +47,7 @@ static status_t bind_kernel(struct loader *l, struct queue_step *s) {
                       s->plan->n_in + s->plan->n_out);
     s->info = k;
     RETURN_IF_ERR(l->d->driver->bind(l->x, s));
-    if (!s->kernel) s->info = NULL;
+    if (s->why || (!s->kernel && !l->d->compiles_only)) s->info = NULL;
     return ST_OK;
 }
 static status_t lay_out(struct loader *l, struct plan *plan, const _Atomic bool *cancel,
@@ -59,7 +59,7 @@ static status_t bind_step(struct loader *l, struct queue_step *s, const _Atomic 
     s->bytes = plan_step_bytes(s->plan);
     if (!s->plan->called) {
         RETURN_IF_ERR(bind_kernel(l, s));
-        if (s->kernel) return ST_OK;
+        if (s->info) return ST_OK;
         return queue_evaluates(l->d, i);
     }
 
@@ -84,7 +84,7 @@ static status_t lay_out(struct loader *l, struct plan *plan, const _Atomic bool 
         p->steps[k].plan = &plan->steps[k];
         RETURN_IF_ERR(bind_step(l, &p->steps[k], cancel));
     }
-    return upload(l, p);
+    return l->d->compiles_only ? ST_OK : upload(l, p);
 }
 static status_t load_module(struct queue_exe *x, bool main, const _Atomic bool *cancel,
                             struct queue_plan **out) {
@@ -120,12 +120,16 @@ void queue_unload(struct dev_exe *base) {
     free(x);
 }
 static status_t load_into(struct queue_device *d, struct queue_exe *x, const _Atomic bool *cancel) {
+    const struct target *found;
     RETURN_IF_ERR(queue_alive(d));
-    if (strcmp(x->exe->target_id, d->target->id) != 0)
+    if (d->compiles_only) // of any that it compiles for
+        RETURN_IF_ERR(d->base.vt->find_target(&d->base, x->exe->target_id, &found));
+    else if (strcmp(x->exe->target_id, d->target->id) != 0)
         return st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
                       x->exe->target_id, d->target->id);
     RETURN_IF_ERR(load_module(x, true, cancel, &x->main));
     RETURN_IF_ERR(load_module(x, false, cancel, &x->prepare));
+    if (d->compiles_only) return ST_OK;
     x->inputs = arena_zarray(&x->arena, struct queue_memory, x->main->plan->n_params + 1);
     RETURN_IF_ERR(queue_take(d, x->main->plan->arena_bytes, "the working set", &x->memory));
     if (x->stage_bytes)
@@ -160,6 +164,8 @@ static void explain_plan(const struct queue_device *d, const struct queue_plan *
         strbuf_printf(out, "%*s%s: ", indent, "", s->plan->instr->name);
         if (s->kernel)
             d->driver->explain(s, out);
+        else if (s->info)
+            strbuf_printf(out, "kernel %s", s->info->symbol);
         else
             strbuf_puts(out, s->called ? "control" : "reference");
         if (s->why) strbuf_printf(out, ": %s", s->why);

@@ -4,8 +4,9 @@
 // compiles with it.
 #include <string.h>
 
-#include "proto/message.h"
 #include "base/vec.h"
+#include "proto/kinds.h"
+#include "proto/message.h"
 #include "scheduler/workers/plugins.h"
 #include "server/api/api.h"
 
@@ -14,6 +15,16 @@ struct list {
     struct pool *pool;
     VEC(Hlod__V1__Target *) rows;
 };
+
+// Does the daemon serve a device of the kind, up or not?
+static bool serves(const struct list *l, const char *kind) {
+    struct place_want want = {.role = ROLE_DEVICE, .device = kind};
+    for (int i = 0; i < pool_size(l->pool); i++) {
+        struct place_worker v = pool_place(pool_worker(l->pool, i));
+        if (place_matches(&want, &v)) return true;
+    }
+    return false;
+}
 
 // Is a device of the kind up? *why: the reason if not, of the arena or static.
 static bool executes(struct list *l, const char *kind, const char **why) {
@@ -55,6 +66,11 @@ status_t api_targets(struct call *c) {
     const struct plugins *all = sched_cfg(c->api->sched)->pool.plugins;
     Hlod__V1__ListTargetsReply m = HLOD__V1__LIST_TARGETS_REPLY__INIT;
     add(&l, "cpu", "cpu", NULL);
+#define KIND(kind, traits)                                                                         \
+    if (KIND_##traits == KIND_OWN && strcmp(#kind, "cpu") && serves(&l, #kind))                    \
+        add(&l, #kind, #kind, NULL);
+#include "proto/kinds.def"
+#undef KIND
     for (size_t i = 0; all && i < all->n; i++) {
         struct str rest = str_of(all->v[i].examples), name;
         while (rest.n && str_cut(&rest, ' ', &name))

@@ -36,6 +36,7 @@ def fails(c):
 checks = daemon_checks.Checks("gl", *sys.argv[1:3])
 with checks.daemon("MESA_SHADER_CACHE_DIR") as server:
     checks.network(server)
+    checks.explained(server)
     checks.killed(server)
     checks.cache(server, "llvmpipe", "mesa_shader_cache")
 fails(checks)

@@ -30,6 +30,7 @@ def fails(c):
 checks = daemon_checks.Checks("opencl", *sys.argv[1:3])
 with checks.daemon("POCL_CACHE_DIR") as server:
     checks.network(server)
+    checks.explained(server)
     checks.killed(server)
     checks.cache(server, "PoCL", "pocl")
 fails(checks)

@@ -77,6 +77,16 @@ class Checks:
         except daemon.Refused as e:
             return e
 
+    def explained(self, d):
+        """Compile workers have no driver: they say what runs each step all the same."""
+        digest = self.compile_count(d)
+        text = d.call("GET", "/v1/executables/%s/stage/plan" % digest)[2].decode()
+        self.report("kernel k" in text, "the plan of an executable",
+                    "" if "kernel k" in text else text)
+        rows = {t["name"]: t for t in d.json("GET", "/v1/targets")["targets"]}
+        self.report(rows.get(self.kind, {}).get("compiles") and rows[self.kind].get("executes"),
+                    "is among the targets")
+
     def killed(self, d):
         """kill -9 of the device's worker: its call fails, the next is served by a new process."""
         digest = self.compile_count(d)
