@@ -99,11 +99,13 @@ static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x
 // x / y and x % y, y not 0 and not -1. No vector unit divides integers, so those of up to 32 bits
 // are divided as floats that hold them: with n bits, quotients that are not whole lie 2^-n of
 // themselves from the next whole number, further than a rounding of n + 8 bits or more reaches.
+// Shaders have no such rounding (GLSL ES 3.0 gives none, WGSL 2.5 ULP: 255/255 was 0 on a GPU), and
+// no f64: they divide integers.
 static struct kir_val *plain_divide(struct kir *k, enum kop op, struct kir_val *x,
                                     struct kir_val *y) {
     enum dtype t = x->type, f = dtype_bits(t) <= 16 ? DT_F32 : DT_F64;
     int64_t known;
-    bool whole = dtype_bits(t) > 32 || (f == DT_F64 && k->no_f64);
+    bool whole = dtype_bits(t) > 32 || k->no_f64;
     if (whole || kir_is_const(y, &known)) return kir_op(k, op, x, y, NULL);
     struct kir_val *q = kir_op(k, K_DIV, kir_cast(k, f, x), kir_cast(k, f, y), NULL);
     q = kir_cast_fits(k, t, q);
