@@ -2,13 +2,16 @@
 // What a foreign compiler takes less well than its specification says. Scalars that stand for a
 // whole shape (bounds of a clamp, the predicate of a select) become that shape: XLA:CPU moves
 // layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
-// layouts that are not there yet, becomes a reshape. Calls of ours become what they stand for:
-// decision trees gathers, products with weights of few bits unpacking and a dot, suppressions of
-// boxes and LU decompositions loops. The entry gives one flat tuple.
+// layouts that are not there yet, becomes a reshape. A reduction's initial value, which XLA may
+// take as often as it likes (XLA:GPU does), is taken once, behind it. A domain is its operand.
+// Calls of ours become what they stand for: decision trees gathers, products with weights of few
+// bits unpacking and a dot, suppressions of boxes and LU decompositions loops. The entry gives one
+// flat tuple.
 #include "compiler/calls/bits.h"
 #include "compiler/calls/lu.h"
 #include "compiler/calls/nms.h"
 #include "compiler/calls/trees.h"
+#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 static status_t widen(struct hlo_instr *i) {
@@ -86,6 +89,24 @@ static status_t to_while(struct hlo_instr *i) {
     return put_instead(&b, last, i, r);
 }
 
+// Does it count how often the initial value is taken?
+static bool counts_initial(const struct hlo_instr *i, enum hlo_op *op) {
+    double v;
+    if (i->op != HLO_REDUCE || i->n_operands != 2 || !match_reducer(i->called[0], op)) return false;
+    bool counts = *op == HLO_ADD || *op == HLO_MULTIPLY || *op == HLO_XOR;
+    return counts && !(match_splat(i->operands[1], &v) && v == (*op == HLO_MULTIPLY));
+}
+static status_t initial_once(struct hlo_instr *i, enum hlo_op op) {
+    struct hlo_instr *last = i->parent->last;
+    struct hb b = hb_begin(i->parent);
+    hv neutral = hb_const_f64(&b, i->shape->dtype, op == HLO_MULTIPLY);
+    hv r = hb_call(&b, HLO_REDUCE, i->shape, (hv[]){i->operands[0], neutral}, 2, i->attr, i->called,
+                   1);
+    hv initial = i->operands[1];
+    if (i->shape->rank) initial = hb_broadcast(&b, initial, i->shape->dims, i->shape->rank, NULL);
+    return put_instead(&b, last, i, hb_binary(&b, op, initial, r));
+}
+
 static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {
     if (!shape_is_tuple(x->shape)) {
         out[(*n)++] = x;
@@ -118,7 +139,12 @@ static status_t flatten_root(struct hlo_computation *c, struct pass_ctx *p) {
 status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
-        if (bits_is(i))
+        enum hlo_op op;
+        if (i->op == HLO_DOMAIN && !i->control_preds.n)
+            hlo_replace_uses(i, i->operands[0]);
+        else if (counts_initial(i, &op))
+            RETURN_IF_ERR(initial_once(i, op));
+        else if (bits_is(i))
             RETURN_IF_ERR(to_dot(i, p));
         else if (nms_is(i) || lu_is(i))
             RETURN_IF_ERR(to_while(i));
