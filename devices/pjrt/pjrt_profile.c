@@ -42,7 +42,7 @@ struct profiler_args {
 struct collect_args {
     size_t struct_size;
     void *profiler;
-    uint8_t *buffer; // NULL: the size is filled in
+    uint8_t *buffer; // NULL: the size is filled in, and maybe a place of the profiler's
     size_t buffer_size;
 };
 struct pj_profiler {
@@ -79,6 +79,18 @@ struct pj_profiler *pj_profiler_begin(const struct pj_plugin *p) {
     return NULL;
 }
 
+// XLA's size is one byte more than the message has.
+static void read_padded(struct span xspace, struct arena *a, int64_t start_ns,
+                        struct profile *out) {
+    status_t st = pj_profile_read(xspace, a, start_ns, out);
+    if (st && xspace.p[xspace.n - 1] == 0) {
+        st_drop(st);
+        xspace.n--;
+        st = pj_profile_read(xspace, a, start_ns, out);
+    }
+    st_drop(st); // a run is worth more than what is told of it
+}
+
 void pj_profiler_end(struct pj_profiler *x, struct arena *a, int64_t start_ns,
                      struct profile *out) {
     if (!x) return;
@@ -86,10 +98,13 @@ void pj_profiler_end(struct pj_profiler *x, struct arena *a, int64_t start_ns,
     struct profiler_args s = {sizeof s, x->handle};
     struct collect_args c = {sizeof c, x->handle, NULL, 0};
     if (worked(t, t->stop(&s)) && worked(t, t->collect(&c)) && c.buffer_size) {
-        c.buffer = calloc(1, c.buffer_size);
-        if (c.buffer && worked(t, t->collect(&c)))
-            st_drop(pj_profile_read((struct span){c.buffer, c.buffer_size}, a, start_ns, out));
-        free(c.buffer);
+        // The interface's text says that the first call gives a size and a second one writes to
+        // the caller's memory. XLA and libtpu give their own at the first and write nothing later.
+        uint8_t *own = NULL;
+        if (!c.buffer) c.buffer = own = calloc(1, c.buffer_size);
+        if (c.buffer && (!own || worked(t, t->collect(&c))))
+            read_padded((struct span){c.buffer, c.buffer_size}, a, start_ns, out);
+        free(own);
     }
     if (t->destroy) worked(t, t->destroy(&s));
     free(x);

@@ -108,7 +108,73 @@ static void none(void **state) {
     pj_profiler_end(NULL, NULL, 0, &out);
 }
 
+// ---- profilers of our own, as the interface's text has it, and as XLA's are
+
+static struct strbuf space; // what they saw
+static bool gives_memory;   // its own, at the first call, with a byte more
+struct call {
+    size_t struct_size;
+    void *profiler; // of create: options
+    void *buffer;   // of create: their size
+    union {
+        size_t size;
+        void *created;
+    };
+};
+static void *create(void *args) {
+    ((struct call *)args)->created = &space;
+    return NULL;
+}
+static void *done(void *args) {
+    assert_ptr_equal(((struct call *)args)->profiler, &space);
+    return NULL;
+}
+static void *collect(void *args) {
+    struct call *c = args;
+    if (gives_memory) {
+        assert_null(c->buffer); // a second call would write nothing
+        c->buffer = (void *)(uintptr_t)strbuf_cstr(&space);
+        c->size = space.n + 1;
+    } else if (c->buffer) {
+        memcpy(c->buffer, strbuf_cstr(&space), c->size);
+    } else {
+        c->size = space.n;
+    }
+    return NULL;
+}
+
+static void profilers(void **state) {
+    (void)state;
+    struct {
+        size_t struct_size;
+        void *unused[4];
+        void *(*calls[5])(void *args);
+    } table = {sizeof table, {0}, {create, done, done, done, collect}};
+    struct {
+        struct pj_extension head;
+        const void *table;
+    } e = {{sizeof e, PJ_EXT_PROFILER, NULL}, &table};
+    struct pj_api api = {.struct_size = sizeof api, .extension = &e};
+    struct pj_plugin p = {.api = &api};
+    struct arena a = {0};
+    plane(&space, "/device:GPU:0", "Stream #13(Compute)");
+    for (int k = 0; k < 2; k++) {
+        struct profile_row v[8];
+        struct profile out = {.rows = v, .cap = 8};
+        gives_memory = k;
+        struct pj_profiler *x = pj_profiler_begin(&p);
+        assert_non_null(x);
+        pj_profiler_end(x, &a, 50, &out);
+        assert_int_equal(out.n, 2);
+        assert_string_equal(v[0].name, "fusion.7");
+        assert_int_equal(v[0].start_ns, 50);
+    }
+    strbuf_done(&space);
+    arena_done(&a);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(none)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows), cmocka_unit_test(none),
+                                       cmocka_unit_test(profilers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
