@@ -26,9 +26,14 @@ for f in "$tree"/bin/hlod-worker "$tree"/bin/hlod "$tree"/bin/hlo; do ldd "$f"; 
     cp -L "$f" "$tree/lib/"
     strip --strip-unneeded "$tree/lib/$(basename "$f")"
 done
-for f in libOpenCL.so.1 libEGL.so.1 libGLdispatch.so.0; do
+for f in libOpenCL.so.1; do
     path=$(ldconfig -p | awk -v f="$f" '$1 == f {print $NF; exit}')
     [ -z "$path" ] || cp -L "$path" "$tree/lib/"
+done
+mkdir "$tree/lib/glvnd" # for a machine with a driver and no libglvnd, which finds it
+for f in libEGL.so.1 libGLdispatch.so.0 libGLESv2.so.2; do
+    path=$(ldconfig -p | awk -v f="$f" '$1 == f {print $NF; exit}')
+    [ -z "$path" ] || cp -L "$path" "$tree/lib/glvnd/"
 done
 git -C "$here" ls-files --full-name "$here/../.." | grep -E '^(tests|proto/[^/]*\.def)' >"$tree/list"
 tar -C "$here/../.." -T "$tree/list" -cf - | tar -C "$tree/src" -xf -

@@ -33,9 +33,11 @@ def bound(spec):
 
 
 def write_models(m):
-    """A process that writes all networks of NETS, as far as this Python can."""
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "models", m.kit, m.out, "",
-                             ""], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """A process that writes the networks that are asked for, as far as this Python can."""
+    nets = ["resnet18"] + [n for n in m.nets if n != "resnet18"]
+    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "models", m.kit, m.out,
+                             ",".join(nets), ""], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
 
 
 def ours(m, path, *more, device="pjrt", runs=20, env=None):
@@ -43,7 +45,7 @@ def ours(m, path, *more, device="pjrt", runs=20, env=None):
     code, text = m.call("hlo-run", "--device", device, "--time", str(runs), "--profile", *more,
                         path, most=240, log="bench.log", env=env)
     run = re.search(r"run ms: median ([\d.]+)", text)
-    main = re.search(r"^ *([\d.]+) ms .* main +pjrt:execute", text, re.M)
+    main = re.search(r"^ *([\d.]+) ms .* pjrt:execute", text, re.M)
     if code != 0 or not run:
         return None, text.strip()[-300:]
     return float(main.group(1)) if main else None, float(run.group(1))
@@ -108,7 +110,7 @@ def training(m, precision):
     if m.left(1000) < 100:
         return print("SKIP gpu training: no time is left", flush=True)
     source, to = model(m, "vgg19"), m.out + "/training.pb"
-    spec = "loss=softmax-cross-entropy;optimizer=momentum;batch=100;rows=400"
+    spec = "loss=cross-entropy;optimizer=momentum;batch=100;rows=400"
     with open(to, "wb") as f:
         p = subprocess.run([m.bin + "/hlo-opt", "--to=proto", "--train=" + spec, source], stdout=f,
                            stderr=subprocess.PIPE, text=True, timeout=m.left(100))
@@ -121,14 +123,13 @@ def training(m, precision):
     print("  %-28s run %s, execution %s ms" % row[:3], flush=True)
 
 
-def kernels(m, kind, env, report):
-    """Networks by kernels of ours on the device `kind`."""
+def drawn(m, device, env, report):
     for spec in ("resnet18", "efficientnet_lite0"):
-        _, run = ours(m, model(m, spec), *bound(spec), device=kind, runs=5, env=env)
+        _, run = ours(m, model(m, spec), *bound(spec), device=device, runs=5, env=env)
         if not isinstance(run, float):
-            report(False, kind + " " + spec, run)
+            report(False, device + " " + spec, run)
             continue
-        m.rows.append(("%s, %s, kernels of ours" % (spec, kind), text(run), "", "", ""))
+        m.rows.append(("%s, %s, kernels of ours" % (spec, device), text(run), "", "", ""))
 
 
 def table(rows):
@@ -216,7 +217,7 @@ def main():
     kind, kit, out, spec, precision = sys.argv[1:]
     sys.path[:0] = [os.path.join(HERE, "..", "models"), os.path.join(HERE, "..", "bench")]
     if kind == "models":
-        for n in NETS:
+        for n in spec.split(","):
             model(At(kit, out), n)
         return
     run = (jax_peer if kind == "jax" else torch_peer)(At(kit, out), spec, precision)

@@ -92,9 +92,12 @@ def expired():
 
         report(np.array_equal(count(3), [3] * 1000) or abs(count(3)[0] - 3) < 1e-5,
                "a loop on the device")
-        start = time.time()
-        count(100000)
-        second = int(100000 / (time.time() - start))
+        times = []  # the least: one of them may have waited for other work of this machine
+        for _ in range(4):
+            start = time.time()
+            count(100000)
+            times.append(time.time() - start)
+        second = int(100000 / min(times))
         start = time.time()
         code = late(2 * second)
         report(code == 504 and time.time() - start < 1.5, "a run past its deadline",
