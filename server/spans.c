@@ -47,9 +47,9 @@ static int phase(const struct spans *s, const char *name) {
 // Those that were done ahead (devices/worker/worker_lowered.c) take longer than the compile and end
 // with it.
 static void put_passes(struct spans *s, const Hlod__V1__RunRecord *r) {
-    const Hlod__V1__Timing *compile = spans_timing(r, "compile");
+    const Hlod__V1__Timing *compile = r->n_passes ? spans_timing(r, "compile") : NULL;
+    if (!compile) return;
     int parent = phase(s, "compile");
-    if (!compile || !r->n_passes) return;
     double at = compile->start_ms, all = 0;
     for (size_t k = 0; k < r->n_passes; k++)
         all += r->passes[k]->ms;
@@ -72,9 +72,10 @@ static void put_passes(struct spans *s, const Hlod__V1__RunRecord *r) {
 // the device's time would not end in it. A row of a loop, call or branch comes behind those inside.
 static void put_steps(struct spans *s, const Hlod__V1__RunRecord *r) {
     enum { DEPTHS = 16 };
-    const Hlod__V1__Timing *run = spans_timing(r, "run"), *carried = spans_timing(r, "transfer");
     const Hlod__V1__Profile *p = r->profile;
-    if (!run || !p) return;
+    const Hlod__V1__Timing *run = p ? spans_timing(r, "run") : NULL;
+    if (!run) return;
+    const Hlod__V1__Timing *carried = spans_timing(r, "transfer");
     double at = run->start_ms + (carried ? carried->ms / 2 : 0) + p->start_ms,
            latest = run->start_ms + run->ms - p->total_ms;
     if (at > latest) at = latest > run->start_ms ? latest : run->start_ms;

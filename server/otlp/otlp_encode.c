@@ -76,6 +76,8 @@ static struct str clean(const char *v) {
     enum { MOST = 1000 };
     struct str s = str_of(v), found = {v, 0};
     uint32_t code;
+    while (found.n < s.n && found.n < MOST && !(s.p[found.n] & 0x80)) // ASCII, as most are whole
+        found.n++;
     while (found.n < s.n) {
         size_t n = text_first((struct str){s.p + found.n, s.n - found.n}, &code);
         if (code == UINT32_MAX || found.n + n > MOST) break;
