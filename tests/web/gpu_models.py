@@ -68,6 +68,11 @@ class Files(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(PAGE)
 
+    def end_headers(self):
+        # The next model's files have the same names, and may have times of the same second.
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
     def do_POST(self):
         with open(self.translate_path(self.path), "wb") as f:
             f.write(self.rfile.read(int(self.headers["Content-Length"])))
