@@ -2,8 +2,8 @@
 // cpu_gemm_vector_body: the loops of cpu_gemm_vector.c for complex numbers of one size and one
 // instruction set. Part of cpu_gemm_body.h, whose macros it uses and leaves.
 #ifndef GEMM_SWAP
-#error "part of cpu_gemm_body.h"
-#endif
+#include "devices/cpu/gemm/cpu_gemm_body.h" // alone: which has it in it
+#else
 
 // Terms side by side: products by x and by x with its parts turned round are summed apart, so that
 // the lanes of the one become the real part, those of the other the imaginary one.
@@ -89,3 +89,4 @@ GEMM_TARGET static void GEMM(along_lines)(const struct gemm_vector *v) {
         re[2 * c + 1] += im[2 * c];
     }
 }
+#endif
