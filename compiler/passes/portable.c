@@ -96,12 +96,34 @@ static bool counts_initial(const struct hlo_instr *i, enum hlo_op *op) {
     bool counts = *op == HLO_ADD || *op == HLO_MULTIPLY || *op == HLO_XOR;
     return counts && !(match_splat(i->operands[1], &v) && v == (*op == HLO_MULTIPLY));
 }
-static status_t initial_once(struct hlo_instr *i, enum hlo_op op) {
+// x with the initial value in front of each sum's terms, alone in a slab of neutral values: where
+// the order of roundings counts.
+static hv with_initial(struct hb *b, const struct hlo_instr *i, hv neutral) {
+    struct hlo_instr *x = i->operands[0];
+    struct i64s over = HLO_ATTR(i, dims)->dimensions;
+    int64_t ones[HLO_MAX_RANK], first = -1;
+    struct pad_dim pad[HLO_MAX_RANK] = {{0}};
+    for (int d = 0; d < x->shape->rank; d++) {
+        bool summed = i64s_has(over, d);
+        ones[d] = summed ? 1 : x->shape->dims[d];
+        if (summed && first < 0)
+            first = d;
+        else if (summed)
+            pad[d].high = x->shape->dims[d] - 1;
+    }
+    hv slab = hb_broadcast(b, i->operands[1], ones, x->shape->rank, NULL);
+    return hb_concat(b, (hv[]){hb_pad(b, slab, neutral, pad), x}, 2, first);
+}
+static status_t initial_once(struct hlo_instr *i, enum hlo_op op, bool strict) {
     struct hlo_instr *last = i->parent->last;
     struct hb b = hb_begin(i->parent);
-    hv neutral = hb_const_f64(&b, i->shape->dtype, op == HLO_MULTIPLY);
-    hv r = hb_call(&b, HLO_REDUCE, i->shape, (hv[]){i->operands[0], neutral}, 2, i->attr, i->called,
-                   1);
+    bool rounds = !dtype_is_int(i->shape->dtype) && i->shape->dtype != DT_PRED;
+    bool ordered = strict && rounds && HLO_ATTR(i, dims)->dimensions.n > 0 &&
+                   shape_elements(i->operands[0]->shape) > 0;
+    hv neutral = hb_const_f64(&b, i->shape->dtype, op == HLO_MULTIPLY ? 1 : ordered ? -0.0 : 0);
+    hv x = ordered ? with_initial(&b, i, neutral) : i->operands[0];
+    hv r = hb_call(&b, HLO_REDUCE, i->shape, (hv[]){x, neutral}, 2, i->attr, i->called, 1);
+    if (ordered) return put_instead(&b, last, i, r);
     hv initial = i->operands[1];
     if (i->shape->rank) initial = hb_broadcast(&b, initial, i->shape->dims, i->shape->rank, NULL);
     return put_instead(&b, last, i, hb_binary(&b, op, initial, r));
@@ -143,7 +165,7 @@ status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
         if (i->op == HLO_DOMAIN && !i->control_preds.n)
             hlo_replace_uses(i, i->operands[0]);
         else if (counts_initial(i, &op))
-            RETURN_IF_ERR(initial_once(i, op));
+            RETURN_IF_ERR(initial_once(i, op, p->opt->precision == PRECISION_STRICT));
         else if (bits_is(i))
             RETURN_IF_ERR(to_dot(i, p));
         else if (nms_is(i) || lu_is(i))
