@@ -269,7 +269,8 @@ def left(w):
     n0 = w.n.d[0]
     slack = collections.Counter({"socket:[N]": 8})  # kept connections to peers that ended
     nothing_is_left(n0, w.before + slack, w.processes, keep_bytes=8 * (64 << 20))
-    assert rss_mb(n0) < w.small + 60, f"n0 grew from {w.small:.0f} MB to {rss_mb(n0):.0f} MB"
+    most = 400 if "address" in n0.hlod else 60  # MB; AddressSanitizer keeps 256 of what was freed
+    assert rss_mb(n0) < w.small + most, f"n0 grew from {w.small:.0f} MB to {rss_mb(n0):.0f} MB"
     return rss_mb(n0)
 
 def soak(o):
