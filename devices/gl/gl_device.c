@@ -15,9 +15,7 @@
 
 enum { MOST_DEVICES = 64, MOST_BITS = 15, LEAST_BITS = 6 };
 struct gl_options {
-    int64_t device; // -1 = any
-    int64_t memory; // 0 = all
-    const char *library;
+    struct queue_options of;
     bool surfaceless;
 };
 
@@ -54,7 +52,7 @@ void gl_leave(struct gl_device *d) {
 
 static status_t parse(struct arena *a, const char *text, struct gl_options *o) {
     struct str rest = str_of(text), item, key = {0};
-    *o = (struct gl_options){.device = -1, .library = ""};
+    *o = (struct gl_options){.of = {.device = -1, .library = ""}};
     while (str_cut(&rest, ':', &item)) {
         bool known = true, good = true;
         int64_t number;
@@ -62,21 +60,12 @@ static status_t parse(struct arena *a, const char *text, struct gl_options *o) {
         if (item.n == 0 && str_is(key, "surfaceless"))
             o->surfaceless = true;
         else if (item.n == 0 && str_to_i64(key, &number) && number >= 0)
-            o->device = number;
-        else if (str_is(key, "device"))
-            good = str_to_i64(item, &o->device) && o->device >= 0;
-        else if (str_is(key, "memory"))
-            good = str_to_bytes(item, &o->memory) && o->memory > 0;
-        else if (str_is(key, "library") && item.n)
-            o->library = arena_strndup(a, item.p, item.n);
+            o->of.device = number;
         else
-            known = false;
-        if (!known || !good)
-            return st_invalid(known ? "option " STR_FMT " cannot be '" STR_FMT "'"
-                                    : "no option " STR_FMT "=" STR_FMT
-                                      "; there are a device's number, surfaceless, device, memory, "
-                                      "library",
-                              STR_ARG(key), STR_ARG(item));
+            good = queue_option(a, key, item, &o->of, &known);
+        if (!good)
+            return queue_bad_option(known, key, item,
+                                    "a device's number, surfaceless, device, memory, library");
     }
     return ST_OK;
 }
@@ -162,10 +151,11 @@ static status_t choose(struct gl_device *d, const struct gl_options *o) {
     if (!o->surfaceless &&
         (!d->gl->QueryDevices || !d->gl->QueryDevices(MOST_DEVICES, devices, &n)))
         n = 0;
-    if (o->device >= 0) {
-        d->software = o->device < n && is_software(d, devices[o->device]);
-        if (o->device < n && opens(d, EGL_PLATFORM_DEVICE_EXT, devices[o->device])) return ST_OK;
-        return no_device(d, devices, n, o->device);
+    int64_t wanted = o->of.device;
+    if (wanted >= 0) {
+        d->software = wanted < n && is_software(d, devices[wanted]);
+        if (wanted < n && opens(d, EGL_PLATFORM_DEVICE_EXT, devices[wanted])) return ST_OK;
+        return no_device(d, devices, n, wanted);
     }
 
     for (int soft = 0; soft < 2; soft++)
@@ -213,7 +203,7 @@ static status_t describe(struct gl_device *d, const struct gl_options *o) {
         d->gl->GetIntegerv(GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX, &kib);
     if (kib > 0 && kib * INT64_C(1024) < q->memory_bytes) q->memory_bytes = kib * INT64_C(1024);
     if (d->software && here < q->memory_bytes) q->memory_bytes = here;
-    if (o->memory && o->memory < q->memory_bytes) q->memory_bytes = o->memory;
+    if (o->of.memory && o->of.memory < q->memory_bytes) q->memory_bytes = o->of.memory;
     q->most_bytes = q->memory_bytes;
     q->target = gl_target();
     q->description =
@@ -240,7 +230,7 @@ static void gl_close(struct device *base) {
 static status_t open_into(struct gl_device *d, const char *options) {
     struct gl_options o;
     RETURN_IF_ERR(parse(&d->base.arena, options, &o));
-    RETURN_IF_ERR(gl_load(o.library, &d->gl));
+    RETURN_IF_ERR(gl_load(o.of.library, &d->gl));
     RETURN_IF_ERR(choose(d, &o));
     RETURN_IF_ERR(describe(d, &o));
     RETURN_IF_ERR(gl_drawn_rows(d, 0));

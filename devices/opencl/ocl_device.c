@@ -14,9 +14,8 @@
 
 enum { MOST_PLATFORMS = 16, MOST_DEVICES = 64 };
 struct ocl_options {
-    int64_t platform, device; // -1 = any
-    int64_t memory;           // 0 = all
-    const char *library;
+    struct queue_options of;
+    int64_t platform; // -1 = any
 };
 
 status_t ocl_check(struct ocl_device *d, ocl_code code, const char *call) {
@@ -49,25 +48,16 @@ status_t ocl_finish(struct queue_device *base) {
 
 static status_t parse(struct arena *a, const char *text, struct ocl_options *o) {
     struct str rest = str_of(text), item, key = {0};
-    *o = (struct ocl_options){.platform = -1, .device = -1, .library = ""};
+    *o = (struct ocl_options){.of = {.device = -1, .library = ""}, .platform = -1};
     while (str_cut(&rest, ':', &item)) {
+        bool known = true, good;
         str_cut(&item, '=', &key);
-        bool known = true, good = true;
         if (str_is(key, "platform"))
             good = str_to_i64(item, &o->platform) && o->platform >= 0;
-        else if (str_is(key, "device"))
-            good = str_to_i64(item, &o->device) && o->device >= 0;
-        else if (str_is(key, "memory"))
-            good = str_to_bytes(item, &o->memory) && o->memory > 0;
-        else if (str_is(key, "library") && item.n)
-            o->library = arena_strndup(a, item.p, item.n);
         else
-            known = false;
-        if (!known || !good)
-            return st_invalid(known ? "option " STR_FMT " cannot be '" STR_FMT "'"
-                                    : "no option " STR_FMT "=" STR_FMT
-                                      "; there are platform, device, memory, library",
-                              STR_ARG(key), STR_ARG(item));
+            good = queue_option(a, key, item, &o->of, &known);
+        if (!good)
+            return queue_bad_option(known, key, item, "platform, device, memory, library");
     }
     return ST_OK;
 }
@@ -89,12 +79,12 @@ static const char *text(struct ocl_device *d, enum ocl_device_info what) {
 }
 
 static status_t no_device(const struct ocl_options *o) {
-    if (o->platform < 0 && o->device < 0)
+    if (o->platform < 0 && o->of.device < 0)
         return st_new(ST_FAILED_PRECONDITION,
                       "no OpenCL device is here: no driver is installed, or it finds none");
     return st_new(ST_FAILED_PRECONDITION, "there is no OpenCL device of platform=%lld:device=%lld",
                   (long long)(o->platform < 0 ? 0 : o->platform),
-                  (long long)(o->device < 0 ? 0 : o->device));
+                  (long long)(o->of.device < 0 ? 0 : o->of.device));
 }
 static status_t choose(struct ocl_device *d, const struct ocl_options *o, void **out_platform) {
     void *platforms[MOST_PLATFORMS], *devices[MOST_DEVICES];
@@ -107,11 +97,11 @@ static status_t choose(struct ocl_device *d, const struct ocl_options *o, void *
     for (int gpu = 1; gpu >= 0 && !d->id; gpu--) // the first GPU, or else the first
         for (uint32_t p = 0; p < n && p < MOST_PLATFORMS && !d->id; p++) {
             uint32_t m = 0;
-            ocl_bits type = gpu && o->device < 0 ? OCL_DEVICE_TYPE_GPU : OCL_DEVICE_TYPE_ALL;
+            ocl_bits type = gpu && o->of.device < 0 ? OCL_DEVICE_TYPE_GPU : OCL_DEVICE_TYPE_ALL;
             if (o->platform >= 0 && o->platform != p) continue;
-            if (o->platform < 0 && o->device >= 0 && p > 0) continue;
+            if (o->platform < 0 && o->of.device >= 0 && p > 0) continue;
             if (d->cl->GetDeviceIDs(platforms[p], type, MOST_DEVICES, devices, &m)) continue;
-            int64_t at = o->device < 0 ? 0 : o->device;
+            int64_t at = o->of.device < 0 ? 0 : o->of.device;
             if (at >= m || at >= MOST_DEVICES) continue;
             d->id = devices[at];
             *out_platform = platforms[p];
@@ -119,12 +109,6 @@ static status_t choose(struct ocl_device *d, const struct ocl_options *o, void *
     return d->id ? ST_OK : no_device(o);
 }
 
-static bool has_word(const char *list, const char *word) {
-    struct str rest = str_of(list), item;
-    while (str_cut(&rest, ' ', &item))
-        if (str_is(item, word)) return true;
-    return false;
-}
 // For tests a CPU can be had as if it were a GPU, or one that lacks what a device may lack.
 static void set_target(struct ocl_device *d, bool f64, bool fma, bool cpu) {
     const char *form = getenv("HLOD_OPENCL_FORM");
@@ -152,14 +136,14 @@ static void describe(struct ocl_device *d, const struct ocl_options *o, void *pl
     d->base.memory_bytes = number(d, OCL_DEVICE_GLOBAL_MEM_SIZE, 8);
     if (!(type & (int64_t)OCL_DEVICE_TYPE_GPU) && here < d->base.memory_bytes)
         d->base.memory_bytes = here;
-    if (o->memory && o->memory < d->base.memory_bytes) d->base.memory_bytes = o->memory;
+    if (o->of.memory && o->of.memory < d->base.memory_bytes) d->base.memory_bytes = o->of.memory;
     if (d->base.memory_bytes < 1) d->base.memory_bytes = 1;
     d->base.most_bytes = number(d, OCL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
     d->parameter_bytes = number(d, OCL_DEVICE_MAX_PARAMETER_SIZE, 8);
     bits = number(d, OCL_DEVICE_ADDRESS_BITS, 4);
     d->most_items = bits == 32 ? INT32_MAX : INT64_C(1) << 40;
 
-    bool f64 = has_word(text(d, OCL_DEVICE_EXTENSIONS), "cl_khr_fp64");
+    bool f64 = str_listed(str_of("cl_khr_fp64"), text(d, OCL_DEVICE_EXTENSIONS));
     set_target(d, f64, config & OCL_FP_FMA, type & (int64_t)OCL_DEVICE_TYPE_CPU);
     d->build_options = config & OCL_FP_EXACT_DIVIDE
                            ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
@@ -181,7 +165,7 @@ static status_t open_into(struct ocl_device *d, const char *options) {
     void *platform = NULL;
     ocl_code code = 0;
     RETURN_IF_ERR(parse(&d->base.arena, options, &o));
-    RETURN_IF_ERR(ocl_load(o.library, &d->cl));
+    RETURN_IF_ERR(ocl_load(o.of.library, &d->cl));
     RETURN_IF_ERR(choose(d, &o, &platform));
     d->context = d->cl->CreateContext(NULL, 1, &d->id, NULL, NULL, &code);
     RETURN_IF_ERR(ocl_check(d, code, "clCreateContext"));
@@ -191,11 +175,16 @@ static status_t open_into(struct ocl_device *d, const char *options) {
     return ST_OK;
 }
 extern const struct dev_vtable opencl_vtable;
-static status_t ocl_open(const char *options, struct device **out) {
+static struct ocl_device *make_device(void) {
     struct ocl_device *d = calloc(1, sizeof *d);
-    if (!d) return st_oom();
+    if (!d) return NULL;
     d->base.base.vt = &opencl_vtable;
     d->base.driver = &ocl_driver;
+    return d;
+}
+static status_t ocl_open(const char *options, struct device **out) {
+    struct ocl_device *d = make_device();
+    if (!d) return st_oom();
     status_t st = open_into(d, options);
     if (st)
         ocl_close(&d->base.base);
@@ -209,10 +198,8 @@ static status_t ocl_open(const char *options, struct device **out) {
 // Kernels are text, so a compile worker needs neither library nor device: it keeps its filter.
 static status_t ocl_open_compiler(const char *options, struct device **out) {
     struct ocl_options o;
-    struct ocl_device *d = calloc(1, sizeof *d);
+    struct ocl_device *d = make_device();
     if (!d) return st_oom();
-    d->base.base.vt = &opencl_vtable;
-    d->base.driver = &ocl_driver;
     status_t st = parse(&d->base.arena, options, &o);
     d->base.target = opencl_target_named("opencl");
     d->base.compiles_only = true;

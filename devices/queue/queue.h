@@ -5,6 +5,7 @@
 // weights, runs, buffers. A device of a driver (devices/opencl, devices/gl) fills in a
 // queue_driver and points its vtable at the functions below. Thread: the device's.
 #pragma once
+#include "base/str.h"
 #include "base/vec.h"
 #include "compiler/plan/plan.h"
 #include "devices/device.h"
@@ -94,6 +95,20 @@ struct queue_driver {
     void (*settle)(struct queue_walk *w); // all is over: fills in what `run` left open. Or NULL
     void (*explain)(const struct queue_step *s, struct strbuf *out); // "kernel k1, ..."
 };
+
+// ---- options of a spec (queue_memory.c)
+
+struct queue_options {
+    int64_t device;      // by number; -1 = any
+    int64_t memory;      // bytes at most; 0 = all
+    const char *library; // "": the usual one
+};
+// Takes device=N, memory=SIZE or library=FILE, texts in a. *known: it is one of these; false: it is
+// not, or its value is none.
+bool queue_option(struct arena *a, struct str key, struct str item, struct queue_options *o,
+                  bool *known);
+// all: "platform, device, ...", what there is.
+status_t queue_bad_option(bool known, struct str key, struct str item, const char *all) MUST_CHECK;
 
 // ---- memory (queue_memory.c)
 

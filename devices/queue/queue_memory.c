@@ -4,6 +4,22 @@
 #include "devices/queue/queue.h"
 #include "proto/hlod.pb-c.h"
 
+bool queue_option(struct arena *a, struct str key, struct str item, struct queue_options *o,
+                  bool *known) {
+    *known = true;
+    if (str_is(key, "device")) return str_to_i64(item, &o->device) && o->device >= 0;
+    if (str_is(key, "memory")) return str_to_bytes(item, &o->memory) && o->memory > 0;
+    *known = str_is(key, "library") && item.n;
+    if (*known) o->library = arena_strndup(a, item.p, item.n);
+    return *known;
+}
+status_t queue_bad_option(bool known, struct str key, struct str item, const char *all) {
+    if (known)
+        return st_invalid("option " STR_FMT " cannot be '" STR_FMT "'", STR_ARG(key),
+                          STR_ARG(item));
+    return st_invalid("no option " STR_FMT "=" STR_FMT "; there are %s", STR_ARG(key),
+                      STR_ARG(item), all);
+}
 status_t queue_alive(const struct queue_device *d) {
     return d->lost ? st_new(ST_UNAVAILABLE, "the %s device is lost", d->driver->name) : ST_OK;
 }

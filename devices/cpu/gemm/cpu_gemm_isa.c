@@ -4,24 +4,7 @@
 
 #include "devices/cpu/gemm/cpu_gemm.h"
 
-#define GEMM_ISA(name) name##_plain
-#define GEMM_TARGET
-#define GEMM_VECTOR    16
-#define GEMM_ROWS      4
-#define GEMM_PAIR_ROWS 3
-#define GEMM_PAIR_VECS 2
-#define GEMM_SWAP4     1, 0, 3, 2
-#define GEMM_SWAP8     1, 0
-#define GEMM_TURN4     4
-#define GEMM_LOW4      TURN_LOW_4
-#define GEMM_HIGH4     TURN_HIGH_4
-#define GEMM_TURN8     2
-#define GEMM_LOW8      TURN_LOW_2
-#define GEMM_HIGH8     TURN_HIGH_2
-#define GEMM_MADD_S16  __builtin_ia32_pmaddwd128
-#define GEMM_MADD_ROWS 6
-#define GEMM_MADD_VECS 2
-#include "devices/cpu/gemm/cpu_gemm_isa.h"
+#include "devices/cpu/gemm/cpu_gemm_isa.h" // what it is alone: _plain, for SSE2
 #define GEMM_ISA(name) name##_avx2
 #define GEMM_TARGET    __attribute__((target("avx2,fma")))
 #define GEMM_VECTOR    32
