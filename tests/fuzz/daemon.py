@@ -17,6 +17,7 @@ from harness import Daemon, until
 
 MODEL = b"HloModule m\n\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] add(x, x)\n}\n"
 FAKE = "FAKE\nin x f32 N,4\nout y f32 N,4\nweight 8\n"
+LEAST = 25 # answers of each kind of hostile peer, however long they take
 INTS = [0, 1, 2, 3, 7, -1, 63, 64, 65, 255, 256, 4096, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32,
         2**53, 2**62, 2**63 - 1, -2**31, -2**63]
 TEXTS = ["", "x", "m", "f32", "FP32", "BYTES", "string", "1", "-1", "18446744073709551616", "..",
@@ -64,6 +65,10 @@ class Random(random.Random):
                 b[self.randrange(len(b))] = self.randrange(256)
             return bytes(b)
         return b
+
+def on(end, counts):
+    """Until `end`, and then until LEAST answers came: a slow host gives few of them a second."""
+    return time.monotonic() < end or sum(counts.values()) < LEAST
 
 def descriptors(d):
     return len(os.listdir(f"/proc/{d.p.pid}/fd"))
@@ -188,7 +193,7 @@ def http(o):
     r = Random(o.seed, ["m", made["sourceDigest"], made["digest"], handle, "x", "1"])
     samples, before, counts, end = bodies(made["sourceDigest"],
                                           handle), descriptors(d), {}, time.monotonic() + o.seconds
-    while time.monotonic() < end:
+    while on(end, counts):
         q, whole = request_of(r, api, samples)
         s = socket.create_connection(d.addr)
         left = not whole or r.random() < .3 # goes away in the middle
@@ -270,7 +275,7 @@ def grpc_(o):
                                     options=[("grpc.max_reconnect_backoff_ms", 100),
                                              ("grpc.initial_reconnect_backoff_ms", 50)])
     paths = [p for p in api.streams if "Watch" not in p]
-    while time.monotonic() < end:
+    while on(end, counts):
         if r.random() < .15:
             with socket.create_connection((host, int(port))) as s:
                 s.sendall(frames(r))
@@ -322,7 +327,7 @@ def worker(o):
                                        []), {}, time.monotonic() + o.seconds, 0, descriptors(d)
     x = [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
     source, trainings = "", []
-    while time.monotonic() < end:
+    while on(end, counts):
         n += 1
         if n % 5 == 0 and source:
             row = {"dtype": "f32", "shape": [1, 4], "raw": base64.b64encode(bytes(16)).decode()}
@@ -371,7 +376,6 @@ def main():
             code = d.stop_keep()
             found = [l for l in d.logs().split("\n") if "Sanitizer" in l or "runtime error" in l]
             assert code == 0 and not found, (code, found[:3])
-            assert sum(counts.values()) > 20, counts
             print(f"PASS hostile {name}, seed {o.seed}: " + ", ".join(
                       f"{n} {k}" for k, n in sorted(counts.items(), key=str)), flush=True)
             d.clean()
