@@ -263,6 +263,27 @@ struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int6
     return raw(k, K_MIN, x, kir_i64(k, hi));
 }
 
+struct kir_val *kir_idx_place(struct kir *k, struct kir_val *x, int64_t last) {
+    enum dtype t = x->type;
+    int bits = dtype_bits(t);
+    bool sign = dtype_class(t) == DC_SIGNED;
+    if (bits > 32) {
+        if (!sign) x = kir_op(k, K_MIN, x, kir_int(k, t, INT64_MAX), NULL);
+        return kir_idx_clamp(k, kir_cast(k, DT_S64, x), 0, last);
+    }
+
+    int64_t most = ((int64_t)1 << (bits - sign)) - 1;
+    if (sign) x = kir_op(k, K_MAX, x, kir_int(k, t, 0), NULL);
+    if (last < most) x = kir_op(k, K_MIN, x, kir_int(k, t, last), NULL);
+    if (x->op == K_CONST) return kir_i64(k, x->imm_i);
+    struct kir_val v = {.op = K_CAST,
+                        .type = DT_S64,
+                        .n_args = 1,
+                        .args = {x},
+                        .lo = 0,
+                        .hi = last < most ? last : most};
+    return kir_intern(k, &v);
+}
 struct kir_val *kir_idx_between(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi) {
     if (x->op != K_SELECT) return kir_idx_clamp(k, x, lo, hi);
     if (x->lo < lo) x->lo = lo;

@@ -157,6 +157,9 @@ struct kir_val *kir_idx_mul(struct kir *k, struct kir_val *x, int64_t c);
 // (x / s) % m, x >= 0; m 0: no remainder is taken.
 struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int64_t m);
 struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi);
+// An integer of any type as a place from 0 to `last`, the nearest; clamped in its own type where
+// that is a short one, so that lanes stay as wide.
+struct kir_val *kir_idx_place(struct kir *k, struct kir_val *x, int64_t last);
 struct kir_val *kir_idx_between(struct kir *k, struct kir_val *x, int64_t lo,
                                 int64_t hi); // x, which is known to lie between lo and hi
 // x with loop variable `var` replaced by `with`; NULL if x depends on a carried value.

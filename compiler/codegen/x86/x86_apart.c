@@ -111,6 +111,11 @@ static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *x = x86_of(at);
     bool wide = dtype_size(v->elem) == 8, far = false;
     struct x86_mem m;
+    if (g->as.vex && !g->masked) {
+        x86_avx2_load_each(g, v, TMP3);
+        x86_put(g, v, TMP3);
+        return;
+    }
     if (x->shape == SHAPE_STRIDE) {
         int32_t offsets[16];
         for (int k = 0; k < 16; k++)

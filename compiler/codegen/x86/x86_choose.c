@@ -28,6 +28,7 @@ struct quality {
     bool wide, narrow, short_ints; // has lanes of 64 bits; floats of 32; 8 and 16-bit elements
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
+    int gathers;             // of 4 or 8 bytes at places that were read, which 32 bits hold
     int tiles;
     bool no_tiles;
     struct x86_plan *p;
@@ -70,6 +71,13 @@ static bool looked_up(const struct kir_val *at, int depth) {
     if (at->op == K_LOAD) return true;
     for (int k = 0; k < at->n_args && depth; k++)
         if (looked_up(at->args[k], depth - 1)) return true;
+    return false;
+}
+// Does it divide a place along the way?
+static bool divided(const struct kir_val *at, int depth) {
+    if (at->op == K_DIVMOD) return true;
+    for (int k = 0; k < at->n_args && depth; k++)
+        if (divided(at->args[k], depth - 1)) return true;
     return false;
 }
 static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) {
@@ -197,6 +205,8 @@ static void judge(struct quality *q, struct kir_val *v) {
             }
             q->apart++;
             q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
+            q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
+                          looked_up(v->args[0], MAX_LOOKUP) && !divided(v->args[0], MAX_LOOKUP);
             forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
             forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
             if (at->shape == SHAPE_LANES) q->wide |= at->wide;
@@ -437,7 +447,7 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
                          int lanes, bool inner) {
     int64_t few = p->vex ? 4 * lanes : q->apart ? 4 * lanes : lanes;
     if (!inner && l->trip * 2 <= few) p->is_short = true;
-    p->is_apart |= p->vex && q->apart;
+    p->is_apart |= p->vex && q->apart > (q->gaps ? 0 : q->gathers);
     p->is_mixed |= p->vex && q->wide && q->narrow;
     p->is_narrow |= p->vex && q->short_ints;
     p->is_long |= p->vex && q->values >= LONG_VALUES;
@@ -590,7 +600,8 @@ static const char *slower(const struct x86_plan *p) {
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
     if (p->is_short) return "loops of few elements";
-    // With AVX2 LLVM reads neighbours and shuffles them, has all lanes of 32 bits where a loop also
+    // With AVX2 LLVM reads neighbours and shuffles them (of gathers it makes a chain of operations
+    // on single elements for each lane's place), has all lanes of 32 bits where a loop also
     // has some of 64 (1.5 to 2 times as fast) and more lanes of 16 and 8 (2 to 4 times), and keeps
     // more in 16 registers (a sixth).
     if (p->is_apart) return "elements that do not lie side by side";

@@ -154,9 +154,7 @@ static status_t start_index(struct lower *lw, const struct hlo_instr *i, int n, 
                             struct kir_val **out) {
     RETURN_IF_ERR(lower_operand(lw, i, n, NULL, out));
     if (i->operands[n]->shape->rank) return lower_no(lw, "a vector of start indices");
-    if ((*out)->type == DT_U64)
-        *out = kir_op(&lw->k, K_MIN, *out, kir_int(&lw->k, DT_U64, INT64_MAX), NULL);
-    *out = kir_idx_clamp(&lw->k, kir_cast(&lw->k, DT_S64, *out), 0, last);
+    *out = kir_idx_place(&lw->k, *out, last);
     return ST_OK;
 }
 LOWER(DYNAMIC_SLICE) {
@@ -232,8 +230,7 @@ LOWER(GATHER) {
         int64_t d = g->start_index_map.v[n];
         if (g->index_vector_dim < ix->rank) sel[g->index_vector_dim] = kir_i64(k, n);
         RETURN_IF_ERR(lower_operand(lw, i, 1, sel, &s));
-        if (s->type == DT_U64) s = kir_op(k, K_MIN, s, kir_int(k, DT_U64, INT64_MAX), NULL);
-        s = kir_idx_clamp(k, kir_cast(k, DT_S64, s), 0, from->dims[d] - g->slice_sizes.v[d]);
+        s = kir_idx_place(k, s, from->dims[d] - g->slice_sizes.v[d]);
         at[d] = kir_idx_add(k, at[d], s);
     }
     for (int n = 0; n < g->operand_batching_dims.n; n++) {

@@ -42,10 +42,41 @@ static bool moves(const struct hlo_instr *i) {
                 i->op == HLO_PAD || i->op == HLO_DYNAMIC_SLICE;
     return kind && plain(i);
 }
+// Each element is one of the operand's, whose place is among the indices.
+static bool picks(const struct target *t, const struct hlo_instr *i) {
+    return i->op == HLO_GATHER && plain(i) && shape_elements(i->operands[0]->shape) &&
+           !(t->library_accepts && t->library_accepts(t, i));
+}
+// Indices are computed once an element where a slice is one.
+static bool picks_one(const struct target *t, const struct hlo_instr *i) {
+    if (!picks(t, i)) return false;
+    struct i64s size = HLO_ATTR(i, gather)->slice_sizes;
+    for (int d = 0; d < size.n; d++)
+        if (size.v[d] != 1) return false;
+    return true;
+}
+// Computes nothing but the indices of gathers of single elements: the parts of a place, which each
+// gather reads one by one, or indices with a dimension of one.
+static bool only_indices(const struct target *t, const struct hlo_instr *i) {
+    if ((i->op != HLO_CONCATENATE && i->op != HLO_RESHAPE) || !plain(i) || !i->users.n ||
+        (i->op == HLO_RESHAPE && !fusion_drops_ones(i)))
+        return false;
+    for (size_t k = 0; k < i->users.n; k++) {
+        const struct hlo_instr *u = i->users.v[k];
+        if (u->op == HLO_CONCATENATE ? i->op == HLO_RESHAPE && only_indices(t, u)
+                                     : picks_one(t, u) && u->operands[0] != i)
+            continue;
+        return false;
+    }
+    const struct hlo_instr *u = i->users.v[0];
+    return i->op == HLO_RESHAPE || HLO_ATTR(u, gather)->index_vector_dim ==
+                                       HLO_ATTR(i, dims)->dimensions.v[0];
+}
 // Each element is one of an operand's; which one is decided where the loops begin anew
 // (compiler/kernel/lower_loops.c), so that none is computed twice.
 static bool joins(const struct ctx *x, const struct hlo_instr *i) {
-    if (i->op != HLO_CONCATENATE || !plain(i) || i->n_operands > MOST_JOINED || x->layouts)
+    if (i->op != HLO_CONCATENATE || !plain(i) || i->n_operands > MOST_JOINED || x->layouts ||
+        only_indices(x->t, i))
         return false;
     return !(x->t->library_accepts && x->t->library_accepts(x->t, i));
 }
@@ -77,7 +108,7 @@ static bool view(const struct ctx *x, const struct hlo_instr *i) {
            from->op != HLO_BITCAST;
 }
 static bool can_root(const struct target *t, const struct hlo_instr *i) {
-    return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(t, i));
+    return elementwise(i) || moves(i) || picks_one(t, i) || (i->op == HLO_REDUCE && folds(t, i));
 }
 
 // At which elements the fusion computes a member is said by the first operation on its way to the
@@ -184,7 +215,9 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
-    if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p))
+    bool picked = picks(target_of(g), p), index = only_indices(target_of(g), p);
+    if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p) && !picked &&
+        !index)
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     if (too_long_to_join(g, p)) return "a concatenation's parts would each have a copy of it";
@@ -196,7 +229,11 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
-        if (u->op == HLO_CONCATENATE && !light(p) && !moves(p))
+        if (u->op == HLO_GATHER && u->operands[0] == p) return "a gather reads it anywhere";
+        if (u->op == HLO_GATHER && !picks_one(target_of(g), u))
+            return "each element of a gather's slice would compute it again";
+        if (u->op == HLO_CONCATENATE && !light(p) && !moves(p) && !index &&
+            !only_indices(target_of(g), u))
             return "a concatenation would choose among what is dear";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
@@ -207,6 +244,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     }
     if (!computed_often(g, p)) return NULL;
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
+    if (picked) return "a gather would read it at several places";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"
                                                : NULL;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves reshapes and transposes towards the results: op(move(x), move(y)) -> move(op(x, y)) for
-// elementwise operations, and for transposes also slices, pads, reverses, concatenates and windows.
+// elementwise operations, and for transposes also slices, pads, reverses, concatenates, windows and
+// gathers.
 // On the way they meet others and cancel (algsimp), and what they stood between fuses. A movement
 // is taken along only when nothing else uses it, so there are never more of them than before;
 // scalars, broadcasts, constants and weights are written in the other shape instead.
@@ -154,11 +155,69 @@ static struct hlo_instr *through_concat(struct hb *b, struct hlo_instr *u) {
     return redo(b, m, hb_concat(b, in, u->n_operands, d), u->shape);
 }
 
+// What a gather reads lies in x, the operand's operand if that is a transpose. Its slices come out
+// as they lie in x, behind the dims of the indices, and a transpose puts them where they were asked
+// for: a row is one movement, not one of each element. Only for slices with more than a few
+// elements in x's last dim, or of one element, which have no order.
+struct rows {
+    struct hlo_instr *x;
+    int64_t perm[HLO_MAX_RANK];   // dim of x of each dim of the operand
+    int64_t offset[HLO_MAX_RANK]; // dim of the result of each dim of x that a slice keeps, else -1
+};
+static bool rows_of(const struct hlo_instr *u, struct rows *r) {
+    enum { ROW = 8 };
+    const struct hlo_attr_gather *g = HLO_ATTR(u, gather);
+    struct hlo_instr *m = u->operands[0];
+    int rank = m->shape->rank, kept = 0;
+    bool turned = m->op == HLO_TRANSPOSE;
+    r->x = turned ? m->operands[0] : m;
+    if (!rank || !plain(u) || !plain(m) || !plain(r->x) || !plain(u->operands[1]) ||
+        g->operand_batching_dims.n)
+        return false;
+
+    int64_t slice = 1;
+    for (int d = 0; d < rank; d++) {
+        r->perm[d] = turned ? perm_of(m).v[d] : d;
+        bool gone = i64s_has(g->collapsed_slice_dims, d);
+        r->offset[r->perm[d]] = gone ? -1 : g->offset_dims.v[kept++];
+        slice *= g->slice_sizes.v[d];
+    }
+    int64_t last = r->offset[rank - 1];
+    if (slice == 1) return turned;
+    return last >= 0 && u->shape->dims[last] >= ROW && (turned || last != u->shape->rank - 1);
+}
+static struct hlo_instr *through_gather(struct hb *b, struct hlo_instr *u) {
+    const struct hlo_attr_gather *g = HLO_ATTR(u, gather);
+    struct rows r;
+    if (!rows_of(u, &r)) return NULL;
+    int64_t at[HLO_MAX_RANK], gone[HLO_MAX_RANK], map[HLO_MAX_RANK], size[HLO_MAX_RANK],
+        back[HLO_MAX_RANK];
+    int rank = r.x->shape->rank, to = u->shape->rank, n_gone = 0, n = 0;
+    for (int d = 0; d < rank; d++)
+        size[r.perm[d]] = g->slice_sizes.v[d];
+    for (int k = 0; k < g->start_index_map.n; k++)
+        map[k] = r.perm[g->start_index_map.v[k]];
+    for (int d = 0; d < rank; d++)
+        if (r.offset[d] < 0) gone[n_gone++] = d;
+
+    for (int d = 0; d < to; d++)
+        if (!i64s_has(g->offset_dims, d)) back[d] = n++;
+    for (int d = 0, k = 0; d < rank; d++)
+        if (r.offset[d] >= 0) back[r.offset[d]] = n + k, at[k] = n + k, k++;
+    struct hlo_attr_gather rows = *g;
+    rows.offset_dims = (struct i64s){at, to - n};
+    rows.collapsed_slice_dims = (struct i64s){gone, n_gone};
+    rows.start_index_map = (struct i64s){map, g->start_index_map.n};
+    rows.slice_sizes = (struct i64s){size, rank};
+    return hb_transpose(b, hb_gather(b, r.x, u->operands[1], &rows), back);
+}
+
 // Operands come first in the list: one walk carries a movement to its end.
 static struct hlo_instr *moved(struct hb *b, struct hlo_instr *u, UNUSED const struct pass_ctx *p) {
     if (!u->n_operands || (!u->users.n && u->parent->root != u)) return NULL;
     if (hlo_is_pointwise(u) && u->n_operands <= MAX_OPERANDS)
         return through_elementwise(b, u);
+    if (u->op == HLO_GATHER) return through_gather(b, u);
     return u->op == HLO_CONCATENATE ? through_concat(b, u) : through_dims(b, u);
 }
 
