@@ -103,11 +103,35 @@ static bool view(const struct ctx *x, const struct hlo_instr *i) {
     if (i->op == HLO_RESHAPE && plain(i) && fusion_drops_ones(i)) i = i->operands[0];
     if (i->op != HLO_SLICE || !plain(i) || x->layouts) return false;
     const struct hlo_instr *from = i->operands[0];
+    if (from->op == HLO_RESHAPE) return true; // those are names of what lies in memory
     return !elementwise(from) && !moves(from) && !joins(x, from) && !folds(x->t, from) &&
-           !contracts(x->t, from) && !free_to_copy(from) && from->op != HLO_RESHAPE &&
-           from->op != HLO_BITCAST;
+           !contracts(x->t, from) && !free_to_copy(from) && from->op != HLO_BITCAST;
 }
-static bool can_root(const struct target *t, const struct hlo_instr *i) {
+// Dimensions of one more or fewer: an index.
+static bool renames(const struct ctx *x, const struct hlo_instr *i) {
+    return i->op == HLO_RESHAPE && plain(i) && fusion_drops_ones(i) && !x->layouts;
+}
+// A concatenation of what is computed for it alone; of what lies in memory it is a copy. Where a
+// part is a few elements at a time, each element computes all parts: no more than two.
+static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
+    enum { RUN = 8 };
+    bool any = false;
+    if (!joins(x, i)) return false;
+    int64_t run = i->shape->dims[HLO_ATTR(i, dims)->dimensions.v[0]] / i->n_operands;
+    for (int64_t d = HLO_ATTR(i, dims)->dimensions.v[0] + 1; d < i->shape->rank; d++)
+        run *= i->shape->dims[d];
+    if (run < RUN && i->n_operands > 2) return false;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *o = i->operands[k];
+        while (renames(x, o) && o->users.n == 1)
+            o = o->operands[0];
+        any |= o->users.n == 1 && elementwise(o);
+    }
+    return any;
+}
+static bool can_root(const struct ctx *x, const struct hlo_instr *i) {
+    const struct target *t = x->t;
+    if (joins_computed(x, i)) return true;
     return elementwise(i) || moves(i) || picks_one(t, i) || (i->op == HLO_REDUCE && folds(t, i));
 }
 
@@ -208,6 +232,17 @@ static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) 
         again += elementwise(g->v[k]) && way_of(g, g->v[k], &w) == &several;
     return again < MOST_AGAIN;
 }
+// A concatenation that chooses among values that u reads, or gives other dimensions.
+static bool chosen_by(const struct ctx *x, const struct hlo_instr *u) {
+    while (renames(x, u) && u->users.n == 1)
+        u = u->users.v[0];
+    return u->op == HLO_CONCATENATE && !only_indices(x->t, u);
+}
+// Gives other dimensions to a part of the concatenation that is the root.
+static bool under_join(const struct fusion_group *g, const struct hlo_instr *p) {
+    return renames(g->ctx, p) && p->users.n == 1 && p->users.v[0] == g->v[0] &&
+           g->v[0]->op == HLO_CONCATENATE;
+}
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p) || (view(g->ctx, p) && !has_contraction(g) && !used_by_contraction(p)))
@@ -217,7 +252,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
     bool picked = picks(target_of(g), p), index = only_indices(target_of(g), p);
     if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p) && !picked &&
-        !index)
+        !index && !under_join(g, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     if (too_long_to_join(g, p)) return "a concatenation's parts would each have a copy of it";
@@ -232,8 +267,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (u->op == HLO_GATHER && u->operands[0] == p) return "a gather reads it anywhere";
         if (u->op == HLO_GATHER && !picks_one(target_of(g), u))
             return "each element of a gather's slice would compute it again";
-        if (u->op == HLO_CONCATENATE && !light(p) && !moves(p) && !index &&
-            !only_indices(target_of(g), u))
+        if (chosen_by(g->ctx, u) && !light(p) && !moves(p) && !index && !renames(g->ctx, p))
             return "a concatenation would choose among what is dear";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
@@ -245,6 +279,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (!computed_often(g, p)) return NULL;
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
+    if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)
+        return "several parts of the concatenation would compute it";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"
                                                : NULL;
 }
@@ -270,7 +306,7 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         struct fusion_group g = {
             .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = &x};
         prev = i->prev;
-        if ((!i->users.n && i != c->root) || !can_root(t, i) ||
+        if ((!i->users.n && i != c->root) || !can_root(&x, i) ||
             (t->library_accepts && t->library_accepts(t, i)))
             continue;
         fusion_grow(&g);
