@@ -65,6 +65,9 @@ void sha256_abandon(struct sha256 *s) {
     EVP_MD_CTX_free(s->ctx);
     s->ctx = NULL;
 }
+void sha1_of(const void *p, size_t n, uint8_t out[20]) {
+    if (!EVP_Digest(p, n, out, NULL, EVP_sha1(), NULL)) abort();
+}
 struct digest sha256_of(const void *p, size_t n) {
     struct sha256 s;
     sha256_init(&s);

@@ -19,6 +19,7 @@ struct digest sha256_end(struct sha256 *s);        // also frees the context
 struct digest sha256_peek(const struct sha256 *s); // of what was added so far; more may come
 void sha256_abandon(struct sha256 *s);
 struct digest sha256_of(const void *p, size_t n);
+void sha1_of(const void *p, size_t n, uint8_t out[20]); // for protocols that ask for it; no key is
 // The same digests for brief texts that come again and again, such as a request's keys: each thread
 // remembers some. All zeros: empty; sha256_text_end must follow.
 struct sha256_text {

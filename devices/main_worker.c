@@ -45,6 +45,7 @@ static int check(const char *spec) {
 
 int main(int argc, char **argv) {
     struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
+    int join = -1;
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "--version") == 0) return puts("hlod-worker " HLOD_VERSION) < 0;
         if (strncmp(argv[k], "--role=", 7) == 0)
@@ -59,6 +60,8 @@ int main(int argc, char **argv) {
             o.memory = strtoll(argv[k] + 9, NULL, 10);
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
+        else if (strncmp(argv[k], "--join=", 7) == 0) // what the device's spec names
+            join = (int)strtol(argv[k] + 7, NULL, 10);
         else if (strncmp(argv[k], "--state=", 8) == 0)
             o.state = (int)strtol(argv[k] + 8, NULL, 10);
     }
@@ -72,7 +75,7 @@ int main(int argc, char **argv) {
     }
 
     // Sockets that a library of the daemon opened without O_CLOEXEC.
-    if (o.fd < o.state) syscall(SYS_close_range, o.state + 1, ~0u, 0);
+    if (o.fd < o.state) syscall(SYS_close_range, (join > o.state ? join : o.state) + 1, ~0u, 0);
     bound_memory(o.memory);
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle

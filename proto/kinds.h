@@ -3,7 +3,7 @@
 #pragma once
 #include "base/span.h"
 
-enum kind_trait { KIND_OWN = 1, KIND_PLUGIN = 2 }; // proto/kinds.def
+enum kind_trait { KIND_OWN = 1, KIND_PLUGIN = 2, KIND_JOINS = KIND_OWN | 4 }; // proto/kinds.def
 struct device_kind {
     const char *name;
     unsigned traits;
@@ -22,5 +22,5 @@ static inline const struct device_kind *kind_of(const char *spec) {
 }
 static inline bool kind_has(const char *spec, enum kind_trait t) {
     const struct device_kind *k = kind_of(spec);
-    return k && k->traits & t;
+    return k && (k->traits & t) == t;
 }

@@ -1,5 +1,5 @@
 # make fuzz-hlo_text, fuzz-hlo_proto, fuzz-onnx, fuzz-stablehlo, fuzz-stablehlo_bytecode,
-# fuzz-jax_export, fuzz-frame, fuzz-request, fuzz-safetensors: libFuzzer with
+# fuzz-jax_export, fuzz-frame, fuzz-request, fuzz-safetensors, fuzz-ws: libFuzzer with
 # address and undefined sanitizers for SECS seconds, from the corpus in tests/fuzz/corpus.
 SECS     ?= 60
 FUZZ_DIR := build/fuzz

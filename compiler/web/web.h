@@ -62,6 +62,11 @@ status_t web_package(struct arena *a, const struct executable *e, const struct s
                      int n_weights, const struct web_options *o, const _Atomic bool *cancel,
                      struct web_files *out) MUST_CHECK;
 
+// How many bytes of WebAssembly's memory a page will take for it. Errors as web_package's, of what
+// does not depend on weights.
+status_t web_memory(struct arena *a, const struct executable *e, const struct web_options *o,
+                    int64_t *out_bytes) MUST_CHECK;
+
 // A whole export: the model's bytes read, compiled and packed.
 struct web_export {
     const char *format; // of frontend_ingest; NULL = look at the bytes

@@ -252,3 +252,11 @@ status_t web_package(struct arena *a, const struct executable *e, const struct s
         folder(&k, manifest);
     return ST_OK;
 }
+
+status_t web_memory(struct arena *a, const struct executable *e, const struct web_options *o,
+                    int64_t *out_bytes) {
+    struct web_program p;
+    RETURN_IF_ERR(web_program_make(a, e, o, &p));
+    *out_bytes = p.bytes;
+    return ST_OK;
+}

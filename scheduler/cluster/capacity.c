@@ -13,7 +13,8 @@ Hlod__V1__PeerTarget **capacity_targets(struct pool *p, struct arena *a, size_t 
     *out_n = 0;
     for (int i = 0; i < pool_size(p); i++) {
         const Hlod__Wire__Hello *h = worker_hello(pool_worker(p, i));
-        if (!h || pool_place(pool_worker(p, i)).role != ROLE_DEVICE) continue;
+        struct place_worker w = pool_place(pool_worker(p, i));
+        if (!h || w.role != ROLE_DEVICE || w.asked_only) continue;
         Hlod__V1__PeerTarget *t = message_new(a, &hlod__v1__peer_target__descriptor);
         t->target_id = h->target_id;
         t->build_id = h->build_id;
@@ -46,7 +47,7 @@ static void count_devices(struct pool *p, struct arena *a, Hlod__V1__Node *out) 
     out->device_kinds = arena_zarray(a, char *, pool_size(p) + 1);
     for (int i = 0; i < pool_size(p); i++) {
         struct place_worker w = pool_place(pool_worker(p, i));
-        if (w.role != ROLE_DEVICE || w.spare || w.relief) continue;
+        if (w.role != ROLE_DEVICE || w.spare || w.relief || w.asked_only) continue;
         out->devices++;
         if (!w.ready || w.hopeless || w.drained) continue;
         out->devices_up++;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "proto/kinds.h"
 #include "scheduler/cluster/forward.h"
 #include "scheduler/job/job_run.h"
 
@@ -95,8 +96,9 @@ static const char *best_device(struct job *j, struct digest work) {
     for (int i = 0; i < pool_size(j->s->pool); i++) {
         struct worker *w = pool_worker(j->s->pool, i);
         struct place_worker v = pool_place(w);
-        const char *id =
-            v.role == ROLE_DEVICE && v.ready && !v.drained ? worker_hello(w)->target_id : NULL;
+        const char *id = v.role == ROLE_DEVICE && v.ready && !v.drained && !v.asked_only
+                             ? worker_hello(w)->target_id
+                             : NULL;
         int at = 0;
         while (at < n && id && strcmp(c[at].target, id) != 0)
             at++;
@@ -141,7 +143,8 @@ const char *job_auto_device(struct job *j, int64_t rows) {
 // one that keeps failing only where there is no other.
 static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     struct place_want want = {.role = ROLE_DEVICE,
-                              .device = j->device && !job_wants_auto(j) ? j->device : ""};
+                              .device = j->device && !job_wants_auto(j) ? j->device : "",
+                              .owner = j->tenant->name};
     const Hlod__Wire__Hello *drained = NULL;
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {
@@ -164,15 +167,26 @@ const char *job_device_kind(struct job *j) {
     return h ? h->device_kind : NULL;
 }
 
+// Devices of that kind come from outside, and may come.
+static bool may_come(const struct job *j) {
+    struct place_want want = {.role = ROLE_DEVICE, .device = j->device};
+    for (int i = 0; i < pool_size(j->s->pool) && kind_has(j->device, KIND_JOINS); i++) {
+        struct place_worker v = pool_place(pool_worker(j->s->pool, i));
+        if (place_matches(&want, &v)) return true;
+    }
+    return false;
+}
 static status_t no_device(const struct job *j) {
     bool named = j->device && *j->device;
     bool elsewhere =
         named && j->spec->may_leave && j->s->forward && forward_knows(j->s->forward, j->device);
     const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->device : "");
+    bool later = named && may_come(j);
+    if (later && !*why) why = "no page of this tenant has joined (/worker)";
     struct strbuf there = {0};
     if (named && !*why) pool_devices(j->s->pool, &there);
     status_t st =
-        st_new(named && !elsewhere ? ST_NOT_FOUND : ST_UNAVAILABLE,
+        st_new(named && !elsewhere && !later ? ST_NOT_FOUND : ST_UNAVAILABLE,
                "no device worker%s%s%s%s%s%s%s", named ? " for " : "", named ? j->device : "",
                *why ? ": " : "", why, there.n ? "; there are " : "", strbuf_cstr(&there),
                elsewhere ? ", and of the nodes that have or had it none takes the run" : "");

@@ -88,6 +88,7 @@ static struct worker *choose(const struct op *op, const struct job *j) {
         .role = ROLE_DEVICE,
         .device = j->device && *j->device && !job_wants_auto(j) ? j->device : op->device_kind};
     if (s->cfg.pool.isolate) want.tenant = j->tenant->name;
+    want.owner = j->tenant->name;
     for (int i = 0; i < n; i++) {
         view[i] = pool_place(pool_worker(s->pool, i));
         view[i].ready = view[i].ready && (!want.tenant || !strcmp(view[i].tenant, want.tenant));

@@ -78,6 +78,7 @@ static struct place_want wanted(const struct sched *s, const struct task *t) {
     struct place_want want = t->want;
     want.relief_ns = relief_ns(s, want.role);
     if (s->cfg.pool.isolate) want.tenant = t->tenant->name;
+    want.owner = t->tenant->name;
     return want;
 }
 // Work waits: if it is brief, and for workers that are stuck, a relief comes.

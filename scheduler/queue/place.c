@@ -5,6 +5,7 @@
 
 bool place_matches(const struct place_want *want, const struct place_worker *w) {
     if (w->role != want->role) return false;
+    if (want->owner && w->owner && strcmp(want->owner, w->owner) != 0) return false;
     if (!*want->device) return !w->asked_only;
     return !strcmp(want->device, w->kind) || !strcmp(want->device, w->name);
 }

@@ -21,6 +21,7 @@ struct place_want {
     bool moved;          // a compilers' relief gave it up: it is not brief
     int32_t pinned;      // 1 + index of the only worker that will do; 0 = any
     const char *tenant;  // whose it is, where workers belong to tenants; else NULL
+    const char *owner;   // whose it is, for devices that have an owner; NULL: any's
 };
 struct place_worker {
     enum worker_role role;
@@ -29,6 +30,7 @@ struct place_worker {
     bool hopeless;           // gave up restarting
     bool drained;            // keeps failing: takes nothing while another may
     bool asked_only;         // takes only work for its kind
+    const char *owner;       // the tenant whose work alone it takes; NULL: all's
     int32_t calls, max_calls;
     int64_t expected_ns; // of the work under way
     bool held;           // the end of what is under way is not known, or is overdue

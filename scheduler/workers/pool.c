@@ -68,6 +68,16 @@ static int64_t backoff_ms(int failures) {
     return ms < 10000 ? ms : 10000;
 }
 
+// The device that came from outside goes with its process: the next one brings its own.
+static void part(struct worker *w) {
+    void (*left)(void *ctx) = w->left;
+    if (!w->joins) return;
+    loop_timer_stop(w->timer);
+    w->sleeps = true;
+    w->joined = -1;
+    w->left = NULL;
+    if (left) left(w->left_ctx);
+}
 // Lets go of the process and of what it held.
 static void end_life(struct worker *w) {
     w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
@@ -91,6 +101,7 @@ static void end_life(struct worker *w) {
     w->served = false;
     loop_timer_stop(w->kill);
     w->kill_ns = 0;
+    part(w);
 }
 
 // A compile worker for one compile has done it: the next one gets a new process, which starts now.
@@ -147,7 +158,10 @@ static void lose_by(struct worker *w, const char *why, bool fault) {
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
     w->spent = false;
-    if (!w->pool->stopping) {
+    if (w->joins) {
+        log_event(fault ? LOG_WARN : LOG_INFO, fault ? "worker.lost" : "worker.left",
+                  "worker=%d pid=%d calls=%zu why=\"%s\"", w->index, w->pid, w->calls.n, why);
+    } else if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
         if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * CLOCK_MS)
@@ -243,15 +257,21 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     char memory[48] = "";
     if (worker_memory(w))
         snprintf(memory, sizeof memory, "--memory=%lld", (long long)worker_memory(w));
-    char *args[9] = {(char *)p->cfg.worker_path, role, device, name, fd, state}, **more = args + 6;
+    char *args[10] = {(char *)p->cfg.worker_path, role, device, name, fd, state}, **more = args + 6;
     if (*memory) *more++ = memory;
+    char join[] = "--join=5";
+    if (w->joins) {
+        snprintf(device, sizeof device, "--device=%s:fd=5", w->kind);
+        *more++ = join;
+    }
     if (!p->cfg.filter) *more++ = filter;
 
-    uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
+    uv_stdio_container_t io[6] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = log_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd},
-                                  {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
+                                  {.flags = UV_INHERIT_FD, .data.fd = w->page_fd},
+                                  {.flags = UV_INHERIT_FD, .data.fd = w->joined}};
     *w->page = 0;
     char spin[PROCESS_TEXT], threads[PROCESS_TEXT], cache[4096], *more_env = cache;
     snprintf(cache, sizeof cache, "HLOD_DEVICE_CACHE=%s/devices/%d", p->cfg.dir ? p->cfg.dir : "",
@@ -262,7 +282,7 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
                               .env = env,
                               .exit_cb = on_exit_cb,
                               .stdio = io,
-                              .stdio_count = 5};
+                              .stdio_count = w->joins ? 6 : 5};
 
     uv_process_t *pr = arena_must_calloc(1, sizeof *pr);
     int err = uv_spawn(loop_uv(p->loop), pr, &o);
@@ -280,6 +300,7 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
 static void start_worker(void *arg) {
     struct worker *w = arg;
     int fds[2];
+    if (w->joins && w->joined < 0) return;
     status_t st = frame_pair(fds);
     if (!st) {
         int log_fd = -1;
@@ -300,7 +321,10 @@ static void start_worker(void *arg) {
         w->starts_without_hello++;
         w->spent = false;
         log_status(LOG_ERROR, "worker.start", st);
-        loop_timer_start(w->timer, backoff_ms(w->bad_starts + 1));
+        if (w->joins)
+            w->failures = w->bad_starts = w->starts_without_hello = 0;
+        else
+            loop_timer_start(w->timer, backoff_ms(w->bad_starts + 1));
         changed(w->pool);
         return;
     }
@@ -519,6 +543,7 @@ static void fill_slots(struct pool *p) {
             w->group = i;
             w->extra = w->spare = k > 0;
             w->relief = w->extra && !cfg->isolate;
+            w->joins = kind_has(cfg->devices[i], KIND_JOINS);
             describe(w, ROLE_DEVICE, cfg->devices[i]);
         }
     for (int i = 0; i < cfg->n_devices; i++)
@@ -581,7 +606,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         struct worker *w = &p->w[i];
         w->pool = p;
         w->index = i;
-        w->sock = -1;
+        w->sock = w->joined = -1;
         make_page(w);
         w->timer = loop_timer_new(l, on_timer, w);
         w->kill = loop_timer_new(l, on_kill, w);
@@ -590,7 +615,8 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
 
     fill_slots(p);
     for (int i = 0; i < p->n; i++)
-        if (!(p->w[i].sleeps = p->w[i].lazy) && !p->w[i].spare) start_worker(&p->w[i]);
+        if (!(p->w[i].sleeps = p->w[i].lazy || p->w[i].joins) && !p->w[i].spare)
+            start_worker(&p->w[i]);
     *out = p;
     return ST_OK;
 }
@@ -659,6 +685,37 @@ void pool_wake(struct pool *p, const char *kind) {
         loop_timer_stop(w->timer);
         start_worker(w);
     }
+}
+static struct worker *without_device(const struct pool *p, const char *kind) {
+    for (int i = 0; i < p->n && !p->stopping; i++) {
+        struct worker *w = &p->w[i];
+        if (w->joins && w->state == W_DOWN && strcmp(w->kind, kind) == 0) return w;
+    }
+    return NULL;
+}
+bool pool_may_join(const struct pool *p, const char *kind) {
+    return without_device(p, kind);
+}
+status_t pool_join(struct pool *p, const char *kind, int sock, const char *tenant,
+                   void (*left)(void *ctx), void *ctx, struct worker **out) {
+    struct worker *w = without_device(p, kind);
+    if (!w)
+        return st_because(ST_UNAVAILABLE, NO_WORKER, "each device of the kind %s has a page", kind);
+    w->joined = sock;
+    w->sleeps = false;
+    snprintf(w->tenant, sizeof w->tenant, "%s", tenant);
+    start_worker(w);
+    if (w->state != W_STARTING) {
+        part(w);
+        return st_because(ST_UNAVAILABLE, NO_WORKER, "its worker cannot be started");
+    }
+    w->left = left;
+    w->left_ctx = ctx;
+    *out = w;
+    return ST_OK;
+}
+void worker_part(struct worker *w, const char *why) {
+    lose(w, why);
 }
 struct memfds *pool_memfds(struct pool *p) {
     return p->memfds;

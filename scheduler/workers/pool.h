@@ -58,6 +58,14 @@ void pool_stop(
     struct pool *p); // closes their sockets: they end by themselves, or are killed after the grace
 void pool_free(struct pool *p); // after pool_stop and a turn of the loop
 
+// Devices that come from outside (KIND_JOINS): each has a worker of the kind, which takes only work
+// of this tenant for the kind. Starts it with the device's socket, which stays the caller's and
+// open until left(ctx): then the process, and its device, are gone. UNAVAILABLE: all have one.
+status_t pool_join(struct pool *p, const char *kind, int sock, const char *tenant,
+                   void (*left)(void *ctx), void *ctx, struct worker **out) MUST_CHECK;
+bool pool_may_join(const struct pool *p, const char *kind); // is there one without?
+void worker_part(struct worker *w, const char *why);        // its device has left
+
 void pool_set_grace(struct pool *p, int64_t ms); // of calls cancelled from now on
 
 int pool_size(const struct pool *p);

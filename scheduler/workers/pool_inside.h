@@ -41,8 +41,12 @@ struct worker {
     const char *spec;        // KIND[:OPTIONS], as the worker is told
     char kind[32], name[48]; // of its device
     bool lazy, sleeps;       // starts only when it is asked for; has not been yet
-    char *why;               // it could not open its device, as it said; or NULL
-    char lost[160];          // why its last process went
+    bool joins;              // its device comes from outside (KIND_JOINS): starts with that alone
+    int joined;              // the device's socket while a process has it, the caller's; -1: none
+    void (*left)(void *ctx); // who is told when that process is gone, or NULL
+    void *left_ctx;
+    char *why;      // it could not open its device, as it said; or NULL
+    char lost[160]; // why its last process went
     enum worker_state state;
     int sock;
     int page_fd; // of a page that its process writes: the call it has begun last
@@ -65,8 +69,8 @@ struct worker {
     struct pool_call last; // that was answered, and when; its end may still be the process's
     int64_t last_ns;
     VEC(struct pending) out;
-    struct frame_batch batch; // goes out at the end of the loop's turn, before `out`
-    bool full;                // the socket had no room for it
+    struct frame_batch batch;            // goes out at the end of the loop's turn, before `out`
+    bool full;                           // the socket had no room for it
     int places_taken, unknown, restarts; // unknown: places for an unknown time
     int64_t moved_ns;                    // a piece of work began alone, or ended
     int64_t flight_bytes, expected_ns;

@@ -20,7 +20,7 @@ static bool own_kind(const char *spec) { // not a plugin's
     return kind_has(spec, KIND_OWN);
 }
 int pool_of_device(const struct pool_config *cfg, int i) {
-    if (!own_kind(cfg->devices[i])) return 1;
+    if (!own_kind(cfg->devices[i]) || kind_has(cfg->devices[i], KIND_JOINS)) return 1;
     if (cfg->isolate > 1) return cfg->isolate;
     bool first = same_kind(cfg->devices[i], "cpu") && !pool_serves(cfg, "cpu", i);
     return 1 + (first && cfg->relief_ns);

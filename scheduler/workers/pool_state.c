@@ -64,9 +64,11 @@ struct place_worker pool_place(const struct worker *w) {
                                  .name = w->hello ? w->hello->device_name : w->name,
                                  .ready = w->state == W_READY && !w->spent && !w->ending &&
                                           !worker_first_kill_ns(w) && !full(w),
-                                 .asked_only = w->lazy,
+                                 .asked_only = w->lazy || w->joins,
+                                 .owner = w->joins ? w->tenant : NULL,
                                  .drained = worker_drained(w),
-                                 .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
+                                 .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO ||
+                                             (w->joins && w->joined < 0),
                                  .calls = w->places_taken,
                                  .expected_ns = w->expected_ns,
                                  .held = held(w),
@@ -102,10 +104,13 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->kind = (char *)w->kind;
     }
 
-    out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
+    bool busy = w->state == W_READY && w->places_taken, waiting = w->joins && w->joined < 0;
+    out->state = (char *)(busy ? "busy" : waiting ? "waiting" : states[w->state]);
     out->drained = worker_drained(w);
     bool never = w->state != W_READY && w->starts_without_hello > 0;
-    out->why = (char *)(w->why ? w->why : worker_drained(w) || never ? w->lost : "");
+    out->why = (char *)(w->why || w->joins           ? worker_why(w)
+                        : worker_drained(w) || never ? w->lost
+                                                     : "");
 
     out->worker_pid = w->pid;
     out->worker_rss_bytes = w->rss_bytes;
@@ -120,13 +125,14 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
 }
 
 const char *worker_why(const struct worker *w) {
+    if (w->joins && w->joined < 0) return "no page has joined (/worker)";
     return w->why ? w->why : "";
 }
 const char *pool_why(const struct pool *p, enum worker_role role, const char *device) {
     struct place_want want = {.role = role, .device = device};
     for (int i = 0; i < p->n; i++) {
         struct place_worker v = pool_place(&p->w[i]);
-        if (place_matches(&want, &v) && p->w[i].why) return p->w[i].why;
+        if (place_matches(&want, &v) && *worker_why(&p->w[i])) return worker_why(&p->w[i]);
     }
     return "";
 }

@@ -67,7 +67,7 @@ status_t api_targets(struct call *c) {
     Hlod__V1__ListTargetsReply m = HLOD__V1__LIST_TARGETS_REPLY__INIT;
     add(&l, "cpu", "cpu", NULL);
 #define KIND(kind, traits)                                                                         \
-    if (KIND_##traits == KIND_OWN && strcmp(#kind, "cpu") && serves(&l, #kind))                    \
+    if ((KIND_##traits & KIND_OWN) && strcmp(#kind, "cpu") && serves(&l, #kind))                   \
         add(&l, #kind, #kind, NULL);
 #include "proto/kinds.def"
 #undef KIND

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -30,9 +33,30 @@ static inline void expect(status_t st, enum status_code code, const char *part) 
     st_drop(st);
 }
 
+// A page has joined: its socket comes from whoever listens at HLOD_WEB_TABS (tests/web/
+// worker_farm.py).
+static inline int page_socket(void) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char byte, room[CMSG_SPACE(sizeof(int))];
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    int s = socket(AF_UNIX, SOCK_STREAM, 0), fd = -1;
+    const char *path = getenv("HLOD_WEB_TABS");
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", path ? path : "");
+    assert_int_equal(connect(s, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(recvmsg(s, &m, 0), 1);
+    assert_non_null(CMSG_FIRSTHDR(&m));
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    close(s);
+    return fd;
+}
 static inline struct device *open_one(void) {
     struct device *d = NULL;
-    ok(dev_open(device_kind, &d));
+    char spec[64];
+    snprintf(spec, sizeof spec, "%s", device_kind);
+    if (strcmp(device_kind, "web") == 0) snprintf(spec, sizeof spec, "web:fd=%d", page_socket());
+    ok(dev_open(spec, &d));
     return d;
 }
 

@@ -241,6 +241,25 @@ static void pinned(void **state) {
     assert_int_equal(place_choose(&want, w, 3), PLACE_NEVER);
 }
 
+// A device that somebody lends takes work for its kind, of its owner's tenant.
+static void lent(void **state) {
+    (void)state;
+    struct place_worker w[2] = {cpu(), cpu()};
+    w[1].kind = "web", w[1].name = "web:0", w[1].asked_only = true, w[1].owner = "one";
+    struct place_want want = {.role = ROLE_DEVICE, .device = "web", .owner = "one"};
+    assert_int_equal(place_choose(&want, w, 2), 1);
+    want.device = "web:0";
+    assert_int_equal(place_choose(&want, w, 2), 1);
+    want.owner = "two";
+    assert_int_equal(place_choose(&want, w, 2), PLACE_NEVER);
+    want.pinned = 2;
+    assert_int_equal(place_choose(&want, w, 2), PLACE_NEVER);
+    want = (struct place_want){.role = ROLE_DEVICE, .device = "", .owner = "one"};
+    assert_int_equal(place_choose(&want, w, 2), 0);
+    w[0].calls = w[0].max_calls;
+    assert_int_equal(place_choose(&want, w, 2), PLACE_WAIT);
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(prefers),
                                    cmocka_unit_test(relieved),
@@ -250,6 +269,7 @@ int main(void) {
                                    cmocka_unit_test(alone),
                                    cmocka_unit_test(brief),
                                    cmocka_unit_test(memory),
-                                   cmocka_unit_test(pinned)};
+                                   cmocka_unit_test(pinned),
+                                   cmocka_unit_test(lent)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }

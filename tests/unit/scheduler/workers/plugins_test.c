@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "proto/kinds.h"
+
 static struct arena a;
 static struct plugins p;
 
@@ -47,6 +49,8 @@ static void devices(void **state) {
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_null(plugins_device(&p, &a, kinds[i], &spec));
+    assert_true(kind_has("web", KIND_JOINS) && kind_has("web:0", KIND_OWN));
+    assert_false(kind_has("gl", KIND_JOINS) || kind_has("pjrt", KIND_OWN));
     static const char *const bad[] = {"cpu:plugin=none", "cpuu", "", "gpuu:x=1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         status_t st = plugins_device(&p, &a, bad[i], &spec);
