@@ -69,7 +69,8 @@ define folder_rules
 $(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) \
   $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) \
   $(if $(filter compiler,$(1)),$(BUILD)/gen/compiler/web_sources.o) \
-  $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o)
+  $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o \
+    $(BUILD)/gen/server/worker_page.o)
 	$$(call say,ar $$(@F))
 	$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
@@ -129,6 +130,14 @@ DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js try
 $(BUILD)/gen/server/dashboard.c: $(DASHBOARD) server/dashboard/embed.sh
 	$(call say,embed dashboard)
 	$(Q)mkdir -p $(@D) && sh server/dashboard/embed.sh $(DASHBOARD) > $@.tmp && mv $@.tmp $@
+
+# The page at /worker, with the runtime of exported models.
+WORKER_PAGE := $(addprefix server/workers/,worker.html worker.css page.js link.js inside.js \
+  tab.js) \
+  $(filter-out %/page.js,$(filter %.js,$(WEB_RUNTIME)))
+$(BUILD)/gen/server/worker_page.c: $(WORKER_PAGE) server/workers/embed.sh
+	$(call say,embed worker page)
+	$(Q)mkdir -p $(@D) && sh server/workers/embed.sh $(WORKER_PAGE) > $@.tmp && mv $@.tmp $@
 
 # headers found by wildcard rules must not be removed as intermediates
 .SECONDARY: $(PROTO_C) $(PROTO_H)

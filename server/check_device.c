@@ -72,6 +72,11 @@ status_t check_device(const struct plugins *plugins, struct arena *a, const char
                       const char *spec, const char *pjrt_plugin) {
     struct str options = str_of(spec), kind;
     str_cut(&options, ':', &kind);
+    if (kind_has(spec, KIND_JOINS)) {
+        if (!options.n) return ST_OK;
+        return st_invalid("device '%s': the kind has no options; its pages say what they are",
+                          spec);
+    }
     if (!kind_has(spec, KIND_PLUGIN))
         return plugins_of_kind(plugins, arena_strndup(a, kind.p, kind.n))
                    ? ST_OK

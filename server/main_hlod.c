@@ -358,6 +358,8 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
                           MAX_DEVICES);
     const char *text =
         arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(kind), has_options ? ":" : "", STR_ARG(rest));
+    if (has_options && kind_has(text, KIND_JOINS))
+        return st_invalid("device: '%s': the kind has no options", text);
     RETURN_IF_ERR(plugins_device(plugins, a, text, &text));
     const struct plugin *x = plugins_of_kind(plugins, arena_strndup(a, kind.p, kind.n));
     status_t absent = x && !kind_has(text, KIND_PLUGIN) ? plugin_present(x) : ST_OK;
@@ -400,6 +402,11 @@ static int allowed_connections(const struct config *c) {
     return n;
 }
 
+static bool has_pages(const struct device_list *devices) {
+    for (size_t i = 0; i < devices->n; i++)
+        if (kind_has(devices->v[i], KIND_JOINS)) return true;
+    return false;
+}
 static struct http_config http_options(const struct daemon *d, const char *host, uint16_t port) {
     const struct config *c = &d->cfg;
     return (struct http_config){.host = host,
@@ -412,6 +419,7 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .header_s = (int)c->header_s,
                                 .idle_s = (int)c->idle_s,
                                 .tls = d->tls,
+                                .workers = has_pages(&d->devices),
                                 .cors = c->cors_origin,
                                 .local_only = str_is_loopback(str_of(host)) && !d->api.auth &&
                                               !c->insecure_allow_anonymous};

@@ -25,6 +25,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  direct '$(MAKE) -s check-direct' \
 	  web-ops '$(MAKE) -s check-web-ops' \
 	  web-models '$(MAKE) -s check-web-models' \
+	  web-worker '$(MAKE) -s check-web-worker' \
 	  fuzz-corpus '$(MAKE) -s check-fuzz' \
 	  golden 'sh tests/run_golden.sh $(BUILD) $(GOLDEN)' \
 	  corpus 'build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD) --quick' \

@@ -8,7 +8,7 @@ WEB_NODE := compiler/web/runtime tests/web/serve.mjs
 WEB_SAMPLE := bitcast-convert complex concatenate conditional dot dynamic-update-slice fusion pad \
   reduce while
 .PHONY: check-web-ops check-web-models check-web-page check-web-browser \
-  check-web-gpu-models
+  check-web-gpu-models check-web-worker check-web-devices
 check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node; what WGSL and GLSL
 ## can say; some of them by WebGL2 in Chromium, where that is there
 check-web-ops: $(WEB_TESTS) $(BUILD)/hlo-opt
@@ -37,3 +37,13 @@ check-web-gpu-models: ## the zoo's small networks in Chromium by WebGPU and WebG
 ## ARGS='--which families --backend webgl' (minutes)
 check-web-gpu-models: $(WEB_TOOLS)
 	$(Q)$(PYTHON) tests/web/gpu_models.py $(BUILD) $(ARGS)
+WEB_DAEMON := $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
+check-web-worker: ## pages as devices: hostile ones by hand, honest ones in Chromium, where that is
+check-web-worker: $(WEB_DAEMON)
+	$(Q)build/venv/bin/python tests/web/worker.py $(BUILD)
+	$(Q)build/venv/bin/python tests/web/worker_page.py $(BUILD) $(ARGS)
+check-web-devices: ## pages as devices in Chromium, by WebAssembly, WebGPU and WebGL2 over the CPU:
+## the device contract and all cases of tests/ops, and the page (minutes)
+check-web-devices: $(WEB_DAEMON) $(BUILD)/hlo-run $(BUILD)/device_test
+	$(Q)build/venv/bin/python tests/web/worker_page.py $(BUILD) --gpu
+	$(Q)build/venv/bin/python tests/web/worker_farm.py $(BUILD)

@@ -65,7 +65,10 @@ static int doctor_server(struct hlo *h) {
     size_t k;
     int rc = hlo_call(h, "Version", NULL, &version), ready = 0, down = 0;
     if (!rc) rc = hlo_call(h, "ListDevices", NULL, &j);
-    json_array_foreach(json_object_get(j, "devices"), k, d) device_up(d) ? ready++ : down++;
+    json_array_foreach(json_object_get(j, "devices"), k, d) {
+        ready += device_up(d);
+        down += !device_up(d) && strcmp(device_state(d), "waiting") != 0;
+    }
     const char *verdict = !ready ? "no device is ready"
                           : down ? "not all devices are ready"
                                  : "all well";

@@ -170,7 +170,7 @@ async function overview() {
     card("Devices", h("span", { class: "dim" }, filterText(devices)),
       table("Devices", [
         ["Device", d => h("b", null, d.name)],
-        ["State", d => state(d.state, d.state === "ready" || d.state === "busy", d.state === "starting")],
+        ["State", d => state(d.state, d.state === "ready" || d.state === "busy", d.state === "starting" || d.state === "waiting")],
         ["Target", d => h("code", null, d.targetId || ""), "wide"],
         ["Threads", d => count(d.threads), "num wide"],
         ["Worker memory", d => h("div", { class: "pair" }, h("span", null, bytes(d.workerRssBytes), h("span", { class: "dim" }, " of " + bytes(d.memoryBytes))), meter(number(d.workerRssBytes) / (number(d.memoryBytes) || 1)))],

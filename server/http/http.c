@@ -29,6 +29,7 @@
 #include "server/http/cors.h"
 #include "server/http/http_dashboard.h"
 #include "server/http/http_req.h"
+#include "server/http/http_workers.h"
 #include "server/tls.h"
 
 // ---- who calls
@@ -81,7 +82,7 @@ static char nul_in_path; // its address in a request's slot
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"};
     static const struct api_row metrics = {.method = "/metrics", .scope = SCOPE_READ};
-    bool known = http_dashboard_find(url) != NULL;
+    bool known = http_dashboard_find(url, r->h->cfg.workers) != NULL;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         known |= !strcmp(url, paths[i]);
     if (known) {
@@ -123,7 +124,7 @@ static bool put_health(const struct api *api, bool readiness, struct strbuf *b) 
 static void plain_reply(struct http_req *r) {
     struct strbuf b = {0};
     struct api *api = r->h->api;
-    const struct dashboard_file *file = http_dashboard_find(r->plain_path);
+    const struct dashboard_file *file = http_dashboard_find(r->plain_path, r->h->cfg.workers);
     const char *accept = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Accept");
     if (!strcmp(r->plain_path, "/metrics")) {
         api_metrics(api, &b);
@@ -167,7 +168,7 @@ static void on_completed(UNUSED void *cls, struct MHD_Connection *conn, void **c
     }
     st_drop(r->error);
     if (r->call) call_done(r->call);
-    r->h->open_requests--;
+    if (!r->upgraded) r->h->open_requests--;
     free(r);
 }
 
@@ -263,7 +264,8 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
         http_reply_text(r, 204, "text/plain; charset=utf-8", &none);
         return queue_reply(r);
     }
-    if (plain_route(r, verb, url)) return r->error ? refuse(r, r->error) : MHD_YES;
+    if (http_workers_route(r, verb, url) || plain_route(r, verb, url))
+        return r->error ? refuse(r, r->error) : MHD_YES;
 
     status_t st = begin_call(r, url, verb);
     if (st)
@@ -290,7 +292,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
             *n = 0;
             return MHD_YES;
         }
-        plain_reply(r);
+        (r->joins ? http_workers_reply : plain_reply)(r);
         return queue_reply(r);
     }
     if (*n) {
@@ -396,6 +398,7 @@ static struct MHD_Daemon *start_library(struct http *h) {
         {MHD_OPTION_END, 0, NULL}};
     struct arena pem = {0};
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    if (h->cfg.workers) flags |= MHD_ALLOW_UPGRADE;
     if (h->cfg.tls) {
         struct tls_pem p;
         tls_pem(h->cfg.tls, &pem, &p);
@@ -489,6 +492,7 @@ void http_stop(struct http *h) {
     loop_watch_free(h->watch);
     loop_timer_free(h->timer);
     http_conns_stop(h->conns);
+    http_workers_stop(h);
     MHD_stop_daemon(h->mhd);
     http_conns_free(h->conns);
     loop_timer_free(h->look);

@@ -15,6 +15,7 @@ struct http_config {
     int max_connections, max_per_address; // 0 = no bound of one address
     int header_s, idle_s;
     struct tls *tls;  // NULL: plain
+    bool workers;     // pages may join as devices (http_workers.h)
     const char *cors; // origins of web pages that may call, server/http/cors.h
     bool local_only;  // no token is needed: a web page may not reach us by a DNS name
 };

@@ -11,7 +11,15 @@ static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const struct dashboard_file *http_dashboard_find(const char *path) {
+// Its worker compiles and runs WebAssembly, and talks to this server alone.
+static const char worker_policy[] =
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "
+    "style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+
+const struct dashboard_file *http_dashboard_find(const char *path, bool workers) {
+    for (int k = 0; workers && k < n_worker_files; k++)
+        if (!strcmp(path, worker_files[k].path)) return &worker_files[k];
     for (int k = 0; k < n_dashboard_files; k++)
         if (!strcmp(path, dashboard_files[k].path)) return &dashboard_files[k];
     return NULL;
@@ -19,7 +27,8 @@ const struct dashboard_file *http_dashboard_find(const char *path) {
 
 void http_dashboard_reply(struct http_req *r, const struct dashboard_file *f) {
     http_reply_bytes(r, f->type, f->bytes, f->n);
-    MHD_add_response_header(r->response, "Content-Security-Policy", policy);
+    MHD_add_response_header(r->response, "Content-Security-Policy",
+                            !strncmp(f->path, "/worker", 7) ? worker_policy : policy);
     MHD_add_response_header(r->response, "Referrer-Policy", "no-referrer");
     MHD_add_response_header(r->response, "Cache-Control", "no-cache");
     MHD_add_response_header(r->response, "Vary", "Accept");

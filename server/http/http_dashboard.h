@@ -12,8 +12,12 @@ struct dashboard_file {
 };
 extern const struct dashboard_file dashboard_files[];
 extern const int n_dashboard_files;
+// Those of the page at /worker (server/workers).
+extern const struct dashboard_file worker_files[];
+extern const int n_worker_files;
 
 struct http_req;
 // NULL: no such file. Who asks for "/" without accepting HTML gets text instead (http.c).
-const struct dashboard_file *http_dashboard_find(const char *path);
+// workers: those of /worker too.
+const struct dashboard_file *http_dashboard_find(const char *path, bool workers);
 void http_dashboard_reply(struct http_req *r, const struct dashboard_file *f);

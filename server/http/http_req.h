@@ -40,6 +40,7 @@ struct http {
     uint64_t looks;
     struct http_away *away_first, *away_last; // waits for its turn on the pool (http_text.h)
     int away;                                 // that is there
+    struct http_session *sessions;            // connections that pages keep (http_workers.h)
 };
 struct http_lent { // pieces of a stream that are read from where they lie
     size_t at;     // where in the stream's other bytes they go
@@ -53,6 +54,8 @@ struct http_req {
     struct route route;
     struct call *call;
     bool plain;     // not an API row: probes, metrics, openapi
+    bool joins;     // a page joins, or asks whether it may
+    bool upgraded;  // and has: the connection is a session's
     bool preflight; // a browser asks whether a page may ask
     char plain_path[32];
     status_t error;    // found before the call could start

@@ -378,6 +378,11 @@ void http_conn_replied(struct MHD_Connection *conn) {
     expect_within(c, c->all->idle_ns);
 }
 
+void http_conn_upgraded(struct MHD_Connection *conn) {
+    struct http_conn *c = conn_of(conn);
+    if (c) http_guard_pass(&c->guard);
+}
+
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) {
     struct http_conn *c = conn_of(conn);
     if (!c || !c->all->tls) return ST_OK;

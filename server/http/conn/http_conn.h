@@ -44,6 +44,9 @@ void http_conn_replied(struct MHD_Connection *conn); // it waits for the next re
 // The names in its verified certificate, if it showed one, into *who.
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) MUST_CHECK;
 
+// It is no HTTP any more: its bytes are a page's, whatever they are.
+void http_conn_upgraded(struct MHD_Connection *conn);
+
 uint64_t http_conns_opened(const struct http_conns *all); // so many ever
 
 // For http_read.c.

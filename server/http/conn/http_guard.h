@@ -35,5 +35,6 @@ struct http_guard {
     char name[20]; // of the header, in lower case; cut
     uint32_t n_name;
 };
+void http_guard_pass(struct http_guard *g); // all that comes from now on is good
 // How many of the bytes are good; fewer than n: the next is at fault, and so is all that follows.
 size_t http_guard_take(struct http_guard *g, const char *p, size_t n);
