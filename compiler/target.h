@@ -22,14 +22,15 @@ enum conv_form {
 };
 
 // Whose row of lower_tile.c's table the tiles of contractions are scheduled by.
-enum tile_schedule { TILES_OF_CPU, TILES_OF_WASM };
+// TILES_OF_GPU_ALWAYS: for tests, however few units are left.
+enum tile_schedule { TILES_OF_CPU, TILES_OF_WASM, TILES_OF_GPU, TILES_OF_GPU_ALWAYS };
 // What the kernels of a target may be made of: a back end says what it lacks, and the lowering
 // obeys or refuses by name (compiler/kernel/policy.h).
 struct kernel_policy {
     int64_t units; // parallel units that a kernel should have, if its result has so many parts
     bool elements; // instead: a unit is one element, and no value is kept from one to the next
     bool rows;     // but where a fusion keeps the values of a row: `units`, values in scratch
-    bool tiled;    // and contractions are units of `tiles`, with vectors
+    bool tiled;    // and contractions are units of `tiles`, with vectors; TILES_OF_GPU: of few sums
     int max_buffers, max_results; // of a kernel; 0 = any number
     bool has_f64, has_s64;        // values of these types; without, indices stay below 2^31
     bool has_fma;     // one rounding; without, products that fuse are rounded before the sum

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum value_class { CLASS_F, CLASS_S, CLASS_U, CLASS_P, CLASS_I, CLASS_V, CLASS_L, CLASS_A };
 struct op_text {
@@ -42,10 +43,18 @@ static const char *const type_texts[DT_COUNT][CTEXT_LANGUAGES] = {
 #include "compiler/codegen/ctext.def"
 };
 
+// Of a value: how many have it as an argument, how many of these are sums that take it in (it is a
+// product), and one of them.
+struct use {
+    int n, taken;
+    const struct kir_val *by;
+};
 struct writer {
     struct ctext *x;
     const struct kir_fn *f;
-    int64_t n_vals; // that have names
+    int64_t n_vals;   // that have names
+    struct use *uses; // by id
+    uint32_t n_uses;
     int indent;
     bool wgsl, glsl, words; // words: either, whose values have 32 bits
     bool unknown; // constants are written as values that the language's compiler does not know
@@ -87,7 +96,7 @@ const char *ctext_bits(enum ctext_language l, int bytes) {
 
 static void line(struct writer *w) {
     for (int k = 0; k < w->indent; k++)
-        strbuf_puts(w->x->out, "  ");
+        strbuf_puts(w->x->out, w->words ? " " : "  "); // of pages, which are sent it
 }
 // WGSL: constant expressions that overflow are errors, so hlod_i and the like hide their argument.
 static void put_int_of_words(struct writer *w, enum dtype t, int64_t v) {
@@ -165,13 +174,31 @@ static void put_float(struct writer *w, enum dtype t, double v) {
             strbuf_printf(b, "as_double(0x%016" PRIx64 "UL)", u);
     }
 }
+// Vectors: of pred in OpenCL, integers that are 0 or -1.
 static void put_type(struct writer *w, enum dtype t, int lanes) {
-    strbuf_puts(w->x->out, type_text(w, t));
-    if (lanes) strbuf_i64(w->x->out, lanes);
+    struct strbuf *b = w->x->out;
+    if (lanes && w->wgsl)
+        strbuf_printf(b, "vec%d%s", lanes,
+                      t == DT_PRED  ? "<bool>"
+                      : t == DT_F32 ? "f"
+                      : t == DT_S32 ? "i"
+                                    : "u");
+    else if (lanes && w->glsl)
+        strbuf_printf(b, "%svec%d",
+                      t == DT_F32   ? ""
+                      : t == DT_S32 ? "i"
+                      : t == DT_U32 ? "u"
+                                    : "b",
+                      lanes);
+    else
+        strbuf_puts(b, type_text(w, lanes && t == DT_PRED ? DT_S32 : t));
+    if (lanes && !w->words) strbuf_i64(b, lanes);
 }
 static void name(struct writer *w, struct kir_val *v) {
     if (!v->emit) v->emit = (void *)(intptr_t)++w->n_vals;
 }
+static void expression(struct writer *w, const struct kir_val *v);
+static bool is_inside(const struct writer *w, const struct kir_val *v);
 // wide: as its own 64 bits, where the variable has 32.
 static void put_val(struct writer *w, const struct kir_val *v, bool wide) {
     struct strbuf *b = w->x->out;
@@ -183,6 +210,18 @@ static void put_val(struct writer *w, const struct kir_val *v, bool wide) {
         put_float(w, v->type, v->imm_f);
     } else if (v->op == K_CONST) {
         put_int(w, wide ? v->type : var_type(v), v->imm_i);
+    } else if (v->op == K_SPLAT && w->words) {
+        const struct kir_val *of = v->args[0];
+        bool zero = w->wgsl && of->op == K_CONST && of->imm_i == 0 && of->imm_f == 0;
+        put_type(w, v->type, v->lanes);
+        strbuf_putc(b, '(');
+        if (!zero || signbit(of->imm_f)) put_val(w, of, false);
+        strbuf_putc(b, ')');
+    } else if (is_inside(w, v)) {
+        bool apart = v->op == K_ADD && w->uses[v->id].by->op == K_MUL;
+        strbuf_puts(b, apart ? "(" : "");
+        expression(w, v);
+        strbuf_puts(b, apart ? ")" : "");
     } else {
         if (wide && is_short(v) && !w->words) strbuf_printf(b, "(%s)", type_text(w, v->type));
         strbuf_printf(b, "v%" PRIdPTR, (intptr_t)v->emit);
@@ -256,7 +295,8 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
             bool stored = v->op == K_STORE && *p == '1',
                  rounded = w->words && is_sum(v) && is_sum(arg);
             strbuf_puts(b, rounded ? "hlod_rounded(" : "");
-            put_val(w, arg, stored || needs_wide(v));
+            bool times = w->words && v->op == K_FMA && arg->op == K_SPLAT && *p == '1';
+            put_val(w, times ? arg->args[0] : arg, stored || needs_wide(v));
             strbuf_puts(b, rounded ? ")" : "");
         }
         }
@@ -326,7 +366,41 @@ static void divmod(struct writer *w, const struct kir_val *v) {
     }
     strbuf_putc(b, ')');
 }
+// KIR_OWN: in OpenCL an array of elements, else one of vectors.
+static void declare_own(struct writer *w) {
+    const struct kir_own *own = &w->f->own;
+    struct strbuf *b = w->x->out;
+    if (!own->n) return;
+    line(w);
+    if (w->wgsl) strbuf_puts(b, "var own: array<");
+    put_type(w, own->type, w->words ? own->lanes : 0);
+    strbuf_printf(b, w->wgsl ? ", %d>;\n" : " own[%d];\n", own->n * (w->words ? 1 : own->lanes));
+}
+static void own_memory(struct writer *w, const struct kir_val *v) {
+    int lanes = w->f->own.lanes;
+    struct strbuf *b = w->x->out;
+    if (v->op == K_STORE && w->words) {
+        strbuf_printf(b, "own[%d] = ", (int)v->args[0]->imm_i / lanes);
+        put_val(w, v->args[1], false);
+    } else if (v->op == K_STORE) {
+        strbuf_printf(b, "vstore%d(", lanes);
+        put_val(w, v->args[1], false);
+        strbuf_printf(b, ", 0, own + %d)", (int)v->args[0]->imm_i);
+    } else {
+        strbuf_puts(b, "own[");
+        put_val(w, v->args[0], false);
+        if (w->words) strbuf_printf(b, w->wgsl ? " >> %du][" : " >> %d][", lanes / 2);
+        if (w->words) put_val(w, v->args[0], false);
+        if (w->words) strbuf_printf(b, " & %d", lanes - 1);
+        strbuf_putc(b, ']');
+    }
+}
 static void memory(struct writer *w, const struct kir_val *v) {
+    if (v->imm_i == KIR_OWN && v->op != K_TABLE) {
+        own_memory(w, v);
+        return;
+    }
+
     const struct memory_text *t = memory_text(v->elem);
     enum ctext_language l = w->x->language;
     char base[64], qualifier[64];
@@ -343,6 +417,7 @@ static void memory(struct writer *w, const struct kir_val *v) {
         lacks(w, v);
         return;
     }
+
     if (w->words && v->imm_i != KIR_SCRATCH)
         snprintf(base, sizeof base, w->wgsl ? "m[o%d" : "o%d", buffer);
     else if (v->op == K_TABLE)
@@ -353,9 +428,11 @@ static void memory(struct writer *w, const struct kir_val *v) {
         m.qualifier = "__global const";
     put_text(w, text, v, &m);
 }
-// The product that a sum takes in, with the sum's other argument.
+// The product that a sum takes in, with the sum's other argument. Of vectors in any language: it is
+// the same statement.
 static const struct kir_val *product_in(const struct writer *w, const struct kir_val *v, int *at) {
-    if (!w->x->contracts || v->op != K_ADD || !dtype_is_float(v->type) ||
+    bool contracts = w->x->contracts || (w->words && v->lanes);
+    if (!contracts || v->op != K_ADD || !dtype_is_float(v->type) ||
         !(v->flags & (KF_REASSOC | KF_CONTRACT)))
         return NULL;
     for (*at = 1; *at >= 0; --*at) {
@@ -364,15 +441,68 @@ static const struct kir_val *product_in(const struct writer *w, const struct kir
     }
     return NULL;
 }
-// "const T v1 = " or "let v1: T = "; a variable, where what is declared changes.
+// ---- what is written where it is used
+
+static void use(struct writer *w, const struct kir_val *by, const struct kir_val *v) {
+    int at;
+    if (v->id >= w->n_uses) return;
+    w->uses[v->id].n++;
+    w->uses[v->id].taken += by && by->op == K_ADD && product_in(w, by, &at) == v;
+    w->uses[v->id].by = by;
+}
+static void count_uses(void *ctx, struct kir_val *v) {
+    struct writer *w = ctx;
+    for (int k = 0; k < v->n_args; k++)
+        use(w, v, v->args[k]);
+    if (v->op != K_FOR) return;
+    use(w, NULL, v->loop->begin);
+    use(w, NULL, v->loop->end);
+    for (int c = 0; c < v->loop->n_carry; c++) {
+        use(w, NULL, v->loop->init[c]);
+        use(w, NULL, v->loop->yield[c]);
+    }
+}
+static void find_last(void *ctx, struct kir_val *v) {
+    uint32_t *n = ctx;
+    if (v->id >= *n) *n = v->id + 1;
+}
+// A product that all who have it take in.
+static bool is_taken_in(const struct writer *w, const struct kir_val *v) {
+    return v->op == K_MUL && w->uses[v->id].n && w->uses[v->id].n == w->uses[v->id].taken;
+}
+static bool is_index_op(const struct kir_val *v) {
+    bool op = v->op == K_ADD || v->op == K_MUL || v->op == K_MIN || v->op == K_MAX;
+    return op && v->type == DT_S64 && is_short(v);
+}
+static bool is_index_cmp(const struct kir_val *v) {
+    return v->op == K_CMP && v->args[0]->type == DT_S64;
+}
+// Written within the one statement that has it, for short text: indices, comparisons of them, and
+// what vectors are made of.
+static bool is_inside(const struct writer *w, const struct kir_val *v) {
+    if (!w->words || v->id >= w->n_uses || w->uses[v->id].n != 1) return false;
+    const struct kir_val *by = w->uses[v->id].by;
+    if (!by || by->block != v->block) return false;
+    bool memory = by->op == K_LOAD || by->op == K_STORE || by->op == K_TABLE;
+    if (is_index_op(v))
+        return is_index_op(by) || (memory && by->args[0] == v && by->imm_i != KIR_OWN &&
+                                   dtype_bits(by->elem) == 32 && !by->lanes);
+    if (is_index_cmp(v) || (v->op == K_AND && v->type == DT_PRED))
+        return (by->op == K_AND && by->type == DT_PRED) || by->op == K_JOIN;
+    if (v->op == K_ADD && v->lanes) return by->op == K_SELECT;
+    bool load = v->op == K_LOAD && !(v->flags & KF_PINNED) && v->elem == DT_F32 && !v->lanes;
+    bool product = v->op == K_MUL && v->flags & KF_CONTRACT && dtype_is_float(v->type);
+    if (product) return by->op == K_ADD && by->flags & KF_REASSOC;
+    return load && (by->op == K_SPLAT || by->op == K_JOIN || by->op == K_MUL);
+}
+// "const T v1 = ", or "let v1 = " and "var v1 = " of what has a type; a variable, where what is
+// declared changes.
 static void put_let(struct writer *w, bool constant, enum dtype t, int lanes, char prefix,
                     intptr_t n) {
     struct strbuf *b = w->x->out;
     line(w);
     if (w->wgsl) {
-        strbuf_printf(b, "%s %c%" PRIdPTR ": ", constant ? "let" : "var", prefix, n);
-        put_type(w, t, lanes);
-        strbuf_puts(b, " = ");
+        strbuf_printf(b, "%s %c%" PRIdPTR " = ", constant ? "let" : "var", prefix, n);
         return;
     }
     strbuf_puts(b, constant && !w->glsl ? "const " : "");
@@ -403,7 +533,19 @@ static const char *text_of_words(const struct writer *w, const struct kir_val *v
     if ((v->op == K_CLZ || v->op == K_POPCNT) && is_narrow(w, v->type)) return NULL;
     return op_text(w, v->op, of);
 }
-static void value(struct writer *w, struct kir_val *v) {
+static void join(struct writer *w, const struct kir_val *v) {
+    struct strbuf *b = w->x->out;
+    if (!w->words) strbuf_putc(b, '(');
+    put_type(w, v->type, v->lanes);
+    strbuf_puts(b, w->words ? "(" : ")(");
+    for (int k = 0; k < v->n_args; k++) {
+        strbuf_puts(b, k ? ", " : "");
+        if (!w->words && v->type == DT_PRED) strbuf_puts(b, "-(int)");
+        put_val(w, v->args[k], false);
+    }
+    strbuf_putc(b, ')');
+}
+static void expression(struct writer *w, const struct kir_val *v) {
     int at;
     const struct kir_val *m = product_in(w, v, &at);
     enum value_class of = class_of(v->n_args ? v->args[0]->type : v->type);
@@ -413,12 +555,10 @@ static void value(struct writer *w, struct kir_val *v) {
     for (int k = 0; k < v->n_args && of == CLASS_I; k++)
         if (!is_short(v->args[k])) of = CLASS_S;
 
-    name(w, v);
-    put_let(w, true, var_type(v), v->lanes, 'v', (intptr_t)v->emit);
-    const char *text = NULL, *wrap = wraps(w, v);
-    strbuf_puts(w->x->out, wrap);
     if (v->op == K_DIVMOD) {
         divmod(w, v);
+    } else if (v->op == K_JOIN) {
+        join(w, v);
     } else if (v->op == K_LOAD || v->op == K_TABLE) {
         memory(w, v);
     } else if (m) {
@@ -428,15 +568,22 @@ static void value(struct writer *w, struct kir_val *v) {
         fma.lanes = v->lanes;
         put_text(w, op_text(w, K_FMA, v->lanes ? CLASS_V : CLASS_F), &fma, NULL);
     } else {
-        text = v->op == K_CAST    ? cast_text(w, v)
-               : v->op == K_QUANT ? quant_texts[v->imm_i][w->x->language]
-               : w->words         ? text_of_words(w, v, of)
-                                  : op_text(w, v->op, of);
+        const char *text = v->op == K_CAST    ? cast_text(w, v)
+                           : v->op == K_QUANT ? quant_texts[v->imm_i][w->x->language]
+                           : w->words         ? text_of_words(w, v, of)
+                                              : op_text(w, v->op, of);
         if (text)
             put_text(w, text, v, NULL);
         else
             lacks(w, v);
     }
+}
+static void value(struct writer *w, struct kir_val *v) {
+    const char *wrap = wraps(w, v);
+    name(w, v);
+    put_let(w, true, var_type(v), v->lanes, 'v', (intptr_t)v->emit);
+    strbuf_puts(w->x->out, wrap);
+    expression(w, v);
     if (*wrap) strbuf_printf(w->x->out, w->wgsl ? ", 0u, %du)" : ", 0, %d)", dtype_bits(v->type));
     strbuf_puts(w->x->out, ";\n");
 }
@@ -451,12 +598,22 @@ static void declare(struct writer *w, struct kir_val *v, const struct kir_val *i
 // What is carried changes at a turn's end, all of it at once.
 static void yield(struct writer *w, struct kir_loop *l) {
     struct strbuf *b = w->x->out;
-    for (int c = 0; c < l->n_carry; c++) {
+    bool apart = false; // one becomes what another was
+    for (int c = 0; c < l->n_carry; c++)
+        apart |= l->yield[c]->op == K_CARRY && l->yield[c]->loop == l && l->yield[c] != l->carry[c];
+    for (int c = 0; c < l->n_carry && !apart; c++) {
+        if (l->yield[c] == l->carry[c]) continue;
+        line(w);
+        strbuf_printf(b, "v%" PRIdPTR " = ", (intptr_t)l->carry[c]->emit);
+        put_val(w, l->yield[c], true);
+        strbuf_puts(b, ";\n");
+    }
+    for (int c = 0; c < l->n_carry && apart; c++) {
         put_let(w, true, l->carry[c]->type, l->carry[c]->lanes, 'y', c);
         put_val(w, l->yield[c], true);
         strbuf_puts(b, ";\n");
     }
-    for (int c = 0; c < l->n_carry; c++) {
+    for (int c = 0; c < l->n_carry && apart; c++) {
         line(w);
         strbuf_printf(b, "v%" PRIdPTR " = y%d;\n", (intptr_t)l->carry[c]->emit, c);
     }
@@ -480,7 +637,7 @@ static void loop(struct writer *w, struct kir_loop *l) {
     } else {
         intptr_t i = (intptr_t)l->var->emit;
         if (w->wgsl)
-            strbuf_printf(b, "for (var v%" PRIdPTR ": %s = ", i, type);
+            strbuf_printf(b, "for (var v%" PRIdPTR " = ", i);
         else
             strbuf_printf(b, "for (%s v%" PRIdPTR " = ", type, i);
         put_val(w, l->begin, false);
@@ -503,7 +660,8 @@ static void block(struct writer *w, const struct kir_block *b) {
             line(w);
             memory(w, v);
             strbuf_puts(w->x->out, ";\n");
-        } else if (v->op != K_CONST) {
+        } else if (v->op != K_CONST && !is_taken_in(w, v) && !is_inside(w, v) &&
+                   !(v->op == K_SPLAT && w->words)) {
             value(w, v);
         }
     }
@@ -522,8 +680,15 @@ status_t ctext_body(struct ctext *x, const struct kir_fn *f) {
                        .wgsl = x->language == CTEXT_WGSL,
                        .glsl = x->language == CTEXT_GLSL,
                        .words = x->language != CTEXT_OPENCL};
-    kir_each((struct kir_block *)(uintptr_t)&f->top, forget, NULL);
+    struct kir_block *top = (struct kir_block *)(uintptr_t)&f->top;
+    kir_each(top, forget, NULL);
+    kir_each(top, find_last, &w.n_uses);
+    w.uses = calloc(w.n_uses + 1, sizeof *w.uses);
+    if (!w.uses) return st_oom();
+    kir_each(top, count_uses, &w);
+    declare_own(&w);
     block(&w, &f->top);
+    free(w.uses);
     return w.st;
 }
 

@@ -15,16 +15,20 @@ _Static_assert(OPENCL_MAX_BUFFERS * 16 + OPENCL_MAX_SIZES * 8 + 32 <= OPENCL_PAR
     {.units = (f) & OPENCL_CPU ? 256 : 16384,                                                      \
      .elements = true,                                                                             \
      .rows = true,                                                                                 \
-     .tiled = ((f) & OPENCL_CPU) != 0,                                                             \
+     .tiled = true,                                                                                \
+     .tiles = (f) & OPENCL_CPU     ? TILES_OF_CPU                                                  \
+              : (f) & OPENCL_TILES ? TILES_OF_GPU_ALWAYS                                           \
+                                   : TILES_OF_GPU,                                                 \
      .max_buffers = OPENCL_MAX_BUFFERS,                                                            \
      .has_f64 = ((f) & OPENCL_F64) != 0,                                                           \
      .has_s64 = true,                                                                              \
      .has_fma = ((f) & OPENCL_FMA) != 0,                                                           \
      .has_scratch = true}
 static const struct kernel_policy policies[OPENCL_FEATURES] = {
-    POLICY(0), POLICY(1), POLICY(2), POLICY(3), POLICY(4), POLICY(5), POLICY(6), POLICY(7)};
+    POLICY(0), POLICY(1), POLICY(2), POLICY(3), POLICY(4),  POLICY(5),
+    POLICY(6), POLICY(7), POLICY(8), POLICY(9), POLICY(10), POLICY(11)};
 #define TARGET(f, names)                                                                           \
-    {.id = "opencl:1.2:abi" HLOD_KERNEL_ABI_TEXT names,                                          \
+    {.id = "opencl:1.2:abi" HLOD_KERNEL_ABI_TEXT names,                                            \
      .kind = "opencl",                                                                             \
      .backend = "opencl",                                                                          \
      .policy = &policies[f],                                                                       \
@@ -33,9 +37,18 @@ static const struct kernel_policy policies[OPENCL_FEATURES] = {
      .llvm_features = names,                                                                       \
      .vector_bits = 256,                                                                           \
      .threads = 1}
-static const struct target targets[OPENCL_FEATURES] = {
-    TARGET(0, ""),     TARGET(1, ":fp64"),     TARGET(2, ":fma"),     TARGET(3, ":fp64:fma"),
-    TARGET(4, ":cpu"), TARGET(5, ":fp64:cpu"), TARGET(6, ":fma:cpu"), TARGET(7, ":fp64:fma:cpu")};
+static const struct target targets[OPENCL_FEATURES] = {TARGET(0, ""),
+                                                       TARGET(1, ":fp64"),
+                                                       TARGET(2, ":fma"),
+                                                       TARGET(3, ":fp64:fma"),
+                                                       TARGET(4, ":cpu"),
+                                                       TARGET(5, ":fp64:cpu"),
+                                                       TARGET(6, ":fma:cpu"),
+                                                       TARGET(7, ":fp64:fma:cpu"),
+                                                       TARGET(8, ":tiles"),
+                                                       TARGET(9, ":fp64:tiles"),
+                                                       TARGET(10, ":fma:tiles"),
+                                                       TARGET(11, ":fp64:fma:tiles")};
 
 const struct target *opencl_target(unsigned features) {
     return &targets[features % OPENCL_FEATURES];

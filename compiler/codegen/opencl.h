@@ -18,7 +18,8 @@ enum opencl_feature {
     OPENCL_F64 = 1, // cl_khr_fp64
     OPENCL_FMA = 2, // CL_FP_FMA: rounds once, in the machine
     OPENCL_CPU = 4, // a CPU: work items are few and each is a vector machine
-    OPENCL_FEATURES = 8
+    OPENCL_TILES = 8, // for tests: TILES_OF_GPU_ALWAYS; not with OPENCL_CPU
+    OPENCL_FEATURES = 12
 };
 // Bytes of a kernel's parameters that every device takes (CL_DEVICE_MAX_PARAMETER_SIZE).
 enum { OPENCL_PARAMETER_BYTES = 1024, OPENCL_MAX_SIZES = 32, OPENCL_MAX_BUFFERS = 44 };

@@ -338,7 +338,8 @@ struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, 
     if (x->op == K_COMPLEX || y->op == K_COMPLEX)
         return kir_complex(k, kir_select(k, c, kir_re(k, x), kir_re(k, y)),
                            kir_select(k, c, kir_im(k, x), kir_im(k, y)));
-    struct kir_val t = {.op = K_SELECT, .type = x->type, .n_args = 3, .args = {c, x, y}};
+    struct kir_val t = {
+        .op = K_SELECT, .type = x->type, .lanes = x->lanes, .n_args = 3, .args = {c, x, y}};
     t.lo = x->lo < y->lo ? x->lo : y->lo;
     t.hi = x->hi > y->hi ? x->hi : y->hi;
     return kir_intern(k, &t);
@@ -441,6 +442,12 @@ struct kir_val *kir_splat(struct kir *k, struct kir_val *x, int lanes) {
                                            .lanes = (uint16_t)lanes,
                                            .n_args = 1,
                                            .args = {x}});
+}
+struct kir_val *kir_join(struct kir *k, struct kir_val *const *x, int lanes) {
+    struct kir_val t = {
+        .op = K_JOIN, .type = x[0]->type, .lanes = (uint16_t)lanes, .n_args = (uint8_t)lanes};
+    memcpy(t.args, x, sizeof *x * (size_t)lanes);
+    return kir_intern(k, &t);
 }
 struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
                                int lanes) {

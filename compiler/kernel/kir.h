@@ -19,7 +19,9 @@ enum kop {
 #undef KOP
     KOP_COUNT
 };
-enum { KIR_SCRATCH = -1, KIR_MAX_LEVEL = 40 };
+// KIR_OWN: vectors of a unit's own, fn->own; stored whole at places that are constants, loaded one
+// element at a time.
+enum { KIR_SCRATCH = -1, KIR_OWN = -2, KIR_MAX_LEVEL = 40 };
 enum {               // value flags
     KF_REASSOC = 1,  // the order of additions may change (sums of a reduction)
     KF_CONTRACT = 2, // may fuse with its multiplication
@@ -68,6 +70,10 @@ struct kir_table {
 struct kir_fn {
     int n_bufs, n_in; // buffers; the first n_in are read only, the others written only
     int64_t extent, scratch_bytes;
+    struct kir_own {
+        enum dtype type;
+        int lanes, n; // n vectors of so many lanes; n 0: there is none
+    } own;
     bool tiles; // a contraction by lower_tile.c
     bool turns; // a loop by lower_turns.c
     VEC(struct kir_table) tables;
@@ -138,6 +144,8 @@ void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, stru
 // lanes from memory that the kernel wrote. Sums and products of vectors are as those of scalars; a
 // store writes all lanes.
 struct kir_val *kir_splat(struct kir *k, struct kir_val *x, int lanes);
+// A vector of 2 or 4 scalars of one type.
+struct kir_val *kir_join(struct kir *k, struct kir_val *const *x, int lanes);
 struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
                                int lanes);
 int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data); // data copied

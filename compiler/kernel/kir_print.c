@@ -112,6 +112,8 @@ static void ref(struct printer *p, struct kir_val *v) {
 static void buffer(struct strbuf *b, int64_t buf) {
     if (buf == KIR_SCRATCH)
         strbuf_puts(b, "scratch");
+    else if (buf == KIR_OWN)
+        strbuf_puts(b, "own");
     else
         strbuf_puts(b, "buf"), strbuf_i64(b, buf);
 }
@@ -262,6 +264,11 @@ static void print_fn(struct printer *p, const struct kir_fn *f) {
     strbuf_printf(b, "kernel bufs=%d in=%d", f->n_bufs, f->n_in);
     if (!p->sizes)
         strbuf_printf(b, " extent=%" PRId64 " scratch=%" PRId64, f->extent, f->scratch_bytes);
+    if (f->own.n) {
+        strbuf_puts(b, " own=");
+        put_type(b, f->own.type, f->own.lanes);
+        strbuf_printf(b, "[%d]", f->own.n);
+    }
     strbuf_puts(b, " (");
     ref(p, f->begin);
     strbuf_puts(b, ", ");
@@ -321,12 +328,11 @@ static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
                                kop_name(v->op), v->id);
     if ((v->op == K_LOAD || v->op == K_STORE) && v->args[0]->type != DT_S64)
         return st_internal("kir: the index of %s (%u) is not s64", kop_name(v->op), v->id);
-    if (v->op == K_STORE && v->imm_i != KIR_SCRATCH &&
-        (v->imm_i < f->n_in || v->imm_i >= f->n_bufs))
+    bool own = v->imm_i == KIR_SCRATCH || v->imm_i == KIR_OWN;
+    if (v->op == K_STORE && !own && (v->imm_i < f->n_in || v->imm_i >= f->n_bufs))
         return st_internal("kir: store to buffer %" PRId64, v->imm_i);
     bool again = (v->flags & KF_PINNED) && v->imm_i < f->n_bufs; // what the kernel wrote
-    if (v->op == K_LOAD && v->imm_i != KIR_SCRATCH &&
-        (v->imm_i < 0 || (v->imm_i >= f->n_in && !again)))
+    if (v->op == K_LOAD && !own && (v->imm_i < 0 || (v->imm_i >= f->n_in && !again)))
         return st_internal("kir: load from buffer %" PRId64, v->imm_i);
     if (v->op == K_COMPLEX) return st_internal("kir: a complex pair is left");
     bool two = v->op >= K_ADD && v->op <= K_REM;

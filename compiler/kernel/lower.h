@@ -147,11 +147,15 @@ struct lower_reduce {
     bool column; // neighbours along the row are neighbours in memory
     bool lines;  // what init and step make follows from index and r: lines of a row side by side
     bool unroll; // straight-line
+    int times;   // steps a turn of a loop of units that are elements, if they divide total and need
+                 // no quotients of r; 0: one
     void *ctx;
     status_t (*init)(struct lower *lw, struct lower_reduce *f, struct kir_val **acc);
     status_t (*step)(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                      struct kir_val *r, struct kir_val *const *acc, struct kir_val **out);
 };
+// One more place where the kernel computes this reduction: lower_reduce notes it by itself.
+void lower_note(struct lower *lw, const struct lower_reduce *f);
 status_t lower_reduce(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                       int rank, struct kir_val **out) MUST_CHECK;
 

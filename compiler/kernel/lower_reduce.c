@@ -50,6 +50,25 @@ static struct kir_val *open_nest(struct lower *lw, struct lower_space *sp, struc
     }
     return r;
 }
+// One loop with f->times steps a turn.
+static status_t turns_of_steps(struct lower *lw, struct lower_reduce *f,
+                               struct kir_val *const *index, struct kir_val **acc) {
+    struct kir *k = &lw->k;
+    struct kir_val *flat[MAX_ACC], *in[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+    int64_t turns = f->total / f->times;
+    int n = split(lw, f, acc, flat);
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, flat, n);
+    join(lw, f, l->carry, in);
+    for (int t = 0; t < f->times; t++) {
+        struct kir_val *r = kir_idx_add(k, kir_idx_mul(k, l->var, f->times), kir_i64(k, t));
+        RETURN_IF_ERR(f->step(lw, f, index, r, in, next));
+        memcpy(in, next, sizeof in);
+    }
+    split(lw, f, in, flat);
+    kir_end(k, l, flat);
+    join(lw, f, l->result, acc);
+    return ST_OK;
+}
 // Loops over r inside the element, at the level of the index.
 static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                            UNUSED int rank, struct kir_val **acc) {
@@ -267,8 +286,8 @@ static status_t lines_pass(struct lower *lw, struct lower_reduce *f, const struc
     return ST_OK;
 }
 
-// Another place where a fusion computes this reduction. Integers are the same in any order.
-static void note_place(struct lower *lw, const struct lower_reduce *f) {
+// Integers are the same in any order.
+void lower_note(struct lower *lw, const struct lower_reduce *f) {
     bool floats = false;
     for (int n = 0; n < f->n; n++)
         floats |= dtype_is_float(f->type[n]) || dtype_is_complex(f->type[n]);
@@ -290,7 +309,7 @@ static bool divides(const struct kir_val *x, int base) {
 static status_t make_row(struct lower *lw, struct lower_reduce *f, struct lower_kept *kept,
                          int rank, struct kir_val *canon, int lines) {
     struct lower_row copy = *lw->row;
-    note_place(lw, f);
+    lower_note(lw, f);
     if (!lines) return column_nest(lw, f, kept, &copy, rank, canon);
     lw->row = NULL;
     return lines_pass(lw, f, kept, &copy, rank, canon, lines);
@@ -351,18 +370,19 @@ status_t lower_reduce(struct lower *lw, struct lower_reduce *f, struct kir_val *
     if (f->n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     if (f->total == 0) return f->init(lw, f, out);
     if (f->unroll || f->total == 1) {
-        if (f->total > 1) note_place(lw, f);
+        if (f->total > 1) lower_note(lw, f);
         RETURN_IF_ERR(f->init(lw, f, out));
         return straight(lw, f, index, out);
     }
     lw->reduces = true;
     RETURN_IF_ERR(row_at_once(lw, f, index, rank, &done, out));
     if (done) return ST_OK;
-    note_place(lw, f);
+    lower_note(lw, f);
     struct kir_block *now = kir_at_level(&lw->k, lower_level(index, rank));
     struct kir_val *acc[LOWER_MAX_RESULTS];
     status_t st = f->init(lw, f, acc);
-    if (!st) st = inner_nest(lw, f, index, rank, acc);
+    bool turns = lw->elements && f->times > 1 && f->total % f->times == 0;
+    if (!st) st = turns ? turns_of_steps(lw, f, index, acc) : inner_nest(lw, f, index, rank, acc);
     kir_restore(&lw->k, now);
     if (st) return st;
     memcpy(out, acc, sizeof(struct kir_val *) * (size_t)f->n);

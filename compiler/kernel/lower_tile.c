@@ -12,7 +12,7 @@
 #include "base/span.h"
 #include "compiler/kernel/lower_priv.h"
 
-enum { MAX_SUMS = 28, MAX_SHAPES = 4 };
+enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4 };
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
@@ -20,7 +20,7 @@ enum { MAX_SUMS = 28, MAX_SHAPES = 4 };
 // written out at most; 1: none, and the longest dimension of terms is the innermost loop. `units`:
 // for how many threads. What runs WebAssembly (V8 12) orders operations by the sums that they end
 // in, so that all operands of terms that are written out want a register at once, and more than
-// eight sums are moved between registers in each turn.
+// eight sums are moved between registers in each turn. Of GPUs see "tiles in registers alone".
 static const struct tile_class {
     enum tile_schedule of;
     int bits;
@@ -32,7 +32,9 @@ static const struct tile_class {
 } classes[] = {{TILES_OF_CPU, 512, 512 << 10, 0, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
                {TILES_OF_CPU, 256, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
                {TILES_OF_CPU, 128, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
-               {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}}};
+               {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
+               {TILES_OF_GPU, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+               {TILES_OF_GPU_ALWAYS, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}}};
 static const struct tile_class *class_of(const struct lower *lw) {
     const struct target *t = lw->target;
     enum tile_schedule of = lw->policy->tiles;
@@ -41,6 +43,10 @@ static const struct tile_class *class_of(const struct lower *lw) {
     while (c->of != of || (c->bits > bits && c->bits > 128))
         c++;
     return c;
+}
+
+static bool is_gpu(const struct tile_class *c) {
+    return c->of >= TILES_OF_GPU;
 }
 
 static int64_t width(const struct lower_tile *t) {
@@ -79,6 +85,11 @@ static void order_terms(struct lower_tile *t, const struct tile_class *c) {
     t->unrolled = 0;
     for (int d = 0; d < t->n_k; d++)
         t->order[d] = d;
+    if (is_gpu(c) && t->rule->inside) { // features, whose places are hoisted so
+        for (int d = 0; d < t->n_k; d++)
+            t->order[d] = (d + 1) % t->n_k;
+        return;
+    }
     if (c->unrolled == 1) {
         int longest = 0;
         for (int d = 1; d < t->n_k; d++)
@@ -189,7 +200,8 @@ status_t lower_tile_get(struct lower *lw, struct kir_val *const *index, struct k
     const struct lower_tile *t = lw->tile;
     for (int d = 0; d < t->i->shape->rank; d++)
         if (index[d] != t->index[d]) return lower_no(lw, "a contraction read elsewhere");
-    *out = kir_load(&lw->k, KIR_SCRATCH, kir_type(t->type), t->at, KF_PINNED);
+    *out = kir_load(&lw->k, t->few ? KIR_OWN : KIR_SCRATCH, kir_type(t->type), t->at, KF_PINNED);
+    if (t->few) *out = kmath_wrap(lw, t->type, *out);
     return ST_OK;
 }
 
@@ -477,6 +489,187 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
     return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
 }
 
+// ---- tiles in registers alone: of GPUs
+//
+// A unit reads memory for each term: a value of each of its positions, which lie side by side in a
+// vector, and one of each of its rows, so 4 by 4 sums cost 8 loads a term where single results cost
+// 32. It has every turns[]-th row and position, so what neighbouring units read and write lies side
+// by side. Terms at the edges of an image are left out: the sums of one place of the window, over
+// all features, are made first and then added where the place is inside. The sums go to KIR_OWN,
+// from where the rest of the fusion reads them.
+
+struct few {
+    struct lower_tile *t;
+    int64_t all, turns[2];    // positions; distances between a unit's rows, and positions
+    struct kir_val *first[2]; // of its rows and positions
+    struct kir_val *row[MAX_SUMS], *pos[MAX_LANES][TILE_DIMS], *k[TILE_DIMS], *sum[MAX_SUMS];
+};
+static struct kir_val *few_zero(struct lower *lw, const struct lower_tile *t) {
+    return kir_splat(&lw->k, kir_zero(&lw->k, kir_type(t->type)), t->lanes);
+}
+static status_t few_products(struct lower *lw, struct few *f) {
+    const struct lower_tile *t = f->t;
+    struct kir *k = &lw->k;
+    struct kir_val *x[MAX_LANES], *v, *s;
+    uint8_t flags = dtype_is_float(kir_type(t->type)) ? KF_REASSOC | KF_CONTRACT : 0;
+    for (int p = 0; p < t->lanes; p++) {
+        RETURN_IF_ERR(t->rule->value(lw, t, f->pos[p], f->k, &x[p]));
+        x[p] = kmath_convert(lw, t->type, t->i->operands[t->operand]->shape->dtype, x[p]);
+    }
+    v = kir_join(k, x, t->lanes);
+    for (int h = 0; h < t->height; h++) {
+        RETURN_IF_ERR(t->rule->scalar(lw, t, f->row[h], f->k, &s));
+        s = kir_flag(k, K_MUL, v, kir_splat(k, s, t->lanes), flags);
+        f->sum[h] = kir_flag(k, K_ADD, f->sum[h], s, flags);
+    }
+    return ST_OK;
+}
+static status_t few_terms(struct lower *lw, struct few *f, int d, bool guarded);
+// The terms of one place of the window, where it is inside.
+static status_t few_inside(struct lower *lw, struct few *f, int d) {
+    const struct lower_tile *t = f->t;
+    struct kir *k = &lw->k;
+    struct kir_val *in[MAX_LANES], *before[MAX_SUMS];
+    bool always = true;
+    int64_t one;
+    for (int p = 0; p < t->lanes; p++) {
+        in[p] = t->rule->inside(lw, t, f->pos[p], f->k);
+        always &= kir_is_const(in[p], &one) && one == 1;
+    }
+    if (always) return few_terms(lw, f, d, false);
+
+    struct kir_val *inside = kir_join(k, in, t->lanes);
+    for (int h = 0; h < t->height; h++) {
+        before[h] = f->sum[h];
+        f->sum[h] = few_zero(lw, t);
+    }
+    RETURN_IF_ERR(few_terms(lw, f, d, false));
+    uint8_t flags = dtype_is_float(kir_type(t->type)) ? KF_REASSOC : 0;
+    for (int h = 0; h < t->height; h++)
+        f->sum[h] =
+            kir_select(k, inside, kir_flag(k, K_ADD, before[h], f->sum[h], flags), before[h]);
+    return ST_OK;
+}
+static status_t few_terms(struct lower *lw, struct few *f, int d, bool guarded) {
+    const struct lower_tile *t = f->t;
+    struct kir *k = &lw->k;
+    if (d == t->n_k) return few_products(lw, f);
+    if (d == t->n_k - 1 && guarded) return few_inside(lw, f, d);
+    int at = t->order[d];
+    f->k[at] = kir_i64(k, 0);
+    if (t->k[at] == 1) return few_terms(lw, f, d + 1, guarded);
+
+    struct kir_loop *l = kir_for(k, f->k[at], kir_i64(k, t->k[at]), t->k[at], f->sum, t->height);
+    memcpy(f->sum, l->carry, sizeof *f->sum * (size_t)t->height);
+    f->k[at] = l->var;
+    RETURN_IF_ERR(few_terms(lw, f, d + 1, guarded));
+    kir_end(k, l, f->sum);
+    memcpy(f->sum, l->result, sizeof *f->sum * (size_t)t->height);
+    return ST_OK;
+}
+// A loop over those of a unit's rows or positions that there are.
+static struct kir_loop *few_each(struct lower *lw, const struct few *f, int of, int n, int64_t all,
+                                 struct kir_val **at) {
+    struct kir *k = &lw->k;
+    int64_t turns = f->turns[of];
+    struct kir_val *left = kir_idx_add(k, kir_i64(k, all - 1 + turns),
+                                       kir_idx_mul(k, f->first[of], -1)),
+                   *end = n * turns == all ? kir_i64(k, n) : kir_idx_divmod(k, left, turns, 0);
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), end, n, NULL, 0);
+    *at = kir_idx_add(k, f->first[of], kir_idx_mul(k, l->var, turns));
+    *at = kir_idx_between(k, *at, 0, all - 1);
+    return l;
+}
+static status_t few_out(struct lower *lw, struct few *f, const struct lower_outputs *o,
+                        const struct shape *first) {
+    struct lower_tile *t = f->t;
+    struct kir *k = &lw->k;
+    struct kir_val *row, *q, *pos[TILE_DIMS];
+    for (int h = 0; h < t->height; h++)
+        kir_store(k, KIR_OWN, kir_type(t->type), kir_i64(k, h * t->lanes), f->sum[h]);
+    struct kir_loop *rows = few_each(lw, f, 0, t->height, t->rows, &row),
+                    *places = few_each(lw, f, 1, t->lanes, f->all, &q);
+    lower_unflatten(lw, q, t->pos, t->n_pos, pos);
+    t->rule->index(lw, t, row, pos, t->index);
+    t->at = kir_idx_add(k, kir_idx_mul(k, rows->var, t->lanes), places->var);
+    RETURN_IF_ERR(lower_store(lw, o, first, t->index));
+    kir_end(k, places, NULL);
+    kir_end(k, rows, NULL);
+    return ST_OK;
+}
+static int64_t all_positions(const struct lower_tile *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->n_pos; d++)
+        n *= t->pos[d];
+    return n;
+}
+static status_t build_few(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
+                          const struct shape *first) {
+    struct kir *k = &lw->k;
+    struct few f = {.t = t, .all = all_positions(t)};
+    f.turns[0] = ceil_div(t->rows, t->height);
+    f.turns[1] = ceil_div(f.all, t->lanes);
+    int64_t extent[4] = {t->batch, t->groups, f.turns[t->rows_minor], f.turns[!t->rows_minor]};
+    struct kir_val *unit[4];
+    k->fn->own = (struct kir_own){kir_type(t->type), t->lanes, t->height};
+    k->fn->extent = extent[0] * extent[1] * extent[2] * extent[3];
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, k->fn->extent, NULL, 0);
+    lower_unflatten(lw, u->var, extent, 4, unit);
+    t->b = unit[0];
+    t->g = unit[1];
+    f.first[t->rows_minor] = unit[2];
+    f.first[!t->rows_minor] = unit[3];
+
+    for (int h = 0; h < t->height; h++) {
+        struct kir_val *at = kir_idx_add(k, f.first[0], kir_i64(k, h * f.turns[0]));
+        f.row[h] = kir_op(k, K_MIN, at, kir_i64(k, t->rows - 1), NULL);
+        f.sum[h] = few_zero(lw, t);
+    }
+    for (int p = 0; p < t->lanes; p++) {
+        struct kir_val *at = kir_idx_add(k, f.first[1], kir_i64(k, p * f.turns[1]));
+        at = kir_op(k, K_MIN, at, kir_i64(k, f.all - 1), NULL);
+        lower_unflatten(lw, at, t->pos, t->n_pos, f.pos[p]);
+    }
+    RETURN_IF_ERR(few_terms(lw, &f, 0, t->edges));
+    RETURN_IF_ERR(few_out(lw, &f, o, first));
+    kir_end(k, u, NULL);
+    return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
+}
+// The tile whose steps cost least, if there are enough units for all of a device: a load costs as
+// much as some products, and fewer units than it runs at a time leave parts of it idle. A tile's
+// sums are twice its size where edges are left out. False: single results are no dearer.
+static bool schedule_few(const struct lower *lw, struct lower_tile *t) {
+    enum { LOAD = 4, MOST_AT_EDGES = 16 };
+    const struct tile_class *c = class_of(lw);
+    int64_t all = all_positions(t), groups = t->batch * t->groups, units = groups * t->rows * all;
+    double least = (double)(1 + 2 * LOAD) * (double)(units > c->units ? units : c->units);
+    t->lanes = 0;
+    for (int n = 0; n < MAX_SHAPES && c->shape[n].rows; n++) {
+        int lanes = c->shape[n].vectors,
+            rows = t->rows < c->shape[n].rows ? (int)t->rows : c->shape[n].rows;
+        if (lanes > all || (t->edges && rows * lanes > MOST_AT_EDGES)) continue;
+        units = groups * ceil_div(t->rows, rows) * ceil_div(all, lanes);
+        double cost = (double)(rows * lanes + LOAD * (rows + lanes)) *
+                      (double)(units > c->units ? units : c->units);
+        if (cost >= least) continue;
+        least = cost;
+        t->lanes = lanes;
+        t->height = rows;
+    }
+
+    order_terms(t, c);
+    t->few = true;
+    return t->lanes > 0;
+}
+// Sums that the vectors of all languages hold; not what is written out anyway.
+static bool worth_few(const struct lower_tile *t) {
+    enum { PLACES = 12 };
+    enum dtype e = kir_type(t->type);
+    bool depthwise = t->i->op == HLO_CONVOLUTION && t->rows == 1 && terms(t) <= PLACES;
+    bool any = t->batch * t->groups * t->rows * all_positions(t) > 0 && terms(t) > 1;
+    return (e == DT_F32 || e == DT_S32 || e == DT_U32) && any && !depthwise;
+}
+
 // The one contraction of a fusion; NULL: none, or several.
 static const struct hlo_instr *contraction(const struct hlo_instr *i) {
     const struct hlo_instr *found = NULL;
@@ -536,23 +729,25 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     if (dtype_is_complex(type) || type == DT_PRED) return false;
     if (in_small(lw, i, n_in, o->n, st)) return finish(lw, st);
     t.type = type;
-    *st = i->op == HLO_DOT ? hlo_tile_dot(lw, i, p.of[p.rank - 1], &t)
-                           : hlo_tile_convolution(lw, i, &t);
+    int minor = p.of[p.rank - 1];
+    *st =
+        i->op == HLO_DOT ? hlo_tile_dot(lw, i, minor, &t) : hlo_tile_convolution(lw, i, minor, &t);
     if (!t.per) t.per = t.rows;
     struct lower_tile turned = {.i = i, .type = type};
-    bool two =
-        !*st && i->op == HLO_CONVOLUTION && hlo_tile_turned(lw, &t, &turned) && worth(&turned);
-    if (*st || !(two || worth(&t))) {
+    bool few = is_gpu(class_of(lw));
+    bool two = !*st && !few && i->op == HLO_CONVOLUTION && hlo_tile_turned(lw, &t, &turned) &&
+               worth(&turned);
+    if (*st || !(few ? worth_few(&t) && schedule_few(lw, &t) : two || worth(&t))) {
         st_drop(*st);
         return false;
     }
 
-    double cost = worth(&t) ? schedule(lw, &t) : INFINITY;
+    double cost = !few && worth(&t) ? schedule(lw, &t) : INFINITY;
     if (two && schedule(lw, &turned) < cost) t = turned;
     lw->tile = &t;
     lw->in_range = true;
     lower_begin(lw, n_in, o->n);
-    *st = build(lw, &t, o, first);
+    *st = few ? build_few(lw, &t, o, first) : build(lw, &t, o, first);
     lw->tile = NULL;
     lw->in_range = false;
     if (st_code(*st) == ST_UNIMPLEMENTED) {

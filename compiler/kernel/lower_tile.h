@@ -25,6 +25,12 @@ struct tile_rule {
     // Index of the result.
     void (*index)(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
                   struct kir_val *const *pos, struct kir_val **index);
+    // Without a slab: the value of a term at a position, and whether it is one of the operand's
+    // (NULL: always); where it is not, any element.
+    status_t (*value)(struct lower *lw, const struct lower_tile *t, struct kir_val *const *pos,
+                      struct kir_val *const *k, struct kir_val **out);
+    struct kir_val *(*inside)(struct lower *lw, const struct lower_tile *t,
+                              struct kir_val *const *pos, struct kir_val *const *k);
     // Does the slab have zeros of its own, with which products may be NaN? `suspect` gives 1 where
     // they may, in rows from..to; then `exact` computes single results without them. All NULL:
     // never.
@@ -43,8 +49,11 @@ struct lower_tile {
     int n_pos, n_k;              // positions of a row; terms
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
-    int operand;     // whose values are in the slab
-    const void *ctx; // of the rule
+    int operand;                  // whose values are in the slab
+    bool rows_minor;              // rows are the innermost of the result, not positions
+    bool edges;                   // not every term of every position is inside
+    bool few;                     // no slab: the sums of a unit are one vector a row, in KIR_OWN
+    const void *ctx;              // of the rule
 
     // The schedule: `block` positions of pos[0] and `chunk` tiles of rows a unit; a tile is
     // `height` rows by `vectors` of `lanes` positions; the last `unrolled` dimensions of terms are
@@ -67,7 +76,7 @@ struct lower_tile {
 };
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) MUST_CHECK;
-status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i,
+status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, int minor,
                               struct lower_tile *t) MUST_CHECK;
 // The convolution `t` with features as positions, where outputs are few (gradients of filters).
 bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_tile *out);

@@ -109,14 +109,16 @@ static status_t choose(struct ocl_device *d, const struct ocl_options *o, void *
     return d->id ? ST_OK : no_device(o);
 }
 
-// For tests a CPU can be had as if it were a GPU, or one that lacks what a device may lack.
+// For tests a CPU can be had as if it were a GPU, one for which all contractions are tiles, or one
+// that lacks what a device may lack.
 static void set_target(struct ocl_device *d, bool f64, bool fma, bool cpu) {
     const char *form = getenv("HLOD_OPENCL_FORM");
-    bool narrow = form && strcmp(form, "narrow") == 0, gpu = form && strcmp(form, "gpu") == 0;
-    d->is_cpu = cpu && !gpu && !narrow;
+    bool narrow = form && strcmp(form, "narrow") == 0, gpu = form && strcmp(form, "gpu") == 0,
+         tiles = form && strcmp(form, "tiles") == 0;
+    d->is_cpu = cpu && !gpu && !narrow && !tiles;
     d->base.target =
         opencl_target((f64 && !narrow ? OPENCL_F64 : 0) | (fma && !narrow ? OPENCL_FMA : 0) |
-                      (d->is_cpu ? OPENCL_CPU : 0));
+                      (d->is_cpu ? OPENCL_CPU : 0) | (tiles ? OPENCL_TILES : 0));
 }
 static void describe(struct ocl_device *d, const struct ocl_options *o, void *platform) {
     char name[256] = "";

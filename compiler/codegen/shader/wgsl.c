@@ -5,6 +5,8 @@
 static const struct kernel_policy policy = {.units = 16384,
                                             .elements = true,
                                             .rows = true,
+                                            .tiled = true,
+                                            .tiles = TILES_OF_GPU,
                                             .max_buffers = SHADER_MAX_BUFFERS,
                                             .has_scratch = true};
 static const struct target *wgsl_target(void) {
@@ -93,16 +95,16 @@ static status_t wgsl_kernel(struct strbuf *b, const struct kir_fn *f, const char
     kir_each((struct kir_block *)(uintptr_t)&f->top, find_scratch, &scratch);
 
     strbuf_printf(b,
-                  "@compute @workgroup_size(%d) fn %s(@builtin(workgroup_id) w: vec3<u32>,\n"
-                  "    @builtin(num_workgroups) n: vec3<u32>, @builtin(local_invocation_index) l: "
+                  "@compute @workgroup_size(%d) fn %s(@builtin(workgroup_id) w: vec3u,\n"
+                  " @builtin(num_workgroups) n: vec3u, @builtin(local_invocation_index) l: "
                   "u32) {\n"
-                  "  let i = (w.y * n.x + w.x) * %du + l;\n"
-                  "  let begin = i32(p[0].x + i);\n"
-                  "  if (u32(begin) >= p[0].y) { return; }\n",
+                  " let i = (w.y * n.x + w.x) * %du + l;\n"
+                  " let begin = i32(p[0].x + i);\n"
+                  " if (u32(begin) >= p[0].y) { return; }\n",
                   SHADER_GROUP, name, SHADER_GROUP);
     for (int k = 0; k < n; k++)
-        strbuf_printf(b, "  let o%d = p[%d].%c;\n", k, 1 + k / 4, "xyzw"[k % 4]);
-    if (scratch) strbuf_printf(b, "  let q = i * %lldu;\n", (long long)f->scratch_bytes / 4);
+        strbuf_printf(b, " let o%d = i32(p[%d].%c);\n", k, 1 + k / 4, "xyzw"[k % 4]);
+    if (scratch) strbuf_printf(b, " let q = i32(i * %lldu);\n", (long long)f->scratch_bytes / 4);
     status_t st = ctext_body(&x, f);
     strbuf_puts(b, "}\n");
     return st;

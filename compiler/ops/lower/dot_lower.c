@@ -90,6 +90,15 @@ static status_t scale(struct lower *lw, const struct hlo_instr *i, int s, enum d
     return ST_OK;
 }
 
+// Of a unit that is an element: so many loads of each operand are on their way at a time.
+static int terms_a_turn(int64_t total) {
+    enum { MOST = 4 };
+    int n = MOST;
+    while (total % n)
+        n--;
+    return n;
+}
+
 enum { SHORT = 8 }; // terms of a product that are written out, so that its columns are one loop
 static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
@@ -143,6 +152,7 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
     f.lines = i->op == HLO_DOT;
     f.unroll = f.lines && f.total <= (dtype_is_complex(t) ? SHORT / 2 : SHORT);
     int minor = lower_innermost(&p);
+    if (c->d.lhs_contracting_dims.n == 1) f.times = terms_a_turn(f.total);
     f.column = minor >= 0 && c->mode == RAGGED_NONE && !i64s_has(c->d.rhs_contracting_dims, minor);
     RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
@@ -186,18 +196,16 @@ struct conv {
     int64_t group_in, group_out;
     int64_t batch, batch_out; // with batch groups: images and output features of one, else 0
 };
-static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
-                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
-    const struct hlo_instr *i = f->i;
+// Where the term at pos lies in the image and in the filters; true in *ok: it lies in the image.
+static void conv_place(struct lower *lw, const struct hlo_instr *i, const struct conv *c,
+                       struct kir_val *const *index, struct kir_val *const *pos,
+                       struct kir_val **xi, struct kir_val **ki, struct kir_val **ok) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
     const struct labels *l = &a->dim_labels;
     const struct shape *in = i->operands[0]->shape;
-    const struct conv *c = f->ctx;
     struct kir *k = &lw->k;
-    struct kir_val *pos[HLO_MAX_RANK + 1], *xi[HLO_MAX_RANK + 1], *ki[HLO_MAX_RANK + 1], *x, *w,
-        *ok = kir_int(k, DT_PRED, 1);
+    *ok = kir_int(k, DT_PRED, 1);
 
-    lower_unflatten(lw, r, c->dims, c->n, pos);
     struct kir_val *of = index[l->out_feature];
     xi[l->in_batch] = index[l->out_batch];
     if (c->batch)
@@ -223,27 +231,89 @@ static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_v
                                         kir_idx_mul(k, p, wd->window_dilation));
         v = kir_idx_add(k, v, kir_i64(k, -wd->pad_low));
 
-        ok = kir_op(k, K_AND, ok,
-                    kir_op(k, K_AND, kir_cmp(k, CMP_GE, v, kir_i64(k, 0)),
-                           kir_cmp(k, CMP_LE, v, kir_i64(k, last)), NULL),
-                    NULL);
+        *ok = kir_op(k, K_AND, *ok,
+                     kir_op(k, K_AND, kir_cmp(k, CMP_GE, v, kir_i64(k, 0)),
+                            kir_cmp(k, CMP_LE, v, kir_i64(k, last)), NULL),
+                     NULL);
         v = kir_idx_clamp(k, v, 0, last);
         if (wd->base_dilation > 1) {
-            ok = kir_op(
-                k, K_AND, ok,
+            *ok = kir_op(
+                k, K_AND, *ok,
                 kir_cmp(k, CMP_EQ, kir_idx_divmod(k, v, 1, wd->base_dilation), kir_i64(k, 0)),
                 NULL);
             v = kir_idx_divmod(k, v, wd->base_dilation, 0);
         }
         xi[l->in_spatial[d]] = v;
     }
-
+}
+// acc + the product of what lies at xi and ki.
+static status_t conv_product(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *xi,
+                             struct kir_val *const *ki, struct kir_val *acc, struct kir_val **out) {
+    struct kir_val *x, *w;
     RETURN_IF_ERR(lower_operand(lw, i, 0, xi, &x));
     RETURN_IF_ERR(lower_operand(lw, i, 1, ki, &w));
-    struct kir_val *sum =
-        multiply_add(lw, f->type[0], in->dtype, x, i->operands[1]->shape->dtype, w, acc[0]);
-    *out = kir_select(k, ok, sum, acc[0]);
+    *out = multiply_add(lw, i->shape->dtype, i->operands[0]->shape->dtype, x,
+                        i->operands[1]->shape->dtype, w, acc);
     return ST_OK;
+}
+static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+    const struct conv *c = f->ctx;
+    struct kir_val *pos[HLO_MAX_RANK + 1], *xi[HLO_MAX_RANK + 1], *ki[HLO_MAX_RANK + 1], *ok, *sum;
+    lower_unflatten(lw, r, c->dims, c->n, pos);
+    conv_place(lw, f->i, c, index, pos, xi, ki, &ok);
+    RETURN_IF_ERR(conv_product(lw, f->i, xi, ki, acc[0], &sum));
+    *out = kir_select(&lw->k, ok, sum, acc[0]);
+    return ST_OK;
+}
+// For units that are elements: loops over the places of the window from dimension d on, and inside
+// of them one over features, so that where a place lies is computed once for all of these, which
+// are left out together where it is not inside.
+static status_t conv_places(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                            int d, struct kir_val **pos, struct kir_val **acc) {
+    const struct conv *c = f->ctx;
+    struct kir *k = &lw->k;
+    struct kir_val *xi[HLO_MAX_RANK + 1], *ki[HLO_MAX_RANK + 1], *ok, *sum;
+    bool last = d == c->n;
+    int at = last ? 0 : d;
+    pos[at] = kir_i64(k, 0);
+    if (c->dims[at] == 1 && !last) return conv_places(lw, f, index, d + 1, pos, acc);
+    if (c->dims[at] == 1) {
+        conv_place(lw, f->i, c, index, pos, xi, ki, &ok);
+        RETURN_IF_ERR(conv_product(lw, f->i, xi, ki, *acc, &sum));
+        *acc = kir_select(k, ok, sum, *acc);
+        return ST_OK;
+    }
+
+    RETURN_IF_ERR(zero(lw, f, &sum));
+    struct kir_val *init = last ? sum : *acc;
+    int times = last ? terms_a_turn(c->dims[at]) : 1;
+    int64_t turns = c->dims[at] / times;
+    struct kir_loop *l = kir_for(k, pos[at], kir_i64(k, turns), turns, &init, 1);
+    pos[at] = l->var;
+    sum = l->carry[0];
+    if (!last) RETURN_IF_ERR(conv_places(lw, f, index, d + 1, pos, &sum));
+    for (int n = 0; n < times && last; n++) {
+        pos[at] = kir_idx_add(k, kir_idx_mul(k, l->var, times), kir_i64(k, n));
+        conv_place(lw, f->i, c, index, pos, xi, ki, &ok);
+        RETURN_IF_ERR(conv_product(lw, f->i, xi, ki, sum, &sum));
+    }
+    kir_end(k, l, &sum);
+
+    uint8_t fl = dtype_is_float(f->type[0]) ? lower_reassoc(lw) : 0;
+    if (last) sum = kir_flag(k, K_ADD, *acc, l->result[0], fl);
+    *acc = last ? kir_select(k, ok, sum, *acc) : l->result[0];
+    return ST_OK;
+}
+static status_t conv_by_places(struct lower *lw, struct lower_reduce *f,
+                               struct kir_val *const *index, int rank, struct kir_val **out) {
+    struct kir_val *pos[HLO_MAX_RANK + 1];
+    lower_note(lw, f);
+    struct kir_block *now = kir_at_level(&lw->k, lower_level(index, rank));
+    status_t st = zero(lw, f, out);
+    if (!st) st = conv_places(lw, f, index, 1, pos, out);
+    kir_restore(&lw->k, now);
+    return st;
 }
 status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
                             struct kir_val *const *index, struct kir_val **out) {
@@ -267,7 +337,8 @@ status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
         f.total *= c.dims[1 + d] = a->window.v[d].size;
     if (shape_elements(in) == 0) f.total = 0;
     f.unroll = f.total <= 12;
-    RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
+    bool places = lw->elements && !f.unroll && l->n_spatial && t != DT_PRED && !dtype_is_complex(t);
+    RETURN_IF_ERR((places ? conv_by_places : lower_reduce)(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
 }

@@ -109,8 +109,16 @@ static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_v
     unflatten(lw, t->operand ? pos[0] : row, d->side[1].extent, d->side[1].n,
               index + batch + d->side[0].n);
 }
-static const struct tile_rule dot_rule = {dot_lay_out, dot_fill, NULL, dot_place, dot_scalar,
-                                          dot_index,   NULL,     NULL, NULL};
+static status_t dot_at(struct lower *lw, const struct lower_tile *t, struct kir_val *const *pos,
+                       struct kir_val *const *k, struct kir_val **out) {
+    return dot_value(lw, t, t->operand, pos[0], k, out);
+}
+static const struct tile_rule dot_rule = {.lay_out = dot_lay_out,
+                                          .fill = dot_fill,
+                                          .place = dot_place,
+                                          .scalar = dot_scalar,
+                                          .index = dot_index,
+                                          .value = dot_at};
 
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
@@ -139,7 +147,8 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
         t->k[n] = x->dims[a->lhs_contracting_dims.v[n]];
 
     t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
-    if (d->side[t->operand].all < 8) t->operand = 1 - t->operand;
+    t->rows_minor = d->side[t->operand].all < 8;
+    if (t->rows_minor) t->operand = 1 - t->operand;
     t->n_pos = 1;
     t->pos[0] = d->side[t->operand].all;
     t->rows = d->side[1 - t->operand].all;
@@ -352,12 +361,14 @@ static status_t conv_fill(struct lower *lw, struct lower_tile *t) {
         if (loops[d]) kir_end(k, loops[d], NULL);
     return ST_OK;
 }
+static bool has_zeros(const struct window_dim *w) {
+    return w->pad_low > 0 || w->pad_high > 0 || w->base_dilation > 1;
+}
 static bool conv_padded(const struct lower_tile *t) {
     const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
     bool zeros = false;
     for (int d = 0; d < a->window.n; d++) {
-        const struct window_dim *x = &a->window.v[d];
-        zeros |= x->pad_low > 0 || x->pad_high > 0 || x->base_dilation > 1;
+        zeros |= has_zeros(&a->window.v[d]);
     }
     return zeros && dtype_is_float(t->type) && dtype_is_float(t->i->operands[1]->shape->dtype);
 }
@@ -391,11 +402,63 @@ static status_t conv_suspect(struct lower *lw, const struct lower_tile *t, struc
         kir_select(k, kir_cmp(k, CMP_NE, l->result[0], l->result[0]), kir_i64(k, 1), kir_i64(k, 0));
     return ST_OK;
 }
-static const struct tile_rule conv_rule = {conv_lay_out, conv_fill,    NULL,
-                                           conv_place,   conv_scalar,  conv_index,
-                                           conv_padded,  conv_suspect, hlo_convolution_at};
+// Where term k of a position lies in dimension d of the image, some place if it lies outside.
+static struct kir_val *conv_source(struct lower *lw, const struct lower_tile *t, int d,
+                                   struct kir_val *const *pos, struct kir_val *const *term,
+                                   struct kir_val **inside) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    const struct window_dim *w = window_of(t, d);
+    struct kir *k = &lw->k;
+    int64_t last = (t->i->operands[0]->shape->dims[l->in_spatial[d]] - 1) * w->base_dilation;
+    struct kir_val *at =
+        kir_idx_add(k, times(k, pos[d], w->stride), times(k, term[1 + d], w->window_dilation));
+    at = plus(k, at, -w->pad_low);
+    *inside = kir_op(k, K_AND, kir_cmp(k, CMP_GE, at, kir_i64(k, 0)),
+                     kir_cmp(k, CMP_LE, at, kir_i64(k, last)), NULL);
+    at = kir_idx_clamp(k, at, 0, last);
+    if (w->base_dilation == 1) return at;
+    struct kir_val *rest = kir_idx_divmod(k, at, 1, w->base_dilation);
+    *inside = kir_op(k, K_AND, *inside, kir_cmp(k, CMP_EQ, rest, kir_i64(k, 0)), NULL);
+    return kir_idx_divmod(k, at, w->base_dilation, 0);
+}
+static status_t conv_value(struct lower *lw, const struct lower_tile *t, struct kir_val *const *pos,
+                           struct kir_val *const *term, struct kir_val **out) {
+    const struct hlo_attr_conv *a = HLO_ATTR(t->i, conv);
+    const struct labels *l = &a->dim_labels;
+    struct kir *k = &lw->k;
+    struct kir_val *index[HLO_MAX_RANK + 1], *inside;
+    index[l->in_batch] = t->b;
+    index[l->in_feature] = term[0];
+    if (a->feature_group_count > 1)
+        index[l->in_feature] = kir_idx_add(k, term[0], times(k, t->g, t->k[0]));
+    if (a->batch_group_count > 1)
+        index[l->in_batch] = kir_idx_add(k, t->b, times(k, t->g, t->batch));
+    for (int d = 0; d < t->n_pos; d++)
+        index[l->in_spatial[d]] = conv_source(lw, t, d, pos, term, &inside);
+    return lower_operand(lw, t->i, 0, index, out);
+}
+static struct kir_val *conv_inside(struct lower *lw, const struct lower_tile *t,
+                                   struct kir_val *const *pos, struct kir_val *const *term) {
+    struct kir_val *all = kir_int(&lw->k, DT_PRED, 1), *one;
+    for (int d = 0; d < t->n_pos; d++) {
+        conv_source(lw, t, d, pos, term, &one);
+        all = kir_op(&lw->k, K_AND, all, one, NULL);
+    }
+    return all;
+}
+static const struct tile_rule conv_rule = {.lay_out = conv_lay_out,
+                                           .fill = conv_fill,
+                                           .place = conv_place,
+                                           .scalar = conv_scalar,
+                                           .index = conv_index,
+                                           .value = conv_value,
+                                           .inside = conv_inside,
+                                           .padded = conv_padded,
+                                           .suspect = conv_suspect,
+                                           .exact = hlo_convolution_at};
 
-status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struct lower_tile *t) {
+status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, int minor,
+                              struct lower_tile *t) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
     const struct labels *l = &a->dim_labels;
     const struct shape *x = i->operands[0]->shape, *w = i->operands[1]->shape;
@@ -409,10 +472,12 @@ status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, struc
     t->n_pos = l->n_spatial;
     t->n_k = 1 + l->n_spatial;
     t->k[0] = w->dims[l->k_in];
+    t->rows_minor = minor == l->out_feature;
     t->gather = a->window.v[t->n_pos - 1].stride == 1 ? COPY_COST : TURNED_COST;
     for (int d = 0; d < t->n_pos; d++) {
         t->pos[d] = i->shape->dims[l->out_spatial[d]];
         t->k[1 + d] = a->window.v[d].size;
+        t->edges |= has_zeros(&a->window.v[d]);
     }
     return ST_OK;
 }
@@ -477,8 +542,8 @@ static status_t turned_scalar(struct lower *lw, const struct lower_tile *t, stru
     struct kir_val *pos[TILE_DIMS], *at = conv_place(lw, &u->image, term);
     outputs_of(lw, u, row, pos);
     if (u->images > 1)
-        at = kir_idx_add(
-            k, at, times(k, kir_idx_divmod(k, row, u->places, u->images), u->image.slab));
+        at = kir_idx_add(k, at,
+                         times(k, kir_idx_divmod(k, row, u->places, u->images), u->image.slab));
     for (int d = 0; d < u->image.n_pos; d++)
         at = kir_idx_add(k, at, times(k, pos[d], u->image.pitch[d]));
     *out = kir_load(k, KIR_SCRATCH, kir_type(t->type), plus(k, at, t->beside_at), KF_PINNED);
@@ -502,9 +567,15 @@ static status_t turned_suspect(struct lower *lw, const struct lower_tile *t,
         kir_op(k, K_MIN, plus(k, t->first, t->block), kir_i64(k, t->pos[0]), NULL);
     return conv_suspect(lw, &u->image, t->first, end, out);
 }
-static const struct tile_rule turned_rule = {turned_lay_out, turned_fill,    turned_begin,
-                                             dot_place,      turned_scalar,  turned_index,
-                                             conv_padded,    turned_suspect, hlo_convolution_at};
+static const struct tile_rule turned_rule = {.lay_out = turned_lay_out,
+                                             .fill = turned_fill,
+                                             .begin = turned_begin,
+                                             .place = dot_place,
+                                             .scalar = turned_scalar,
+                                             .index = turned_index,
+                                             .padded = conv_padded,
+                                             .suspect = turned_suspect,
+                                             .exact = hlo_convolution_at};
 
 // Two or three images whose outputs fill tiles of six rows.
 static int images_together(int64_t places, int64_t images) {
