@@ -125,16 +125,16 @@ $(BUILD)/gen/compiler/web_sources.c: $(WEB_RUNTIME) compiler/web/embed.sh
 	$(call say,embed web runtime)
 	$(Q)mkdir -p $(@D) && sh compiler/web/embed.sh $(WEB_RUNTIME) > $@.tmp && mv $@.tmp $@
 
-# The page at /: its files as C arrays of libserver.
-DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js try.js dashboard.js)
+# The page at /, with the runtime of exported models: files as C arrays of libserver.
+DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js here.js try.js \
+  dashboard.js) $(filter-out %/page.js,$(filter %.js,$(WEB_RUNTIME)))
 $(BUILD)/gen/server/dashboard.c: $(DASHBOARD) server/dashboard/embed.sh
 	$(call say,embed dashboard)
 	$(Q)mkdir -p $(@D) && sh server/dashboard/embed.sh $(DASHBOARD) > $@.tmp && mv $@.tmp $@
 
-# The page at /worker, with the runtime of exported models.
+# The page at /worker; it has that runtime too.
 WORKER_PAGE := $(addprefix server/workers/,worker.html worker.css page.js link.js inside.js \
-  tab.js) \
-  $(filter-out %/page.js,$(filter %.js,$(WEB_RUNTIME)))
+  tab.js)
 $(BUILD)/gen/server/worker_page.c: $(WORKER_PAGE) server/workers/embed.sh
 	$(call say,embed worker page)
 	$(Q)mkdir -p $(@D) && sh server/workers/embed.sh $(WORKER_PAGE) > $@.tmp && mv $@.tmp $@

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The dashboard's files as C arrays: embed.sh FILE... > dashboard.c (see
-# server/http/http_dashboard.h). index.html is "/".
+# server/http/http_dashboard.h). index.html is "/"; modules of a folder `runtime` lie in /runtime/.
 set -eu
 echo '#include "server/http/http_dashboard.h"'
 table=""
@@ -15,6 +15,7 @@ for f in "$@"; do
     *) echo "embed.sh: what is $f?" >&2; exit 1 ;;
     esac
     [ "$name" = index.html ] && name=""
+    case $f in */runtime/*) name=runtime/$name ;; esac
     echo "static const unsigned char f$n[] = {"
     od -An -v -tu1 "$f" | sed 's/  */,/g; s/^,//; s/$/,/'
     echo "};"

@@ -65,11 +65,13 @@ async function tryPage() {
   const list = await loadModels(), file = h("input", { type: "file", "aria-label": "Model file", id: "try-file" });
   const choice = h("select", { id: "try-model", "aria-label": "Model" }, h("option", { value: "" }, list.length ? "choose a model" : "no model has a name"), list.map(m => h("option", { value: m.name + ":" + number(m.version) }, m.name + ":" + number(m.version))));
   const about = h("div", { class: "try-about" }), inputs = h("div", null, h("p", { class: "dim" }, "Choose a model to see its inputs.")), outputs = h("div", { "aria-live": "polite" }, h("p", { class: "dim" }, "Nothing has run yet.")), error = h("p", { class: "error", role: "alert", id: "try-error" });
-  let rows = [], model = "";
+  const beside = h("p", { id: "try-here", class: "dim", "aria-live": "polite" });
+  let rows = [], model = "", last = null; // the last run's inputs and reply
   const go = h("button", { type: "button", class: "primary", id: "try-run", disabled: true }, "Run");
+  const here = h("button", { type: "button", id: "try-browser", disabled: true, title: "After a run on the server: the same model and inputs, by this browser" }, "Run in this browser too");
   const say = x => { error.textContent = x ? x.message || String(x) : ""; };
   const load = async (path, body) => {
-    say(null); fill(about, h("p", { class: "dim" }, "compiling …")); fill(outputs); go.disabled = true;
+    say(null); fill(about, h("p", { class: "dim" }, "compiling …")); fill(outputs); fill(beside); go.disabled = here.disabled = true;
     try {
       const c = await api(path, { method: "POST", body, headers: { "Content-Type": "application/octet-stream" } }), e = c.executable, again = (c.assumed || []).length > 0;
       model = c.sourceDigest;
@@ -84,15 +86,22 @@ async function tryPage() {
   choice.addEventListener("change", () => { file.value = ""; if (choice.value) load("/v1/executables?model=" + encodeURIComponent(choice.value)); });
   file.addEventListener("change", () => { choice.value = ""; if (file.files[0]) load("/v1/executables", file.files[0]); });
   go.addEventListener("click", async () => {
-    say(null); go.disabled = true;
+    say(null); fill(beside); go.disabled = here.disabled = true; last = null;
     try {
-      const at = performance.now(), body = JSON.stringify({ model, inputs: await Promise.all(rows.map(r => r.read())) });
+      const at = performance.now(), inputs = await Promise.all(rows.map(r => r.read())), body = JSON.stringify({ model, inputs });
       const r = await api("/v1/run", { method: "POST", body, headers: { "Content-Type": "application/json" } });
       fill(outputs, h("p", { id: "try-times" }, `on ${r.device}: `, (r.timings || []).map(t => `${t.name} ${ms(t.ms)}`).join(" · "), ` · seen from here ${ms(performance.now() - at)} `, r.job && link("#/runs/" + r.job, "run #" + r.job)), (r.outputs || []).map(outputCard));
+      last = { inputs, reply: r };
     } catch (x) { say(x); }
     go.disabled = false;
+    here.disabled = !last;
+  });
+  here.addEventListener("click", async () => {
+    say(null); here.disabled = go.disabled = true; fill(beside, "the server packs the model …");
+    try { fill(beside, await runHere(model, last.inputs, last.reply)); } catch (x) { fill(beside); say(x); }
+    here.disabled = go.disabled = false;
   });
   return [h("div", { class: "head" }, h("h1", null, "Try a model")),
     card("Model", null, h("div", { class: "body try" }, choice, h("label", { for: "try-file" }, "or a file: ONNX or HLO"), file, about)),
-    card("Inputs", go, h("div", { class: "body try" }, inputs, error)), card("Outputs", null, h("div", { class: "body try" }, outputs))];
+    card("Inputs", go, h("div", { class: "body try" }, inputs, error)), card("Outputs", here, h("div", { class: "body try" }, outputs, beside))];
 }

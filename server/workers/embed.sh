@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The worker page's files as C arrays: embed.sh FILE... > worker_page.c (server/http/
-# http_dashboard.h). worker.html is /worker, modules of a folder `runtime` lie in /worker/runtime/,
-# the others in /worker/.
+# http_dashboard.h). worker.html is /worker, the others lie in /worker/.
 set -eu
 echo '#include "server/http/http_dashboard.h"'
 table=""
@@ -16,7 +15,6 @@ for f in "$@"; do
     esac
     case $f in
     *worker.html) path=/worker ;;
-    */runtime/*) path=/worker/runtime/$(basename "$f") ;;
     *) path=/worker/$(basename "$f") ;;
     esac
     echo "static const unsigned char f$n[] = {"

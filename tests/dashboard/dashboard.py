@@ -362,6 +362,15 @@ try:
     result("try: times", re.search(r"cpu:0: .*run [\d.]+ .*total [\d.]+ .*seen from here",
                                    b.js("return document.getElementById('try-times').textContent")),
            b.js("return document.getElementById('try-times').textContent"))
+    b.wait("return !document.getElementById('try-browser').disabled")
+    b.js("document.getElementById('try-browser').click()")
+    here = b.wait("const t = document.getElementById('try-here').textContent + document."
+                  "getElementById('try-error').textContent; return t.startsWith('the server') ? '' "
+                  ": t", seconds=60)
+    same = re.match(r"here by wasm: run [\d.]+ \S+ \(median of 5\), loaded in .* · on cpu:0: run "
+                    r"[\d.]+ \S+ · results differ by (nothing|[\d.e-]+ at most)$", here)
+    result("try: in this browser too, with both times and how far apart",
+           same and (same[1] == "nothing" or float(same[1].split()[0]) < 1e-4), here)
     b.js("document.querySelector('.try-input textarea').value = '1, 2'; "
          "document.getElementById('try-run').click()")
     b.wait("return document.getElementById('try-error').textContent")
@@ -412,7 +421,8 @@ try:
     hosts = b.js("return [...new Set(performance.getEntriesByType('resource').map(e => new "
                  "URL(e.name).host))]")
     result("it speaks to its own server only", hosts == ["%s:%d" % d.addr], hosts)
-    noise = [x for x in b.log() if "999999/trace" not in x and "/result" not in x]
+    noise = [x for x in b.log() if "999999/trace" not in x and "/result" not in x and
+             "No available adapters" not in x]  # that a browser has no GPU
     result("nothing in the console: no error, no breach of the policy", not noise, noise)
     # A daemon that ends: the page says that what it shows is old, and comes back by itself.
     e = Daemon(build + "/hlod", build + "/hlod-worker", args=())

@@ -73,8 +73,9 @@ def status_of(d, **how):
 
 def off():
     with daemon.Daemon(build) as d:
-        said = [d.call("GET", p)[0] for p in ("/v1/workers", "/worker", "/worker/tab.js")]
-        result("off: nothing is there", said == [404] * 3 and status_of(d) == 404, said)
+        said = [d.call("GET", p)[0] for p in ("/v1/workers", "/worker", "/worker/tab.js",
+                                              "/worker/runtime/hlod.js")]
+        result("off: nothing is there", said == [404] * 4 and status_of(d) == 404, said)
         try:
             d.run(upload(d), {"x": X}, device="web")
             result("off: no such device", False)
