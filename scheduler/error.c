@@ -2,11 +2,13 @@
 #include "scheduler/error.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/reason.h"
@@ -27,6 +29,20 @@ Hlod__V1__Error *error_of(struct arena *a, status_t st) {
     e->n_details = details.n;
     e->retry_after_ms = st_get_retry_ms(st);
     return e;
+}
+
+status_t error_from(const Hlod__V1__Error *e, const char *from) {
+    char name[100];
+    snprintf(name, sizeof name, "REASON_%.80s", e->reason);
+    const ProtobufCEnumValue *r =
+        protobuf_c_enum_descriptor_get_value_by_name(&hlod__v1__reason__descriptor, name);
+    enum status_code code = st_code_from_name(e->code, strlen(e->code));
+    struct strbuf b = {0};
+    text_show(&b, str_of(e->message), "");
+    status_t st = st_new(code ? code : ST_UNKNOWN, "%s: %s", from, strbuf_cstr(&b));
+    strbuf_done(&b);
+    if (r) st = st_reason(st, r->value);
+    return e->retry_after_ms > 0 ? st_retry_after(st, e->retry_after_ms) : st;
 }
 
 unsigned error_http_code(status_t st) {

@@ -10,4 +10,6 @@
 // log says so, at most every ten seconds.
 status_t error_of_store(status_t st) MUST_CHECK;
 Hlod__V1__Error *error_of(struct arena *a, status_t st); // in a; st stays the caller's
+// Such a message of another server as a status, with `from: ` before its text. Never OK.
+status_t error_from(const Hlod__V1__Error *e, const char *from) MUST_CHECK;
 unsigned error_http_code(status_t st);                   // 200 for NULL

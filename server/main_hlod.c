@@ -104,7 +104,8 @@ static void on_drain(void *arg) {
     struct daemon *d = arg;
     if (!d->api.draining) take_no_more(d);
     bool over = clock_ns() >= d->drain_until_ns;
-    if (sched_active(d->sched) + open_requests(d) + puts_under_way(d) > 0 && !over) {
+    int others = puts_under_way(d) + suites_away(d->suites);
+    if (sched_active(d->sched) + open_requests(d) + others > 0 && !over) {
         loop_timer_start(d->drain, 20);
         return;
     }
@@ -125,7 +126,7 @@ static void on_signal(uv_signal_t *s, int number) {
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
     d->api.leaving = true;
     notify_stopping(d->notify);
-    cluster_tell(d->members.cluster);
+    cluster_leave(d->members.cluster);
     d->drain = loop_timer_new(d->loop, on_drain, d);
     loop_timer_start(d->drain, d->cfg.leave_ms);
 }

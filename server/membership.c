@@ -12,6 +12,7 @@
 #include "scheduler/cluster/seal.h"
 #include "scheduler/remote/fetch.h"
 #include "scheduler/remote/pem.h"
+#include "scheduler/suite/suite.h"
 #include "server/api/api.h"
 #include "server/config.h"
 
@@ -126,10 +127,13 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     if (st) return st;
     api->cluster = m->cluster;
     sched_set_cluster(api->sched, cluster_pull(m->cluster), cluster_forward(m->cluster));
+    m->suites = api->suites;
+    suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster));
     return ST_OK;
 }
 void membership_stop(struct membership *m) {
     cluster_stop(m->cluster);
+    if (m->suites) suites_join(m->suites, NULL, NULL);
     fetcher_stop(m->fetcher);
 }
 void membership_close(struct membership *m) {

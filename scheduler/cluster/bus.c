@@ -2,7 +2,7 @@
 // One connection at a time, made, served and ended by the thread `cluster`; the library reconnects
 // nothing, so that credentials are read, certificates looked at and servers chosen here alone.
 //
-//   loop: bus_publish -> outbox -> thread: natsConnection_Publish
+//   loop: bus_publish, bus_send -> outbox -> thread: natsConnection_PublishMsg
 //   thread: natsSubscription_NextMsg -> read -> inbox -> loop: take
 //   thread: connected, lost, refused -> news -> loop: state
 //
@@ -30,15 +30,14 @@
 #include "base/text.h"
 #include "scheduler/loop.h"
 
-enum { INBOX = 256, OUTBOX = 64, A_SECOND = 2000, WHY = 200 };
+enum { INBOX = 256, OUTBOX = 512, A_SECOND = 2000, WHY = 200 };
 enum { CONNECT_MS = 2000, LAST_MS = 500, LOOK_MS = 1000, PING_MS = 3600000 };
 enum { FIRST_PAUSE_MS = 250, LONGEST_PAUSE_MS = 5000, CLOSE_MS = 3000, JOIN_MS = 6000 };
 
 struct message {
     struct message *next;
-    struct arena *arena; // of what was read; NULL: to be sent, and the bytes stand behind this
-    void *read;
-    size_t n;
+    struct arena *arena;
+    void *read; // or a bus_letter, whose subject NULL is the shared one
 };
 struct queue { // the oldest first
     struct message *first, **last;
@@ -130,10 +129,25 @@ static bool admit(struct bus *b) {
     }
     return b->in_second++ < A_SECOND;
 }
-static void hear(struct bus *b, natsMsg *msg) { // takes it
-    struct span bytes = {(const uint8_t *)natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)};
+static struct bus_mail mail_of(const struct bus *b, natsMsg *msg, bool inbox) {
+    struct bus_mail m = {.reply = natsMsg_GetReply(msg)};
+    const char *status = NULL, *subject = natsMsg_GetSubject(msg);
+    m.bytes = (struct span){(const uint8_t *)natsMsg_GetData(msg),
+                            (size_t)natsMsg_GetDataLength(msg)};
+    if (!m.reply) m.reply = "";
+    if (!inbox) return m;
+    size_t own = strlen(b->cfg.inbox) + 1;
+    m.at = strncmp(subject, b->cfg.inbox, own - 1) != 0 ? subject : subject + own;
+    if (!m.bytes.n && natsMsgHeader_Get(msg, "Status", &status) == NATS_OK && status)
+        m.status = (int)strtol(status, NULL, 10);
+    return m;
+}
+static void hear(struct bus *b, natsMsg *msg, bool inbox) { // takes it; NULL: nobody is there
+    struct bus_mail mail = {.at = "", .reply = "", .status = BUS_NOBODY};
     struct arena *a = arena_new();
-    void *read = bytes.n <= b->cfg.max_bytes && admit(b) ? b->cfg.read(b->cfg.ctx, a, bytes) : NULL;
+    if (msg) mail = mail_of(b, msg, inbox);
+    bool fits = mail.bytes.n <= b->cfg.max_bytes && admit(b);
+    void *read = fits ? b->cfg.read(b->cfg.ctx, a, &mail) : NULL;
     natsMsg_Destroy(msg);
     struct message *m = arena_must_calloc(1, sizeof *m);
     *m = (struct message){.arena = a, .read = read};
@@ -260,25 +274,33 @@ MUST_CHECK static status_t configure(struct bus *b, natsOptions *o, const struct
     if (s == NATS_OK) s = natsOptions_SetErrorHandler(o, on_error, b);
     return wrap(s, x->url);
 }
-static void hang_up(natsConnection *nc, natsSubscription *sub) {
-    natsSubscription_Destroy(sub);
+struct subscribed {
+    natsSubscription *shared, *inbox;
+};
+static void hang_up(natsConnection *nc, const struct subscribed *sub) {
+    natsSubscription_Destroy(sub->shared);
+    natsSubscription_Destroy(sub->inbox);
     natsConnection_Destroy(nc);
 }
 MUST_CHECK static status_t connect_to(struct bus *b, const struct bus_server *x,
-                                      natsConnection **out, natsSubscription **out_sub) {
+                                      natsConnection **out, struct subscribed *sub) {
     struct arena a = {0};
     natsOptions *o = NULL;
+    const char *inbox = arena_printf(&a, "%s.>", b->cfg.inbox);
     *out = NULL;
-    *out_sub = NULL;
+    *sub = (struct subscribed){0};
     status_t st = wrap(natsOptions_Create(&o), "NATS");
     if (!st) st = configure(b, o, x);
     if (!st) st = identify(b, o, &a);
     if (!st) st = encrypt(b, o, x);
     if (!st) st = wrap(natsConnection_Connect(out, o), x->url);
-    if (!st) st = wrap(natsConnection_SubscribeSync(out_sub, *out, b->cfg.subject), b->cfg.subject);
+    if (!st)
+        st = wrap(natsConnection_SubscribeSync(&sub->shared, *out, b->cfg.subject), b->cfg.subject);
+    if (!st && *b->cfg.inbox)
+        st = wrap(natsConnection_SubscribeSync(&sub->inbox, *out, inbox), inbox);
     natsOptions_Destroy(o);
     arena_done(&a);
-    if (st) hang_up(*out, *out_sub);
+    if (st) hang_up(*out, sub);
     return st;
 }
 
@@ -297,6 +319,15 @@ static void rest(struct bus *b, int64_t ms) {
     pthread_mutex_unlock(&b->lock);
 }
 
+static void publish(struct bus *b, natsConnection *nc, const struct bus_letter *x) {
+    natsMsg *msg = NULL;
+    const char *subject = x->subject ? x->subject : b->cfg.subject;
+    natsStatus s =
+        natsMsg_Create(&msg, subject, x->reply, (const char *)x->bytes.p, (int)x->bytes.n);
+    if (s == NATS_OK && x->id) s = natsMsgHeader_Set(msg, "Nats-Msg-Id", x->id);
+    if (s == NATS_OK) natsConnection_PublishMsg(nc, msg); // or it is closed
+    natsMsg_Destroy(msg);
+}
 // False: the bus stops.
 static bool publish_all(struct bus *b, natsConnection *nc) {
     pthread_mutex_lock(&b->lock);
@@ -306,21 +337,26 @@ static bool publish_all(struct bus *b, natsConnection *nc) {
     pthread_mutex_unlock(&b->lock);
     struct message *m = out.first;
     for (int k = 0; k < out.n; k++, m = m->next)
-        natsConnection_Publish(nc, b->cfg.subject, m + 1, (int)m->n); // or it is closed
+        publish(b, nc, m->read);
     drop_all(&out);
     return !stop;
 }
 // Until the connection has ended or the bus stops; why it ended. What is published comes back from
 // the server: where nothing comes for quiet_ms, the server or the way to it is no use any more,
 // whatever TCP believes.
-static const char *serve(struct bus *b, natsConnection *nc, natsSubscription *sub) {
+static const char *serve(struct bus *b, natsConnection *nc, const struct subscribed *sub) {
     int64_t heard_ns = clock_ns();
     natsMsg *msg;
     while (publish_all(b, nc)) {
         turn(b, nc, LOOK_MS);
-        while (natsSubscription_NextMsg(&msg, sub, 0) == NATS_OK) {
+        while (natsSubscription_NextMsg(&msg, sub->shared, 0) == NATS_OK) {
             heard_ns = clock_ns();
-            hear(b, msg);
+            hear(b, msg, false);
+        }
+        for (natsStatus s = NATS_OK; sub->inbox;) {
+            s = natsSubscription_NextMsg(&msg, sub->inbox, 0);
+            if (s != NATS_OK && s != NATS_NO_RESPONDERS) break;
+            hear(b, s == NATS_OK ? msg : NULL, true);
         }
         if (natsConnection_IsClosed(nc)) return "the connection ended";
         if (clock_ns() - heard_ns > b->cfg.quiet_ms * CLOCK_MS)
@@ -346,13 +382,13 @@ static void *work(void *arg) {
     for (size_t k = 0; !stopping(b); k = (k + 1) % b->cfg.n_servers) {
         const struct bus_server *x = &b->cfg.servers[k];
         natsConnection *nc;
-        natsSubscription *sub;
+        struct subscribed sub;
         status_t st = connect_to(b, x, &nc, &sub);
         bool met = !st;
         if (met) {
             tell_state(b, x, NULL);
-            st = st_new(ST_UNAVAILABLE, "%s: %s", x->url, serve(b, nc, sub));
-            hang_up(nc, sub);
+            st = st_new(ST_UNAVAILABLE, "%s: %s", x->url, serve(b, nc, &sub));
+            hang_up(nc, &sub);
             pause_ms = FIRST_PAUSE_MS;
         }
         tell_state(b, x, st_message(st));
@@ -377,7 +413,8 @@ static void copy_texts(struct bus *b) {
                                      arena_strdup(a, c->servers[k].host), c->servers[k].tls,
                                      c->servers[k].loopback};
     c->servers = all;
-    const char **texts[] = {&c->name, &c->subject, &c->credentials, &c->ca, &c->cert, &c->key};
+    const char **texts[] = {&c->name,        &c->subject, &c->inbox, &c->credentials,
+                            &c->ca,          &c->cert,    &c->key};
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
         *texts[k] = arena_strdup(a, *texts[k]);
 }
@@ -412,18 +449,30 @@ status_t bus_new(const struct bus_config *cfg, struct bus **out) {
     destroy(b);
     return st_exhausted("cannot start a thread for the cluster");
 }
-void bus_publish(struct bus *b, struct span bytes) {
-    struct message *m = arena_must_calloc(1, sizeof *m + bytes.n);
-    m->n = bytes.n;
-    if (bytes.n) memcpy(m + 1, bytes.p, bytes.n);
+void bus_send(struct bus *b, const struct bus_letter *x) {
+    struct arena *a = arena_new();
+    struct bus_letter *own = arena_new_of(a, struct bus_letter);
+    struct message *m = arena_must_calloc(1, sizeof *m);
+    *own = (struct bus_letter){
+        .subject = x->subject ? arena_strdup(a, x->subject) : NULL,
+        .reply = x->reply && *x->reply == '.' ? arena_printf(a, "%s%s", b->cfg.inbox, x->reply)
+                                              : NULL,
+        .id = x->id ? arena_strdup(a, x->id) : NULL,
+        .bytes = {x->bytes.n ? arena_dup(a, x->bytes.p, x->bytes.n) : NULL, x->bytes.n}};
+    *m = (struct message){.arena = a, .read = own};
     pthread_mutex_lock(&b->lock);
     bool room = b->up && b->out.n < OUTBOX;
     if (room) push(&b->out, m);
     pthread_mutex_unlock(&b->lock);
-    if (room)
+    if (room) {
         wake(b);
-    else
-        free(m);
+        return;
+    }
+    arena_free(a);
+    free(m);
+}
+void bus_publish(struct bus *b, struct span bytes) {
+    bus_send(b, &(struct bus_letter){.bytes = bytes});
 }
 int64_t bus_refused(const struct bus *b) {
     return atomic_load_explicit(&b->refused, memory_order_relaxed);

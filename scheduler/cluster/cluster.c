@@ -14,12 +14,14 @@
 #include "base/str.h"
 #include "proto/message.h"
 #include "proto/reason.h"
+#include "scheduler/cluster/attempt.h"
 #include "scheduler/cluster/beat.h"
 #include "scheduler/cluster/forward.h"
 #include "scheduler/cluster/names.h"
 #include "scheduler/cluster/nodes.h"
 #include "scheduler/cluster/pull.h"
 #include "scheduler/cluster/seal.h"
+#include "scheduler/cluster/tickets.h"
 #include "scheduler/loop.h"
 
 enum { GREET_MS = 150, LIFE_BYTES = 8, QUIET_MS = 3000 };
@@ -30,6 +32,8 @@ struct cluster {
     struct names *names; // NULL: no secret
     struct pull *pull;   // the same, as for
     struct forward *forward;
+    struct tickets *tickets;
+    struct attempts *attempts;
     struct loop_timer *beat, *age;
     char life[2 * LIFE_BYTES + 1];
     int64_t start_ns, next_ns; // next_ns: of our next beat
@@ -100,13 +104,19 @@ void cluster_tell(struct cluster *c) {
 struct heard { // one of them
     const Hlod__V1__Node *beat;
     const struct names_heard *names;
+    const struct tickets_mail *mail;
 };
 // On the bus's thread: of the cluster it reads what never changes.
-static void *read_message(void *ctx, struct arena *a, struct span bytes) {
+static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) {
     const struct cluster *c = ctx;
+    struct span bytes = m->bytes;
     struct heard *h = arena_new_of(a, struct heard);
     const char *why;
     *h = (struct heard){0};
+    if (m->at) {
+        h->mail = c->cfg.seal ? tickets_read(c->cfg.seal, a, m) : NULL;
+        return h->mail ? h : NULL;
+    }
     if (!c->cfg.seal) {
         h->beat = beat_read(a, bytes, &why);
         return h->beat ? h : NULL;
@@ -123,10 +133,14 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
     log_event(level, event, "node=%s address=%s state=%s targets=%zu devices=%d", m->node,
               m->address, m->state, m->n_targets, (int)m->devices_up);
 }
+// Calls of the process that had that name until now are over, whatever TCP believes.
+static void end_calls(struct cluster *c, const char *node) {
+    if (c->forward) forward_lost(c->forward, node);
+    if (c->attempts) attempts_lost(c->attempts, node);
+}
 static void on_lost(void *ctx, const struct node *x) {
-    struct cluster *c = ctx;
     log_node(LOG_WARN, "node.lost", x->m);
-    if (c->forward) forward_lost(c->forward, x->m->node);
+    end_calls(ctx, x->m->node);
 }
 static void on_age(void *arg) {
     struct cluster *c = arg;
@@ -181,7 +195,10 @@ static void hear_beat(struct cluster *c, struct arena *a, const Hlod__V1__Node *
         log_node(LOG_INFO, "node.gone", x->m);
     else if (news == NODES_STATE)
         log_node(LOG_INFO, "node.state", x->m);
-    if (news == NODES_NEW) beat_in(c, GREET_MS);
+    if (news == NODES_NEW) {
+        beat_in(c, GREET_MS);
+        end_calls(c, x->m->node);
+    }
     if (x) compare_names(c, x, news == NODES_NEW || news == NODES_BACK);
 }
 static void on_message(void *ctx, struct arena *a, void *message) {
@@ -191,7 +208,10 @@ static void on_message(void *ctx, struct arena *a, void *message) {
         hear_beat(c, a, h->beat);
         return;
     }
-    if (c->names) names_hear(c->names, h->names);
+    if (h->mail && c->tickets)
+        tickets_hear(c->tickets, h->mail);
+    else if (h->names && c->names)
+        names_hear(c->names, h->names);
     arena_free(a);
 }
 static void on_state(void *ctx, bool up, const char *server, const char *why) {
@@ -202,6 +222,7 @@ static void on_state(void *ctx, bool up, const char *server, const char *why) {
     c->server = server;
     c->up = up;
     if (changed) c->since_ns = clock_ns();
+    if (c->tickets) tickets_connected(c->tickets, up);
 
     if (up) {
         c->connects++;
@@ -226,6 +247,9 @@ bool cluster_name_fits(const char *name) {
         if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-') return false;
     return n > 0 && n <= NAME_MAX_;
 }
+static bool is_settled(const void *c) {
+    return cluster_settled(c);
+}
 // What those who share a secret do for each other.
 static void share(struct cluster *c) {
     const struct cluster_config *cfg = &c->cfg;
@@ -245,11 +269,29 @@ static void share(struct cluster *c) {
                                              .store = cfg->store,
                                              .journal = cfg->journal,
                                              .max_bytes = cfg->max_model_bytes});
+
     c->forward = forward_new(&(struct forward_config){.fetcher = cfg->fetcher,
                                                       .auth = cfg->auth,
                                                       .cluster = c,
                                                       .seal = cfg->seal,
                                                       .max_bytes = cfg->max_reply_bytes});
+
+    c->tickets = tickets_new(&(struct tickets_config){.loop = cfg->loop,
+                                                      .bus = c->bus,
+                                                      .nodes = &c->nodes,
+                                                      .seal = cfg->seal,
+                                                      .name = cfg->name,
+                                                      .node = cfg->node,
+                                                      .life = c->life,
+                                                      .beat_ms = cfg->beat_ms,
+                                                      .settled = is_settled,
+                                                      .cluster = c});
+    c->attempts = attempts_new(&(struct attempts_config){.fetcher = cfg->fetcher,
+                                                         .auth = cfg->auth,
+                                                         .nodes = &c->nodes,
+                                                         .node = cfg->node,
+                                                         .seal = cfg->seal,
+                                                         .max_bytes = cfg->max_reply_bytes});
 }
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
@@ -268,6 +310,9 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
                             .n_servers = cfg->n_servers,
                             .name = arena_printf(&a, "hlod %s", cfg->node),
                             .subject = arena_printf(&a, "%s.v1.nodes", cfg->name),
+                            .inbox = cfg->seal ? arena_printf(&a, "%s.v1.inbox.%s", cfg->name,
+                                                              c->life)
+                                               : "",
                             .credentials = cfg->credentials,
                             .ca = cfg->ca,
                             .cert = cfg->cert,
@@ -293,8 +338,14 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     *out = c;
     return ST_OK;
 }
+void cluster_leave(struct cluster *c) {
+    if (c) tickets_leave(c->tickets);
+    cluster_tell(c);
+}
 void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
+    attempts_stop(c->attempts);
+    tickets_stop(c->tickets);
     names_stop(c->names);
     pull_stop(c->pull);
     forward_stop(c->forward);
@@ -310,6 +361,8 @@ void cluster_free(struct cluster *c) {
     names_free(c->names);
     pull_free(c->pull);
     forward_free(c->forward);
+    tickets_free(c->tickets);
+    attempts_free(c->attempts);
     nodes_done(&c->nodes);
     free(c);
 }
@@ -324,6 +377,21 @@ bool cluster_settled(const struct cluster *c) {
 }
 struct forward *cluster_forward(const struct cluster *c) {
     return c->forward;
+}
+struct tickets *cluster_tickets(const struct cluster *c) {
+    return c->tickets;
+}
+struct attempts *cluster_attempts(const struct cluster *c) {
+    return c->attempts;
+}
+status_t cluster_take_job(const struct cluster *c, struct arena *a,
+                          const Hlod__V1__RunJobRequest *q, Hlod__Cluster__Grant **out) {
+    const char *why = "this server has no secret of a cluster";
+    *out = c->cfg.seal ? attempt_grant(c->cfg.seal, a, q, c->life, &why) : NULL;
+    if (!*out) return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS, "grant: %s", why);
+    if (tickets_claim(c->tickets, (*out)->offer, (*out)->home)) return ST_OK;
+    return st_because(ST_UNAVAILABLE, QUEUE_FULL, "no place is offered to node %s",
+                      (*out)->home);
 }
 struct pull *cluster_pull(const struct cluster *c) {
     return c->pull;
@@ -385,6 +453,8 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
     if (c->names) names_metrics(c->names, b);
     if (c->pull) pull_metrics(c->pull, b);
     if (c->forward) forward_metrics(c->forward, b);
+    if (c->tickets) tickets_metrics(c->tickets, b);
+    if (c->attempts) attempts_metrics(c->attempts, b);
     const char *name = "hlod_cluster_nodes";
     strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {

@@ -9,6 +9,7 @@
 #include "proto/hlod.pb-c.h"
 #include "scheduler/cluster/bus.h"
 
+struct attempts;
 struct cluster;
 struct fetch_auth;
 struct fetcher;
@@ -20,6 +21,7 @@ struct pull;
 struct seal;
 struct store;
 struct strbuf;
+struct tickets;
 struct cluster_config {
     struct loop *loop;
     const char *name; // subjects begin with it: cluster_name_fits
@@ -42,12 +44,20 @@ struct cluster_config {
 bool cluster_name_fits(const char *name); // 1 to 60 letters, digits, '_' or '-'
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) MUST_CHECK;
 void cluster_tell(struct cluster *c); // now: something that matters has changed; NULL is fine
+void cluster_leave(struct cluster *c); // it takes no more jobs of others; NULL is fine
 void cluster_stop(struct cluster *c); // the others hear that it ends; NULL is fine, as for
 void cluster_free(struct cluster *c); // after the loop
 
 bool cluster_connected(const struct cluster *c);
 struct pull *cluster_pull(const struct cluster *c);       // NULL: no secret, no names
-struct forward *cluster_forward(const struct cluster *c); // the same
+struct forward *cluster_forward(const struct cluster *c); // the same, as for
+struct tickets *cluster_tickets(const struct cluster *c);
+struct attempts *cluster_attempts(const struct cluster *c);
+// A batch job that another node gives to this one (attempt.h): in a, and the place that was offered
+// is taken. UNAUTHENTICATED; UNAVAILABLE: there is none.
+status_t cluster_take_job(const struct cluster *c, struct arena *a,
+                          const Hlod__V1__RunJobRequest *q,
+                          Hlod__Cluster__Grant **out) MUST_CHECK;
 // Who shows a pass of the cluster: for whom it calls. UNAUTHENTICATED, also where there is no
 // secret.
 status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,

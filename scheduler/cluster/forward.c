@@ -19,6 +19,7 @@
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/nodes.h"
 #include "scheduler/cluster/seal.h"
+#include "scheduler/error.h"
 #include "scheduler/remote/fetch.h"
 #include "scheduler/trace.h"
 
@@ -171,19 +172,10 @@ static void next_node(struct forward_call *c, status_t st) { // takes st
 
 // ---- what it answers
 
-MUST_CHECK static status_t error_from(const struct forward_call *c, const Hlod__V1__Error *e) {
-    char name[100];
-    snprintf(name, sizeof name, "REASON_%.80s", e->reason);
-    const ProtobufCEnumValue *r =
-        protobuf_c_enum_descriptor_get_value_by_name(&hlod__v1__reason__descriptor, name);
-    enum status_code code = st_code_from_name(e->code, strlen(e->code));
-    struct strbuf b = {0};
-    text_show(&b, str_of(e->message), "");
-    status_t st =
-        st_new(code ? code : ST_UNKNOWN, "node %s: %s", c->tried[c->n_tried - 1], strbuf_cstr(&b));
-    strbuf_done(&b);
-    if (r) st = st_reason(st, r->value);
-    return e->retry_after_ms > 0 ? st_retry_after(st, e->retry_after_ms) : st;
+MUST_CHECK static status_t told_error(const struct forward_call *c, const Hlod__V1__Error *e) {
+    char from[SEAL_TENANT + 8];
+    snprintf(from, sizeof from, "node %s", c->tried[c->n_tried - 1]);
+    return error_from(e, from);
 }
 MUST_CHECK static status_t broken(const struct forward_call *c, const char *why) {
     return st_new(ST_UNAVAILABLE, "node %s, to which the run was forwarded: %s",
@@ -197,7 +189,7 @@ static status_t take_event(struct forward_call *c, struct span bytes) {
         return ST_OK;
     }
     if (e->kind_case == HLOD__V1__EVENT__KIND_ERROR && !c->error) {
-        c->error = error_from(c, e->error);
+        c->error = told_error(c, e->error);
     } else if (e->kind_case != HLOD__V1__EVENT__KIND_DONE &&
                e->kind_case != HLOD__V1__EVENT__KIND__NOT_SET &&
                e->kind_case != HLOD__V1__EVENT__KIND_RESULT) {
@@ -244,7 +236,7 @@ static status_t refusal(const struct forward_call *c, const struct fetch_reply *
                              : st_new(ST_UNKNOWN, "nothing");
     char why[40];
     snprintf(why, sizeof why, "HTTP %d", r->code);
-    status_t st = bad ? broken(c, why) : error_from(c, (const Hlod__V1__Error *)m);
+    status_t st = bad ? broken(c, why) : told_error(c, (const Hlod__V1__Error *)m);
     st_drop(bad);
     arena_done(&a);
     return st;

@@ -39,6 +39,11 @@ void nodes_ended(const struct nodes *t, const char *name, const char *life) {
     size_t at = place(t, name, &there);
     if (there && !strcmp(t->v.v[at]->m->life, life)) t->v.v[at]->sent--;
 }
+void nodes_shun(const struct nodes *t, const char *name, int64_t until_ns) {
+    bool there;
+    size_t at = place(t, name, &there);
+    if (there) t->v.v[at]->shun_ns = until_ns;
+}
 // Room for one more: of those that are not there any more the one not heard for longest leaves.
 static bool make_room(struct nodes *t) {
     size_t out = t->v.n;
@@ -87,7 +92,11 @@ enum nodes_news nodes_hear(struct nodes *t, struct arena *a, const Hlod__V1__Nod
                            : strcmp(x->m->state, m->state) ? NODES_STATE
                                                            : NODES_SAME;
     arena_free(x->arena);
-    *x = (struct node){.arena = a, .m = m, .heard_ns = now_ns, .gone = gone};
+    *x = (struct node){.arena = a,
+                       .m = m,
+                       .heard_ns = now_ns,
+                       .shun_ns = another ? 0 : x->shun_ns,
+                       .gone = gone};
     return gone ? NODES_GONE : news;
 }
 

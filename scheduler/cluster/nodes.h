@@ -13,6 +13,7 @@ struct node {
     const Hlod__V1__Node *m;
     int64_t heard_ns;
     bool lost, gone; // gone: it said so, and ended
+    int64_t shun_ns; // until when it gets no batch job: it was not reached (attempt.h)
     int32_t sent;    // work that it was sent since, less what of it all ended since (forward.h)
 };
 struct nodes {
@@ -39,5 +40,6 @@ void nodes_excuse(struct nodes *t, int64_t now_ns);
 const struct node *nodes_find(const struct nodes *t, const char *name); // NULL: not known
 // Work that was sent to that process has ended; nothing where another has its name by now.
 void nodes_ended(const struct nodes *t, const char *name, const char *life);
+void nodes_shun(const struct nodes *t, const char *name, int64_t until_ns);
 const char *node_state(const struct node *x); // "serving", ..., "lost", "gone"
 void nodes_done(struct nodes *t);

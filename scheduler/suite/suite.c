@@ -108,6 +108,7 @@ bool suites_overlay(struct suites *s, int64_t suite, uint32_t n, struct arena *a
     if (!j) return false;
     brief->state = arena_strdup(a, j->brief->state);
     brief->attempts = j->attempts;
+    brief->node = arena_strdup(a, j->brief->node);
     brief->train = training_progress_dup(a, j->brief->train);
     const Hlod__V1__Error *e = j->brief->error;
     if (!e) return true;
@@ -134,12 +135,22 @@ static int running_of(const struct suites *s, const char *tenant) {
     return n;
 }
 
-static struct suite_job *ready_job(struct suite *x, int64_t now, int64_t *next) {
+// The first that may run now: here, or where a node has a device of that kind.
+static struct suite_job *ready_job(struct suite *x, const char *kind, int64_t now, int64_t *next) {
+    const char *seen = NULL;
+    bool stays = true, looked = false;
     for (uint32_t i = 0; i < x->n_jobs && x->n_idle; i++) {
         struct suite_job *j = &x->jobs[i];
-        if (j->state == J_QUEUED) return j;
-        if (j->state != J_WAITING) continue;
-        if (j->not_before_ns <= now) return j;
+        if (j->state != J_QUEUED && j->state != J_WAITING) continue;
+        if (x->s->tickets && !kind) { // looked up once where jobs are alike
+            const char *own = suite_kind(j);
+            if (!looked || own != seen) stays = suite_may_stay(j);
+            seen = own;
+            looked = true;
+            if (!stays) continue;
+        }
+        if (kind && !suite_may_go(j, kind)) continue;
+        if (j->state == J_QUEUED || j->not_before_ns <= now) return j;
         if (!*next || j->not_before_ns < *next) *next = j->not_before_ns;
     }
     return NULL;
@@ -150,13 +161,13 @@ static int *running_now(struct suites *s, const struct suite *x) {
     return x->q->train ? &s->n_training : &s->n_running;
 }
 
-static struct suite_job *next_job(struct suites *s, int64_t *next) {
+static struct suite_job *next_job(struct suites *s, const char *kind, int64_t *next) {
     struct suite_job *best = NULL;
     int best_running = 0;
     int64_t now = clock_ns();
     for (struct suite *x = s->first; x; x = x->next) {
-        if (*running_now(s, x) >= s->cfg.parallel) continue;
-        struct suite_job *j = ready_job(x, now, next);
+        if (!kind && *running_now(s, x) >= s->cfg.parallel) continue;
+        struct suite_job *j = ready_job(x, kind, now, next);
         if (!j) continue;
         int running = running_of(s, x->tenant);
         int32_t a = x->q->priority, b = best ? best->suite->q->priority : 0;
@@ -166,19 +177,36 @@ static struct suite_job *next_job(struct suites *s, int64_t *next) {
     }
     return best;
 }
+bool suites_wait(struct suites *s) {
+    int64_t next = 0;
+    return next_job(s, NULL, &next) != NULL;
+}
+
+static void begin(struct suite_job *j) {
+    j->attempts++;
+    set_state(j, J_RUNNING, "running");
+    suite_log(j, "attempt %u", j->attempts);
+    suite_trace_begin(j);
+}
+bool suites_give(struct suites *s, const char *kind, struct suite_job **out) {
+    int64_t next = 0;
+    *out = s->stopping ? NULL : next_job(s, kind, &next);
+    if (!*out) return false;
+    s->n_away++;
+    begin(*out);
+    return true;
+}
 
 static void pump(void *arg) {
     struct suites *s = arg;
     s->pump_posted = false;
     int64_t next = 0;
     while (!s->stopping) {
-        struct suite_job *j = next_job(s, &next);
+        struct suite_job *j = next_job(s, NULL, &next);
         if (!j) break;
         ++*running_now(s, j->suite);
-        j->attempts++;
-        set_state(j, J_RUNNING, "running");
-        suite_log(j, "attempt %u", j->attempts);
-        suite_trace_begin(j);
+        begin(j);
+        j->brief->node = (char *)(uintptr_t)"";
         if (j->suite->q->train)
             training_start(j);
         else
@@ -186,6 +214,7 @@ static void pump(void *arg) {
         suite_tell(j);
     }
     if (next && !s->stopping) loop_timer_at(s->timer, next);
+    if (s->tickets && !s->stopping) suites_put_tickets(s, false);
 }
 void suites_pump(struct suites *s) {
     if (s->pump_posted || s->stopping) return;
@@ -208,7 +237,7 @@ static int64_t backoff_ms(const struct suite_job *j) {
 }
 
 // Refused before anything was tried: waits without costing an attempt.
-static bool not_begun(status_t st) {
+bool suite_not_begun(status_t st) {
     int r = st_get_reason(st);
     return r == HLOD__V1__REASON__REASON_QUEUE_FULL || r == HLOD__V1__REASON__REASON_COMPILE_RATE ||
            r == HLOD__V1__REASON__REASON_TENANT_QUOTA ||
@@ -219,7 +248,7 @@ static bool not_begun(status_t st) {
 static bool tries_again(struct suite_job *j, status_t st) {
     const Hlod__V1__RetryPolicy *p = j->suite->q->retry;
     uint32_t most = p && p->max_attempts ? p->max_attempts : defaults.attempts;
-    if (not_begun(st)) j->attempts--;
+    if (suite_not_begun(st)) j->attempts--;
     if (!st_code_retryable(st_code(st)) || j->attempts >= most) return false;
     int64_t ms = backoff_ms(j), asked = st_get_retry_ms(st);
     if (asked > ms) ms = asked;
@@ -243,10 +272,33 @@ static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
     suite_save(j);
 }
 
+// No attempt at it is under way any more.
+static void stands(struct suite_job *j) {
+    struct suites *s = j->suite->s;
+    if (j->away)
+        s->n_away--;
+    else
+        --*running_now(s, j->suite);
+    j->away = NULL;
+    j->run = NULL;
+    j->ticket_ns = 0;
+}
+void suite_put_back(struct suite_job *j) {
+    stands(j);
+    j->attempts--;
+    set_state(j, J_QUEUED, "queued");
+    j->brief->node = (char *)(uintptr_t)"";
+    suite_away_settle(j);
+    suite_tell(j);
+    suites_pump(j->suite->s);
+}
 static void job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *a, status_t st) {
     struct suites *s = j->suite->s;
-    --*running_now(s, j->suite);
-    j->run = NULL;
+    if (j->suite->guest) {
+        suite_guest_done(j, o, a, st);
+        return;
+    }
+    stands(j);
     arena_done(&j->outcome_arena); // of the attempt before
     j->outcome_arena = *a;
     *a = (struct arena){0};
@@ -254,6 +306,7 @@ static void job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena 
         j->attempts--;
         set_state(j, J_QUEUED, "queued"); // the next daemon's
     } else if (st && tries_again(j, st)) {
+        suite_away_settle(j);
         suite_save(j);
         suite_tell(j);
     } else {
@@ -277,6 +330,7 @@ static void job_saved(struct suite_job *j) {
     log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",
               j->brief->id, j->outcome->state, j->attempts, j->brief->model, j->brief->input);
     set_state(j, J_ENDED, NULL);
+    suite_away_settle(j);
     suite_ended_brief(j, j->brief);
     strbuf_done(&j->log);
     x->n_left--;
@@ -301,12 +355,13 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
         if ((n && n != j->n) || j->state == J_ENDED || j->state == J_ENDING) continue;
         if (j->state == J_RUNNING) {
             suite_trace_end(j, NULL, ST_CANCELLED, 0, NULL);
-            if (j->training)
+            if (j->away)
+                suite_away_cancel(j);
+            else if (j->training)
                 training_cancel(j);
             else
                 suite_run_cancel(j);
-            j->run = NULL;
-            --*running_now(s, x);
+            stands(j);
         }
         Hlod__V1__JobOutcome *o = message_new(&j->arena, &hlod__v1__job_outcome__descriptor);
         o->state = (char *)(uintptr_t)"cancelled";

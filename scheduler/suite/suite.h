@@ -15,10 +15,13 @@
 #include "proto/reason.h"
 #include "scheduler/suite/journal_jobs.h"
 
+struct attempts;
 struct journal;
 struct sched;
 struct store;
 struct suites;
+struct tickets;
+struct trace;
 struct suites_config {
     int parallel;               // jobs of suites that run at a time
     struct jobs_retention keep; // before_ns is not used
@@ -85,3 +88,25 @@ void suites_unwatch(struct suite_watch *w); // also from `changed`; not needed a
 // disk; NULL is fine. NOT_FOUND is the caller's to say.
 void suites_cancel(struct suites *s, int64_t suite, uint32_t n,
                    void (*done)(void *ctx, uint32_t cancelled), void *ctx);
+
+// ---- other nodes of the cluster
+
+// Jobs that wait may go to them from now on, and theirs come here, where there is room: none waits
+// here, and fewer than `parallel` run. Borrowed; NULL: no more.
+void suites_join(struct suites *s, struct tickets *t, struct attempts *x);
+int suites_away(const struct suites *s); // jobs of ours that others run now
+// An attempt at another node's job, here. What it needs is fetched from its home.
+struct suite_guest;
+struct suite_guest_spec {    // copied
+    const char *home, *tenant;
+    const char *job;         // SUITE.N there
+    uint32_t attempt;
+    const struct trace *trace; // NULL: none
+    struct span suite;         // SubmitJobsRequest of one job, packed
+    // Once, never from inside suites_guest. OK: it ran; outcome and log borrowed. Else it did not;
+    // st is taken.
+    void (*done)(void *ctx, status_t st, const Hlod__V1__JobOutcome *o, struct str log);
+    void *ctx;
+};
+struct suite_guest *suites_guest(struct suites *s, const struct suite_guest_spec *spec);
+void suites_guest_cancel(struct suite_guest *g); // no done; NULL is fine

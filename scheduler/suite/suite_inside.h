@@ -11,6 +11,7 @@
 struct job;
 struct loop_timer;
 struct suite;
+struct suite_away;
 struct suite_run;
 struct training;
 enum job_state { J_QUEUED, J_RUNNING, J_WAITING, J_ENDING, J_ENDED }; // ENDING: being recorded
@@ -22,7 +23,12 @@ struct suite_job {
     uint32_t attempts;         // begun, not counting those that a restart cut off
     int64_t not_before_ns;     // J_WAITING
     struct suite_run *run;     // J_RUNNING; or
-    struct training *training; // of a suite that trains
+    struct training *training; // of a suite that trains; or
+    struct suite_away *away;   // at another node
+    char *ack;                 // of the ticket that brought it there, until that is settled
+    int64_t ticket_ns;         // when a ticket was last put for it; 0: none is there
+    uint32_t given;            // times that it went to others
+    int in_vain;               // of those, that it did not come to an end there
     struct arena arena;        // brief
     Hlod__V1__Job *brief;
     Hlod__V1__JobOutcome *outcome; // once ENDING
@@ -45,6 +51,7 @@ struct suite {
     uint32_t n_jobs, n_left;        // left: not ENDED
     uint32_t n_idle;                // QUEUED or WAITING
     int n_running;
+    struct suite_guest *guest; // it is another node's, and not in the list
 };
 struct suite_watch {
     struct suite_watch *next;
@@ -68,6 +75,9 @@ struct suites {
     struct suite *first;       // by id
     int n_running, n_training; // of suites that train; each kind has cfg.parallel places
     int n_runs;                // objects of suite_run.c and training.c, also of cancelled jobs
+    struct tickets *tickets;   // NULL: there are no others, as for
+    struct attempts *attempts;
+    int n_away, n_guests;      // jobs that others run; of others, here
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
     struct suite_watch *watches;
@@ -86,6 +96,21 @@ struct suites {
 
 // suite.c
 void suites_pump(struct suites *s); // posts
+void suite_put_back(struct suite_job *j); // its attempt at another node was none
+bool suites_give(struct suites *s, const char *kind, struct suite_job **out); // begins an attempt
+bool suites_wait(struct suites *s); // does a job wait that could run here?
+bool suite_not_begun(status_t st); // refused before anything was tried
+
+// suite_away.c: attempts at other nodes, and what they are told of waiting jobs.
+const char *suite_kind(const struct suite_job *j); // of device, where others may run it; NULL
+bool suite_may_go(const struct suite_job *j, const char *kind);
+bool suite_may_stay(const struct suite_job *j); // or only others have its device
+void suite_away_cancel(struct suite_job *j);    // no job_done comes
+void suite_away_settle(struct suite_job *j);    // its ticket is used up
+void suites_put_tickets(struct suites *s, bool lost);
+
+// suite_guest.c
+void suite_guest_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *a, status_t st);
 
 // suite_parts.c
 void suite_log(struct suite_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -61,6 +61,7 @@ void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b) {
     b->state = o->state;
     b->error = o->error;
     b->finished = o->finished;
+    b->node = o->node;
     if (o->train) b->train = o->train;
     b->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
     b->instructions = o->counts ? o->counts->entry : 0;
@@ -71,6 +72,7 @@ void suite_unref(struct suite *x) {
     if (--x->refs) return;
     for (uint32_t i = 0; i < x->n_jobs; i++) {
         strbuf_done(&x->jobs[i].log);
+        free(x->jobs[i].ack);
         arena_done(&x->jobs[i].arena);
         arena_done(&x->jobs[i].outcome_arena);
     }

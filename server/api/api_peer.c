@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the servers of a fleet ask each other (docs/cluster.md): who one is, an executable by its
 // key and who compiles it. Callers have the scope `peer`: they are trusted with the executables of
-// all tenants.
+// all tenants. RunJob is between nodes of a cluster: who calls proves by its secret that the job's
+// home gives it, for a place that this node offered.
 //
 //   FetchExecutable: pool: here? -> the bundle
 //                              -> not, and nobody was to compile it: the asker is
@@ -10,10 +11,13 @@
 
 #include "base/clock.h"
 #include "proto/message.h"
+#include "proto/weigh.h"
 #include "scheduler/cluster/capacity.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/loop.h"
 #include "scheduler/remote/peers.h"
 #include "scheduler/remote/remotes.h"
+#include "scheduler/suite/suite.h"
 #include "server/api/api_cache.h"
 
 // Answers at once where there are no peers: a server alone keeps nothing in mind.
@@ -151,4 +155,45 @@ status_t api_release(struct call *c) {
     RETURN_IF_ERR(api_digest(q->digest, "digest", &key));
     remotes_claim_ends(remotes_of(c), key, q->life);
     return call_reply(c, message_new(&c->arena, &hlod__v1__release_executable_reply__descriptor));
+}
+
+// ---- a batch job of another node, run here (scheduler/suite/suite_guest.c)
+
+static void job_ended(void *ctx, status_t st, const Hlod__V1__JobOutcome *o, struct str log) {
+    struct call *c = ctx;
+    c->handler = NULL;
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
+    struct arena *a = &c->arena;
+    Hlod__V1__RunJobReply *m = message_new(a, &hlod__v1__run_job_reply__descriptor);
+    m->outcome = weigh_unpack_in(a, &hlod__v1__job_outcome__descriptor, message_pack(a, &o->base));
+    m->log = arena_strndup(a, log.p, log.n);
+    call_finish(c, &m->base, m->outcome ? ST_OK : st_internal("an outcome that cannot be read"));
+}
+static void job_left(struct call *c) {
+    suites_guest_cancel(c->handler);
+    c->handler = NULL;
+}
+status_t api_run_job(struct call *c) {
+    const Hlod__V1__RunJobRequest *q = call_request(c);
+    const struct api *api = c->api;
+    Hlod__Cluster__Grant *g;
+    if (!api->cluster)
+        return st_new(ST_FAILED_PRECONDITION, "this server is in no cluster (--cluster)");
+    RETURN_IF_ERR(cluster_take_job(api->cluster, &c->arena, q, &g));
+    if (api->auth && strcmp(c->principal.tenant, g->tenant) != 0)
+        return st_because(ST_PERMISSION_DENIED, MISSING_SCOPE, "the job is of another tenant");
+    c->on_cancel = job_left;
+    c->handler = suites_guest(
+        api->suites, &(struct suite_guest_spec){.home = g->home,
+                                                .tenant = g->tenant,
+                                                .job = g->job,
+                                                .attempt = g->attempt,
+                                                .trace = c->trace ? &c->trace->t : NULL,
+                                                .suite = {q->suite.data, q->suite.len},
+                                                .done = job_ended,
+                                                .ctx = c});
+    return ST_OK;
 }

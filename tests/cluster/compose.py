@@ -68,8 +68,8 @@ def composed(o):
                 text = text.replace(name, port)
             return text.replace("/run/secrets", site.folder)
         command = file["services"]["nats"]["command"]
-        assert command == ["-a", "0.0.0.0", "-p", "4222"], command  # else: what Nats starts
-        nats = Nats(o.nats, ports[3])
+        assert command == ["-js", "-a", "0.0.0.0", "-p", "4222"], command  # else: what Nats starts
+        nats = Nats(o.nats, ports[3], "-js")
         try:
             for name, s in services.items():
                 site.all.append(Node(o, site, name, s["environment"], replace))

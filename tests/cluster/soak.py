@@ -3,24 +3,27 @@
 """Three nodes, one NATS and a mixed load, while anything dies, hangs or is cut off: nodes and their
 workers by kill -9, NATS (once with its data gone), nodes stopped for seconds, a node's way to NATS
 and the others' way to it broken or silent. Clients run models by name on all nodes, by device where
-only others have it, with short deadlines; names are set and models pulled meanwhile. Every answer
-is right, or UNAVAILABLE, CANCELLED or DEADLINE_EXCEEDED; what was acknowledged holds on all nodes
-in the end; nothing is left behind: processes, and of n0, which is never killed, descriptors and
+only others have it, with short deadlines; names are set, models pulled and batch jobs submitted
+meanwhile, to each node, which others run. Every answer is right, or UNAVAILABLE, CANCELLED or
+DEADLINE_EXCEEDED; what was acknowledged holds on all nodes in the end, each job with one result;
+nothing is left behind: processes, and of n0, which is never killed, descriptors and
 memory. Real workers. Needs numpy, grpcio (sched/soak.py).
 Usage: soak.py --hlod BIN --worker BIN --nats BIN [--n EVENTS] [--clients N] [--seed N]"""
-import argparse, collections, contextlib, http.client, json, os, random, shutil, signal, sys
+import argparse, base64, collections, contextlib, http.client, json, os, random, shutil, signal, sys
 import tempfile, threading, time, traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "sched"), HERE]
 # of sched, and first: numpy wants the library's `secrets`, not that of tests/fleet
 from soak import FAILURES, children, descriptors, nothing_is_left, quiet, rss_mb
 from nats import Nodes, Server, cluster, free_ports, name, names, states
+from batch import floats, listed, once_each, result, shares
 from link import Link
 from common import secret
 from harness import no_complaint, until
 from sim import program
 
 DEVICES = ["cpu", "sim:latency_us=2000", "cpu,sim:latency_us=2000"]
+JOBS, SUITE = 10, 10     # jobs for each event, of a suite
 STABLE, KNOWN_S = 4, 20  # names that are there from the start; how long a new one may need
 BROKEN = (ConnectionError, http.client.HTTPException)
 
@@ -36,6 +39,7 @@ class Site3(Nodes):
         self.keys = tempfile.mkdtemp(prefix="hlod-soak-")
         key = secret(self.keys, "cache.key", "6f" * 32)
         super().__init__(o, 3, "", "--max-queue", "6", "--idle-s", "5", "--compile-rate", "0",
+                         "--job-parallel", "2",
                          "--cache-key", key, "--cache-remote-wait-ms", "3000", shared=True, each=[
             ["--device", DEVICES[k], "--http", f"127.0.0.1:{at[k]}", "--cache-remote", peers[k],
              "--cluster", f"nats://127.0.0.1:{ways[3 + k]}",
@@ -164,6 +168,68 @@ class Setter(Client):
             with self.w.lock:
                 self.w.pulls[what] = (add, time.monotonic())
 
+class Submitter(Client):
+    """suites of jobs, to each node in turn, until there are so many"""
+    def __init__(self, world, k, jobs):
+        super().__init__(world, k)
+        self.jobs, self.suites = jobs, []  # (node, suite)
+    def run(self):
+        k = 0
+        while self.jobs > 0 and not self.w.stop.is_set():
+            k += 1
+            try:
+                if self.submit(k % 3, f"soak-{k}"):
+                    self.jobs -= SUITE
+                self.w.stop.wait(0.8)
+            except Exception as e:
+                self.trouble.append(f"submit: {e!r}")
+    def submit(self, k, key):
+        """True: it is acknowledged; sent again until somebody says so"""
+        device = self.rng.choice(["", "sim", "cpu"])
+        v = self.rng.randrange(1000)
+        def one(i):
+            t = lambda name, x: {"name": name, "dtype": "f32", "shape": [4],
+                                 "raw": base64.b64encode(floats(*[x] * 4)).decode()}
+            return {"name": str(i), "inputs": [t("x", v + i)], "expect": [t("", v + i + 3)]}
+        for _ in range(60):
+            try:
+                d = self.w.n.d[k]
+                status, r = d.json("PUT", "/v1/blobs", program(3))
+                if status == 200:
+                    status, r = d.json("POST", "/v1/jobs", {
+                        "models": [{"model": r["digest"]}],
+                        "inputs": [one(i) for i in range(SUITE)],
+                        "targets": [{"device": device}] if device else [], "repeat": 100,
+                        "idempotency_key": key, "retry": {"max_attempts": 9, "backoff_ms": 100}})
+                if status == 200:
+                    self.seen["suite OK"] += 1
+                    self.suites.append((k, r["suite"]))
+                    return True
+                assert r.get("code") in FAILURES, r
+            except BROKEN:
+                pass
+            self.seen["suite again"] += 1
+            if self.w.stop.wait(0.3):
+                return False
+        raise AssertionError(f"node {k} takes no suite")
+    def all_ended(self):
+        """each acknowledged job has one result, the right one or why there is none"""
+        total = collections.Counter()
+        for k, suite in self.suites:
+            d = self.w.n.d[k]
+            ended = lambda: all(j.get("finished") for j in listed(d, suite))
+            until(f"suite {suite} of n{k} ends", 120, ended)
+            jobs = listed(d, suite)
+            once_each(d, suite, SUITE, killed=True)
+            for j in jobs:
+                assert j["state"] == "passed" or j["error"]["code"] in FAILURES, j
+                r = result(d, j["id"])
+                assert r["state"] == j["state"], (j, r)
+                total["jobs " + j["state"]] += 1
+            total.update({f"jobs by {x or 'their home'}": c for x, c in shares(jobs).items()})
+        self.seen += total
+        return total
+
 class World:
     def __init__(self, n, nats, seed):
         self.n, self.nats, self.seed, self.stop = n, nats, seed, threading.Event()
@@ -275,25 +341,30 @@ def left(w):
 
 def soak(o):
     bad, rng = [], random.Random(o.seed)
-    with Server(o) as server, Site3(o, server) as n:
+    with Server(o, "-js") as server, Site3(o, server) as n:
         n.meet()
         w = World(n, server, o.seed)
-        clients = [Client(w, k) for k in range(o.clients)] + [Setter(w, "setter")]
+        jobs = Submitter(w, "jobs", JOBS * o.n)
+        clients = [Client(w, k) for k in range(o.clients)] + [Setter(w, "setter"), jobs]
         for c in clients:
             c.start()
         try:
             events = happen(w, o.n, rng)
+            jobs.join(120)
         finally:
             w.stop.set()
             for c in clients:
                 c.join(90)
         bad += [t for c in clients for t in c.trouble]
+        ran = jobs.all_ended()
         total = sum((c.seen for c in clients), collections.Counter())
         print("  " + ", ".join(f"{events[k]} {k}" for k in sorted(events)))
         print("  " + ", ".join(f"{total[k]} {k}" for k in sorted(total)))
         everything_holds(w)
         large = left(w)
         print(f"  {len(w.kept)} names; n0 {w.small:.0f} MB at the start, {large:.0f} at the end")
+        assert ran["jobs passed"] > 0.9 * JOBS * o.n // SUITE * SUITE, ran
+        assert sum(ran[f"jobs by n{k}"] for k in range(3)), ran
         assert total["named OK"] and total["named forwarded"] and total["set OK"], total
         if bad:
             for d in n.d:

@@ -443,6 +443,14 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
     },
     'ReleaseExecutableReply': {
     },
+    'RunJobRequest': {
+        1: ('grant', 'b', ''),
+        2: ('suite', 'b', ''),
+    },
+    'RunJobReply': {
+        1: ('outcome', 'm', 'JobOutcome'),
+        2: ('log', 's', ''),
+    },
     'InspectRequest': {
         1: ('digest', 's', ''),
         2: ('stage', 's', ''),
@@ -888,6 +896,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         16: ('train', 'm', 'TrainProgress'),
         17: ('traceparent', 's', ''),
         18: ('tracestate', 's', ''),
+        19: ('node', 's', ''),
     },
     'GetJobRequest': {
         1: ('job', 's', ''),
@@ -954,6 +963,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         16: ('finished', 's', ''),
         17: ('model', 's', ''),
         18: ('train', 'm', 'TrainProgress'),
+        19: ('node', 's', ''),
     },
     'PutBlobRequest': {
         1: ('digest', 's', ''),
@@ -1285,6 +1295,7 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'FetchExecutable': ('FetchExecutableRequest', 'FetchExecutableReply'),
     'OfferExecutable': ('ExecutableBundle', 'ImportExecutableReply'),
     'ReleaseExecutable': ('ReleaseExecutableRequest', 'ReleaseExecutableReply'),
+    'RunJob': ('RunJobRequest', 'RunJobReply'),
     'Health': ('HealthRequest', 'HealthReply'),
     'Version': ('VersionRequest', 'VersionReply'),
 }
