@@ -263,8 +263,12 @@ def as_a_job(c):
           "n.onnx", rc=5, err="no loss is called 'hinge'")
     c.hlo("a job gives a model", *words, "--job", "-o", "n.safetensors", rc=2, err="gives a model")
     c.hlo("detached, with a file", *words, "--detach", "-o", "n.onnx", rc=2, err="only starts")
-    left = json.loads(c.hlo("buffers after jobs", "buffers", "--json")).get("buffers", [])
-    left = [b for b in left if b["leaseMs"] == 3600000]  # not of an hlo that was killed
+    for _ in range(40):  # until the run that was cancelled has ended
+        left = json.loads(c.hlo("buffers after jobs", "buffers", "--json")).get("buffers", [])
+        left = [b for b in left if b["leaseMs"] == 3600000]  # not of an hlo that was killed
+        if not left:
+            break
+        time.sleep(0.5)
     c.check("no buffer is left of jobs", not left, str(left))
 
 
