@@ -206,6 +206,18 @@ static LLVMValueRef to_small(struct emit *e, enum dtype to, LLVMValueRef x) {
                             LLVMConstNull(wide), "");
     return LLVMBuildTrunc(e->b, r, type_of(e, to), "");
 }
+// To s32, the nearest it has; NaN is 0. What LLVM makes of its own saturating conversion of vectors
+// is one of each lane on x86.
+static LLVMValueRef to_s32(struct emit *e, LLVMValueRef x) {
+    LLVMTypeRef t = i_n(e, 32), from = LLVMTypeOf(x);
+    LLVMValueRef high = LLVMConstReal(from, 0x1p31), low = LLVMConstReal(from, -0x1p31),
+                 r = LLVMBuildFPToSI(e->b, x, t, "");
+    r = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGE, x, high, ""), ci(t, INT32_MAX), r,
+                        "");
+    r = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, low, ""), ci(t, INT32_MIN), r,
+                        "");
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, ""), ci(t, 0), r, "");
+}
 static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
     enum dtype to = v->type, from = v->args[0]->type;
     LLVMValueRef x = arg_of(e, v, 0, bits_of(e, v));
@@ -226,6 +238,7 @@ static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
         return LLVMBuildIntCast2(e->b, x, t, sign, "");
     }
     if (dtype_is_float(from) && dtype_bits(to) <= 16) return to_small(e, to, x);
+    if (dtype_is_float(from) && to == DT_S32 && !e->soft) return to_s32(e, x);
     if (dtype_is_float(from)) {
         LLVMTypeRef over[2] = {t, LLVMTypeOf(x)};
         return intrinsic(e, is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);

@@ -515,6 +515,17 @@ static void fuse_product(const struct kir_val *sum) {
         return;
     }
 }
+// The larger or the smaller of two floats, written as a choice: what the processor's instruction
+// gives of NaN and of zeros is the choice's. The comparison is not made.
+static void fuse_bound(const struct kir_val *v) {
+    const struct kir_val *c = v->args[0];
+    if (v->op != K_SELECT || x86_of(v)->lazy || c->op != K_CMP || c->block != v->block ||
+        x86_of(c)->uses != 1 || (c->imm_i != CMP_GT && c->imm_i != CMP_LT) ||
+        (v->type != DT_F32 && v->type != DT_F64))
+        return;
+    const struct kir_val *a = c->args[0], *b = c->args[1], *yes = v->args[1], *no = v->args[2];
+    if ((a == yes && b == no) || (a == no && b == yes)) x86_of(c)->fused = true;
+}
 // v is read by one of `owner`'s arms, or by the block itself (NULL).
 static void claim(struct kir_val *v, const struct kir_val *owner, int arm) {
     struct x86_val *x = x86_of(v);
@@ -572,6 +583,7 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
         if (v->op != K_FOR) {
             want_args(v, vector);
             fuse_product(v);
+            fuse_bound(v);
             continue;
         }
         struct kir_loop *l = v->loop;

@@ -239,8 +239,20 @@ static void copysign_lanes(struct x86_gen *g, const struct kir_val *v, enum x86_
     x86_op3(g, EV_AND | w, len, TMP1, y, s);
     x86_op3(g, EV_OR | w, len, dst, TMP1, x86_r(TMP2));
 }
+// A choice by a comparison of what it chooses among (x86_choose.c: fuse_bound).
+static void choose_bound(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                         int dst) {
+    const struct kir_val *c = v->args[0], *yes = v->args[1];
+    bool max = yes == c->args[c->imm_i == CMP_GT ? 0 : 1];
+    x86_op3(g, (max ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0), len, dst,
+            x86_lane_reg(g, yes, wide, TMP0), x86_lane_arg(g, v->args[2], wide, TMP1));
+}
 static void choose(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
                    int dst) {
+    if (x86_of(v->args[0])->fused) {
+        choose_bound(g, v, len, wide, dst);
+        return;
+    }
     int k = x86_mask_reg(g, v->args[0]), no = x86_lane_reg(g, v->args[2], wide, TMP0);
     if (g->as.vex) {
         struct x86_arg yes = x86_lane_arg(g, v->args[1], wide, TMP1);
@@ -437,6 +449,7 @@ static void choose_mask(struct x86_gen *g, const struct kir_val *v, int k) {
 }
 void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
     if (v->op == K_CONST) return;
+    if (x86_of(v)->fused) return;
     int k = x86_dst(g, v);
     const struct kir_val *x = v->n_args ? v->args[0] : NULL;
 

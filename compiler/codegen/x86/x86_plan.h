@@ -57,7 +57,7 @@ struct x86_val {
     int64_t stride;
     bool wide;   // lanes of 64 bits
     bool spread; // class G, and someone wants its lanes
-    bool fused;  // a product that the sum behind it computes
+    bool fused;  // a product or comparison that the sum or choice behind it computes
     bool scaled; // class G, and only ever part of an address
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
     int uses, claims;

@@ -6,8 +6,9 @@
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
 // elements of a kernel, which looks for each one's operand. A kernel writes out short rows, but not
-// of many operands (torch.stack of a loop's results).
-enum { LEAST_RUN = 16, LEAST_MEAN = 3, SHORT_ROW = 8, MANY = 16, MAX_PARTS = 65536 };
+// of many operands (torch.stack of a loop's results); of single elements it makes whole vectors
+// where they are as many as some vector's lanes.
+enum { LEAST_RUN = 16, LEAST_MEAN = 2, SHORT_ROW = 8, MANY = 16, MAX_PARTS = 65536 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
 enum { BLOCK = 16384 };             // bytes of rows that are written one operand after the other
 
@@ -48,8 +49,9 @@ static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_inst
         // What fills the last block stays zero; one between two operands would have a gap.
         if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
+    bool lanes = dtype_size(i->shape->dtype) < 4 || (i->n_operands & (i->n_operands - 1)) == 0;
     return least >= LEAST_RUN || i->n_operands > MANY ||
-           (all >= LEAST_MEAN * i->n_operands && all > SHORT_ROW);
+           (all > SHORT_ROW && (all >= LEAST_MEAN * i->n_operands || !lanes));
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);

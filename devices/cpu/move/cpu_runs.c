@@ -50,10 +50,15 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
         return;
         SIZE(1)
         SIZE(2)
+        SIZE(3)
         SIZE(4)
+        SIZE(6)
         SIZE(8)
+        SIZE(12)
         SIZE(16)
+        SIZE(24)
         SIZE(32)
+        SIZE(48)
         SIZE(64)
 #undef SIZE
     default:
