@@ -273,6 +273,7 @@ struct kir_val *kir_idx_place(struct kir *k, struct kir_val *x, int64_t last) {
     }
 
     int64_t most = ((int64_t)1 << (bits - sign)) - 1;
+    if (bits < 32) x = kir_cast(k, t = DT_S32, x); // not every back end has shorter ones
     if (sign) x = kir_op(k, K_MAX, x, kir_int(k, t, 0), NULL);
     if (last < most) x = kir_op(k, K_MIN, x, kir_int(k, t, last), NULL);
     if (x->op == K_CONST) return kir_i64(k, x->imm_i);
