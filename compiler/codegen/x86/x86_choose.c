@@ -24,7 +24,7 @@ enum {
 };
 
 struct quality {
-    const char *why; // it may not become a vector; NULL: it may
+    const char *why;               // it may not become a vector; NULL: it may
     bool wide, narrow, short_ints; // has lanes of 64 bits; floats of 32; 8 and 16-bit elements
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop and input fusion: from each elementwise operation, movement or reduction, backwards, take in
 // what computes its elements one by one and has every user inside already: elementwise operations,
-// movements (transpose, slice, reverse, pad, dynamic-slice), a reduction or window whose results
-// are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
-// own). Chains of operations on bits (random numbers) are long and keep few values at a time: a
-// fusion with more than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an
-// operation used outside stays outside, and one that a broadcast or a window would repeat stays in
-// memory, as does a reduction whose elements two movements would ask for. A contraction that the
-// library does not take comes in, one a fusion, where only simple elementwise operations follow it.
-// A fusion with a contraction is kOutput, one with a reduction kInput, others are kLoop.
+// movements (transpose, slice, reverse, pad, dynamic-slice), gathers (with what computes their
+// places where a slice is one element), a reduction or window whose results are used one by one,
+// and any broadcast or iota (they cost an index, so each fusion may have its own). A concatenation
+// of what is computed for it is a root too. Chains of operations on bits (random numbers) are long
+// and keep few values at a time: a fusion with more than FLOAT_MEMBERS takes in nothing else.
+// Nothing dear is computed twice: an operation used outside stays outside, and one that a broadcast
+// or a window would repeat stays in memory, as does a reduction whose elements two movements would
+// ask for. A contraction that the library does not take comes in, one a fusion, where only simple
+// elementwise operations follow it. A fusion with a contraction is kOutput, one with a reduction
+// kInput, others are kLoop.
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/library.h"
@@ -69,8 +71,8 @@ static bool only_indices(const struct target *t, const struct hlo_instr *i) {
         return false;
     }
     const struct hlo_instr *u = i->users.v[0];
-    return i->op == HLO_RESHAPE || HLO_ATTR(u, gather)->index_vector_dim ==
-                                       HLO_ATTR(i, dims)->dimensions.v[0];
+    return i->op == HLO_RESHAPE ||
+           HLO_ATTR(u, gather)->index_vector_dim == HLO_ATTR(i, dims)->dimensions.v[0];
 }
 // Each element is one of an operand's; which one is decided where the loops begin anew
 // (compiler/kernel/lower_loops.c), so that none is computed twice.

@@ -215,8 +215,7 @@ static struct hlo_instr *through_gather(struct hb *b, struct hlo_instr *u) {
 // Operands come first in the list: one walk carries a movement to its end.
 static struct hlo_instr *moved(struct hb *b, struct hlo_instr *u, UNUSED const struct pass_ctx *p) {
     if (!u->n_operands || (!u->users.n && u->parent->root != u)) return NULL;
-    if (hlo_is_pointwise(u) && u->n_operands <= MAX_OPERANDS)
-        return through_elementwise(b, u);
+    if (hlo_is_pointwise(u) && u->n_operands <= MAX_OPERANDS) return through_elementwise(b, u);
     if (u->op == HLO_GATHER) return through_gather(b, u);
     return u->op == HLO_CONCATENATE ? through_concat(b, u) : through_dims(b, u);
 }

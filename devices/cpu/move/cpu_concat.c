@@ -10,7 +10,7 @@
 // where they are as many as some vector's lanes.
 enum { LEAST_RUN = 16, LEAST_MEAN = 2, SHORT_ROW = 8, MANY = 16, MAX_PARTS = 65536 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
-enum { BLOCK = 16384 };             // bytes of rows that are written one operand after the other
+enum { BLOCK = 16384 };            // bytes of rows that are written one operand after the other
 
 struct concat_state {
     int n;
@@ -119,5 +119,5 @@ static status_t concat_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **
     cpu_parallel(part, &call, c->pieces, GRAIN);
     return ST_OK;
 }
-const struct cpu_impl cpu_impl_concat = {"concat", concat_accepts, concat_open, NULL, concat_run,
-                                         NULL, NULL, NULL};
+const struct cpu_impl cpu_impl_concat = {"concat",   concat_accepts, concat_open, NULL,
+                                         concat_run, NULL,           NULL,        NULL};
