@@ -265,16 +265,30 @@ static V atan2_32(struct kir *k, V y, V x) {
     return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
 }
 
-// |x| mod |y| in f64, where both are exact: at most 28 bits of the quotient a turn, so that its
-// product with y is exact and what is left has no more bits than x. A quotient that is one too
-// large leaves less than nothing, and the next one is -1. The quotients of f32 end below 2^278.
+// How many turns rem32 takes and how many of a quotient's lowest bits it leaves out, by the divisor:
+// the fewer bits y has, the more may its factor have; the larger y, the smaller are the quotients.
+static void rem32_turns(const struct kir_val *y, int *out_turns, int *out_dropped) {
+    enum { BITS = 24, KEPT = 52, LEAST = 2, TOP = 128, ALL = 278 };
+    int bits = ALL, own = BITS;
+    if (y->op == K_CONST && y->imm_f != 0 && fabs(y->imm_f) < INFINITY) {
+        uint32_t m = (uint32_t)ldexp(frexp(fabs(y->imm_f), &bits), BITS); // y < 2^bits
+        bits = TOP + 1 - bits;
+        own = BITS - __builtin_ctz(m);
+    }
+    *out_dropped = own < LEAST ? LEAST : own;
+    *out_turns = bits > 0 ? (bits + KEPT - *out_dropped - 1) / (KEPT - *out_dropped) : 1;
+}
+// |x| mod |y| in f64, where both are exact: so few bits of the quotient a turn that its product
+// with y is exact and what is left has no more bits than x. A quotient that is one too large leaves
+// less than nothing, and the next one is -1. The quotients of f32 end below 2^278.
 static V rem32(struct kir *k, V x, V y) {
-    enum { TURNS = 10 };
     enum dtype t = DT_F64;
+    int turns, dropped;
+    rem32_turns(y, &turns, &dropped);
     V a = OP1(ABS, wide(k, x)), b = OP1(ABS, wide(k, y)), inf = C(INFINITY);
     V over = OP2(DIV, C(1), b), r = a, minus = OP1(NEG, b);
-    for (int i = 0; i < TURNS; i++) {
-        V q = OP2(AND, kir_bits(k, DT_S64, OP2(MUL, r, over)), I64(-(INT64_C(1) << 24)));
+    for (int i = 0; i < turns; i++) {
+        V q = OP2(AND, kir_bits(k, DT_S64, OP2(MUL, r, over)), I64(-(INT64_C(1) << dropped)));
         r = FMA(OP1(FLOOR, kir_bits(k, DT_F64, q)), minus, r);
     }
     r = SEL(CMP(LT, r, C(0)), OP2(ADD, r, b), r);
