@@ -13,10 +13,11 @@
 
 #define C(v) kir_f(k, t, (v))
 
-// x = n ln2 + r: r and n as f32 and s32. |x| below 2^20.
-static V reduce_ln2_bits(struct kir *k, V x, V *out_bits) { // n in the low bits
+static const double ROUND = 12582912; // 1.5 * 2^23: adding it rounds to an integer in the low bits
+// x = n ln2 + r: r as f32 and n + plus in the low bits of an s32. |x| below 2^20.
+static V reduce_ln2_bits(struct kir *k, V x, int plus, V *out_bits) {
     enum dtype t = DT_F32;
-    V magic = C(12582912.0); // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    V magic = C(ROUND + plus);
     V z = FMA(x, C(1.4426950408889634), magic), n = OP2(SUB, z, magic);
     V r = FMA(n, C(-0.693145751953125), x);
     r = FMA(n, C(-1.428606765330187e-06), r);
@@ -24,7 +25,7 @@ static V reduce_ln2_bits(struct kir *k, V x, V *out_bits) { // n in the low bits
     return r;
 }
 static V reduce_ln2(struct kir *k, V x, V *out_n) {
-    V bits, r = reduce_ln2_bits(k, x, &bits);
+    V bits, r = reduce_ln2_bits(k, x, 0, &bits);
     *out_n = OP2(SUB, bits, I32(0x4b400000));
     return r;
 }
@@ -34,21 +35,25 @@ static V pow2i(struct kir *k, V n) {
 static const double exp_c[] = {0.50000000801518218,   0.16666666826323343,
                                0.041666263456547011,  0.0083332718097846314,
                                0.0013946497478840487, 0.00019914510851102852};
+// n is split in two, about halves, since the result may be denormal: each gets the exponents' bias
+// where it is rounded, so that its low bits are the exponent of a power of two.
 struct kir_val *kmath_exp_scaled(struct kir *k, struct kir_val *x, int by) {
+    enum { BIAS = 127, EXPONENT = 23 };
     enum dtype t = DT_F32;
-    V n;
+    V bits;
     x = SEL(CMP(GT, x, C(89 - by)), C(89 - by), x);
     x = SEL(CMP(LT, x, C(-105)), C(-105), x);
-    V r = reduce_ln2(k, x, &n);
+    V r = reduce_ln2_bits(k, x, by + 2 * BIAS, &bits);
     V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
-    if (by) n = OP2(ADD, n, I32(by));
-    V h = OP2(SHR, n, I32(1));
-    return OP2(MUL, OP2(MUL, p, pow2i(k, h)), pow2i(k, OP2(SUB, n, h)));
+    V half = kir_bits(k, DT_S32, FMA(x, C(0.7213475204444817), C(ROUND + BIAS))),
+      first = kir_bits(k, DT_F32, OP2(SHL, half, I32(EXPONENT))),
+      second = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, bits, half), I32(EXPONENT)));
+    return OP2(MUL, OP2(MUL, p, first), second);
 }
 // e^x for -80 <= x <= 80: n is added to the exponent.
 static V exp_near(struct kir *k, V x) {
     enum dtype t = DT_F32;
-    V bits, r = reduce_ln2_bits(k, x, &bits);
+    V bits, r = reduce_ln2_bits(k, x, 0, &bits);
     V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
     return kir_bits(k, DT_F32, OP2(ADD, kir_bits(k, DT_S32, p), OP2(SHL, bits, I32(23))));
 }
