@@ -270,13 +270,15 @@ static V atan2_32(struct kir *k, V y, V x) {
     return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
 }
 
-// How many turns rem32 takes and how many of a quotient's lowest bits it leaves out, by the divisor:
-// the fewer bits y has, the more may its factor have; the larger y, the smaller are the quotients.
+// How many turns rem32 takes and how many of a quotient's lowest bits it leaves out, by the
+// divisor: the fewer bits y has, the more may its factor have; the larger y, the smaller are the
+// quotients.
 static void rem32_turns(const struct kir_val *y, int *out_turns, int *out_dropped) {
     enum { BITS = 24, KEPT = 52, LEAST = 2, TOP = 128, ALL = 278 };
     int bits = ALL, own = BITS;
     if (y->op == K_CONST && y->imm_f != 0 && fabs(y->imm_f) < INFINITY) {
-        uint32_t m = (uint32_t)ldexp(frexp(fabs(y->imm_f), &bits), BITS); // y < 2^bits
+        // |y| < 2^bits
+        uint32_t m = (uint32_t)ldexp(frexp(fabs(y->imm_f), &bits), BITS);
         bits = TOP + 1 - bits;
         own = BITS - __builtin_ctz(m);
     }

@@ -364,13 +364,15 @@ def main():
             "XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     import programs_applied  # they need jax, which reads the environment
+    import programs_found
     import programs_arrays
     import programs_loops
     import programs_numerics
     import programs_random
     define()
     programs_numerics.define(program, f32, below)
-    for more in (programs_loops, programs_random, programs_arrays, programs_applied):
+    for more in (programs_loops, programs_random, programs_arrays, programs_applied,
+                 programs_found):
         more.define(program, f32, below, of)
     logs, wrong = [], 0
     for name in list(PROGRAMS)[args.first:]:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More of programs.py: programs that were slow when they were first tried here (docs/performance.md
+says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
+convolutions and their gradients, remainders, sums of exponentials, recurrences."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+C64 = np.complex64
+
+
+def define(program, f32, below, of):
+    gathers(program, f32, below)
+    circuits(program, f32, of)
+    convolutions(program, f32)
+    colours(program, f32)
+    sequences(program, f32)
+
+
+def perlin(x, y, table):
+    """Gradient noise (Perlin, 1985): four corners' gradients from a table of permutations."""
+    def gradient(h, x, y):
+        return jnp.where(h & 1, -x, x) + jnp.where(h & 2, -y, y)
+
+    def smooth(t):
+        return t * t * t * (t * (t * 6 - 15) + 10)
+    i, j = (jnp.floor(v).astype(jnp.int32) & 255 for v in (x, y))
+    a, b = x - jnp.floor(x), y - jnp.floor(y)
+    corner = lambda di, dj: gradient(table[(table[(i + di) & 255] + j + dj) & 255], a - di, b - dj)
+    u, v = smooth(a), smooth(b)
+    low = corner(0, 0) + u * (corner(1, 0) - corner(0, 0))
+    high = corner(0, 1) + u * (corner(1, 1) - corner(0, 1))
+    return low + v * (high - low)
+
+
+def hash_grid(x, tables):
+    """Features of points from hashed grids of several sizes (Müller et al., 2022)."""
+    def level(k):
+        at = jnp.floor(jnp.abs(x) * 2.0 ** k * 4).astype(jnp.int32)
+        return tables[k][(at[:, 0] ^ (at[:, 1] * 2654435)) & (tables.shape[1] - 1)]
+    return jnp.concatenate([level(k) for k in range(tables.shape[0])], 1)
+
+
+def gathers(program, f32, below):
+    def boxes(image, corners):
+        grid = lambda c: jnp.meshgrid(jnp.abs(c[0]) * 10 + jnp.arange(7),
+                                      jnp.abs(c[1]) * 10 + jnp.arange(7), indexing="ij")
+        one = lambda c: jax.vmap(lambda plane: jax.scipy.ndimage.map_coordinates(plane, grid(c), 1),
+                                 -1, -1)(image)
+        return jax.vmap(one)(corners)
+    program("boxes of 7x7 by map_coordinates, 50 of 64x64x32", f32(64, 64, 32), f32(50, 4))(boxes)
+    program("Perlin noise, 512x512", f32(512, 512), f32(512, 512),
+            below(256, 256))(lambda x, y, t: perlin(x * 10, y * 10, t))
+    program("hash grid encoding, 20000 points, 8 levels", f32(20000, 2), f32(8, 4096, 2))(hash_grid)
+
+    def voxels(points):
+        at = jnp.clip((points * 5 + 16).astype(jnp.int32), 0, 31)
+        return jnp.zeros(32 ** 3).at[(at[:, 0] * 32 + at[:, 1]) * 32 + at[:, 2]].add(1)
+    program("voxels of 50000 points", f32(50000, 3))(voxels)
+
+
+def circuits(program, f32, of):
+    def turn(state, q, angle):  # a rotation about x of qubit q
+        v = state.reshape(2 ** q, 2, -1)
+        c, s = jnp.cos(angle), 1j * jnp.sin(angle)
+        return jnp.stack([c * v[:, 0] - s * v[:, 1], c * v[:, 1] - s * v[:, 0]], 1).reshape(-1)
+
+    def layers(state, angles):
+        def layer(_, s):
+            for q in range(16):
+                s = turn(s, q, angles[q])
+            return s
+        return lax.fori_loop(0, 4, layer, state)
+    program("circuit of 16 qubits, 4 layers", of(C64, 65536), f32(16))(layers)
+
+
+def convolutions(program, f32):
+    def dilated(x, w):
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", rhs_dilation=(2, 2),
+                                     dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.sum(y ** 2)
+    program("gradients of a dilated convolution, 4x32x32x32", f32(4, 32, 32, 32),
+            f32(3, 3, 32, 32))(jax.grad(dilated, (0, 1)))
+
+    def causal(x, w):
+        y = lax.conv_general_dilated(x, w, (1,), ((8, 0),), rhs_dilation=(4,),
+                                     dimension_numbers=("NWC", "WIO", "NWC"))
+        return jnp.sum(y ** 2)
+    program("gradients of a causal convolution, 8x512x32", f32(8, 512, 32),
+            f32(3, 32, 32))(jax.grad(causal, (0, 1)))
+
+
+def colours(program, f32):
+    def hsv(rgb):
+        r, g, b = (rgb[..., k] for k in range(3))
+        high, low = rgb.max(-1), rgb.min(-1)
+        span = high - low + 1e-6
+        hue = jnp.where(high == r, (g - b) / span % 6,
+                        jnp.where(high == g, (b - r) / span + 2, (r - g) / span + 4))
+        return jnp.stack([hue, (high - low) / (high + 1e-6), high], -1)
+    program("HSV of 512x512x3", f32(512, 512, 3))(hsv)
+    program("density of 2000 points at 2000 by a kernel", f32(2000), f32(2000))(
+        lambda x, at: jnp.exp(-0.5 * ((at[:, None] - x) / 0.2) ** 2).mean(1))
+
+
+def sequences(program, f32):
+    def rwkv(k, v, decay, first):
+        """Weighted sums over the past in one pass (Peng et al., 2023), kept from overflow."""
+        def step(state, kv):
+            a, b, top = state
+            k, v = kv
+            high = jnp.maximum(top, first + k)
+            p, q = jnp.exp(top - high), jnp.exp(first + k - high)
+            y = (p * a + q * v) / (p * b + q)
+            high = jnp.maximum(top + decay, k)
+            p, q = jnp.exp(top + decay - high), jnp.exp(k - high)
+            return (p * a + q * v, p * b + q, high), y
+        zero = jnp.zeros(k.shape[1])
+        return lax.scan(step, (zero, zero, zero - 1e30), (k, v))[1]
+    program("RWKV's recurrence, 1024 steps of 512", f32(1024, 512), f32(1024, 512), f32(512),
+            f32(512))(rwkv)
