@@ -105,10 +105,7 @@ void x86_avx2_load_tail(struct x86_gen *g, const struct kir_val *v, struct x86_m
 }
 void x86_avx2_gather(struct x86_gen *g, uint32_t op, enum x86_len len, bool wide, int dst,
                      struct x86_mem m) {
-    if (g->masked)
-        x86_avx2_tail(g, wide, MASK_TMP);
-    else
-        x86_op3(g, EV_PCMPEQD, FULL, MASK_TMP, MASK_TMP, x86_r(MASK_TMP));
+    x86_avx2_tail(g, wide, MASK_TMP);
     x86_op3(g, EV_XOR, FULL, dst, dst, x86_r(dst));
     x86_gather(&g->as, op, len, dst, m, MASK_TMP);
 }

@@ -66,18 +66,12 @@ static const char *refused(const struct kir_val *v) {
         return "arithmetic on pred";
     return NULL;
 }
-// Does a place in memory follow from what lies in memory?
-static bool looked_up(const struct kir_val *at, int depth) {
-    if (at->op == K_LOAD) return true;
+// Is there such an operation on the way to a place in memory? K_LOAD: it follows from what lies in
+// memory.
+static bool comes_from(const struct kir_val *at, enum kop op, int depth) {
+    if (at->op == op) return true;
     for (int k = 0; k < at->n_args && depth; k++)
-        if (looked_up(at->args[k], depth - 1)) return true;
-    return false;
-}
-// Does it divide a place along the way?
-static bool divided(const struct kir_val *at, int depth) {
-    if (at->op == K_DIVMOD) return true;
-    for (int k = 0; k < at->n_args && depth; k++)
-        if (divided(at->args[k], depth - 1)) return true;
+        if (comes_from(at->args[k], op, depth - 1)) return true;
     return false;
 }
 static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) {
@@ -87,7 +81,7 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
         const char *why = refused(v);
         if (why) p->why = why;
         bool again = v->op == K_STORE || (v->op == K_LOAD && v->flags & KF_PINNED);
-        if (again && v->imm_i != KIR_SCRATCH && looked_up(v->args[0], MAX_LOOKUP))
+        if (again && v->imm_i != KIR_SCRATCH && comes_from(v->args[0], K_LOAD, MAX_LOOKUP))
             p->slow = "updates one after the other"; // of a scatter
         for (int k = 0; k < v->n_args; k++)
             use(v->args[k]);
@@ -206,7 +200,8 @@ static void judge(struct quality *q, struct kir_val *v) {
             q->apart++;
             q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
             q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
-                          looked_up(v->args[0], MAX_LOOKUP) && !divided(v->args[0], MAX_LOOKUP);
+                          comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
+                          !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP);
             forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
             forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
             if (at->shape == SHAPE_LANES) q->wide |= at->wide;

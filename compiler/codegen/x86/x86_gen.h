@@ -135,6 +135,7 @@ void x86_avx2_store(struct x86_gen *g, const struct kir_val *s);
 int x86_avx2_elements(struct x86_gen *g, const struct kir_val *s);
 // v, lanes of 4 or 8 bytes at any places, into `dst`, which is not TMP0; not in a last turn.
 void x86_avx2_load_each(struct x86_gen *g, const struct kir_val *v, int dst);
+// Of a last turn: the lanes that take part.
 void x86_avx2_gather(struct x86_gen *g, uint32_t op, enum x86_len len, bool wide, int dst,
                      struct x86_mem m);
 void x86_avx2_interleave(struct x86_gen *g, const struct x86_group *group);
