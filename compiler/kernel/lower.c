@@ -63,11 +63,11 @@ static bool take_back(struct lower *lw) {
     lw->short_rows = false;
     return true;
 }
-// A row that fills a vector is a loop of one turn for the direct generator; LLVM finds vectors
-// across rows that are written out.
+// A row that fills a vector, or half of one, is a loop of one turn; where the direct generator is
+// not, rows that are written out become vectors across rows.
 static int64_t minor_most(const struct lower *lw) {
-    int64_t lanes = lw->target && lw->target->direct ? lw->target->vector_bits / 32 : 0;
-    return lanes && lanes <= MINOR ? lanes - 1 : MINOR;
+    bool direct = lw->target && lw->target->direct && lw->target->vector_bits >= 256;
+    return direct ? MINOR - 1 : MINOR;
 }
 static void want_cut(void *ctx, struct kir_val *v) {
     struct cutter *c = ctx;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores of lanes whose elements do not lie side by side. Elements of 4 and 8 bytes are
-// gathered; those of 1 and 2 bytes, for which there is no such instruction, are put into a register
-// one by one. Stores with gaps are written one by one, but for groups that fill each other's gaps:
-// those become whole vectors.
+// gathered, or where they lie close taken out of vectors; those of 1 and 2 bytes, for which there
+// is no such instruction, are put into a register one by one. Stores with gaps are written one by
+// one, but for groups that fill each other's gaps: those become whole vectors.
+#include <stdlib.h>
+
 #include "compiler/codegen/x86/x86_gen.h"
 
 #define PERMUTE      EV(2, 1, 0, 0x36) /* the last operand by places in src */
 #define PERMUTE_INTO EV(2, 1, 0, 0x7f) /* dst and the last operand by places in src */
-#define PERMUTE_TWO  EV(2, 1, 0, 0x77) /* dst: places in src and the last operand */
 #define SHUFFLE      EV(2, 1, 0, 0x00) /* bytes of each quarter */
 #define GATHER       EV(2, 1, 0, 0x92)
 #define GATHER_WIDE  EV(2, 1, 0, 0x93) /* indices of 64 bits */
@@ -158,37 +159,48 @@ static void avx2_second(struct x86_gen *g, const struct kir_val *v) {
     if (len == FULL) x86_op3i(g, EV_PERMQ, FULL, TMP3, 0, x86_r(TMP3), 0xd8);
     x86_put(g, v, TMP3);
 }
-// Every second element of 4 bytes: one load for 8 lanes, two for 16, the last without the element
-// behind the last lane.
-static void load_second(struct x86_gen *g, const struct kir_val *v) {
-    int32_t even[16];
-    if (g->as.vex) {
-        avx2_second(g, v);
-        return;
-    }
-    bool two = g->vec->lanes == 16;
-    for (int k = 0; k < 16; k++)
-        even[k] = 2 * k % (two ? 32 : 16);
+// Every n-th element: whole vectors side by side from the lowest one on, the last of which ends
+// with the highest, so that nothing behind it is read. Lanes are taken from one after the other.
+static void load_near(struct x86_gen *g, const struct kir_val *v) {
+    bool wide = dtype_size(v->elem) == 8;
+    enum x86_len len = x86_length(g, SHAPE_LANES, wide);
+    int w = g->vec->lanes, stride = (int)x86_of(v->args[0])->stride, size = wide ? 8 : 4;
+    int low = stride < 0 ? (w - 1) * stride : 0, span = (w - 1) * abs(stride) + 1;
+    int n = (span + w - 1) / w, dst = x86_dst(g, v);
+    uint32_t op = (n == 1 ? PERMUTE : PERMUTE_INTO) | (wide ? EV_W : 0);
     x86_lea(&g->as, RDX, x86_address(g, v));
-    x86_mov_imm(&g->as, RAX, 0x7fff);
-    x86_mask_from(&g->as, K_TMP, RAX);
-    if (two) x86_op2(g, EV_MOVUPS, FULL, TMP0, x86_m(x86_at(RDX, 0)));
-    x86_masked(g, EV_MOVUPS, FULL, TMP1, 0, x86_m(x86_at(RDX, two ? 64 : 0)), K_TMP, true);
 
-    x86_op2(g, EV_MOVUPS, FULL, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
-    if (two)
-        x86_op3(g, PERMUTE_TWO, FULL, TMP3, TMP0, x86_r(TMP1));
-    else
-        x86_op3(g, PERMUTE, FULL, TMP3, TMP3, x86_r(TMP1));
-    x86_put(g, v, TMP3);
+    for (int j = 0; j < n; j++) {
+        int64_t from[16] = {0};
+        int32_t narrow[16];
+        int first = j < n - 1 ? j * w : span - w;
+        struct x86_arg part = x86_m(x86_at(RDX, (low + first) * size));
+        if (j == 0 && n > 1) {
+            x86_op2(g, EV_MOVUPS, len, dst, part);
+            continue;
+        }
+        for (int k = 0; k < w; k++) {
+            int at = k * stride - low, of = at / w; // which vector has it
+            if (at >= span - w && n > 1) of = n - 1;
+            if (of == j)
+                from[k] = at - first + (n > 1 ? w : 0);
+            else if (of < j)
+                from[k] = j == 1 ? at : k; // the first still lies as it was read
+        }
+        for (int k = 0; k < 16; k++)
+            narrow[k] = (int32_t)from[k];
+        const void *places = wide ? (const void *)from : narrow;
+        x86_op2(g, EV_MOVUPS, len, TMP1, x86_m(x86_pooled(x86_const(&g->as, places, 64))));
+        x86_op3(g, op, len, dst, TMP1, part);
+    }
+    x86_put(g, v, dst);
 }
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
-    const struct x86_val *at = x86_of(v->args[0]);
     int size = dtype_size(v->elem);
     if (size < 4)
         load_small(g, v);
-    else if (at->shape == SHAPE_STRIDE && at->stride == 2 && size == 4 && !g->masked)
-        load_second(g, v);
+    else if (!g->masked && x86_near(g->p, v))
+        (g->as.vex ? avx2_second : load_near)(g, v);
     else
         load_gathered(g, v);
 }

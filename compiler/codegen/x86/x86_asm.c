@@ -152,12 +152,14 @@ static void vex_vec(struct x86 *a, const struct x86_v *v, const struct x86_arg *
     }
     if (v->imm >= 0) byte(a, v->imm);
 }
+enum { EACH_WIDE = 0x020019 }; // 8 bytes into all lanes: not of 16 bytes
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     int tail = v.imm >= 0;
     if (a->vex) {
         vex_vec(a, &v, &last);
         return;
     }
+    if (a->one) v.len = (v.op & 0xff00ff) == EACH_WIDE ? HALF : L128;
     if (!last.mem) {
         evex(a, &v, last.reg & 16, last.reg & 8, v.src & 16, false);
         byte(a, 0xc0 | (v.dst & 7) << 3 | (last.reg & 7));

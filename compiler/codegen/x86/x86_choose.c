@@ -18,6 +18,7 @@ enum {
     SHORT_WORK = 200000,
     LOOP_WORK = 1 << 21,
     LONG_VALUES = 40,
+    EACH_LOAD = 3,
     LONG_WORK = 1 << 21,
     MAX_LOOKUP = 8,
     FAR = 1 << 22 // elements between lanes
@@ -29,6 +30,8 @@ struct quality {
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
     int gathers;             // of 4 or 8 bytes at places that were read, which 32 bits hold
+    int taken;               // of 4 or 8 bytes at places without a stride, or one or two apart
+    int loads;
     int tiles;
     bool no_tiles;
     struct x86_plan *p;
@@ -192,12 +195,15 @@ static void judge(struct quality *q, struct kir_val *v) {
         case K_LOAD:
         case K_TABLE: {
             const struct x86_val *at = x86_of(v->args[0]);
+            q->loads++;
             if (at->shape == SHAPE_STRIDE && at->stride == 1) break;
             if (at->shape == SHAPE_STRIDE && !q->no_tiles && x86_tile_find(q->p, q->l, v)) {
                 q->tiles++;
                 break;
             }
             q->apart++;
+            q->taken += dtype_size(v->elem) >= 4 &&
+                        (at->shape == SHAPE_LANES || (x86_near(q->p, v) && llabs(at->stride) <= 2));
             q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
             q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
                           comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
@@ -442,10 +448,10 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
                          int lanes, bool inner) {
     int64_t few = p->vex ? 4 * lanes : q->apart ? 4 * lanes : lanes;
     if (!inner && l->trip * 2 <= few) p->is_short = true;
-    p->is_apart |= p->vex && q->apart > (q->gaps ? 0 : q->gathers);
-    p->is_mixed |= p->vex && q->wide && q->narrow;
-    p->is_narrow |= p->vex && q->short_ints;
-    p->is_long |= p->vex && q->values >= LONG_VALUES;
+    p->is_apart |= q->apart > (!p->vex ? q->taken : q->gaps ? 0 : q->gathers);
+    p->is_mixed |= q->wide && q->narrow;
+    p->is_narrow |= q->short_ints;
+    p->is_long |= q->values - (p->vex ? 0 : EACH_LOAD * q->loads) >= LONG_VALUES;
 }
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
@@ -460,6 +466,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
             if (!why && !(inner && q.apart)) {
                 x86_tile_take(p, &l->body);
                 x->lanes = x86_lanes(p, q.wide);
+                p->has_lanes = true;
                 note_quality(p, l, &q, x->lanes, inner);
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;

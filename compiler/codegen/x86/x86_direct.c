@@ -454,6 +454,7 @@ static void constants(struct x86_gen *g, struct kir_block *b) {
 }
 static void write_kernel(struct x86_gen *g) {
     const struct kir_fn *f = g->p->f;
+    g->as.one = !g->p->vex && !g->p->has_lanes;
     g->tables = arena_array(g->p->a, int32_t, f->tables.n + 1);
     for (size_t k = 0; k < f->tables.n; k++)
         g->tables[k] = x86_table(&g->as, f->tables.v[k].data,

@@ -80,6 +80,7 @@ struct x86_plan {
     int64_t tiles;                                  // bytes of tiles, beside the slots
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
     int n_open;
+    bool has_lanes;   // a loop runs as a vector
     const char *slow; // why a loop costs a multiple of LLVM's: static text
     bool is_short;    // there is a loop of few elements
     bool is_apart;    // ... of elements that do not lie side by side
@@ -101,6 +102,13 @@ static inline enum x86_class x86_class(const struct kir_val *v) {
 }
 static inline bool x86_grouped(const struct kir_val *store) {
     return x86_of(store)->group && x86_of(store->args[0])->shape == SHAPE_STRIDE;
+}
+// A load of lanes that lie so close that whole vectors are read and the lanes taken out of them.
+static inline bool x86_near(const struct x86_plan *p, const struct kir_val *load) {
+    const struct x86_val *at = x86_of(load->args[0]);
+    int64_t size = dtype_size(load->elem), most = size == 4 ? 8 : 4, n = at->stride;
+    if (at->shape != SHAPE_STRIDE || size < 4) return false;
+    return p->vex ? size == 4 && n == 2 : n != 1 && -most <= n && n <= most;
 }
 // Lanes of 64 (wide) or 32 bits that a register has.
 static inline int x86_lanes(const struct x86_plan *p, bool wide) {
