@@ -126,7 +126,8 @@ static int vex_w(uint32_t op) {
     return none ? 0 : (int)(op >> 8) & 1;
 }
 static void vex_prefix(struct x86 *a, const struct x86_v *v, int x, int b) {
-    int map = (int)(v->op >> 16), pp = (int)(v->op >> 12) & 3, w = vex_w(v->op), l = v->len == FULL;
+    int map = (int)(v->op >> 16), pp = (int)(v->op >> 12) & 3, w = vex_w(v->op),
+        l = v->len == FULL && !a->one;
     int rest = (~v->src & 15) << 3 | l << 2 | pp;
     if (v->k || v->zero || !has_vex(v->op)) a->bad = true;
     if (map == 1 && !w && !x && !b) {

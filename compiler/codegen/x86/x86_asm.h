@@ -45,7 +45,7 @@ struct x86_fix {
 };
 struct x86 {
     bool vex; // AVX2: 16 registers of 32 bytes; register 16 + n is n, there are no masks
-    bool one; // AVX-512: no vector has more than a lane that counts; all are as short as can be
+    bool one; // no lane but the first counts: vectors are as short as can be
     bool bad; // an instruction was asked for that VEX has not
     struct strbuf code, pool;
     VEC(struct x86_fix) fixes;

@@ -599,6 +599,37 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
     }
 }
 
+// ---- values of which one lane is read: a root of one sum need not be taken in all lanes
+
+static void all_lanes(struct kir_val *v) {
+    x86_of(v)->one = false;
+}
+static void one_lane(const struct kir_block *b, const struct kir_loop *around, struct arena *a) {
+    VEC(struct kir_val *) all = {0};
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        x86_of(v)->one = v->op != K_STORE && v->op != K_FOR && x86_class(v) != CLASS_G &&
+                         x86_of(v)->shape == SHAPE_SAME;
+        for (int c = 0; v->op == K_FOR && c < v->loop->n_carry; c++)
+            x86_of(v->loop->result[c])->one = x86_class(v->loop->result[c]) == CLASS_V;
+        avec_push(a, &all, v);
+    }
+    for (int c = 0; around && c < around->n_carry; c++)
+        all_lanes(around->yield[c]);
+    for (size_t n = all.n; n-- > 0;) { // readers first
+        struct kir_val *v = all.v[n];
+        if (v->op == K_FOR) {
+            for (int c = 0; c < v->loop->n_carry; c++)
+                all_lanes(v->loop->init[c]);
+            one_lane(&v->loop->body, v->loop, a);
+            continue;
+        }
+        bool stored = v->op == K_STORE && x86_of(v->args[0])->shape == SHAPE_SAME;
+        if (x86_of(v)->one || stored) continue;
+        for (int k = 0; k < v->n_args; k++)
+            all_lanes(v->args[k]);
+    }
+}
+
 // Does LLVM repay the milliseconds that it takes, from so much work in one call on?
 static bool repays(const struct x86_plan *p, int64_t least) {
     int64_t work = kir_work(p->f), all;
@@ -633,5 +664,6 @@ bool x86_choose(struct x86_plan *p) {
     p->why = slower(p);
     if (p->why) return false;
     forms(p, &p->f->top, false);
+    one_lane(&p->f->top, NULL, p->a);
     return true;
 }

@@ -8,7 +8,9 @@
 #include "compiler/codegen/x86/x86_gen.h"
 
 enum { MAX_CODE = 1 << 20 };
-#define PERM_HALVES EV(3, 1, 0, 0x06)
+#define UPPER_HALF    EV(3, 1, 1, 0x3b)
+#define UPPER_QUARTER EV(3, 1, 0, 0x39)
+#define PERM_HALVES   EV(3, 1, 0, 0x06)
 
 static void block(struct x86_gen *g, const struct kir_block *b);
 
@@ -188,29 +190,28 @@ static void avx2_across(struct x86_gen *g, enum kop op, enum dtype t, bool wide,
     }
     if (half) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
 }
-static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int lanes, int r) {
-    enum { HALVES = 0x4e, QUARTERS = 0xb1, PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 0x55 };
-    enum x86_len len = x86_is_half(g, lanes, wide) ? HALF : FULL;
+// The upper half is folded onto the lower one until a lane is left. one: only that is read.
+static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int lanes, bool one,
+                   int r) {
+    enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 1 };
+    bool half = x86_is_half(g, lanes, wide);
     if (g->as.vex) {
-        avx2_across(g, op, t, wide, len == HALF, r);
+        avx2_across(g, op, t, wide, half, r);
         return;
     }
-    if (len == FULL) {
-        x86_op3i(g, EV_PERMSHUF, FULL, TMP1, r, x86_r(r), HALVES);
-        x86_combine(g, op, t, wide, FULL, r, r, x86_r(TMP1));
+    if (!half) {
+        x86_op3i(g, UPPER_HALF, FULL, r, 0, x86_r(TMP1), 1);
+        x86_combine(g, op, t, wide, HALF, r, r, x86_r(TMP1));
     }
-    x86_op3i(g, EV_PERMSHUF, len, TMP1, r, x86_r(r), len == FULL ? QUARTERS : 1);
-    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
-    if (wide) {
-        x86_op3i(g, EV_PERMILPD, len, TMP1, 0, x86_r(r), DOUBLES);
-        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
-        return;
+    x86_op3i(g, UPPER_QUARTER, HALF, r, 0, x86_r(TMP1), 1);
+    x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
+    if (!wide) {
+        x86_op3i(g, EV_PERMILPS, L128, TMP1, 0, x86_r(r), PAIRS);
+        x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
     }
-    x86_op3i(g, EV_PERMILPS, len, TMP1, 0, x86_r(r), PAIRS);
-    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
-    x86_op3i(g, EV_PERMILPS, len, TMP1, 0, x86_r(r), ONES);
-    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
-    if (len == HALF) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
+    x86_op3i(g, wide ? EV_PERMILPD : EV_PERMILPS, L128, TMP1, 0, x86_r(r), wide ? DOUBLES : ONES);
+    x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
+    if (!one) x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, FULL, r, x86_r(r));
 }
 static void finish_mask(struct x86_gen *g, struct x86_loop *x, int c) {
     const struct kir_val *v = x->l->carry[c];
@@ -246,9 +247,10 @@ static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
         for (int n = 1; n < x->copies; n++)
             x86_combine(g, op, v->type, wide, len, r, r,
                         x86_r(x86_home_reg(g, x->more[c][n], TMP1)));
-        across(g, op, v->type, wide, x->lanes, r);
+        bool one = x86_of(result)->one;
+        across(g, op, v->type, wide, x->lanes, one, r);
         if (starts_apart(op))
-            x86_combine(g, op, v->type, wide, FULL, r, r,
+            x86_combine(g, op, v->type, wide, one && !g->as.vex ? L128 : FULL, r, r,
                         x86_r(x86_lane_reg(g, l->init[c], wide, TMP1)));
         x86_home_put(g, h, r);
         if (x86_class(result) == CLASS_G) {
@@ -358,6 +360,8 @@ static void one_value(struct x86_gen *g, const struct kir_val *v) {
     struct x86_loop *x = x86_of(v)->loop;
     if (g->why) return;
     if (g->as.code.n > MAX_CODE) g->why = "too much code";
+    bool all_one = g->as.one;
+    g->as.one |= x86_of(v)->one && (!g->as.vex || v->op == K_DIV || v->op == K_SQRT);
     if (v->op == K_FOR && x->lanes)
         vector_loop(g, x);
     else if (v->op == K_FOR)
@@ -372,6 +376,7 @@ static void one_value(struct x86_gen *g, const struct kir_val *v) {
         x86_index_value(g, v);
     else
         x86_lane_value(g, v);
+    g->as.one = all_one;
 }
 static void block(struct x86_gen *g, const struct kir_block *b) {
     for (const struct kir_val *v = b->first; v && !g->why; v = v->next)

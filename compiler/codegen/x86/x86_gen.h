@@ -224,7 +224,6 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_SXDQ       EV(2, 1, 0, 0x25)
 #define EV_ZXDQ       EV(2, 1, 0, 0x35)
 #define EV_NARROWQD   EV(2, 2, 0, 0x35)
-#define EV_PERMSHUF   EV(3, 1, 1, 0x23) /* halves and quarters */
 #define EV_PERMILPS   EV(3, 1, 0, 0x04)
 #define EV_PERMILPD   EV(3, 1, 1, 0x05)
 #define EV_PH2PS      EV(2, 1, 0, 0x13)

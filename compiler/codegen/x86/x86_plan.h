@@ -59,6 +59,7 @@ struct x86_val {
     bool spread; // class G, and someone wants its lanes
     bool fused;  // a product or comparison that the sum or choice behind it computes
     bool scaled; // class G, and only ever part of an address
+    bool one;    // no lane but the first of it is ever read
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
     int uses, claims;
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
