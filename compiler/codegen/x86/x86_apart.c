@@ -160,28 +160,33 @@ static void avx2_second(struct x86_gen *g, const struct kir_val *v) {
     x86_put(g, v, TMP3);
 }
 // Every n-th element: whole vectors side by side from the lowest one on, the last of which ends
-// with the highest, so that nothing behind it is read. Lanes are taken from one after the other.
+// with the highest, so that nothing behind it is read. Lanes are taken from one after the other. Of
+// few elements in a last turn there is one vector, of which only they are read.
 static void load_near(struct x86_gen *g, const struct kir_val *v) {
     bool wide = dtype_size(v->elem) == 8;
     enum x86_len len = x86_length(g, SHAPE_LANES, wide);
-    int w = g->vec->lanes, stride = (int)x86_of(v->args[0])->stride, size = wide ? 8 : 4;
-    int low = stride < 0 ? (w - 1) * stride : 0, span = (w - 1) * abs(stride) + 1;
-    int n = (span + w - 1) / w, dst = x86_dst(g, v);
+    int w = g->vec->lanes, lanes = g->masked ? g->left : w, size = wide ? 8 : 4;
+    int stride = (int)x86_of(v->args[0])->stride, low = stride < 0 ? (lanes - 1) * stride : 0;
+    int span = (lanes - 1) * abs(stride) + 1, n = (span + w - 1) / w, dst = x86_dst(g, v);
     uint32_t op = (n == 1 ? PERMUTE : PERMUTE_INTO) | (wide ? EV_W : 0);
+    uint32_t move = wide ? EV_MOVUPS | EV_PD | EV_W : EV_MOVUPS;
     x86_lea(&g->as, RDX, x86_address(g, v));
+    if (span < w) {
+        x86_mov_imm(&g->as, RAX, (1 << span) - 1);
+        x86_mask_from(&g->as, K_TMP, RAX);
+    }
 
     for (int j = 0; j < n; j++) {
         int64_t from[16] = {0};
         int32_t narrow[16];
-        int first = j < n - 1 ? j * w : span - w;
+        int first = j < n - 1 || n == 1 ? j * w : span - w;
         struct x86_arg part = x86_m(x86_at(RDX, (low + first) * size));
         if (j == 0 && n > 1) {
-            x86_op2(g, EV_MOVUPS, len, dst, part);
+            x86_op2(g, move, len, dst, part);
             continue;
         }
-        for (int k = 0; k < w; k++) {
-            int at = k * stride - low, of = at / w; // which vector has it
-            if (at >= span - w && n > 1) of = n - 1;
+        for (int k = 0; k < lanes; k++) {
+            int at = k * stride - low, of = n > 1 && at >= span - w ? n - 1 : at / w; // who has it
             if (of == j)
                 from[k] = at - first + (n > 1 ? w : 0);
             else if (of < j)
@@ -190,6 +195,10 @@ static void load_near(struct x86_gen *g, const struct kir_val *v) {
         for (int k = 0; k < 16; k++)
             narrow[k] = (int32_t)from[k];
         const void *places = wide ? (const void *)from : narrow;
+        if (span < w) {
+            x86_masked(g, move, len, dst, 0, part, K_TMP, true);
+            part = x86_r(dst);
+        }
         x86_op2(g, EV_MOVUPS, len, TMP1, x86_m(x86_pooled(x86_const(&g->as, places, 64))));
         x86_op3(g, op, len, dst, TMP1, part);
     }
@@ -199,7 +208,7 @@ void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
     int size = dtype_size(v->elem);
     if (size < 4)
         load_small(g, v);
-    else if (!g->masked && x86_near(g->p, v))
+    else if (x86_near(g->p, v) && (!g->masked || (!g->as.vex && g->left > 0)))
         (g->as.vex ? avx2_second : load_near)(g, v);
     else
         load_gathered(g, v);
