@@ -48,8 +48,13 @@ enum {
     UNIT = 64          // columns that a thread takes at least; whole panels of every kind
 };
 
+// By length of vectors, LANES_MAX and halves of it.
+enum { WIDTHS = 3 };
+static void (*const products[WIDTHS])(const struct thin_product *p) = {product_avx512, product_avx2,
+                                                                       product_plain};
+
 struct thin_state {
-    void (*product)(const struct thin_product *p);
+    int widest; // of products, on this CPU
     thin_activate_fn activate;
     int x, w; // leaves
     int64_t batch, rows, cols, k;
@@ -170,6 +175,26 @@ static void put_lines(const struct thin_state *t, void **bufs, int64_t b, int64_
         memset(lines + n, 0, (size_t)((wide - n) * line));
     }
 }
+// As much as whole vectors hold, then what is left beside them by vectors half as long, and so on:
+// one by one it would take longer than the rest.
+static void product(const struct thin_state *t, struct thin_product p) {
+    bool lines = p.form == THIN_LINES;
+    int64_t left = lines ? p.cols : p.k, *n = lines ? &p.cols : &p.k;
+    if (p.form > THIN_COLUMNS) {
+        products[t->widest](&p);
+        return;
+    }
+    for (int v = t->widest; v < WIDTHS && left; v++) {
+        *n = v + 1 < WIDTHS ? left & -(int64_t)(LANES_MAX >> v) : left;
+        if (*n) products[v](&p);
+        left -= *n;
+        p.w = (const char *)p.w + *n * (int64_t)sizeof(float);
+        if (lines)
+            p.out += *n;
+        else
+            p.x += *n;
+    }
+}
 // Columns [col, col + n) of `rows` rows from `row` on of batch b. lines: the matrix as put_lines
 // leaves it, or NULL.
 static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t row, int rows,
@@ -198,7 +223,7 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
         p.form = THIN_LINES;
         p.cols = p.w_stride = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
     }
-    t->product(&p);
+    product(t, p);
     for (int r = 0; r < rows; r++) {
         float *line = sums + r * stride;
         for (int k = add; k < t->n_post; k++) {
@@ -305,7 +330,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     if (!lib_match(i, &c) || !form_of(&c, &f))
         return st_internal("accepted a product that does not match");
     int bits = cpu_target()->vector_bits;
-    t->product = bits == 512 ? product_avx512 : bits == 256 ? product_avx2 : product_plain;
+    t->widest = bits == 512 ? 0 : bits == 256 ? 1 : 2;
     t->activate = cpu_thin_activate();
     s->detail = bits == 512 ? "thin:avx512" : bits == 256 ? "thin:avx2" : "thin:plain";
     t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);

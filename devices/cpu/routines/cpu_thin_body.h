@@ -19,6 +19,7 @@ typedef float THIN(weight) __attribute__((aligned(1), may_alias));
 typedef float THIN(vec) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
 typedef int32_t THIN(bits) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
 typedef uint16_t THIN(halves) __attribute__((vector_size(THIN_BYTES / 2), aligned(1), may_alias));
+typedef float THIN(four) __attribute__((vector_size(16)));
 typedef uint32_t THIN(words) __attribute__((vector_size(THIN_BYTES)));
 #define FLOATS THIN(vec)
 #define BITS THIN(bits)
@@ -176,12 +177,14 @@ INLINE void THIN(panel_rows)(const struct thin_product *p, enum thin_form form) 
 // ---- right matrix [columns, k]
 
 INLINE float THIN(total)(FLOATS v) {
-    float s = 0;
-    for (int half = LANES / 2; half >= 4; half /= 2)
+    THIN(four) part[LANES / 4];
+    memcpy(part, &v, sizeof part);
+    UNROLL
+    for (int half = LANES / 8; half; half /= 2)
+        UNROLL
         for (int k = 0; k < half; k++)
-            v[k] += v[k + half];
-    s = (v[0] + v[2]) + (v[1] + v[3]);
-    return s;
+            part[k] += part[k + half];
+    return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
 }
 INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int cols) {
     FLOATS sum[4][8];
@@ -214,6 +217,8 @@ INLINE void THIN(all_dots)(const struct thin_product *p, int rows, int cols) {
     int64_t n = 0;
     for (; n + cols <= p->cols; n += cols)
         THIN(dots)(p, n, rows, cols);
+    for (; n + 2 <= p->cols; n += 2)
+        THIN(dots)(p, n, rows, 2);
     for (; n < p->cols; n++)
         THIN(dots)(p, n, rows, 1);
 }
