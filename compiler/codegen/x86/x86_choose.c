@@ -155,6 +155,18 @@ static void shape_loop(struct quality *q, struct kir_loop *l);
 static void forbid(struct quality *q, bool yes, const char *why) {
     if (yes && !q->why) q->why = why;
 }
+// A load whose lanes do not lie side by side.
+static void judge_apart(struct quality *q, const struct kir_val *v, const struct x86_val *at) {
+    q->apart++;
+    q->taken += dtype_size(v->elem) >= 4 &&
+                (at->shape == SHAPE_LANES || (x86_near(q->p, v) && llabs(at->stride) <= 2));
+    q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
+    q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
+                  comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
+                  !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP);
+    forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
+    forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
+}
 static void judge(struct quality *q, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
     x->tile = NULL;
@@ -201,15 +213,7 @@ static void judge(struct quality *q, struct kir_val *v) {
                 q->tiles++;
                 break;
             }
-            q->apart++;
-            q->taken += dtype_size(v->elem) >= 4 &&
-                        (at->shape == SHAPE_LANES || (x86_near(q->p, v) && llabs(at->stride) <= 2));
-            q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
-            q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
-                          comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
-                          !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP);
-            forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
-            forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
+            judge_apart(q, v, at);
             if (at->shape == SHAPE_LANES) q->wide |= at->wide;
             break;
         }

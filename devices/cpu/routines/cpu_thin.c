@@ -44,6 +44,7 @@ enum {
     CHUNK = 4096,      // columns at a time, of one or two rows: lines are read from front to end
     BLOCK_CHUNK = 128, // of more
     LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
+    NARROW = 32,       // columns that panels of AVX2 hold with less padding than those of AVX-512
     LANES_MAX = 16,    // of a vector on any CPU
     UNIT = 64          // columns that a thread takes at least; whole panels of every kind
 };
@@ -52,6 +53,8 @@ enum {
 enum { WIDTHS = 3 };
 static void (*const products[WIDTHS])(const struct thin_product *p) = {product_avx512, product_avx2,
                                                                        product_plain};
+static const int64_t panel_columns[WIDTHS] = {64, 16, 8};
+static const char *const details[WIDTHS] = {"thin:avx512", "thin:avx2", "thin:plain"};
 
 struct thin_state {
     int widest; // of products, on this CPU
@@ -332,18 +335,19 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     int bits = cpu_target()->vector_bits;
     t->widest = bits == 512 ? 0 : bits == 256 ? 1 : 2;
     t->activate = cpu_thin_activate();
-    s->detail = bits == 512 ? "thin:avx512" : bits == 256 ? "thin:avx2" : "thin:plain";
     t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);
     t->w = lib_operand(i, f.swapped ? c.lhs : c.rhs);
     t->batch = f.batch, t->rows = f.rows, t->cols = f.cols, t->k = f.k;
     t->by_column = f.by_column;
     t->form = f.by_column ? THIN_COLUMNS : THIN_LINES;
-    t->panel = bits == 512 ? 64 : bits == 256 ? 16 : 8;
     if (f.batch == 1 && cpu_is_bound(x, s, t->w)) {
         t->form = panels_of(x, s, t->w);
+        if (!t->widest && t->cols <= NARROW) t->widest = 1; // most of a wide panel would be padding
+        t->panel = panel_columns[t->widest];
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
     }
+    s->detail = details[t->widest];
     t->n_post = c.n_post;
     for (int k = 0; k < c.n_post; k++) {
         t->post[k] = c.post[k];
