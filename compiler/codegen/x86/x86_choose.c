@@ -18,6 +18,8 @@ enum {
     SHORT_WORK = 200000,
     LOOP_WORK = 1 << 21,
     LONG_VALUES = 40,
+    LONG_PLAIN = 24,
+    BRIEF = 8,
     EACH_LOAD = 3,
     LONG_WORK = 1 << 21,
     MAX_LOOKUP = 8,
@@ -30,7 +32,7 @@ struct quality {
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
     int gathers;             // of 4 or 8 bytes at places that were read, which 32 bits hold
-    int taken;               // of 4 or 8 bytes at places without a stride, or one or two apart
+    int taken;               // of 4 or 8 bytes at places that were read, or one or two apart
     int loads;
     int tiles;
     bool no_tiles;
@@ -157,13 +159,13 @@ static void forbid(struct quality *q, bool yes, const char *why) {
 }
 // A load whose lanes do not lie side by side.
 static void judge_apart(struct quality *q, const struct kir_val *v, const struct x86_val *at) {
+    bool large = dtype_size(v->elem) >= 4;
+    bool read = at->shape == SHAPE_LANES && comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
+                !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP); // a place that was read
     q->apart++;
-    q->taken += dtype_size(v->elem) >= 4 &&
-                (at->shape == SHAPE_LANES || (x86_near(q->p, v) && llabs(at->stride) <= 2));
-    q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
-    q->gathers += dtype_size(v->elem) >= 4 && at->shape == SHAPE_LANES && !at->wide &&
-                  comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
-                  !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP);
+    q->taken += large && (read || (x86_near(q->p, v) && llabs(at->stride) <= 2));
+    q->small += !large && at->shape == SHAPE_LANES;
+    q->gathers += large && read && !at->wide;
     forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
     forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
 }
@@ -450,12 +452,17 @@ static bool inner_good(struct x86_plan *p, struct x86_loop *around) {
 // What of a loop that runs as a vector LLVM makes better code of.
 static void note_quality(struct x86_plan *p, const struct kir_loop *l, const struct quality *q,
                          int lanes, bool inner) {
-    int64_t few = p->vex ? 4 * lanes : q->apart ? 4 * lanes : lanes;
+    int64_t few = p->vex || q->apart ? 4 * lanes : lanes;
+    int values = q->values - (p->vex ? 0 : EACH_LOAD * q->loads);
+    bool plain = !p->vex && !l->n_carry && !q->apart;
     if (!inner && l->trip * 2 <= few) p->is_short = true;
+    bool brief = q->values <= BRIEF; // summing up the lanes is more work
+    p->is_brief |= l->n_carry && brief && !inner && l->trip <= 2 * lanes;
+    p->has_work |= !brief;
     p->is_apart |= q->apart > (!p->vex ? q->taken : q->gaps ? 0 : q->gathers);
     p->is_mixed |= q->wide && q->narrow;
     p->is_narrow |= q->short_ints;
-    p->is_long |= q->values - (p->vex ? 0 : EACH_LOAD * q->loads) >= LONG_VALUES;
+    p->is_long |= values >= (plain ? LONG_PLAIN : LONG_VALUES);
 }
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
@@ -648,7 +655,7 @@ static const char *slower(const struct x86_plan *p) {
     if (!repays(p, SHORT_WORK)) return NULL;
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
-    if (p->is_short) return "loops of few elements";
+    if (p->is_short || (p->is_brief && !p->has_work)) return "loops of few elements";
     // With AVX2 LLVM reads neighbours and shuffles them (of gathers it makes a chain of operations
     // on single elements for each lane's place), has all lanes of 32 bits where a loop also
     // has some of 64 (1.5 to 2 times as fast) and more lanes of 16 and 8 (2 to 4 times), and keeps

@@ -84,11 +84,13 @@ struct x86_plan {
     bool has_lanes;   // a loop runs as a vector
     const char *slow; // why a loop costs a multiple of LLVM's: static text
     bool is_short;    // there is a loop of few elements
-    bool is_apart;    // ... of elements that do not lie side by side
-    bool is_mixed;    // ... of floats of 32 bits beside values of 64
-    bool is_narrow;   // ... of integers of 8 or 16 bits
-    bool is_long;     // ... of many values
-    const char *why;  // it does not fit: static text
+    bool is_brief;    // ... that sums up few, has_work: and one that does more
+    bool has_work;
+    bool is_apart;   // ... of elements that do not lie side by side
+    bool is_mixed;   // ... of floats of 32 bits beside values of 64
+    bool is_narrow;  // ... of integers of 8 or 16 bits
+    bool is_long;    // ... of many values
+    const char *why; // it does not fit: static text
 };
 
 static inline struct x86_val *x86_of(const struct kir_val *v) {
