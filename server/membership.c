@@ -72,6 +72,10 @@ static void describe(void *ctx, struct arena *a, Hlod__V1__Node *out) {
                           : sched_can_serve(api->sched) ? "serving"
                                                         : "starting");
 }
+static void on_room(void *ctx) {
+    const struct api *api = ctx;
+    sched_room(api->sched);
+}
 // How other nodes are called where their addresses are https. Passes are no part of it.
 static status_t node_auth(struct config *c, struct fetch_auth **out) {
     struct arena a = {0};
@@ -110,12 +114,14 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
                                 .node = node,
                                 .address = own_address(c, host, port),
                                 .beat_ms = c->cluster_beat_ms,
+                                .tenants = sched_tenants(api->sched),
                                 .models = sched_models(api->sched),
                                 .store = sched_store(api->sched),
                                 .journal = sched_journal(api->sched),
                                 .max_model_bytes = c->max_model_bytes,
                                 .max_reply_bytes = c->max_message_bytes,
                                 .describe = describe,
+                                .room = on_room,
                                 .ctx = api};
     if (!beat_address_fits(cc.address))
         return st_invalid("cluster_address: '%.200s' is none; say how others reach this server",
@@ -128,12 +134,13 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     api->cluster = m->cluster;
     sched_set_cluster(api->sched, cluster_pull(m->cluster), cluster_forward(m->cluster));
     m->suites = api->suites;
-    suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster));
+    suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster),
+                cluster_use(m->cluster));
     return ST_OK;
 }
 void membership_stop(struct membership *m) {
     cluster_stop(m->cluster);
-    if (m->suites) suites_join(m->suites, NULL, NULL);
+    if (m->suites) suites_join(m->suites, NULL, NULL, NULL);
     fetcher_stop(m->fetcher);
 }
 void membership_close(struct membership *m) {

@@ -104,7 +104,7 @@ Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct spa
     if (!mac_holds(s, MESSAGE, body, m->mac)) return NULL;
     *out_why = "it is no message";
     Hlod__Cluster__Body *b = weigh_unpack_in(a, &hlod__cluster__body__descriptor, body);
-    if (!b || !b->beat + !b->names + !b->ticket + !b->offer + !b->grant != 4) return NULL;
+    if (!b || !b->beat + !b->names + !b->ticket + !b->offer + !b->grant + !b->use != 5) return NULL;
     int64_t now = wall_ms();
     *out_why = b->at_ms < now - SEAL_SKEW_MS || b->at_ms > now + SEAL_SKEW_MS
                    ? "it is of another time, or a clock is wrong"

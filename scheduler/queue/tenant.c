@@ -122,6 +122,12 @@ static struct tenant **find(struct tenants *ts, const char *name) {
         at = &(*at)->next;
     return at;
 }
+struct tenant *tenants_find(const struct tenants *ts, const char *name) {
+    struct tenant *t = ts->first;
+    while (t && strcmp(t->name, name) < 0)
+        t = t->next;
+    return t && !strcmp(t->name, name) ? t : NULL;
+}
 struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns) {
     if (!name || !*name) name = "default";
     struct tenant **at = find(ts, name);
@@ -165,5 +171,9 @@ void tenant_return(struct tenant *t, int64_t bytes) {
 }
 
 bool tenant_may_place(const struct tenant *t) {
-    return !t->limits.places || t->places < t->limits.places;
+    const struct tenant_elsewhere *e = &t->elsewhere;
+    int64_t most = t->limits.places;
+    if (!most || !t->places) return true;
+    if (!e->counts) return t->places < most;
+    return t->places < e->may_places && (int64_t)t->places + e->places < most;
 }
