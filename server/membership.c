@@ -15,6 +15,7 @@
 #include "scheduler/suite/suite.h"
 #include "server/api/api.h"
 #include "server/config.h"
+#include "server/secrets.h"
 
 static status_t judge_files(const struct membership *m, const struct config *c) {
     bool tls = false, clear = false;
@@ -32,7 +33,34 @@ static status_t judge_files(const struct membership *m, const struct config *c) 
                   "why=\"cluster_credentials cross the network unencrypted: tls://\"");
     return ST_OK;
 }
-status_t membership_read(struct membership *m, struct config *c) {
+// Runs on the pool: of what it reads nothing changes.
+static status_t load_seal(void *ctx, void **out) {
+    const struct membership *m = ctx;
+    struct seal *fresh;
+    RETURN_IF_ERR(seal_new(m->cfg->cluster_secret, m->cfg->cluster_name, &fresh));
+    *out = fresh;
+    return ST_OK;
+}
+static void drop_seal(void *seal) {
+    seal_free(seal);
+}
+static void take_seal(void *ctx, void *loaded) {
+    struct membership *m = ctx;
+    seal_renew(m->seal, loaded);
+}
+static status_t read_secret(struct membership *m, const struct config *c, struct secrets *watch) {
+    if (!*c->cluster_secret) return ST_OK;
+    secrets_add(watch, &(struct secret_group){.what = "cluster_secret",
+                                              .files = {c->cluster_secret},
+                                              .n = 1,
+                                              .load = load_seal,
+                                              .take = take_seal,
+                                              .drop = drop_seal,
+                                              .ctx = m});
+    return st_note(seal_new(c->cluster_secret, c->cluster_name, &m->seal), "cluster_secret");
+}
+status_t membership_read(struct membership *m, struct config *c, struct secrets *watch) {
+    m->cfg = c;
     RETURN_IF_ERR(
         st_note(bus_servers(&c->arena, c->cluster, m->servers, &m->n_servers), "cluster"));
     bool more = *c->cluster_credentials || *c->cluster_ca || *c->cluster_cert || *c->cluster_key ||
@@ -48,9 +76,7 @@ status_t membership_read(struct membership *m, struct config *c) {
         return st_invalid("cluster_address '%.200s': expected http://HOST:PORT or "
                           "https://HOST:PORT",
                           c->cluster_address);
-    if (*c->cluster_secret)
-        RETURN_IF_ERR(
-            st_note(seal_new(c->cluster_secret, c->cluster_name, &m->seal), "cluster_secret"));
+    RETURN_IF_ERR(read_secret(m, c, watch));
     return judge_files(m, c);
 }
 
