@@ -380,6 +380,7 @@ void cluster_stop(struct cluster *c) {
     names_stop(c->names);
     pull_stop(c->pull);
     forward_stop(c->forward);
+    use_stop(c->use);
     say(c, "gone");
     bus_stop(c->bus);
     loop_timer_free(c->beat);

@@ -28,7 +28,7 @@ struct seen { // of a tenant at a node, as that last told
 struct peer {
     char *node, *life;
     VEC(struct seen) v; // by tenant
-    uint64_t number; // of its last message
+    uint64_t number;    // of its last message
     int64_t heard_ns, shun_ns;
 };
 struct sum { // of a tenant at all others
@@ -459,14 +459,24 @@ void use_nothing(struct use *u, const char *home) {
 
 // ---- life
 
+// Before it takes anything: else each node would give it a whole bucket until its next beat.
+static void on_ruled(void *ctx, struct tenant *t) {
+    const struct use *u = ctx;
+    reckon(u, t, count_nodes(u), window_ns(u), clock_ns());
+}
 struct use *use_new(const struct use_config *cfg) {
     struct use *u = arena_must_calloc(1, sizeof *u);
     u->cfg = *cfg;
+    cfg->tenants->ruled = on_ruled;
+    cfg->tenants->ctx = u;
     return u;
 }
 void use_join(struct use *u, void (*tally)(void *ctx), void *ctx) {
     u->tally = tally;
     u->tally_ctx = ctx;
+}
+void use_stop(struct use *u) {
+    if (u) u->cfg.tenants->ruled = NULL;
 }
 void use_free(struct use *u) {
     if (!u) return;

@@ -26,7 +26,8 @@ struct use_config {                          // borrowed
     void *ctx;
 };
 struct use *use_new(const struct use_config *cfg);
-void use_free(struct use *u); // NULL is fine
+void use_stop(struct use *u); // while there still are tenants; NULL is fine, as for
+void use_free(struct use *u);
 // Counts batch jobs into the tenants, before they are told. NULL: there are none any more.
 void use_join(struct use *u, void (*tally)(void *ctx), void *ctx);
 

@@ -47,6 +47,9 @@ struct tenants {
     struct tenant *first;
     int n;
     char *rules; // as configured
+    // Told of each that is made, or whose limits may have changed. NULL: nobody.
+    void (*ruled)(void *ctx, struct tenant *t);
+    void *ctx;
 };
 // Reads "NAME[:weight=N][:runs=N][:bytes=SIZE][:places=N],..." ('*': tenants without a rule) and
 // applies it to all that are known. INVALID_ARGUMENT, and nothing changes.

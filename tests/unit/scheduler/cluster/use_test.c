@@ -64,6 +64,7 @@ static struct site *begin(const char *rules) {
     return s;
 }
 static void end(struct site *s) {
+    use_stop(s->use);
     use_free(s->use);
     nodes_done(&s->nodes);
     tenants_done(&s->tenants);
@@ -146,6 +147,9 @@ static void shares(void **state) {
     hear(s, "b", "1", t);
     assert_in_range(a->runs.share, 166666, 166667);
     assert_in_range(a->bytes.share, 333333, 333334);
+    assert_null(tenants_set(&s->tenants, "a:runs=600:bytes=1000,b:places=2,new:runs=3"));
+    assert_in_range(tenants_get(&s->tenants, "new", clock_ns())->runs.share, 333333, 333334);
+    assert_int_equal(tenants_get(&s->tenants, "b", clock_ns())->elsewhere.counts, 1);
     node(s, "c", "1", "gone");
     use_lost(s->use, "c");
     assert_in_range(a->runs.share, 250000, 250000);
