@@ -172,7 +172,16 @@ static void reckon(const struct use *u, struct tenant *t, int32_t n, int64_t win
     *e = (struct tenant_elsewhere){.counts = !alone && t->limits.places > 0,
                                    .places = s && !cut ? (int32_t)least(s->places, COUNT_MAX) : 0,
                                    .suite_jobs = s ? (int32_t)least(s->jobs, COUNT_MAX) : 0};
-    if (e->counts) e->may_places = cut ? (int32_t)(t->limits.places / n) : may_places(u, t, n);
+    if (!e->counts) return;
+    // More than at our last beat only from the next one on: until then others may not have heard
+    // that we want it, nor we what they took.
+    e->may_places =
+        cut ? (int32_t)(t->limits.places / n) : (int32_t)least(may_places(u, t, n), t->told.part);
+}
+static void note_parts(struct use *u) {
+    int32_t n = count_nodes(u);
+    for (struct tenant *t = u->cfg.tenants->first; t; t = t->next)
+        if (t->limits.places) t->told.part = may_places(u, t, n);
 }
 static void reckon_all(struct use *u) {
     int32_t n = count_nodes(u);
@@ -265,6 +274,7 @@ void use_beat(struct use *u) {
     if (u->up) tell(u);
     forget_stale(u, clock_ns());
     reckon_all(u);
+    note_parts(u);
 }
 void use_connected(struct use *u, bool up) {
     if (u->up == up) return;

@@ -19,6 +19,7 @@ struct tenant_told {
     int64_t runs, bytes, wanted_runs, wanted_bytes; // of its quotas: taken, wanted
     int64_t want_runs, want_bytes;                  // thousandths between two beats, of late
     int64_t want_places;                            // taken and waited for, of late
+    int32_t part;                                   // of its places, by what was known then
 };
 // At the other nodes of the cluster, as they last told (cluster/use.h). All zero: there are none.
 struct tenant_elsewhere {

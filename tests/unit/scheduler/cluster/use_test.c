@@ -196,6 +196,7 @@ static void places(void **state) {
                 use_connected(s->use, true);
                 struct tenant *a = tenants_get(&s->tenants, "a", clock_ns());
                 a->told.want_places = wants[self];
+                a->told.part = most;
                 int part = 0;
                 for (int k = 0; k < 3; k++)
                     if (k != self) node(s, names[k], "1", "serving");
@@ -210,6 +211,17 @@ static void places(void **state) {
     struct site *s = begin("a:places=4");
     struct tenant *a = tenants_get(&s->tenants, "a", clock_ns());
     node(s, "b", "1", "serving");
+    a->told.want_places = 1;
+    assert_int_equal(want(s, "b", 0, 1), 0); // not before our second beat
+    use_beat(s->use);
+    a->told.want_places = 4; // as if it was told with that beat
+    assert_int_equal(want(s, "b", 0, 0), 2);
+    use_beat(s->use); // told: half of that, nothing being taken
+    assert_int_equal(a->told.want_places, 2);
+    a->told.want_places = 4;
+    assert_int_equal(want(s, "b", 0, 0), 3);
+    assert_int_equal(want(s, "b", 0, 9), 2); // less at once
+    a->told.part = 4;
     a->told.want_places = 1;
     assert_int_equal(want(s, "b", 9, 9), 1);
     assert_int_equal(a->elsewhere.places, 9);
