@@ -109,6 +109,11 @@ static void end(struct suite_away *x, status_t st) { // takes st: what the job g
 // it cannot, that is an attempt.
 static void in_vain(struct suite_away *x, status_t st) { // takes st
     struct suite_job *j = x->j;
+    if (st_get_reason(st) == HLOD__V1__REASON__REASON_TENANT_QUOTA) { // no other node would either
+        if (!x->outcome) x->outcome = message_new(&x->arena, &hlod__v1__job_outcome__descriptor);
+        end(x, st);
+        return;
+    }
     suite_log(j, "no attempt: %s", st_message(st));
     if (j->suite->s->stopping)
         st = st_reason(st, HLOD__V1__REASON__REASON_SHUTTING_DOWN);

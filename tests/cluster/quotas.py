@@ -8,7 +8,7 @@ import json, os, subprocess, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Nodes, Raw, Server, agree, cluster, model, name, number, scenarios, sealed, text,
                   upload, value)
-from batch import blob, inputs, listed, submit
+from batch import blob, inputs, listed, ready, shares, submit, wait
 from harness import in_thread, until
 
 RUN = json.dumps({"model": "a", "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4],
@@ -195,6 +195,21 @@ def jobs(o):
                 status, r = d.json("DELETE", f"/v1/jobs/{s}", headers=auth[who])
                 assert status == 200, r
 
+def jobs_wait(o):
+    """batch jobs beyond their tenant's quota wait for it, at home and elsewhere, and still go to
+    other nodes then; none is handed about meanwhile"""
+    with Server(o, "-js") as nats, Nodes(o, 2, nats.url, "--tenants", "*:runs=60", shared=True,
+                                         each=[["--job-parallel", "1"],
+                                               ["--job-parallel", "6"]]) as n:
+        ready(n)
+        a = n.d[0]
+        suite = submit(a, blob(a, model("s", "run_ms 100\n")), inputs(70))
+        all = wait(a, suite, 120)
+        assert {j["attempts"] for j in all} == {1} and shares(all)["n1"], all
+        logs = [a.json("GET", f"/v1/jobs/{j['id']}/logs")[1]["text"] for j in all]
+        assert any("TENANT_QUOTA" in x or "a minute; the next" in x for x in logs), logs[-1]
+        assert not [x for x in logs if "no attempt" in x], [x for x in logs if "no attempt" in x][0]
+
 # ---- who lies
 
 def forged(o):
@@ -229,7 +244,7 @@ def forged(o):
         raw.close()
 
 SHORT = [together]
-ALL = SHORT + [one_node, forwarded, without_nats, places, jobs, forged]
+ALL = SHORT + [one_node, forwarded, without_nats, places, jobs, jobs_wait, forged]
 
 if __name__ == "__main__":
     sys.exit(scenarios("cluster quotas ", SHORT, ALL))
