@@ -214,6 +214,6 @@ struct loop *sched_loop(struct sched *s) {
 const struct sched_config *sched_cfg(const struct sched *s) {
     return &s->cfg;
 }
-const struct tenants *sched_tenants(const struct sched *s) {
+struct tenants *sched_tenants(struct sched *s) {
     return &s->tenants;
 }

@@ -64,7 +64,8 @@ void sched_set_trust(struct sched *s, struct trust *t); // takes t
 struct models *sched_models(struct sched *s);
 // Other nodes of the cluster: models come from there, runs go there. Borrowed; NULL: no more.
 void sched_set_cluster(struct sched *s, struct pull *p, struct forward *f);
-const struct tenants *sched_tenants(const struct sched *s);
+struct tenants *sched_tenants(struct sched *s);
+void sched_room(struct sched *s); // a tenant may have more places now
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);
 // The table of resident buffers, with what died in the meantime marked. After handles were made,

@@ -10,22 +10,32 @@
 
 // ---- ids
 
-// A few hundred bytes at a time: a call of the system for each id would cost more than the rest.
-static void fill(uint8_t *p, size_t n) {
-    static _Thread_local uint8_t pool[240];
-    static _Thread_local size_t left;
-    static _Thread_local uint64_t count;
-    if (left < n) {
-        left = sizeof pool;
-        if (getrandom(pool, sizeof pool, 0) != sizeof pool) // never, for so few
-            for (size_t k = 0; k + 8 <= sizeof pool; k += 8) {
-                uint64_t x[2] = {(uint64_t)clock_wall_ns(), ++count};
-                x[0] = hash64(x, sizeof x, (uint64_t)(uintptr_t)pool);
-                memcpy(pool + k, x, 8);
-            }
+// Ids are to be different, not secret: xoshiro256++ (Blackman and Vigna, "Scrambled linear
+// pseudorandom number generators", 2021), one a thread, from the system's random bytes.
+static uint64_t turned(uint64_t x, int bits) {
+    return x << bits | x >> (64 - bits);
+}
+static uint64_t draw(void) {
+    static _Thread_local uint64_t s[4];
+    if (!(s[0] | s[1] | s[2] | s[3]) && getrandom(s, sizeof s, 0) != sizeof s) // never, for so few
+        for (int k = 0; k < 4; k++) {
+            uint64_t x[3] = {(uint64_t)clock_wall_ns(), (uint64_t)clock_ns(), (uint64_t)k + 1};
+            s[k] = hash64(x, sizeof x, (uint64_t)(uintptr_t)s) | 1;
+        }
+    uint64_t out = turned(s[0] + s[3], 23) + s[0], t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = turned(s[3], 45);
+    return out;
+}
+static void fill(uint8_t *p, size_t n) { // of a multiple of 8
+    for (size_t k = 0; k < n; k += 8) {
+        uint64_t x = draw();
+        memcpy(p + k, &x, 8);
     }
-    left -= n;
-    memcpy(p, pool + left, n);
 }
 static void new_id(uint8_t *p, size_t n) {
     fill(p, n);
@@ -69,8 +79,7 @@ bool trace_parse(const char *text, struct trace *out) {
     size_t n = strnlen(text, 256);
     // A later version may append fields after another dash; ff is never one.
     bool later = n > ALL && text[ALL] == '-' && strncmp(text, "00", 2);
-    if ((n != ALL && !later) || !read_hex(text, &version, 1) || version == 0xff)
-        return false;
+    if ((n != ALL && !later) || !read_hex(text, &version, 1) || version == 0xff) return false;
     if (text[ID - 1] != '-' || text[PARENT - 1] != '-' || text[FLAGS - 1] != '-') return false;
     if (!read_hex(text + ID, t.id, sizeof t.id) || is_zero(t.id, sizeof t.id)) return false;
     if (!read_hex(text + PARENT, t.parent, sizeof t.parent) || is_zero(t.parent, sizeof t.parent))

@@ -14,6 +14,7 @@ struct principal {
     const char *tenant; // "default" then
     unsigned scopes;    // SCOPE_*
     bool anonymous;
+    bool node; // another node of the cluster, for one of its callers
 };
 struct credentials {
     const char *authorization; // the header or metadata; NULL: none

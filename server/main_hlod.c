@@ -320,7 +320,7 @@ static status_t start_security(struct daemon *d) {
     if (*c->tls_cert) tls_watch(&d->tls, &files, d->secrets);
     if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
     RETURN_IF_ERR(fleet_read(&d->fleet, &d->cfg, d->secrets));
-    RETURN_IF_ERR(membership_read(&d->members, &d->cfg));
+    RETURN_IF_ERR(membership_read(&d->members, &d->cfg, d->secrets));
     return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
 

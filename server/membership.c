@@ -15,6 +15,7 @@
 #include "scheduler/suite/suite.h"
 #include "server/api/api.h"
 #include "server/config.h"
+#include "server/secrets.h"
 
 static status_t judge_files(const struct membership *m, const struct config *c) {
     bool tls = false, clear = false;
@@ -32,7 +33,34 @@ static status_t judge_files(const struct membership *m, const struct config *c) 
                   "why=\"cluster_credentials cross the network unencrypted: tls://\"");
     return ST_OK;
 }
-status_t membership_read(struct membership *m, struct config *c) {
+// Runs on the pool: of what it reads nothing changes.
+static status_t load_seal(void *ctx, void **out) {
+    const struct membership *m = ctx;
+    struct seal *fresh;
+    RETURN_IF_ERR(seal_new(m->cfg->cluster_secret, m->cfg->cluster_name, &fresh));
+    *out = fresh;
+    return ST_OK;
+}
+static void drop_seal(void *seal) {
+    seal_free(seal);
+}
+static void take_seal(void *ctx, void *loaded) {
+    struct membership *m = ctx;
+    seal_renew(m->seal, loaded);
+}
+static status_t read_secret(struct membership *m, const struct config *c, struct secrets *watch) {
+    if (!*c->cluster_secret) return ST_OK;
+    secrets_add(watch, &(struct secret_group){.what = "cluster_secret",
+                                              .files = {c->cluster_secret},
+                                              .n = 1,
+                                              .load = load_seal,
+                                              .take = take_seal,
+                                              .drop = drop_seal,
+                                              .ctx = m});
+    return st_note(seal_new(c->cluster_secret, c->cluster_name, &m->seal), "cluster_secret");
+}
+status_t membership_read(struct membership *m, struct config *c, struct secrets *watch) {
+    m->cfg = c;
     RETURN_IF_ERR(
         st_note(bus_servers(&c->arena, c->cluster, m->servers, &m->n_servers), "cluster"));
     bool more = *c->cluster_credentials || *c->cluster_ca || *c->cluster_cert || *c->cluster_key ||
@@ -48,9 +76,7 @@ status_t membership_read(struct membership *m, struct config *c) {
         return st_invalid("cluster_address '%.200s': expected http://HOST:PORT or "
                           "https://HOST:PORT",
                           c->cluster_address);
-    if (*c->cluster_secret)
-        RETURN_IF_ERR(
-            st_note(seal_new(c->cluster_secret, c->cluster_name, &m->seal), "cluster_secret"));
+    RETURN_IF_ERR(read_secret(m, c, watch));
     return judge_files(m, c);
 }
 
@@ -71,6 +97,10 @@ static void describe(void *ctx, struct arena *a, Hlod__V1__Node *out) {
     out->state = (char *)(api->leaving                  ? "draining"
                           : sched_can_serve(api->sched) ? "serving"
                                                         : "starting");
+}
+static void on_room(void *ctx) {
+    const struct api *api = ctx;
+    sched_room(api->sched);
 }
 // How other nodes are called where their addresses are https. Passes are no part of it.
 static status_t node_auth(struct config *c, struct fetch_auth **out) {
@@ -110,12 +140,14 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
                                 .node = node,
                                 .address = own_address(c, host, port),
                                 .beat_ms = c->cluster_beat_ms,
+                                .tenants = sched_tenants(api->sched),
                                 .models = sched_models(api->sched),
                                 .store = sched_store(api->sched),
                                 .journal = sched_journal(api->sched),
                                 .max_model_bytes = c->max_model_bytes,
                                 .max_reply_bytes = c->max_message_bytes,
                                 .describe = describe,
+                                .room = on_room,
                                 .ctx = api};
     if (!beat_address_fits(cc.address))
         return st_invalid("cluster_address: '%.200s' is none; say how others reach this server",
@@ -128,12 +160,13 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     api->cluster = m->cluster;
     sched_set_cluster(api->sched, cluster_pull(m->cluster), cluster_forward(m->cluster));
     m->suites = api->suites;
-    suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster));
+    suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster),
+                cluster_use(m->cluster));
     return ST_OK;
 }
 void membership_stop(struct membership *m) {
     cluster_stop(m->cluster);
-    if (m->suites) suites_join(m->suites, NULL, NULL);
+    if (m->suites) suites_join(m->suites, NULL, NULL, NULL);
     fetcher_stop(m->fetcher);
 }
 void membership_close(struct membership *m) {

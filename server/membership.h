@@ -10,8 +10,10 @@ struct config;
 struct fetcher;
 struct loop;
 struct seal;
+struct secrets;
 struct suites;
 struct membership {
+    struct config *cfg;
     struct bus_server servers[BUS_SERVERS];
     size_t n_servers; // 0: no cluster
     struct cluster *cluster;
@@ -20,7 +22,9 @@ struct membership {
     struct suites *suites;   // whose waiting jobs go to them; NULL: not yet
 };
 // errors  INVALID_ARGUMENT, with the option
-status_t membership_read(struct membership *m, struct config *cfg) MUST_CHECK;
+// Its file of secrets is looked at again.
+status_t membership_read(struct membership *m, struct config *cfg,
+                         struct secrets *watch) MUST_CHECK;
 // node: this daemon's name; host, port: where its HTTP API is bound. Into api->cluster, too.
 status_t membership_start(struct membership *m, struct loop *l, struct config *cfg,
                           const char *node, const char *host, uint16_t port,

@@ -6,9 +6,12 @@
 
 #include "client/cli/hlo.h"
 
-static const char *limit(struct hlo *h, const json_t *t, const char *field, const char *unit) {
+static const char *limit(struct hlo *h, const json_t *t, const char *field, const char *unit,
+                         const char *left) {
     double v = number_at(t, field);
-    return v > 0 ? arena_printf(&h->arena, "  %.0f %s", v, unit) : "";
+    if (v <= 0) return "";
+    if (!left) return arena_printf(&h->arena, "  %.0f %s", v, unit);
+    return arena_printf(&h->arena, "  %.0f %s, %.0f left", v, unit, number_at(t, left));
 }
 
 int cmd_tenants(struct hlo *h) {
@@ -23,8 +26,9 @@ int cmd_tenants(struct hlo *h) {
         text_at(t, "name"), number_at(t, "weight"), number_at(t, "jobs"), number_at(t, "waiting"),
         number_at(t, "deviceMs") / 1e3, number_at(t, "compileMs") / 1e3,
         size_text(number_at(t, "totalBytes")).s, number_at(t, "refused"), number_at(t, "totalJobs"),
-        limit(h, t, "runsAMinute", "runs/min"), limit(h, t, "bytesAMinute", "bytes/min"),
-        limit(h, t, "maxPlaces", "places"));
+        limit(h, t, "runsAMinute", "runs/min", "runsLeft"),
+        limit(h, t, "bytesAMinute", "bytes/min", "bytesLeft"),
+        limit(h, t, "maxPlaces", "places", NULL));
     json_decref(j);
     return 0;
 }

@@ -49,10 +49,10 @@ static void count_devices(struct pool *p, struct arena *a, Hlod__V1__Node *out) 
         struct place_worker w = pool_place(pool_worker(p, i));
         if (w.role != ROLE_DEVICE || w.spare || w.relief || w.asked_only) continue;
         out->devices++;
-        if (!w.ready || w.hopeless || w.drained) continue;
+        if (!w.up || w.hopeless || w.drained) continue; // if not ready, it will be
         out->devices_up++;
         if (*w.kind && out->n_device_kinds < BEAT_MAX_TARGETS) add_kind(out, w.kind);
-        if (w.calls < w.max_calls) out->places += w.max_calls - w.calls;
+        if (w.ready && w.calls < w.max_calls) out->places += w.max_calls - w.calls;
     }
 }
 void capacity_describe(struct sched *s, struct arena *a, Hlod__V1__Node *out) {

@@ -22,6 +22,7 @@
 #include "scheduler/cluster/pull.h"
 #include "scheduler/cluster/seal.h"
 #include "scheduler/cluster/tickets.h"
+#include "scheduler/cluster/use.h"
 #include "scheduler/loop.h"
 
 enum { GREET_MS = 150, LIFE_BYTES = 8, QUIET_MS = 3000 };
@@ -34,6 +35,7 @@ struct cluster {
     struct forward *forward;
     struct tickets *tickets;
     struct attempts *attempts;
+    struct use *use;
     struct loop_timer *beat, *age;
     char life[2 * LIFE_BYTES + 1];
     int64_t start_ns, next_ns; // next_ns: of our next beat
@@ -89,9 +91,18 @@ static void say_names(void *ctx, Hlod__Cluster__Names *m) {
     bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
     arena_done(&a);
 }
+static void say_use(void *ctx, Hlod__Cluster__Use *m) {
+    struct cluster *c = ctx;
+    struct arena a = {0};
+    Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
+    b.use = m;
+    bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
+    arena_done(&a);
+}
 static void on_beat(void *arg) {
     struct cluster *c = arg;
     if (c->up) say(c, NULL);
+    if (c->use) use_beat(c->use);
     c->next_ns = INT64_MAX;
     beat_in(c, c->cfg.beat_ms);
 }
@@ -104,6 +115,7 @@ void cluster_tell(struct cluster *c) {
 struct heard { // one of them
     const Hlod__V1__Node *beat;
     const struct names_heard *names;
+    const Hlod__Cluster__Use *use;
     const struct tickets_mail *mail;
 };
 // On the bus's thread: of the cluster it reads what never changes.
@@ -127,7 +139,9 @@ static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) 
         h->beat = b->beat;
     } else if (b && b->names)
         h->names = names_read(a, b->names, clock_wall_ns() / CLOCK_MS);
-    return h->beat || h->names ? h : NULL;
+    else if (b && b->use && !use_fault(b->use))
+        h->use = b->use;
+    return h->beat || h->names || h->use ? h : NULL;
 }
 static void log_node(enum log_level level, const char *event, const Hlod__V1__Node *m) {
     log_event(level, event, "node=%s address=%s state=%s targets=%zu devices=%d", m->node,
@@ -137,6 +151,7 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
 static void end_calls(struct cluster *c, const char *node) {
     if (c->forward) forward_lost(c->forward, node);
     if (c->attempts) attempts_lost(c->attempts, node);
+    if (c->use) use_lost(c->use, node);
 }
 static void on_lost(void *ctx, const struct node *x) {
     log_node(LOG_WARN, "node.lost", x->m);
@@ -191,9 +206,10 @@ static void hear_beat(struct cluster *c, struct arena *a, const Hlod__V1__Node *
         c->unknown++;
     else if (news == NODES_NEW || news == NODES_BACK)
         log_node(LOG_INFO, "node.up", x->m);
-    else if (news == NODES_GONE)
+    else if (news == NODES_GONE) {
         log_node(LOG_INFO, "node.gone", x->m);
-    else if (news == NODES_STATE)
+        if (c->use) use_lost(c->use, x->m->node);
+    } else if (news == NODES_STATE)
         log_node(LOG_INFO, "node.state", x->m);
     if (news == NODES_NEW) {
         beat_in(c, GREET_MS);
@@ -210,6 +226,8 @@ static void on_message(void *ctx, struct arena *a, void *message) {
     }
     if (h->mail && c->tickets)
         tickets_hear(c->tickets, h->mail);
+    else if (h->use && c->use)
+        use_hear(c->use, h->use);
     else if (h->names && c->names)
         names_hear(c->names, h->names);
     arena_free(a);
@@ -223,6 +241,7 @@ static void on_state(void *ctx, bool up, const char *server, const char *why) {
     c->up = up;
     if (changed) c->since_ns = clock_ns();
     if (c->tickets) tickets_connected(c->tickets, up);
+    if (c->use) use_connected(c->use, up);
 
     if (up) {
         c->connects++;
@@ -250,6 +269,10 @@ bool cluster_name_fits(const char *name) {
 static bool is_settled(const void *c) {
     return cluster_settled(c);
 }
+static void on_room(void *ctx) {
+    const struct cluster *c = ctx;
+    c->cfg.room(c->cfg.ctx);
+}
 // What those who share a secret do for each other.
 static void share(struct cluster *c) {
     const struct cluster_config *cfg = &c->cfg;
@@ -276,6 +299,14 @@ static void share(struct cluster *c) {
                                                       .seal = cfg->seal,
                                                       .max_bytes = cfg->max_reply_bytes});
 
+    c->use = use_new(&(struct use_config){.tenants = cfg->tenants,
+                                          .nodes = &c->nodes,
+                                          .node = cfg->node,
+                                          .life = c->life,
+                                          .beat_ms = cfg->beat_ms,
+                                          .send = say_use,
+                                          .room = on_room,
+                                          .ctx = c});
     c->tickets = tickets_new(&(struct tickets_config){.loop = cfg->loop,
                                                       .bus = c->bus,
                                                       .nodes = &c->nodes,
@@ -285,6 +316,7 @@ static void share(struct cluster *c) {
                                                       .life = c->life,
                                                       .beat_ms = cfg->beat_ms,
                                                       .settled = is_settled,
+                                                      .use = c->use,
                                                       .cluster = c});
     c->attempts = attempts_new(&(struct attempts_config){.fetcher = cfg->fetcher,
                                                          .auth = cfg->auth,
@@ -305,24 +337,23 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) abort();
     str_put_hex(c->life, drawn, sizeof drawn);
 
-    struct bus_config bc = {.loop = cfg->loop,
-                            .servers = cfg->servers,
-                            .n_servers = cfg->n_servers,
-                            .name = arena_printf(&a, "hlod %s", cfg->node),
-                            .subject = arena_printf(&a, "%s.v1.nodes", cfg->name),
-                            .inbox = cfg->seal ? arena_printf(&a, "%s.v1.inbox.%s", cfg->name,
-                                                              c->life)
-                                               : "",
-                            .credentials = cfg->credentials,
-                            .ca = cfg->ca,
-                            .cert = cfg->cert,
-                            .key = cfg->key,
-                            .max_bytes = cfg->seal ? SEAL_MAX_BYTES : BEAT_MAX_BYTES,
-                            .quiet_ms = quiet < QUIET_MS ? QUIET_MS : quiet,
-                            .read = read_message,
-                            .take = on_message,
-                            .state = on_state,
-                            .ctx = c};
+    struct bus_config bc = {
+        .loop = cfg->loop,
+        .servers = cfg->servers,
+        .n_servers = cfg->n_servers,
+        .name = arena_printf(&a, "hlod %s", cfg->node),
+        .subject = arena_printf(&a, "%s.v1.nodes", cfg->name),
+        .inbox = cfg->seal ? arena_printf(&a, "%s.v1.inbox.%s", cfg->name, c->life) : "",
+        .credentials = cfg->credentials,
+        .ca = cfg->ca,
+        .cert = cfg->cert,
+        .key = cfg->key,
+        .max_bytes = cfg->seal ? SEAL_MAX_BYTES : BEAT_MAX_BYTES,
+        .quiet_ms = quiet < QUIET_MS ? QUIET_MS : quiet,
+        .read = read_message,
+        .take = on_message,
+        .state = on_state,
+        .ctx = c};
     status_t st = bus_new(&bc, &c->bus);
     arena_done(&a);
     if (st) {
@@ -349,6 +380,7 @@ void cluster_stop(struct cluster *c) {
     names_stop(c->names);
     pull_stop(c->pull);
     forward_stop(c->forward);
+    use_stop(c->use);
     say(c, "gone");
     bus_stop(c->bus);
     loop_timer_free(c->beat);
@@ -363,6 +395,7 @@ void cluster_free(struct cluster *c) {
     forward_free(c->forward);
     tickets_free(c->tickets);
     attempts_free(c->attempts);
+    use_free(c->use);
     nodes_done(&c->nodes);
     free(c);
 }
@@ -390,8 +423,10 @@ status_t cluster_take_job(const struct cluster *c, struct arena *a,
     *out = c->cfg.seal ? attempt_grant(c->cfg.seal, a, q, c->life, &why) : NULL;
     if (!*out) return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS, "grant: %s", why);
     if (tickets_claim(c->tickets, (*out)->offer, (*out)->home)) return ST_OK;
-    return st_because(ST_UNAVAILABLE, QUEUE_FULL, "no place is offered to node %s",
-                      (*out)->home);
+    return st_because(ST_UNAVAILABLE, QUEUE_FULL, "no place is offered to node %s", (*out)->home);
+}
+struct use *cluster_use(const struct cluster *c) {
+    return c->use;
 }
 struct pull *cluster_pull(const struct cluster *c) {
     return c->pull;
@@ -455,6 +490,7 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
     if (c->forward) forward_metrics(c->forward, b);
     if (c->tickets) tickets_metrics(c->tickets, b);
     if (c->attempts) attempts_metrics(c->attempts, b);
+    if (c->use) use_metrics(c->use, b);
     const char *name = "hlod_cluster_nodes";
     strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {

@@ -21,7 +21,9 @@ struct pull;
 struct seal;
 struct store;
 struct strbuf;
+struct tenants;
 struct tickets;
+struct use;
 struct cluster_config {
     struct loop *loop;
     const char *name; // subjects begin with it: cluster_name_fits
@@ -31,6 +33,7 @@ struct cluster_config {
     const char *node, *address;                // ours; all texts outlive the cluster
     int64_t beat_ms;
     const struct seal *seal; // outlives the cluster; NULL: no secret, and so nothing but the list
+    struct tenants *tenants; // whose quotas and shares hold over all nodes that share it
     struct models *models;   // their names are the same on all nodes that share the secret
     struct fetcher *fetcher; // to fetch models from other nodes and send runs there, with the next
     struct fetch_auth *auth; // counted
@@ -39,25 +42,26 @@ struct cluster_config {
     int64_t max_model_bytes, max_reply_bytes;
     // What this node serves, its room and its state: fields 4 to 12 of the message, in a.
     void (*describe)(void *ctx, struct arena *a, Hlod__V1__Node *out);
+    void (*room)(void *ctx); // a tenant may have more places now
     void *ctx;
 };
 bool cluster_name_fits(const char *name); // 1 to 60 letters, digits, '_' or '-'
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) MUST_CHECK;
-void cluster_tell(struct cluster *c); // now: something that matters has changed; NULL is fine
+void cluster_tell(struct cluster *c);  // now: something that matters has changed; NULL is fine
 void cluster_leave(struct cluster *c); // it takes no more jobs of others; NULL is fine
-void cluster_stop(struct cluster *c); // the others hear that it ends; NULL is fine, as for
-void cluster_free(struct cluster *c); // after the loop
+void cluster_stop(struct cluster *c);  // the others hear that it ends; NULL is fine, as for
+void cluster_free(struct cluster *c);  // after the loop
 
 bool cluster_connected(const struct cluster *c);
 struct pull *cluster_pull(const struct cluster *c);       // NULL: no secret, no names
 struct forward *cluster_forward(const struct cluster *c); // the same, as for
 struct tickets *cluster_tickets(const struct cluster *c);
 struct attempts *cluster_attempts(const struct cluster *c);
+struct use *cluster_use(const struct cluster *c);
 // A batch job that another node gives to this one (attempt.h): in a, and the place that was offered
 // is taken. UNAUTHENTICATED; UNAVAILABLE: there is none.
 status_t cluster_take_job(const struct cluster *c, struct arena *a,
-                          const Hlod__V1__RunJobRequest *q,
-                          Hlod__Cluster__Grant **out) MUST_CHECK;
+                          const Hlod__V1__RunJobRequest *q, Hlod__Cluster__Grant **out) MUST_CHECK;
 // Who shows a pass of the cluster: for whom it calls. UNAUTHENTICATED, also where there is no
 // secret.
 status_t cluster_admit(const struct cluster *c, struct arena *a, const char *pass,

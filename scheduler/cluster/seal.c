@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/cluster/seal.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,39 @@
 #include "scheduler/remote/peers.h"
 
 enum { MAX_FILE = 1 << 16, MAX_PASS = 1024 };
-struct seal {
+struct keys { // never change
+    int refs; // with the seal's mutex
     struct arena arena;
-    const char *cluster;
     struct str key[SEAL_KEYS];
     int n;
 };
+struct seal {
+    const char *cluster;
+    pthread_mutex_t mutex; // of `keys` as a pointer, held for no longer than that takes
+    struct keys *keys;
+};
 
-static status_t read_keys(struct seal *s, const char *path) {
+static struct keys *hold(const struct seal *s) {
+    pthread_mutex_t *m = (pthread_mutex_t *)(uintptr_t)&s->mutex;
+    pthread_mutex_lock(m);
+    struct keys *k = s->keys;
+    k->refs++;
+    pthread_mutex_unlock(m);
+    return k;
+}
+static void release(const struct seal *s, struct keys *k) {
+    pthread_mutex_t *m = (pthread_mutex_t *)(uintptr_t)&s->mutex;
+    pthread_mutex_lock(m);
+    bool last = !--k->refs;
+    pthread_mutex_unlock(m);
+    if (!last) return;
+    arena_done(&k->arena);
+    free(k);
+}
+
+static status_t read_keys(struct keys *k, const char *path) {
     struct str text, line;
-    RETURN_IF_ERR(file_read_secret(&s->arena, path, MAX_FILE, &text));
+    RETURN_IF_ERR(file_read_secret(&k->arena, path, MAX_FILE, &text));
     for (int number = 1; str_cut(&text, '\n', &line); number++) {
         line = str_trim(line);
         if (!line.n || line.p[0] == '#') continue;
@@ -32,39 +56,56 @@ static status_t read_keys(struct seal *s, const char *path) {
             return st_invalid(
                 "%s:%d: a secret has at least %d characters, as from `openssl rand -hex 32`", path,
                 number, SEAL_MIN_CHARS);
-        if (s->n == SEAL_KEYS) return st_invalid("%s: more than %d secrets", path, SEAL_KEYS);
-        s->key[s->n++] = line;
+        if (k->n == SEAL_KEYS) return st_invalid("%s: more than %d secrets", path, SEAL_KEYS);
+        k->key[k->n++] = line;
     }
-    return s->n ? ST_OK : st_invalid("%s has no secret", path);
+    return k->n ? ST_OK : st_invalid("%s has no secret", path);
 }
 status_t seal_new(const char *path, const char *cluster, struct seal **out) {
     struct seal *s = arena_must_calloc(1, sizeof *s);
-    s->cluster = arena_strdup(&s->arena, cluster);
-    status_t st = read_keys(s, path);
+    s->keys = arena_must_calloc(1, sizeof *s->keys);
+    s->keys->refs = 1;
+    pthread_mutex_init(&s->mutex, NULL);
+    if (!(s->cluster = strdup(cluster))) abort();
+    status_t st = read_keys(s->keys, path);
     if (st)
         seal_free(s);
     else
         *out = s;
     return st;
 }
+void seal_renew(struct seal *s, struct seal *fresh) {
+    pthread_mutex_lock(&s->mutex);
+    struct keys *old = s->keys;
+    s->keys = fresh->keys;
+    pthread_mutex_unlock(&s->mutex);
+    fresh->keys = NULL;
+    release(s, old);
+    seal_free(fresh);
+}
 void seal_free(struct seal *s) {
     if (!s) return;
-    arena_done(&s->arena);
+    if (s->keys) release(s, s->keys);
+    pthread_mutex_destroy(&s->mutex);
+    free((void *)(uintptr_t)s->cluster);
     free(s);
 }
 
 // What a thing of one kind cannot be taken for is one of another kind, or cluster.
-static struct digest mac_of(const struct seal *s, int key, const char *kind, struct span bytes) {
+static struct digest mac_of(const char *cluster, struct str key, const char *kind,
+                            struct span bytes) {
     struct hmac m;
-    hmac_init(&m, (struct span){(const uint8_t *)s->key[key].p, s->key[key].n});
+    hmac_init(&m, (struct span){(const uint8_t *)key.p, key.n});
     sha256_add(&m.inner, kind, strlen(kind) + 1);
-    sha256_add(&m.inner, s->cluster, strlen(s->cluster) + 1);
+    sha256_add(&m.inner, cluster, strlen(cluster) + 1);
     sha256_add(&m.inner, bytes.p, bytes.n);
     return hmac_end(&m);
 }
 static ProtobufCBinaryData mac_in(const struct seal *s, struct arena *a, const char *kind,
                                   struct span bytes) {
-    struct digest d = mac_of(s, 0, kind, bytes);
+    struct keys *k = hold(s);
+    struct digest d = mac_of(s->cluster, k->key[0], kind, bytes);
+    release(s, k);
     return (ProtobufCBinaryData){sizeof d.b, arena_dup(a, d.b, sizeof d.b)};
 }
 static bool mac_holds(const struct seal *s, const char *kind, struct span bytes,
@@ -73,8 +114,10 @@ static bool mac_holds(const struct seal *s, const char *kind, struct span bytes,
     bool right = false;
     if (mac.len != sizeof found.b) return false;
     memcpy(found.b, mac.data, sizeof found.b);
-    for (int k = 0; k < s->n; k++)
-        right |= digest_eq_secret(mac_of(s, k, kind, bytes), found);
+    struct keys *all = hold(s);
+    for (int k = 0; k < all->n; k++)
+        right |= digest_eq_secret(mac_of(s->cluster, all->key[k], kind, bytes), found);
+    release(s, all);
     return right;
 }
 
@@ -104,7 +147,7 @@ Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct spa
     if (!mac_holds(s, MESSAGE, body, m->mac)) return NULL;
     *out_why = "it is no message";
     Hlod__Cluster__Body *b = weigh_unpack_in(a, &hlod__cluster__body__descriptor, body);
-    if (!b || !b->beat + !b->names + !b->ticket + !b->offer + !b->grant != 4) return NULL;
+    if (!b || !b->beat + !b->names + !b->ticket + !b->offer + !b->grant + !b->use != 5) return NULL;
     int64_t now = wall_ms();
     *out_why = b->at_ms < now - SEAL_SKEW_MS || b->at_ms > now + SEAL_SKEW_MS
                    ? "it is of another time, or a clock is wrong"

@@ -3,8 +3,8 @@
 // over NATS (proto/formats/cluster.proto), and for whom one calls another over HTTP. A message
 // holds for a minute, so that one that is repeated later counts for nothing; clocks must agree to
 // that. A pass holds for one process and for as long as it says: who gets to see one can call that
-// node alone, as that tenant, until then, and learns nothing of the secret. A seal never changes.
-// Thread: any.
+// node alone, as that tenant, until then, and learns nothing of the secret. Its keys may be
+// replaced at any time. Thread: any.
 #pragma once
 #include "base/arena.h"
 #include "base/span.h"
@@ -25,6 +25,8 @@ struct seal;
 // so that one is replaced node by node. cluster: its name, copied. Blocks.
 // errors  INVALID_ARGUMENT, those of file_read_secret
 status_t seal_new(const char *path, const char *cluster, struct seal **out) MUST_CHECK;
+// From now on with the keys of `fresh`, which is taken.
+void seal_renew(struct seal *s, struct seal *fresh);
 void seal_free(struct seal *s); // NULL is fine
 // at_ms is set here. The bytes, in a.
 struct span seal_message(const struct seal *s, struct arena *a, Hlod__Cluster__Body *b);

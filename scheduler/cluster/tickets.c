@@ -17,12 +17,13 @@
 #include "base/vec.h"
 #include "scheduler/cluster/nodes.h"
 #include "scheduler/cluster/seal.h"
+#include "scheduler/cluster/use.h"
 #include "scheduler/loop.h"
 #include "scheduler/remote/peers.h"
 
-enum { LIVE_BEATS = 15, LIVE_MS = 4000, LIVE_MOST_MS = 30000 };    // of a ticket
-enum { WAIT_BEATS = 5, WAIT_MS = 2000, WAIT_MOST_MS = 10000 };     // for its acknowledgement
-enum { OFFER_BEATS = 4, OFFER_MS = 1500, OFFER_MOST_MS = 8000 };   // for the home's call
+enum { LIVE_BEATS = 15, LIVE_MS = 4000, LIVE_MOST_MS = 30000 };  // of a ticket
+enum { WAIT_BEATS = 5, WAIT_MS = 2000, WAIT_MOST_MS = 10000 };   // for its acknowledgement
+enum { OFFER_BEATS = 4, OFFER_MS = 1500, OFFER_MOST_MS = 8000 }; // for the home's call
 enum { PULL_MS = 5000, PULL_LATE_MS = 2000, AGAIN_MS = 10000, TICK_MOST_MS = 1000 };
 enum { ACK_MAX = 300, TEXT_MAX = 8192, TICKET_BYTES = 4096 };
 enum { NAME_IN_USE = 10058, CONSUMER_IS = 10148, CONSUMER_NAMED = 10013, CONSUMER_TAKEN = 10105 };
@@ -44,6 +45,7 @@ struct promise { // of a place
     uint64_t id;
     int64_t until_ns;
     char *home, *ack;
+    bool moved; // the ticket is another home's
 };
 struct tickets {
     struct tickets_config cfg;
@@ -126,15 +128,14 @@ static void make_queue(struct tickets *t, struct queue *q) {
     const char *name = t->cfg.name;
     long long wait = (long long)beats_ms(t, WAIT_BEATS, WAIT_MS, WAIT_MOST_MS) * CLOCK_MS;
     q->made_ns = clock_ns();
-    send_text(
-        t, arena_printf(&a, "$JS.API.CONSUMER.DURABLE.CREATE.%s-jobs.%s", name, q->kind),
-        arena_printf(&a, ".setup.%s", q->kind),
-        arena_printf(&a,
-                     "{\"stream_name\":\"%s-jobs\",\"config\":{\"durable_name\":\"%s\","
-                     "\"filter_subject\":\"%s.v1.tickets.%s\",\"deliver_policy\":\"all\","
-                     "\"ack_policy\":\"explicit\",\"ack_wait\":%lld,\"max_deliver\":-1,"
-                     "\"max_ack_pending\":20000,\"max_waiting\":2048}}",
-                     name, q->kind, name, q->kind, wait));
+    send_text(t, arena_printf(&a, "$JS.API.CONSUMER.DURABLE.CREATE.%s-jobs.%s", name, q->kind),
+              arena_printf(&a, ".setup.%s", q->kind),
+              arena_printf(&a,
+                           "{\"stream_name\":\"%s-jobs\",\"config\":{\"durable_name\":\"%s\","
+                           "\"filter_subject\":\"%s.v1.tickets.%s\",\"deliver_policy\":\"all\","
+                           "\"ack_policy\":\"explicit\",\"ack_wait\":%lld,\"max_deliver\":-1,"
+                           "\"max_ack_pending\":20000,\"max_waiting\":2048}}",
+                           name, q->kind, name, q->kind, wait));
     arena_done(&a);
 }
 static void ask(struct tickets *t, struct queue *q) {
@@ -241,9 +242,10 @@ static const struct node *there(const struct tickets *t, const char *name) {
     const struct node *n = nodes_find(t->cfg.nodes, name);
     return n && n->m->proved && !n->lost && !n->gone ? n : NULL;
 }
-static void offer(struct tickets *t, const struct node *home, const char *kind, const char *ack) {
+static void offer(struct tickets *t, const struct node *home, const char *kind, const char *ack,
+                  bool moved) {
     Hlod__Cluster__Offer o = HLOD__CLUSTER__OFFER__INIT;
-    struct promise p = {.home = dup(home->m->node), .ack = dup(ack)};
+    struct promise p = {.home = dup(home->m->node), .ack = dup(ack), .moved = moved};
     if (getrandom(&p.id, sizeof p.id, 0) != sizeof p.id) abort();
     p.until_ns = clock_ns() + beats_ms(t, OFFER_BEATS, OFFER_MS, OFFER_MOST_MS) * CLOCK_MS;
     vec_push(&t->promises, p);
@@ -268,8 +270,11 @@ static void take_ticket(struct tickets *t, const struct tickets_mail *m) {
     else if (!t->used || t->leaving || !t->user.room(t->user.ctx, x->kind, (int)t->promises.n))
         say(t, m->ack, "-NAK");
     else {
+        // A ticket brings a place; whose job gets it is not said by who put it.
+        const struct node *chosen = there(t, use_home(t->cfg.use, x->home));
+        if (!chosen) chosen = home;
         t->taken++;
-        offer(t, home, x->kind, m->ack);
+        offer(t, chosen, x->kind, m->ack, chosen != home);
     }
 }
 static void on_next(struct tickets *t, const struct tickets_mail *m) {
@@ -295,7 +300,8 @@ static void on_none(struct tickets *t, const Hlod__Cluster__Offer *o) {
     size_t k = find_promise(t, o->id);
     if (k == t->promises.n || strcmp(t->promises.v[k].home, o->node) != 0) return;
     t->none++;
-    say(t, t->promises.v[k].ack, "+ACK");
+    if (t->promises.v[k].moved) use_nothing(t->cfg.use, o->node);
+    say(t, t->promises.v[k].ack, t->promises.v[k].moved ? "-NAK" : "+ACK");
     drop_promise(t, k);
     tickets_look(t);
 }
@@ -459,8 +465,8 @@ void tickets_metrics(const struct tickets *t, struct strbuf *b) {
     const struct {
         const char *what;
         int64_t n;
-    } all[] = {{"published", t->published}, {"again", t->again}, {"taken", t->taken},
-               {"none", t->none},           {"given", t->given}, {"settled", t->settled},
+    } all[] = {{"published", t->published}, {"again", t->again},    {"taken", t->taken},
+               {"none", t->none},           {"given", t->given},    {"settled", t->settled},
                {"expired", t->broken},      {"refused", t->refused}};
     const char *name = "hlod_cluster_tickets_total";
     strbuf_printf(b,

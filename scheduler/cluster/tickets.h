@@ -22,6 +22,7 @@ struct nodes;
 struct seal;
 struct strbuf;
 struct tickets;
+struct use;
 enum { TICKETS_KIND = 40, TICKETS_KINDS = 16 };
 struct tickets_config { // borrowed
     struct loop *loop;
@@ -32,6 +33,7 @@ struct tickets_config { // borrowed
     int64_t beat_ms;
     bool (*settled)(const void *cluster); // all nodes that are there were heard
     const void *cluster;
+    struct use *use; // says whose turn it is
 };
 struct tickets_offer { // borrowed
     uint64_t id;

@@ -541,6 +541,7 @@ static void admit(struct job *j) {
     for (size_t i = 0; i < spec->n_inputs; i++)
         j->admitted_bytes += spec->inputs[i].size;
     j->tenant->total_bytes += j->admitted_bytes;
+    if (spec->counted) return;
     j->refused = tenant_admit(j->tenant, j->start_ns, j->admitted_bytes);
     j->admitted = !j->refused;
 }

@@ -66,6 +66,7 @@ struct job_spec { // everything borrowed until on_done
     const struct trace *trace; // of the work that it is a part of, or NULL (scheduler/trace.h)
     bool sees_all;             // the caller may use what is not its tenant's
     bool quiet;                // nobody is told that it runs
+    bool counted;              // in its tenant's quotas, by the node that sent it
     bool may_leave;            // RUN: another node may do it where there is no place here
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
     // Takes st; the result is valid until job_free, which the owner calls.

@@ -34,6 +34,10 @@ static void dispatch_soon(struct sched *s) {
     s->dispatch_due = true;
 }
 
+void sched_room(struct sched *s) {
+    if (!s->stopping && s->queue[ROLE_COMPILE].n + s->queue[ROLE_DEVICE].n) dispatch_soon(s);
+}
+
 bool sched_alone(const struct sched *s, int64_t expected_ns) {
     return s->cfg.alone_ns && expected_ns > s->cfg.alone_ns && s->mixed_ns &&
            clock_ns() - s->mixed_ns < clock_of_ms(MIXED_MS);

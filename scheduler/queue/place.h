@@ -26,7 +26,8 @@ struct place_want {
 struct place_worker {
     enum worker_role role;
     const char *kind, *name; // of its device
-    bool ready;              // up and past its handshake
+    bool up;                 // past its handshake
+    bool ready;              // up, and takes more now
     bool hopeless;           // gave up restarting
     bool drained;            // keeps failing: takes nothing while another may
     bool asked_only;         // takes only work for its kind

@@ -64,11 +64,12 @@ static status_t read_rules(const char *rules, const char *name, struct tenant_li
     return ST_OK;
 }
 
-static void apply(struct tenant *t, const char *rules) {
-    st_drop(read_rules(rules ? rules : "", t->name, &t->limits)); // read before
+static void apply(const struct tenants *ts, struct tenant *t) {
+    st_drop(read_rules(ts->rules ? ts->rules : "", t->name, &t->limits)); // read before
     t->lanes[0].weight = t->lanes[1].weight = t->limits.weight;
     quota_set(&t->runs, t->limits.runs);
     quota_set(&t->bytes, t->limits.bytes);
+    if (ts->ruled) ts->ruled(ts->ctx, t);
 }
 
 status_t tenants_check(const char *rules) {
@@ -81,7 +82,7 @@ status_t tenants_set(struct tenants *ts, const char *rules) {
     ts->rules = strdup(rules);
     if (!ts->rules) abort();
     for (struct tenant *t = ts->first; t; t = t->next)
-        apply(t, ts->rules);
+        apply(ts, t);
     return ST_OK;
 }
 
@@ -122,6 +123,12 @@ static struct tenant **find(struct tenants *ts, const char *name) {
         at = &(*at)->next;
     return at;
 }
+struct tenant *tenants_find(const struct tenants *ts, const char *name) {
+    struct tenant *t = ts->first;
+    while (t && strcmp(t->name, name) < 0)
+        t = t->next;
+    return t && !strcmp(t->name, name) ? t : NULL;
+}
 struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns) {
     if (!name || !*name) name = "default";
     struct tenant **at = find(ts, name);
@@ -134,7 +141,7 @@ struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns)
     if (!t || !(t->name = strdup(name))) abort();
     quota_init(&t->runs, 0, now_ns);
     quota_init(&t->bytes, 0, now_ns);
-    apply(t, ts->rules);
+    apply(ts, t);
     t->next = *at;
     *at = t;
     ts->n++;
@@ -165,5 +172,9 @@ void tenant_return(struct tenant *t, int64_t bytes) {
 }
 
 bool tenant_may_place(const struct tenant *t) {
-    return !t->limits.places || t->places < t->limits.places;
+    const struct tenant_elsewhere *e = &t->elsewhere;
+    int64_t most = t->limits.places;
+    if (!most || !t->places) return true;
+    if (!e->counts) return t->places < most;
+    return t->places < e->may_places && (int64_t)t->places + e->places < most;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // States of batch jobs: which one is next, what follows an attempt, who is told. Whose turn it is:
-// the suite's priority, then the tenant with the fewest jobs running, then the oldest.
+// the suite's priority, then the tenant with the fewest jobs running for its weight, on all nodes,
+// then the oldest.
 #include "scheduler/suite/suite.h"
 
 #include <inttypes.h>
@@ -128,11 +129,15 @@ const struct strbuf *suites_log(struct suites *s, int64_t suite, uint32_t n) {
 
 // ---- whose turn it is
 
-static int running_of(const struct suites *s, const char *tenant) {
-    int n = 0;
+struct load { // of a tenant
+    int64_t running, weight;
+};
+static struct load load_of(const struct suites *s, const char *tenant) {
+    const struct tenant *t = tenants_find(&s->sched->tenants, tenant);
+    int64_t n = t ? t->elsewhere.suite_jobs : 0;
     for (const struct suite *x = s->first; x; x = x->next)
         if (!strcmp(x->tenant, tenant)) n += x->n_running;
-    return n;
+    return (struct load){n, t ? t->limits.weight : 1};
 }
 
 // The first that may run now: here, or where a node has a device of that kind.
@@ -163,17 +168,18 @@ static int *running_now(struct suites *s, const struct suite *x) {
 
 static struct suite_job *next_job(struct suites *s, const char *kind, int64_t *next) {
     struct suite_job *best = NULL;
-    int best_running = 0;
+    struct load least = {0, 1};
     int64_t now = clock_ns();
     for (struct suite *x = s->first; x; x = x->next) {
         if (!kind && *running_now(s, x) >= s->cfg.parallel) continue;
         struct suite_job *j = ready_job(x, kind, now, next);
         if (!j) continue;
-        int running = running_of(s, x->tenant);
+        struct load l = load_of(s, x->tenant);
         int32_t a = x->q->priority, b = best ? best->suite->q->priority : 0;
-        if (best && (a < b || (a == b && running >= best_running))) continue;
+        bool less = l.running * least.weight < least.running * l.weight;
+        if (best && (a < b || (a == b && !less))) continue;
         best = j;
-        best_running = running;
+        least = l;
     }
     return best;
 }

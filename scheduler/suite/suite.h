@@ -22,6 +22,7 @@ struct store;
 struct suites;
 struct tickets;
 struct trace;
+struct use;
 struct suites_config {
     int parallel;               // jobs of suites that run at a time
     struct jobs_retention keep; // before_ns is not used
@@ -93,13 +94,13 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n,
 
 // Jobs that wait may go to them from now on, and theirs come here, where there is room: none waits
 // here, and fewer than `parallel` run. Borrowed; NULL: no more.
-void suites_join(struct suites *s, struct tickets *t, struct attempts *x);
+void suites_join(struct suites *s, struct tickets *t, struct attempts *x, struct use *u);
 int suites_away(const struct suites *s); // jobs of ours that others run now
 // An attempt at another node's job, here. What it needs is fetched from its home.
 struct suite_guest;
-struct suite_guest_spec {    // copied
+struct suite_guest_spec { // copied
     const char *home, *tenant;
-    const char *job;         // SUITE.N there
+    const char *job; // SUITE.N there
     uint32_t attempt;
     const struct trace *trace; // NULL: none
     struct span suite;         // SubmitJobsRequest of one job, packed

@@ -17,6 +17,7 @@
 #include "scheduler/cluster/forward.h"
 #include "scheduler/cluster/pull.h"
 #include "scheduler/cluster/tickets.h"
+#include "scheduler/cluster/use.h"
 #include "scheduler/error.h"
 #include "scheduler/job/job.h"
 #include "scheduler/loop.h"
@@ -108,6 +109,11 @@ static void end(struct suite_away *x, status_t st) { // takes st: what the job g
 // it cannot, that is an attempt.
 static void in_vain(struct suite_away *x, status_t st) { // takes st
     struct suite_job *j = x->j;
+    if (st_get_reason(st) == HLOD__V1__REASON__REASON_TENANT_QUOTA) { // no other node would either
+        if (!x->outcome) x->outcome = message_new(&x->arena, &hlod__v1__job_outcome__descriptor);
+        end(x, st);
+        return;
+    }
     suite_log(j, "no attempt: %s", st_message(st));
     if (j->suite->s->stopping)
         st = st_reason(st, HLOD__V1__REASON__REASON_SHUTTING_DOWN);
@@ -301,11 +307,26 @@ static size_t kinds_here(void *ctx, const char **out, size_t max) {
     }
     return n;
 }
-void suites_join(struct suites *s, struct tickets *t, struct attempts *x) {
-    struct tickets_user u = {has_room, kinds_here, on_offer, on_look, s};
+// What others are told: jobs of its suites, and those that wait and could go.
+static void tally(void *ctx) {
+    const struct suites *s = ctx;
+    struct tenants *all = &s->sched->tenants;
+    for (struct tenant *t = all->first; t; t = t->next)
+        t->suite_jobs = t->suite_waiting = 0;
+    for (const struct suite *x = s->first; x; x = x->next) {
+        struct tenant *t = tenants_get(all, x->tenant, clock_ns());
+        t->suite_jobs += x->n_running;
+        if (!x->q->train) t->suite_waiting += (int32_t)x->n_idle;
+    }
+}
+void suites_join(struct suites *s, struct tickets *t, struct attempts *x, struct use *u) {
+    struct tickets_user tu = {has_room, kinds_here, on_offer, on_look, s};
     s->tickets = t;
     s->attempts = x;
-    if (t) tickets_join(t, &u);
+    if (t) tickets_join(t, &tu);
+    if (s->use) use_join(s->use, NULL, NULL);
+    if (u) use_join(u, tally, s);
+    s->use = u;
     suites_pump(s);
 }
 int suites_away(const struct suites *s) {

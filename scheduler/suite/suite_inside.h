@@ -77,6 +77,7 @@ struct suites {
     int n_runs;                // objects of suite_run.c and training.c, also of cancelled jobs
     struct tickets *tickets;   // NULL: there are no others, as for
     struct attempts *attempts;
+    struct use *use;
     int n_away, n_guests;      // jobs that others run; of others, here
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job

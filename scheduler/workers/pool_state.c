@@ -58,12 +58,15 @@ static int most_calls(const struct worker *w) {
     return cfg->device_calls > 1 ? cfg->device_calls + more : cfg->device_calls;
 }
 
+static bool is_up(const struct worker *w) {
+    return w->state == W_READY && !w->spent && !w->ending;
+}
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){.role = w->role,
                                  .kind = w->kind,
                                  .name = w->hello ? w->hello->device_name : w->name,
-                                 .ready = w->state == W_READY && !w->spent && !w->ending &&
-                                          !worker_first_kill_ns(w) && !full(w),
+                                 .up = is_up(w),
+                                 .ready = is_up(w) && !worker_first_kill_ns(w) && !full(w),
                                  .asked_only = w->lazy || w->joins,
                                  .owner = w->joins ? w->tenant : NULL,
                                  .drained = worker_drained(w),

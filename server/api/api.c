@@ -153,13 +153,22 @@ static status_t who_calls(const struct api *api, const struct api_row *row, stru
                           const struct credentials *who, struct principal *out) {
     static const char SCHEME[] = SEAL_SCHEME " ";
     const char *text = who->authorization;
-    if (!api->auth || !api->cluster || !text || strncmp(text, SCHEME, sizeof SCHEME - 1) != 0)
-        return auth_who(api->auth, a, who, row->scope, out);
+    bool pass = api->cluster && text && !strncmp(text, SCHEME, sizeof SCHEME - 1);
+    if (!pass || !api->auth) RETURN_IF_ERR(auth_who(api->auth, a, who, row->scope, out));
+    if (!pass) return ST_OK;
     Hlod__Cluster__Pass *p;
-    RETURN_IF_ERR(cluster_admit(api->cluster, a, text + sizeof SCHEME - 1, &p));
+    status_t st = cluster_admit(api->cluster, a, text + sizeof SCHEME - 1, &p);
+    if (!api->auth) { // anybody may call; whose quota has counted it only a node can say
+        out->node = !st;
+        if (!st) out->tenant = p->tenant;
+        st_drop(st);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(st);
     *out = (struct principal){.name = arena_printf(a, "node:%s", p->from),
                               .tenant = p->tenant,
-                              .scopes = p->scopes & SCOPE_ALL};
+                              .scopes = p->scopes & SCOPE_ALL,
+                              .node = true};
     return ST_OK;
 }
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,

@@ -14,7 +14,7 @@
 
 enum { MOST_HEADERS = 32, MOST_ATTRIBUTES = 64, MAX_FILE = 1 << 16, MOST_MS = 86400000 };
 enum { USUAL_TIMEOUT_MS = 10000, USUAL_METRICS_MS = 60000, USUAL_DELAY_MS = 5000 };
-enum { USUAL_BATCH = 512, MOST_BATCH = 8192 };
+enum { USUAL_BATCH = 2048, MOST_BATCH = 8192 };
 static const char *const signal_names[OTLP_SIGNALS] = {"TRACES", "METRICS"};
 struct reader {
     struct arena *a;

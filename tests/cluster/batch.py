@@ -66,8 +66,12 @@ def ready(n):
         until("JetStream is there", 15, lambda: value(d, "hlod_cluster_jobs_ready") == 1)
 def once_each(d, suite, n, killed=False):
     """each job ended once, as the log says; killed: a daemon may have had no time to say it"""
-    ends = [x for x in d.logs().splitlines() if f"ev=batch.job job={suite}." in x]
-    jobs = [x.split("job=")[1].split()[0] for x in ends]
+    def ended():
+        ends = [x for x in d.logs().splitlines() if f"ev=batch.job job={suite}." in x]
+        return [x.split("job=")[1].split()[0] for x in ends]
+    if not killed:  # what is on disk may be seen before it is in the log
+        until("all are in the log", 20, lambda: len(ended()) >= n)
+    jobs = ended()
     assert len(set(jobs)) == len(jobs), collections.Counter(jobs).most_common(3)
     assert len(jobs) == n or (killed and len(jobs) < n), (len(jobs), n)
     assert "ev=jobs.twice" not in d.logs()

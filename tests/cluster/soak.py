@@ -39,7 +39,7 @@ class Site3(Nodes):
         self.keys = tempfile.mkdtemp(prefix="hlod-soak-")
         key = secret(self.keys, "cache.key", "6f" * 32)
         super().__init__(o, 3, "", "--max-queue", "6", "--idle-s", "5", "--compile-rate", "0",
-                         "--job-parallel", "2",
+                         "--job-parallel", "2", "--tenants", "*:runs=100000000:places=1000",
                          "--cache-key", key, "--cache-remote-wait-ms", "3000", shared=True, each=[
             ["--device", DEVICES[k], "--http", f"127.0.0.1:{at[k]}", "--cache-remote", peers[k],
              "--cluster", f"nats://127.0.0.1:{ways[3 + k]}",

@@ -1053,6 +1053,10 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         11: ('device_ms', 'd', ''),
         12: ('compile_ms', 'd', ''),
         13: ('total_bytes', 'i', ''),
+        14: ('runs_left', 'i', ''),
+        15: ('bytes_left', 'i', ''),
+        16: ('places_elsewhere', 'i', ''),
+        17: ('places_here', 'i', ''),
     },
     'ListTenantsReply': {
         1: ('tenants', 'm*', 'Tenant'),

@@ -134,8 +134,27 @@ static void passes(void **state) {
     arena_done(&a);
 }
 
+// One secret is replaced by another while it is used: who had both, then either alone.
+static void renewed(void **state) {
+    (void)state;
+    struct arena a = {0};
+    struct seal *s = seal(ONE "\n", "c"), *one = seal(ONE "\n", "c"), *two = seal(TWO "\n", "c");
+    seal_renew(s, seal(ONE "\n" TWO "\n", "c"));
+    assert_true(opens(s, &a, names(one, &a)));
+    assert_true(opens(s, &a, names(two, &a)));
+    assert_true(opens(one, &a, names(s, &a)));
+    seal_renew(s, seal(TWO "\n", "other")); // of a seal the keys alone
+    assert_false(opens(s, &a, names(one, &a)));
+    assert_true(opens(s, &a, names(two, &a)));
+    assert_true(opens(two, &a, names(s, &a)));
+    seal_free(s);
+    seal_free(one);
+    seal_free(two);
+    arena_done(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files), cmocka_unit_test(messages),
-                                       cmocka_unit_test(passes)};
+                                       cmocka_unit_test(passes), cmocka_unit_test(renewed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static void where(void **state) {
     assert_true(o.sampler.by_parent && o.sampler.below == UINT64_C(1) << SAMPLER_BITS);
     assert_int_equal(o.keep.detail, SPANS_PHASES);
     assert_int_equal(o.metrics_ms, 60000);
-    assert_int_equal(o.batch, 512);
+    assert_int_equal(o.batch, 2048);
     assert_int_equal(o.delay_ms, 5000);
 
     good(FLAGS("--otlp-endpoint", "http://collector:4317", "--otlp-protocol=grpc"), nothing);
