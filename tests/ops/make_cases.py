@@ -796,10 +796,30 @@ def rows_and_tiles():
              [uniform((40, 1), t), uniform((40, 8), t), uniform((40, 1), t)], tol=0)
 
 
+def near():
+    """Elements a few apart, and turned: vectors that are whole, and what is left beside them. The
+    matrix lies within the buffer to its last element."""
+    for t in ("f32", "f64", "s64", "u32", "f16"):
+        for stride in (2, 3, 5, 8, 9):
+            n, columns = (21 if t == "f32" else 13), 20 * stride + 1
+            last = (n - 1) * stride + 1
+            x = np.arange(2 * columns).reshape(2, columns) % 241
+            case("slice", f"{t}[2,{n}] add(s, s)", [arr(x[:, columns - last:], t)], tol=0,
+                 body=f"s = {t}[2,{n}] slice(p0), slice={{[0:2], [0:{last}:{stride}]}}")
+        x = np.arange(3 * 37).reshape(3, 37)
+        for n in (37, 32, 5):
+            case("reverse", f"{t}[3,{n}] add(s, s)", [arr(x[:, :n], t)], tol=0,
+                 body=f"s = {t}[3,{n}] reverse(p0), dimensions={{1}}")
+        case("reverse", f"{t}[3,18] add(s, u)", [arr(x, t)], tol=0,
+             body=f"x = {t}[3,37] reverse(p0), dimensions={{1}}\n"
+             f"s = {t}[3,18] slice(x), slice={{[0:3], [0:36:2]}}\n"
+             f"u = {t}[3,18] slice(x), slice={{[0:3], [1:37:2]}}")
+
+
 def main(argv):
     for f in (elementwise, converts, movement, dots, convs, reductions, indexing, control, linalg,
               batch_norms, random, inverse_functions, collectives, scans, four_bits,
-              rows_and_tiles):
+              rows_and_tiles, near):
         f()
     for op, cases in FILES.items():
         if argv and op not in argv:
