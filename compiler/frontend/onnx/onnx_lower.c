@@ -180,6 +180,7 @@ static double reduce_init(enum hlo_op op, enum dtype t) {
 }
 hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
                     bool keep) {
+    if (n == 0) return x;
     hv r =
         hb_reduce(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, reduce_init(op, x->shape->dtype)),
                   axes, n, op);
