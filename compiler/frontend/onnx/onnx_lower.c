@@ -113,6 +113,7 @@ bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
     return true;
 }
 void onnx_out_val(struct onnx_ctx *c, size_t k, hv v) {
+    if (!v) return onnx_fail(c, "result %zu was not made", k); // the first failure stands
     onnx_out_any(c, k, onnx_tensor_val(c, v));
 }
 void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {

@@ -17,8 +17,8 @@ enum {
     MAX_TEXTS = 1 << 20,
     MAX_PARTS = 1024,
     MAX_PART_PLACES = 1 << 24,
-    MAX_TOKENS = 4096,
-    FEW_TEXTS = 32
+    MAX_TOKENS = 1 << 14,
+    TOKEN_PLACES = 1 << 17
 };
 
 static hv text_const(struct onnx_ctx *c, struct str s) {
@@ -327,10 +327,11 @@ ONNX(tokenizer) {
         string_pattern_free(p);
     }
 
-    int64_t texts = shape_elements(x->shape);
+    int64_t texts = shape_elements(x->shape), room = TOKEN_PLACES / (texts ? texts : 1);
+    room = room > MAX_TOKENS ? MAX_TOKENS : room < MAX_PARTS ? MAX_PARTS : room;
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
-    dims[rank] = room_for_parts(c, x, texts <= FEW_TEXTS ? MAX_TOKENS : MAX_PARTS, -1) + 2 * marked;
+    dims[rank] = room_for_parts(c, x, room, -1) + 2 * marked;
     hv operands[] = {
         x, hb_constant(b, onnx_string_list(c, by, (size_t)n)),
         text_const(c, onnx_at_str(c, "pad_value", "")), hb_const_i64(b, DT_S64, least),

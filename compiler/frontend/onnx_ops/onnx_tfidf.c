@@ -9,7 +9,7 @@
 #include "compiler/frontend/onnx/onnx_scope.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
-enum { MAX_ITEMS = 1 << 22, MAX_COLUMNS = 1 << 22 };
+enum { MAX_ITEMS = 1 << 22, MAX_COLUMNS = 1 << 22, MAX_SEARCHES = 1 << 12 };
 
 struct pool {
     struct i64s items, words; // words: the different items, in order
@@ -165,11 +165,16 @@ static hv count_all(struct onnx_ctx *c, const struct pool *p, int64_t least, int
     struct hb *b = &c->b;
     hv all[64];
     int parts = 0;
+    int64_t searches = 0;
     for (size_t n = 1; n <= p->starts->ints.n && hb_ok(b); n++) {
         struct i64s grams;
         hv sum = NULL;
         if (!pool_part(c, p, n, &grams)) continue;
         bool used = (int64_t)n >= least && (int64_t)n <= most;
+        searches += used ? (int64_t)n * (n > 1 ? skip + 1 : 1) : 0;
+        if (searches > MAX_SEARCHES)
+            return onnx_fail(c, "n-grams up to %zu items with %lld skips", n, (long long)skip),
+                   (hv)NULL;
         for (int64_t gap = 1; used && gap <= skip + 1 && (gap == 1 || n > 1); gap++) {
             hv one = gram_counts(c, p, grams, (int64_t)n, gap); // single items have no gaps
             sum = sum ? hb_add(b, sum, one) : one;
