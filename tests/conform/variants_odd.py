@@ -106,6 +106,8 @@ def sampled(add):
         add("CropAndResize, %s" % many, "com.microsoft.CropAndResize",
             [x, rois / 8, np.array([0, 1, 1, 0], np.int32), np.array((5, 4), np.int32)],
             {"extrapolation_value": 2.5}, constant=(3,))
+    few = (R.random((1, 1, 3, 2)) * 2 - 1).astype(np.float32)  # of many pixels: they stay in place
+    add("GridSample at few points", "GridSample", [f32(1, 16, 30, 30), few], opset=20)
     for channels, group, offsets in ((6, 1, 1), (16, 1, 1), (16, 2, 1), (16, 2, 2), (16, 1, 2),
                                      (8, 4, 2), (32, 2, 4)):
         for mask in (True, False):

@@ -22,19 +22,20 @@ struct taps { // of one dimension
     hv weight[MAX_TAPS]; // of the image's type; NULL = 1
 };
 
-// x with its channels in `parts` that are images of their own.
-static struct image image_in(struct onnx_ctx *c, hv x, int64_t parts) {
+// x with its channels in `parts` that are images of their own. samples: how many taps are taken, of
+// all images; for few of them it is not worth while to move the pixels.
+static struct image image_in(struct onnx_ctx *c, hv x, int64_t parts, double samples) {
     struct image m = {.n = x->shape->rank - 2};
     int64_t flat = 1, n = x->shape->dims[0] * parts, channels = x->shape->dims[1] / parts;
     for (int d = 0; d < m.n; d++)
         flat *= m.dims[d] = x->shape->dims[d + 2];
-    m.last = channels >= FEW_CHANNELS;
+    m.last = channels >= FEW_CHANNELS && 4 * samples >= (double)n * (double)flat;
     m.pixels = hb_reshape(&c->b, x, (int64_t[]){n, channels, flat}, 3);
     if (m.last) m.pixels = onnx_swap_axes(c, m.pixels, 1, 2);
     return m;
 }
-static struct image image_of(struct onnx_ctx *c, hv x) {
-    return image_in(c, x, 1);
+static struct image image_of(struct onnx_ctx *c, hv x, double samples) {
+    return image_in(c, x, 1, samples);
 }
 static int channels_at(const struct image *m) {
     return m->last ? 2 : 1;
@@ -179,7 +180,7 @@ ONNX_X(gridsample) {
     for (int d = 0; d < n; d++)
         points *= grid->shape->dims[d + 1];
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, (double)(x->shape->dims[0] * points) * pow(g.order, n));
     if (shape_elements(x->shape) == 0) return onnx_fail(c, "an image without pixels");
     grid = hb_reshape(b, grid, (int64_t[]){x->shape->dims[0], points, n}, 3);
 
@@ -379,7 +380,8 @@ ONNX_X(roialign) {
 
     if (!hb_ok(b)) return;
     if (samples < 1) {
-        struct roi_samples r = {{out[0], out[1]}, image_of(c, x), max};
+        double some = 16.0 * (double)(n * out[0] * out[1]); // two along each side
+        struct roi_samples r = {{out[0], out[1]}, image_of(c, x, some), max};
         hv all = roi_adaptive(c, x, batch, from, size, &r);
         return onnx_out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
     }
@@ -396,7 +398,7 @@ ONNX_X(roialign) {
             t[d].weight[k] = pairs(c, t[d].weight[k], span[0], span[1], d == 0);
         }
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, 4.0 * (double)(n * span[0]) * (double)span[1]);
     m.from = batch;
     hv y = all_taps(c, &m, t, max ? hb_max : hb_add); // max: of the weighted corners
     int64_t first = m.last ? 1 : 2, axes[2] = {first + 1, first + 3}, dims[6] = {n};
@@ -469,7 +471,7 @@ ONNX_X(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their ima
         t[d] = crop_taps(c, at, size, nearest);
     }
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, 4.0 * (double)(rois->shape->dims[0] * out[0]) * (double)out[1]);
     m.from = hb_convert(b, which, DT_S64);
     hv y = all_taps(c, &m, t, hb_add);
     if (!hb_ok(b)) return;
@@ -569,7 +571,8 @@ ONNX_X(deformconv) { // x, weights, offset, bias, mask
     for (int d = 0; d < 2; d++)
         t[d] = grid_taps(c, &g, displaced(c, off, &s, d, oh, ow), x->shape->dims[d + 2],
                          x->shape->dtype);
-    struct image m = image_in(c, x, og);
+    double samples = 4.0 * (double)(n * og * k) * (double)(oh * ow);
+    struct image m = image_in(c, x, og, samples);
     hv y = all_taps(c, &m, t, hb_add); // of each group of offsets, outputs*kernel
 
     if (onnx_in_has(c, 4)) {
