@@ -142,7 +142,7 @@ static status_t build_part(struct lower *lw, const struct nest *t, int i, struct
     } else {
         st = build_loops(lw, t, i + 1, v);
     }
-    if (last && !lw->reduces) l->interleave = lower_long_body(lw, &l->body);
+    if (last && !lw->reduces) l->interleave = lower_long_body(lw, &l->body, most);
     if (!st) kir_end(k, l, NULL);
     return st;
 }

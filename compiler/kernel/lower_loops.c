@@ -179,8 +179,11 @@ uint8_t lower_side_by_side(const struct lower *lw, const struct kir_block *b) {
     if (kept <= FEW_KEPT || (2 * chain > 3 * ops && kept <= MANY_KEPT)) return 4;
     return kept <= SOME_KEPT || 5 * chain > 6 * ops ? 2 : 0;
 }
-uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b) {
+uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b, int64_t trip) {
     int ops;
     chain_of(b, &ops);
-    return ops > LONG_BODY ? lower_side_by_side(lw, b) : 0;
+    if (ops <= LONG_BODY) return 0;
+    uint8_t n = lower_side_by_side(lw, b);
+    int64_t lanes = lw->target ? lw->target->vector_bits / 32 : 1;
+    return trip / lanes >= n ? n : 0; // so many vectors that none is left would be no vectors
 }

@@ -55,5 +55,5 @@ status_t lower_turns(struct lower *lw, const struct hlo_instr *w, int n_in, int 
 // lower_loops.c. How many vectors a loop over b should take side by side; 0: as the generator
 // likes.
 uint8_t lower_side_by_side(const struct lower *lw, const struct kir_block *b);
-// The same for a loop of any kind: 0 where the body is short.
-uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b);
+// The same for a loop of any kind with `trip` turns at most: 0 where the body or the loop is short.
+uint8_t lower_long_body(const struct lower *lw, const struct kir_block *b, int64_t trip);

@@ -871,6 +871,10 @@ def requests_of_two_minds():
         b"GET /healthz http/1.1\r\n" + host + b"\r\n", b"\n\n" + get + host + b"\r\n",
         b"\x16\3\1\2\0\1\0", b"\r\n" * 9 + get):
         yield head + smuggled, 400
+    for once in b"Authorization: Bearer a", b"Content-Type: text/plain", b"Origin: http://a":
+        yield get + host + once + b"\r\nX: y\r\n" + once + b"\r\n\r\n" + smuggled, 400
+    twice = b"Content-Encoding: gzip\r\nContent-Encoding: identity\r\n"
+    yield post + twice + b"Content-Length: 2\r\n\r\n{}" + smuggled, 400
     for body in (b"\r\n", b"2 \r\n{}\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b"2\n{}\n0\n\n",
                  b"2\r\n{}0\r\n\r\n", b"2\r\n{}\n0\r\n\r\n", b"2;a\n{}\r\n0\r\n\r\n",
                  b"2;" + b"a" * 300 + b"\r\n{}\r\n0\r\n\r\n", b"-2\r\n", b"fffffffffffffffff\r\n",

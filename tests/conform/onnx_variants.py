@@ -239,6 +239,15 @@ def more():
             {"mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2,
              "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
              "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
+    for op in ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+               "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"):
+        for name, x in (("f32", f32(3, 4)), ("s32", R.integers(1, 9, (3, 4)).astype(np.int32))):
+            if name == "f32" or op != "ReduceLogSumExp":  # there ONNX Runtime rounds each step
+                add("%s along no axis, %s" % (op, name), op, [x], {"noop_with_empty_axes": 1},
+                    opset=18)
+                add("%s of %s" % (op, name), op, [x, np.array([1])], constant=(1,), opset=18)
+    add("LayerNormalization f64, mean and deviation", "LayerNormalization",
+        [R.standard_normal((3, 5)), np.ones(5)], outputs=3, opset=17, bound=1e-6)
     for op in ("ReduceMean", "ReduceSum", "ReduceProd", "ReduceL2"):
         add("%s of none" % op, op, [np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0},
             constant=(1,), opset=18)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants (onnx_variants.py) whose inputs hold infinities and NaN: activations behind products and
-convolutions, labels of scores that are no numbers; and tensors without elements."""
+convolutions, labels of scores that are no numbers; tensors without elements; images of many
+channels that are sampled at computed places."""
 import numpy as np
 
 R = np.random.default_rng(17)
@@ -84,6 +85,42 @@ def empty(add):
         {"mode": "linear"}, constant=(3,), opset=18)
 
 
+def sampled(add):
+    """Channels that are neighbours while samples are taken, in groups and alone."""
+    for channels in (8, 20):
+        x, many = f32(2, channels, 6, 7), "%d channels" % channels
+        grid = (R.random((2, 5, 4, 2)) * 2.6 - 1.3).astype(np.float32)
+        for mode in ("linear", "nearest", "cubic"):
+            add("GridSample %s, %s" % (mode, many), "GridSample", [x, grid],
+                {"mode": mode, "padding_mode": "border"}, opset=20)
+        volume = (R.random((1, 2, 3, 4, 3)) * 2.6 - 1.3).astype(np.float32)
+        add("GridSample of a volume, %s" % many, "GridSample", [f32(1, channels, 4, 5, 6), volume],
+            opset=20)
+        rois = np.array([[0, 0, 4, 4], [1.5, 2, 8, 6.5], [-1, -1, 3, 9], [5, 5, 5, 5]], np.float32)
+        for mode in ("avg", "max"):
+            for ratio in (0, 1, 2):
+                add("RoiAlign %s %d, %s" % (mode, ratio, many), "RoiAlign",
+                    [x, rois, np.array([0, 1, 1, 0])],
+                    {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": ratio,
+                     "spatial_scale": 0.9}, opset=16)
+        add("CropAndResize, %s" % many, "com.microsoft.CropAndResize",
+            [x, rois / 8, np.array([0, 1, 1, 0], np.int32), np.array((5, 4), np.int32)],
+            {"extrapolation_value": 2.5}, constant=(3,))
+    few = (R.random((1, 1, 3, 2)) * 2 - 1).astype(np.float32)  # of many pixels: they stay in place
+    add("GridSample at few points", "GridSample", [f32(1, 16, 30, 30), few], opset=20)
+    for channels, group, offsets in ((6, 1, 1), (16, 1, 1), (16, 2, 1), (16, 2, 2), (16, 1, 2),
+                                     (8, 4, 2), (32, 2, 4)):
+        for mask in (True, False):
+            off = f32(2, offsets * 12, 4, 6)
+            scale = [R.random((2, offsets * 6, 4, 6)).astype(np.float32)] if mask else []
+            add("DeformConv of %d channels in %d and %d groups%s"
+                % (channels, group, offsets, ", mask" if mask else ""), "DeformConv",
+                [f32(2, channels, 7, 6), f32(4, channels // group, 2, 3), off, f32(4)] + scale,
+                {"group": group, "offset_group": offsets, "kernel_shape": [2, 3],
+                 "pads": [1, 1, 0, 1], "strides": [2, 1]}, opset=19)
+
+
 def families(add):
     for family in (behind_products, behind_convolutions, labels, empty):
         family(add)
+    sampled(add)

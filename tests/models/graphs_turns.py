@@ -193,3 +193,25 @@ odd (v, w) => (r)
   >
 }""", [{"x": np.array(v, np.float32)}
        for v in ([1, -2, 1, 0.5, 0], [0.5, 0.5, 0.5, 0, 0.6], [3, 3, 3, 1, 0])])
+
+GRAPHS["inputs that calls of functions leave out"] = ("""
+g (float[3, 4] x) => (float[3, 4] a, float[3, 4] b, float[3, 4] c, float[3, 4] d)
+{
+  low = Constant <value = float {-0.5}> ()
+  high = Constant <value = float {0.25}> ()
+  a = my.within (x, low, high)
+  b = my.within (x, low)
+  c = my.within (x, , high)
+  d = my.within (x)
+}
+<domain: "my", opset_import: ["" : 17, "my" : 1]>
+within (v, lo, hi) => (r)
+{
+  w = Neg (v)
+  r = my.inner (w, lo, hi)
+}
+<domain: "my", opset_import: ["" : 17]>
+inner (v, lo, hi) => (r)
+{
+  r = Clip (v, lo, hi)
+}""", [{}])

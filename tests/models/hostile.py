@@ -89,6 +89,15 @@ def main():
                 ["n1", "nowhere"])
         refused(d, "shapes that do not fit", graph([node("MatMul", ["x", "x"], ["y"], name="mm")]),
                 ["mm"])
+        four = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 4, 4])
+        for op in ("DepthToSpace", "SpaceToDepth"):
+            for size in (0, -1, 1 << 32, 1 << 33, 1 << 62):
+                refused(d, "%s by %d" % (op, size),
+                        graph([node(op, ["x"], ["y"], blocksize=size)], [four]), ["blocksize"])
+        line = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4])
+        refused(d, "padding beyond all sizes, with positions",
+                graph([node("MaxPool", ["x"], ["y", "at"], kernel_shape=[2], pads=[1 << 62, 0])],
+                      [line]), ["pad"])
         refused(d, "not a model", b"hello world, this is no model at all")
         c = d.compile(small, {"x": (1, 784)})
         for name, arrays, words in (("wrong rank", {"x": np.zeros((784,), np.float32)}, ["rank"]),

@@ -39,6 +39,35 @@ def texts(*v):
     return a
 
 
+DOCUMENTS = texts("the cat sat", "Ärger über dogs  and cats", "", "a mat,b  bat;;the hat!", "x")
+
+
+def tokenizers():
+    """name -> (graph, [inputs]): of com.microsoft's Tokenizer, one by one and before n-grams."""
+    made = {}
+    for k, (how, value) in enumerate(
+        [("tokenexp", e)
+         for e in ("[a-zA-Z0-9_]+", r"\\w\\w+", r"[^\\s]+", "cat|cats", r"\\b[a-z]+?\\b", "x*",
+                   "(?i)THE|at", "[a-z]{2,3}", "a.*t", "^the|t$", "(a|b)+")]
+        + [("separators", s)
+           for s in ([" "], [" ", ","], ["[ ,;]+"], ["a", "t"], ["x*"], [""])]):
+        text = ("\"%s\"" % value if how == "tokenexp"
+                else "[%s]" % ", ".join("\"%s\"" % v for v in value))
+        least = 1 if value == [""] else 2
+        made["tokens %d" % k] = ("""
+g (string[5] x) => (string[5, K] y, string[5, M] z)
+{ y = com.microsoft.Tokenizer <mark = 0, mincharnum = 1, pad_value = "#", %s = %s> (x)
+  z = com.microsoft.Tokenizer <mark = 1, mincharnum = %d, pad_value = "", %s = %s> (x) }"""
+                                 % (how, text, least, how, text), [{"x": DOCUMENTS}])
+    made["tokens, counted"] = ("""
+g (string[N] x) => (float[N, 5] y)
+{ t = com.microsoft.Tokenizer <mark = 0, mincharnum = 1, pad_value = "the", tokenexp = "[a-z]+"> (x)
+  f = Flatten (t)
+  y = TfIdfVectorizer <mode = "TFIDF", min_gram_length = 1, max_gram_length = 2, max_skip_count = 1, ngram_counts = [0, 3], ngram_indexes = [3, 0, 1, 4, 2], pool_strings = ["the", "a", "sat", "the", "cat", "b", "bat"], weights = [0.5, 2.0, 3.0, 4.0, 5.0]> (f) }""",
+                               [{"x": DOCUMENTS}, {"x": DOCUMENTS[:1]}])
+    return made
+
+
 # name -> (graph, [inputs])
 MODELS = {"moved about": ("""
 g (string[3, 4] x, int64[2] k) => (string[2, 3] y, string[12] z, string[4, 3] t, string[6, 4] c, int64[2] s)
@@ -299,7 +328,7 @@ def main():
     with daemon.Daemon(sys.argv[1]) as d:
         checks = [(name, lambda n=name, g=graph, r=runs: compare(
                        d, onnx.parser.parse_model(HEAD + g), r, n in REFERENCE))
-                  for name, (graph, runs) in MODELS.items()]
+                  for name, (graph, runs) in {**MODELS, **tokenizers()}.items()]
         checks += [("patterns", lambda: patterns(d)), ("refusals", lambda: refusals(d)),
                    ("hostile data", lambda: hostile(d)),
                    ("hlo run", lambda: command(d, sys.argv[1]))]

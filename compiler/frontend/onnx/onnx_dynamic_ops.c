@@ -139,11 +139,11 @@ static const struct neutral {
     enum { LOWEST, HIGHEST, NUMBER } kind;
     double number;
 } neutral[] = {
-    {"ReduceMax", LOWEST, 0},        {"ReduceMin", HIGHEST, 0},      {"ReduceSum", NUMBER, 0},
-    {"ReduceL1", NUMBER, 0},         {"ReduceL2", NUMBER, 0},        {"ReduceSumSquare", NUMBER, 0},
-    {"ReduceLogSum", NUMBER, 0},     {"ReduceProd", NUMBER, 1},      {"ReduceMean", NUMBER, 0},
-    {"ReduceLogSumExp", LOWEST, 0},  {"Softmax", LOWEST, 0},         {"LogSoftmax", LOWEST, 0},
-    {"CumSum", NUMBER, 0},           {"ArgMax", LOWEST, 0},          {"ArgMin", HIGHEST, 0},
+    {"ReduceMax", LOWEST, 0},       {"ReduceMin", HIGHEST, 0}, {"ReduceSum", NUMBER, 0},
+    {"ReduceL1", NUMBER, 0},        {"ReduceL2", NUMBER, 0},   {"ReduceSumSquare", NUMBER, 0},
+    {"ReduceLogSum", NUMBER, 0},    {"ReduceProd", NUMBER, 1}, {"ReduceMean", NUMBER, 0},
+    {"ReduceLogSumExp", LOWEST, 0}, {"Softmax", LOWEST, 0},    {"LogSoftmax", LOWEST, 0},
+    {"CumSum", NUMBER, 0},          {"ArgMax", LOWEST, 0},     {"ArgMin", HIGHEST, 0},
 };
 
 // All dynamic inputs have the same size in the same dimension of the result, the others 1 there.
@@ -420,13 +420,20 @@ static void pass_maker(struct pass *p) {
     run_on(p, false);
 }
 static void pass_roialign(struct pass *p) {
-    if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size ||
-        p->in[1]->size != p->in[2]->size || p->in[1]->size_dim != 0)
+    if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size || p->in[1]->size != p->in[2]->size ||
+        p->in[1]->size_dim != 0)
         return refuse(p);
     if (onnx_at_int(p->c, "sampling_ratio", 0) <
         1) // no region that does not count asks for samples
         p->masked[1] = masked(p->c, p->in[1], 0);
     pass_plain(p);
+}
+
+// The operator counts in rows and leaves out by itself what does not count.
+static void pass_counting(struct pass *p) {
+    const struct onnx_val *x = p->in[0];
+    if (!x->size || x->size_dim != x->v->shape->rank - 1) return refuse(p);
+    p->fn(p->c);
 }
 
 // ---- shapes made of such sizes
@@ -444,8 +451,7 @@ static void pass_shape(struct pass *p) {
         parts[n++] = d == x->size_dim ? hb_reshape(&c->b, x->size, &one, 1)
                                       : hb_const_s64s(&c->b, &x->v->shape->dims[d], 1);
     if (!n) return onnx_out_val(c, 0, hb_const_s64s(&c->b, &one, 0));
-    struct onnx_val *y =
-        onnx_tensor_val(c, n == 1 ? parts[0] : hb_concat(&c->b, parts, n, 0));
+    struct onnx_val *y = onnx_tensor_val(c, n == 1 ? parts[0] : hb_concat(&c->b, parts, n, 0));
     int64_t count = n;
     for (int t = 0; t < 2 && !y->known; t++) {
         y->bound[t] = lit_new(c->a, shape_make(c->a, DT_S64, &count, 1));
@@ -522,6 +528,7 @@ static void dispatch(struct pass *p) {
                    {"ScatterND ScatterElements", pass_scatter},
                    {"NonZero Compress NonMaxSuppression", pass_maker},
                    {"RoiAlign", pass_roialign},
+                   {"TfIdfVectorizer", pass_counting},
                    {"TopK", pass_topk}};
 
     struct onnx_ctx *c = p->c;
@@ -530,8 +537,7 @@ static void dispatch(struct pass *p) {
         if (str_listed(op, special[k].ops) && (p->x || str_is(op, "TopK") || str_is(op, "Slice")))
             return special[k].pass(p);
 
-    if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range"))
-        return pass_sized(p, 1);
+    if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range")) return pass_sized(p, 1);
     if (str_is(op, "ConstantOfShape")) return pass_sized(p, 0);
 
     if (!p->x) return refuse(p);

@@ -113,6 +113,7 @@ bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
     return true;
 }
 void onnx_out_val(struct onnx_ctx *c, size_t k, hv v) {
+    if (!v) return onnx_fail(c, "result %zu was not made", k); // the first failure stands
     onnx_out_any(c, k, onnx_tensor_val(c, v));
 }
 void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {
@@ -180,6 +181,7 @@ static double reduce_init(enum hlo_op op, enum dtype t) {
 }
 hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
                     bool keep) {
+    if (n == 0) return x;
     hv r =
         hb_reduce(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, reduce_init(op, x->shape->dtype)),
                   axes, n, op);

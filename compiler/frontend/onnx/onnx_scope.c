@@ -103,6 +103,8 @@ struct onnx_ctx *onnx_child(struct onnx_ctx *c, struct hlo_computation *comp) {
     if (comp) {
         child->b = hb_begin(comp);
         child->weights = arena_new_of(c->a, struct pmap);
+        child->n_chosen = 0; // those belong to the other computation
+        memset(child->chosen, 0, sizeof child->chosen);
     }
     return child;
 }
@@ -127,12 +129,28 @@ struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name) {
 
 // ---- model-local functions: inlined
 
+// Names of inputs that the calling node leaves out are no names in the body: its nodes have no such
+// input.
+static void put_inputs(struct onnx_ctx *c, const struct onnx_function *f,
+                       const struct onnx_node *call, const struct onnx_node *in,
+                       struct onnx_node *out) {
+    memset(&out->in, 0, sizeof out->in);
+    for (size_t k = 0; k < in->in.n; k++) {
+        struct str name = in->in.v[k];
+        for (size_t i = 0; i < f->inputs.n; i++)
+            if (str_eq(f->inputs.v[i], name) && (i >= call->in.n || !call->in.v[i].n))
+                name = (struct str){0};
+        avec_push(c->a, &out->in, name);
+    }
+}
+
 // The body's node with the calling node's attributes in the place of references.
 static void put_attrs(struct onnx_ctx *c, const struct onnx_function *f,
                       const struct onnx_node *call, const struct onnx_node *in,
                       struct onnx_node *out) {
     *out = *in;
     memset(&out->attrs, 0, sizeof out->attrs);
+    put_inputs(c, f, call, in, out);
 
     for (size_t k = 0; k < in->attrs.n; k++) {
         struct onnx_attr a = in->attrs.v[k];
@@ -174,4 +192,3 @@ const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onn
     }
     return body;
 }
-

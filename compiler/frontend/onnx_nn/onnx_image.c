@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sampling an image at computed places: GridSample, AffineGrid, RoiAlign, CropAndResize,
-// MaxRoiPool, DeformConv. An image is seen as [batch, channels, pixels]; places are [batch,
+// MaxRoiPool, DeformConv. An image is seen as [batch, pixels, channels]; places are [batch,
 // points], one value for each spatial dimension. A sample is a sum over taps: gather at the flat
-// pixel number, times a weight.
+// pixel number, times a weight. Of few channels it is seen as [batch, channels, pixels]: there is
+// nothing to win by channels that are neighbours.
 #include <math.h>
 
 #include "compiler/frontend/onnx_nn/onnx_spatial.h"
 
-enum { MAX_TAPS = 4, MAX_DIMS = 3 };
+enum { MAX_TAPS = 4, MAX_DIMS = 3, FEW_CHANNELS = 8 };
 struct image {
-    hv pixels; // [batch, channels, flat]
-    int n;     // spatial dimensions
+    hv pixels; // [batch, flat, channels], or [batch, channels, flat] where not `last`
+    bool last;
+    int n; // spatial dimensions
     int64_t dims[MAX_DIMS];
     hv from; // s64[rows of places]: the image that each row samples; NULL: its own
 };
@@ -20,18 +22,38 @@ struct taps { // of one dimension
     hv weight[MAX_TAPS]; // of the image's type; NULL = 1
 };
 
-static struct image image_of(struct onnx_ctx *c, hv x) {
+// x with its channels in `parts` that are images of their own. samples: how many taps are taken, of
+// all images; for few of them it is not worth while to move the pixels.
+static struct image image_in(struct onnx_ctx *c, hv x, int64_t parts, double samples) {
     struct image m = {.n = x->shape->rank - 2};
-    int64_t flat = 1;
+    int64_t flat = 1, n = x->shape->dims[0] * parts, channels = x->shape->dims[1] / parts;
     for (int d = 0; d < m.n; d++)
         flat *= m.dims[d] = x->shape->dims[d + 2];
-    m.pixels = hb_reshape(&c->b, x, (int64_t[]){x->shape->dims[0], x->shape->dims[1], flat}, 3);
+    m.last = channels >= FEW_CHANNELS && 4 * samples >= (double)n * (double)flat;
+    m.pixels = hb_reshape(&c->b, x, (int64_t[]){n, channels, flat}, 3);
+    if (m.last) m.pixels = onnx_swap_axes(c, m.pixels, 1, 2);
     return m;
 }
+static struct image image_of(struct onnx_ctx *c, hv x, double samples) {
+    return image_in(c, x, 1, samples);
+}
+static int channels_at(const struct image *m) {
+    return m->last ? 2 : 1;
+}
+// Samples of m with the channels second, or last.
+static hv samples_with(struct onnx_ctx *c, const struct image *m, hv y, bool last) {
+    return m->last == last ? y : onnx_swap_axes(c, y, 1, 2);
+}
+// A value of each point, for all channels.
+static hv each_point(struct onnx_ctx *c, const struct image *m, hv w, const struct shape *s) {
+    return hb_broadcast(&c->b, w, s->dims, 3, (int64_t[]){0, m->last ? 1 : 2});
+}
 
-// [batch, channels, flat] at [batch, points] -> [batch, channels, points]
+// m at [batch, points]: the channels stand where they do in m.
 static hv pick(struct onnx_ctx *c, const struct image *m, hv at) {
-    int64_t map[2] = {0, 2}, offset = 1, sizes[3] = {1, m->pixels->shape->dims[1], 1};
+    int64_t flat = m->last ? 1 : 2, map[2] = {0, flat}, offset = channels_at(m);
+    int64_t sizes[3] = {1, 1, 1};
+    sizes[offset] = m->pixels->shape->dims[offset];
     const struct shape *s = shape_make(c->a, DT_S64, at->shape->dims, 2);
     hv of = m->from ? onnx_along(c, m->from, s, 0) : hb_iota(&c->b, s, 0);
     hv idx = onnx_stack_last(c, (hv[]){of, at}, 2);
@@ -52,7 +74,7 @@ static hv tap(struct onnx_ctx *c, const struct image *m, const struct taps *t, c
         if (v) w = w ? hb_mul(b, w, v) : v;
     }
     hv x = pick(c, m, at);
-    return w ? hb_mul(b, x, hb_broadcast(b, w, x->shape->dims, 3, (int64_t[]){0, 2})) : x;
+    return w ? hb_mul(b, x, each_point(c, m, w, x->shape)) : x;
 }
 typedef hv (*tap_join)(struct hb *b, hv x, hv y);
 static hv all_taps(struct onnx_ctx *c, const struct image *m, const struct taps *t, tap_join join) {
@@ -158,7 +180,7 @@ ONNX_X(gridsample) {
     for (int d = 0; d < n; d++)
         points *= grid->shape->dims[d + 1];
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, (double)(x->shape->dims[0] * points) * pow(g.order, n));
     if (shape_elements(x->shape) == 0) return onnx_fail(c, "an image without pixels");
     grid = hb_reshape(b, grid, (int64_t[]){x->shape->dims[0], points, n}, 3);
 
@@ -171,7 +193,7 @@ ONNX_X(gridsample) {
         t[d] = grid_taps(c, &g, v, m.dims[d], x->shape->dtype);
     }
 
-    hv y = all_taps(c, &m, t, hb_add);
+    hv y = samples_with(c, &m, all_taps(c, &m, t, hb_add), false);
     dims[0] = x->shape->dims[0], dims[1] = x->shape->dims[1];
     for (int d = 0; d < n; d++)
         dims[d + 2] = onnx_in_val(c, 1)->shape->dims[d + 1];
@@ -251,7 +273,8 @@ static hv pairs(struct onnx_ctx *c, hv x, int64_t p, int64_t q, bool first) {
 // Where each region has a number of samples of its own, ceil(size of a bin) along each side: sample
 // t of all regions at a time, as long as any has one.
 struct roi_samples {
-    int64_t out[2], dims[2]; // bins; the image's
+    int64_t out[2]; // bins
+    struct image m;
     bool max;
 };
 enum {
@@ -283,13 +306,14 @@ static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
     hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_GRID + 1]))};
     hv valid = hb_compare(b, y, v[ROI_GRID], CMP_LT);
     for (int d = 0; d < 2; d++) {
-        t[d] = roi_taps(c, roi_sample_at(c, v, d, at[d], r->out[d]), r->dims[d]);
+        t[d] = roi_taps(c, roi_sample_at(c, v, d, at[d], r->out[d]), r->m.dims[d]);
         for (int k = 0; k < 2; k++) {
             t[d].at[k] = pairs(c, t[d].at[k], r->out[0], r->out[1], d == 0);
             t[d].weight[k] = pairs(c, t[d].weight[k], r->out[0], r->out[1], d == 0);
         }
     }
-    struct image m = image_of(c, v[ROI_IMAGE]);
+    struct image m = r->m;
+    m.pixels = v[ROI_IMAGE];
     m.from = v[ROI_OF];
     hv one = all_taps(c, &m, t, r->max ? hb_max : hb_add), sum = v[ROI_SUM];
     hv both = r->max ? hb_max(b, sum, one) : hb_add(b, sum, one);
@@ -300,10 +324,11 @@ static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
 static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv const *size,
                        struct roi_samples *r) {
     struct hb *b = &c->b;
-    hv v[ROI_N] = {[ROI_IMAGE] = x, [ROI_OF] = batch}, all = NULL, any = NULL;
+    hv v[ROI_N] = {[ROI_IMAGE] = r->m.pixels, [ROI_OF] = batch}, all = NULL, any = NULL;
     enum dtype t = x->shape->dtype;
-    int64_t n = batch->shape->dims[0], axis = 0,
-            dims[3] = {n, x->shape->dims[1], r->out[0] * r->out[1]};
+    int64_t n = batch->shape->dims[0], axis = 0, dims[3] = {n};
+    dims[channels_at(&r->m)] = x->shape->dims[1];
+    dims[r->m.last ? 1 : 2] = r->out[0] * r->out[1];
     for (int d = 0; d < 2; d++) {
         hv bin = v[ROI_BIN + d] = onnx_mul_k(c, size[d], 1 / (double)r->out[d]);
         hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
@@ -322,7 +347,8 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     if (!hb_ok(b)) return x;
     hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
     hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
-    return hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
+    sum = hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
+    return samples_with(c, &r->m, sum, false);
 }
 ONNX_X(roialign) {
     hv rois = onnx_in_val(c, 1), batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
@@ -354,7 +380,8 @@ ONNX_X(roialign) {
 
     if (!hb_ok(b)) return;
     if (samples < 1) {
-        struct roi_samples r = {{out[0], out[1]}, {x->shape->dims[2], x->shape->dims[3]}, max};
+        double some = 16.0 * (double)(n * out[0] * out[1]); // two along each side
+        struct roi_samples r = {{out[0], out[1]}, image_of(c, x, some), max};
         hv all = roi_adaptive(c, x, batch, from, size, &r);
         return onnx_out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
     }
@@ -371,15 +398,17 @@ ONNX_X(roialign) {
             t[d].weight[k] = pairs(c, t[d].weight[k], span[0], span[1], d == 0);
         }
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, 4.0 * (double)(n * span[0]) * (double)span[1]);
     m.from = batch;
     hv y = all_taps(c, &m, t, max ? hb_max : hb_add); // max: of the weighted corners
-    y = hb_reshape(b, y, (int64_t[]){n, ch, out[0], samples, out[1], samples}, 6);
-
-    int64_t axes[2] = {3, 5};
-    onnx_out_val(c, 0,
-                 max ? onnx_reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false)
-                     : onnx_mean_of(c, y, axes, 2, false));
+    int64_t first = m.last ? 1 : 2, axes[2] = {first + 1, first + 3}, dims[6] = {n};
+    dims[m.last ? 5 : 1] = ch;
+    for (int d = 0; d < 2; d++)
+        dims[first + 2 * d] = out[d], dims[first + 2 * d + 1] = samples;
+    y = hb_reshape(b, y, dims, 6);
+    y = max ? onnx_reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false)
+            : onnx_mean_of(c, y, axes, 2, false);
+    onnx_out_val(c, 0, m.last && hb_ok(b) ? hb_transpose(b, y, (int64_t[]){0, 3, 1, 2}) : y);
 }
 
 // Positions [rois, n] along one side: from the first to the last of the box's, both exactly.
@@ -442,13 +471,14 @@ ONNX_X(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their ima
         t[d] = crop_taps(c, at, size, nearest);
     }
 
-    struct image m = image_of(c, x);
+    struct image m = image_of(c, x, 4.0 * (double)(rois->shape->dims[0] * out[0]) * (double)out[1]);
     m.from = hb_convert(b, which, DT_S64);
-    hv y = all_taps(c, &m, t, hb_add); // [rois, channels, points]
+    hv y = all_taps(c, &m, t, hb_add);
     if (!hb_ok(b)) return;
 
-    inside = hb_broadcast(b, inside, y->shape->dims, 3, (int64_t[]){0, 2});
+    inside = each_point(c, &m, inside, y->shape);
     y = hb_select(b, inside, y, onnx_splat_like(c, y, onnx_at_float(c, "extrapolation_value", 0)));
+    y = samples_with(c, &m, y, false);
     onnx_out_val(
         c, 0,
         hb_reshape(b, y, (int64_t[]){y->shape->dims[0], y->shape->dims[1], out[0], out[1]}, 4));
@@ -502,17 +532,17 @@ ONNX_X(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty
 
 // ---- deformable convolution
 
-// Positions of every kernel element and output, displaced: [batch*groups, kernel*outputs].
+// Positions of every output and kernel element, displaced: [batch*groups, outputs*kernel].
 static hv displaced(struct onnx_ctx *c, hv offset, const struct spatial *s, int d, int64_t oh,
                     int64_t ow) {
     int64_t kh = s->kernel[0], kw = s->kernel[1], n = kh * kw * oh * ow, k = 0;
     double *v = arena_array(c->a, double, n + 1);
-    for (int64_t i = 0; i < kh * kw; i++)
-        for (int64_t o = 0; o < oh * ow; o++, k++) {
+    for (int64_t o = 0; o < oh * ow; o++)
+        for (int64_t i = 0; i < kh * kw; i++, k++) {
             int64_t tap = d ? i % kw : i / kw, at = d ? o % ow : o / ow;
             v[k] = (double)(at * s->stride[d] - s->low[d] + tap * s->dilation[d]);
         }
-    hv move = onnx_row(c, offset, 2, d); // [batch*groups, kernel, outputs]
+    hv move = onnx_row(c, offset, 3, d); // [batch*groups, outputs, kernel]
     move = hb_reshape(&c->b, move, (int64_t[]){move->shape->dims[0], n}, 2);
     hv base = onnx_lit_f64s(c, move->shape->dtype, v, &n, 1);
     return hb_add(&c->b, move, onnx_along(c, base, move->shape, 1));
@@ -537,27 +567,34 @@ ONNX_X(deformconv) { // x, weights, offset, bias, mask
                          onnx_show(c, off));
 
     off = hb_reshape(b, off, (int64_t[]){n * og, k, 2, oh * ow}, 4);
+    off = hb_transpose(b, off, (int64_t[]){0, 3, 1, 2});
     for (int d = 0; d < 2; d++)
         t[d] = grid_taps(c, &g, displaced(c, off, &s, d, oh, ow), x->shape->dims[d + 2],
                          x->shape->dtype);
-    struct image m = image_of(c, x);
-    m.pixels =
-        hb_reshape(b, x, (int64_t[]){n * og, ch / og, x->shape->dims[2] * x->shape->dims[3]}, 3);
-    hv y = all_taps(c, &m, t, hb_add); // [batch*groups, channels/groups, kernel*outputs]
+    double samples = 4.0 * (double)(n * og * k) * (double)(oh * ow);
+    struct image m = image_in(c, x, og, samples);
+    hv y = all_taps(c, &m, t, hb_add); // of each group of offsets, outputs*kernel
 
     if (onnx_in_has(c, 4)) {
-        hv mask = hb_reshape(b, onnx_in_val(c, 4), (int64_t[]){n * og, k * oh * ow}, 2);
-        y = hb_mul(b, y, hb_broadcast(b, mask, y->shape->dims, 3, (int64_t[]){0, 2}));
+        hv mask = hb_reshape(b, onnx_in_val(c, 4), (int64_t[]){n * og, k, oh * ow}, 3);
+        mask = hb_reshape(b, onnx_swap_axes(c, mask, 1, 2), (int64_t[]){n * og, k * oh * ow}, 2);
+        y = hb_mul(b, y, each_point(c, &m, mask, y->shape));
     }
 
-    int64_t zero = 0, one = 1, two = 2;
-    y = hb_reshape(b, y, (int64_t[]){n, group, ch / group * k, oh * ow}, 4);
-    w = hb_reshape(b, w, (int64_t[]){group, outc / group, ch / group * k}, 3);
+    y = samples_with(c, &m, y, true);
+    if (og > 1) {
+        y = hb_reshape(b, y, (int64_t[]){n, og, oh * ow * k, ch / og}, 4);
+        y = onnx_swap_axes(c, y, 1, 2);
+    }
+    y = hb_reshape(b, y, (int64_t[]){n, oh * ow, k, group, ch / group}, 5);
+    w = onnx_swap_axes(c, hb_reshape(b, w, (int64_t[]){group, outc / group, ch / group, k}, 4), 2,
+                       3);
+    int64_t zero = 0, three = 3, mine[2] = {2, 3}, theirs[2] = {2, 4};
     y = hb_dot(b, w, y, // [group, out/group, batch, outputs]
                &(struct hlo_attr_dot){.lhs_batch_dims = {&zero, 1},
-                                      .rhs_batch_dims = {&one, 1},
-                                      .lhs_contracting_dims = {&two, 1},
-                                      .rhs_contracting_dims = {&two, 1}});
+                                      .rhs_batch_dims = {&three, 1},
+                                      .lhs_contracting_dims = {mine, 2},
+                                      .rhs_contracting_dims = {theirs, 2}});
     y = hb_transpose(b, y, (int64_t[]){2, 0, 1, 3});
     y = hb_reshape(b, y, (int64_t[]){n, outc, oh, ow}, 4);
 

@@ -41,8 +41,9 @@ ONNX_X(layernorm) {
     hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 1), x->shape));
     if (onnx_in_has(c, 2)) y = hb_add(b, y, keep_dims(c, onnx_in_val(c, 2), x->shape));
     onnx_out_val(c, 0, y);
-    onnx_out_val(c, 1, r.mean);
-    onnx_out_val(c, 2, r.inv);
+    enum dtype told = t == DT_F64 ? onnx_attr_dtype(c, "stash_type", DT_F32) : stash;
+    onnx_out_val(c, 1, hb_convert(b, r.mean, told));
+    onnx_out_val(c, 2, hb_convert(b, r.inv, told));
 }
 ONNX_X(rmsnorm) {
     hv w = hb_convert(b, x, stash_dtype(c, x));

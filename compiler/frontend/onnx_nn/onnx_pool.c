@@ -274,7 +274,10 @@ ONNX_X(lrn) {
         return onnx_fail(c, "size %lld on %s", (long long)size, onnx_show(c, x));
     for (int d = 0; d < x->shape->rank; d++)
         w[d] = (struct window_dim){1, 1, 0, 0, 1, 1, false};
-    w[1] = (struct window_dim){size, 1, (size - 1) / 2, size / 2, 1, 1, false};
+    int64_t most = x->shape->dims[1], before = (size - 1) / 2, behind = size / 2;
+    if (before > most) before = most; // there is nothing farther away
+    if (behind > most) behind = most;
+    w[1] = (struct window_dim){before + 1 + behind, 1, before, behind, 1, 1, false};
     hv sq = hb_reduce_window(b, hb_mul(b, x, x), hb_const_f64(b, x->shape->dtype, 0),
                              &(struct window){w, x->shape->rank}, HLO_ADD);
     hv base = hb_add(

@@ -130,9 +130,9 @@ static hv repeat(struct onnx_ctx *c, hv x, int64_t axis, int64_t times) {
 // output s*i + p is the sum over j of weight[p, j] * x[i + low + upper[p] + j], upper 0 or 1, and
 // the edges go on outside.
 struct phases {
-    int64_t s, low, high; // places from i + low to i + high
+    int64_t s, low, high;   // places from i + low to i + high
     double *upper, *weight; // [s], [n, s]
-    bool both; // some are upper, others not
+    bool both;              // some are upper, others not
 };
 static bool phases_of(struct onnx_ctx *c, const struct taps *t, int64_t in, int64_t out,
                       struct phases *f) {
@@ -150,8 +150,7 @@ static bool phases_of(struct onnx_ctx *c, const struct taps *t, int64_t in, int6
     for (int64_t o = 0; o < out; o++) {
         if (t->first[o] - t->first[o % f->s] != o / f->s) return false;
         for (int64_t j = 0; j < t->n; j++)
-            if (fabs(t->weight[o * t->n + j] - f->weight[j * f->s + o % f->s]) > 1e-6)
-                return false;
+            if (fabs(t->weight[o * t->n + j] - f->weight[j * f->s + o % f->s]) > 1e-6) return false;
     }
     f->high = f->low + f->both + t->n - 1;
     return f->low > -4 && f->low <= 0 && f->high >= 0 && f->high < 4;
@@ -194,9 +193,30 @@ static hv by_phases(struct onnx_ctx *c, hv x, int64_t axis, int64_t taps, const 
     return hb_reshape(b, sum, out, rank);
 }
 
+// Along the last axis the neighbours of all places stand side by side for each tap, elsewhere those
+// of each place: either way the results that are made together are neighbours.
+static hv weighed(struct onnx_ctx *c, hv x, int64_t axis, const struct taps *t, int64_t out) {
+    struct hb *b = &c->b;
+    bool last = axis == x->shape->rank - 1;
+    int64_t dims[2] = {last ? t->n : out, last ? out : t->n}, tap = last ? axis : axis + 1;
+    int64_t *at = arena_array(c->a, int64_t, out * t->n);
+    double *weight = arena_array(c->a, double, out * t->n);
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t j = 0; j < t->n; j++) {
+            int64_t to = last ? j * out + o : o * t->n + j;
+            at[to] = t->at[o * t->n + j];
+            weight[to] = t->weight[o * t->n + j];
+        }
+    hv y = onnx_take(c, x, onnx_lit_s64s(c, at, dims, 2), axis);
+    if (!hb_ok(b)) return x;
+    hv w = onnx_lit_f64s(c, x->shape->dtype, weight, dims, 2);
+    w = hb_broadcast(b, w, y->shape->dims, y->shape->rank, (int64_t[]){axis, axis + 1});
+    return onnx_reduce_keep(c, hb_mul(b, y, w), &tap, 1, HLO_ADD, false);
+}
+
 static hv resize_axis(struct onnx_ctx *c, hv x, const struct resize *r, int k) {
     struct hb *b = &c->b;
-    int64_t axis = r->axes[k], in = x->shape->dims[axis], out = r->size[k], tap = axis + 1;
+    int64_t axis = r->axes[k], in = x->shape->dims[axis], out = r->size[k];
     if (in < 1 || out > MAX_TAPS || (double)out * (1 + 4 / fmin(1, r->scale[k])) > MAX_TAPS)
         return onnx_fail(c, "from %lld to %lld elements", (long long)in, (long long)out), x;
     struct taps t = taps_of(c, r, k, in);
@@ -205,15 +225,10 @@ static hv resize_axis(struct onnx_ctx *c, hv x, const struct resize *r, int k) {
         x = repeat(c, x, axis, out / in);
     } else if (phases_of(c, &t, in, out, &f)) {
         x = by_phases(c, x, axis, t.n, &f);
+    } else if (t.n > 1) {
+        x = weighed(c, x, axis, &t, out);
     } else {
-        int64_t dims[2] = {out, t.n};
-        hv y = onnx_take(c, x, onnx_lit_s64s(c, t.at, dims, t.n > 1 ? 2 : 1), axis);
-        if (t.n > 1 && hb_ok(b)) {
-            hv w = onnx_lit_f64s(c, x->shape->dtype, t.weight, dims, 2);
-            w = hb_broadcast(b, w, y->shape->dims, y->shape->rank, (int64_t[]){axis, tap});
-            y = onnx_reduce_keep(c, hb_mul(b, y, w), &tap, 1, HLO_ADD, false);
-        }
-        x = y;
+        x = onnx_take(c, x, onnx_lit_s64s(c, t.at, &out, 1), axis);
     }
     if (t.all_inside || !hb_ok(b)) return x;
     hv inside = onnx_along(c, onnx_lit_f64s(c, DT_PRED, t.inside, &out, 1), x->shape, axis);
@@ -281,6 +296,7 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
     enum dtype t = x->shape->dtype;
     bool crop = str_is(r->coordinates, "tf_crop_and_resize");
     bool wide = r->mode != RESIZE_NEAREST && dtype_size(t) < 4;
+    bool done[HLO_MAX_RANK] = {false};
     if (x->shape->rank == HLO_MAX_RANK) return onnx_fail(c, "rank %d", x->shape->rank);
     if (shape_elements(x->shape) == 0) {
         int64_t dims[HLO_MAX_RANK];
@@ -291,11 +307,16 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
         return onnx_out_val(c, 0, hb_splat(&c->b, shape_make(c->a, t, dims, x->shape->rank), 0));
     }
     if (wide || (r->mode != RESIZE_NEAREST && !dtype_is_float(t))) x = hb_convert(&c->b, x, DT_F32);
-    for (int n = 0; n < r->n && hb_ok(&c->b); n++) {
-        int k = r->n - 1 - n; // neighbours are dearest along the last axis: while there are few
-        bool same = r->size[k] == x->shape->dims[r->axes[k]] && r->scale[k] == 1;
-        if (!same || crop) x = resize_axis(c, x, r, k);
-    }
+    // Neighbours are dearest along the last axis: while there are few.
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = r->n - 1; k >= 0 && hb_ok(&c->b); k--) {
+            int64_t in = x->shape->dims[r->axes[k]];
+            bool shrinks = r->size[k] < in && r->axes[k] != x->shape->rank - 1;
+            bool same = r->size[k] == in && r->scale[k] == 1;
+            if (done[k] || (pass == 0 && !shrinks)) continue;
+            if (!same || crop) x = resize_axis(c, x, r, k);
+            done[k] = true;
+        }
     onnx_out_val(c, 0, hb_convert(&c->b, x, t));
 }
 static bool mode_of(struct onnx_ctx *c, struct resize *r) {

@@ -179,13 +179,13 @@ ONNX_X(reduce) {
 
     onnx_axes_of(c, 1, rank, axes, &n, &given);
     if (!hb_ok(b)) return;
-    if (n == 0) {
-        if (onnx_at_int(c, "noop_with_empty_axes", 0)) return onnx_out_val(c, 0, x);
-        for (n = 0; n < rank; n++)
+    if (n == 0 && !onnx_at_int(c, "noop_with_empty_axes", 0)) // otherwise the rest is done yet
+        for (; n < rank; n++)
             axes[n] = n;
-    }
 
     enum dtype t = x->shape->dtype;
+    bool roots = str_is(op, "L2") || str_is(op, "LogSum") || str_is(op, "LogSumExp");
+    if (roots && dtype_is_int(t)) x = hb_convert(b, x, DT_F64);
     double count = 1;
     for (int k = 0; k < n; k++)
         count *= (double)x->shape->dims[axes[k]];
@@ -210,7 +210,7 @@ ONNX_X(reduce) {
         int64_t dims[HLO_MAX_RANK];
         for (int d = 0; d < rank; d++)
             dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[d];
-        return onnx_out_val(c, 0, keep ? hb_reshape(b, r, dims, rank) : r);
+        return onnx_out_val(c, 0, hb_convert(b, keep ? hb_reshape(b, r, dims, rank) : r, t));
     }
 
     if (str_is(op, "L1")) x = hb_unary(b, HLO_ABS, x);
@@ -221,7 +221,7 @@ ONNX_X(reduce) {
                               : hb_div(b, r, scalar_like(c, r, count));
     if (str_is(op, "L2")) r = hb_unary(b, HLO_SQRT, r);
     if (str_is(op, "LogSum")) r = hb_unary(b, HLO_LOG, r);
-    onnx_out_val(c, 0, r);
+    onnx_out_val(c, 0, hb_convert(b, r, t));
 }
 
 // Until opset 12 the input is seen as a matrix [dims before axis, dims from axis on]; from 13 along

@@ -466,7 +466,7 @@ ONNX_X(pad) {
 // [N, C, H, W] <-> blocks: one reshape, one transpose, one reshape.
 ONNX_X(depthtospace) {
     int64_t k = onnx_at_int(c, "blocksize", 0), *d = x->shape->dims;
-    if (x->shape->rank != 4 || k < 1 || d[1] % (k * k))
+    if (x->shape->rank != 4 || k < 1 || d[1] % k || d[1] / k % k)
         return onnx_fail(c, "blocksize %lld on %s", (long long)k, onnx_show(c, x));
     bool crd = str_is(onnx_at_str(c, "mode", "DCR"), "CRD");
     int64_t ch = d[1] / (k * k), dcr[6] = {d[0], k, k, ch, d[2], d[3]},

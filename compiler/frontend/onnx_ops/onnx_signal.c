@@ -153,7 +153,7 @@ ONNX_X(stft) { // signal [batch, n, 1 or 2], step, window, length
         for (int64_t k = 0; k < length; k++)
             at[f * length + k] = f * step + k;
     hv y = onnx_take(c, x, onnx_lit_s64s(c, at, dims, 2), 1); // [batch, frames, length, parts]
-    if (window) {                                   // shorter than the frame: in its middle
+    if (window) { // shorter than the frame: in its middle
         from = (length - window->shape->dims[0]) / 2;
         window = onnx_pad_axis(c, window, 0, from, length - from - window->shape->dims[0], 0);
         y = hb_mul(b, y, onnx_along(c, window, y->shape, 2));

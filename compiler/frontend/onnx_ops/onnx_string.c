@@ -13,7 +13,13 @@
 #include "compiler/ops/string/string_match.h"
 #include "compiler/strings.h"
 
-enum { MAX_TEXTS = 1 << 20, MAX_PARTS = 1024, MAX_PART_PLACES = 1 << 24 };
+enum {
+    MAX_TEXTS = 1 << 20,
+    MAX_PARTS = 1024,
+    MAX_PART_PLACES = 1 << 24,
+    MAX_TOKENS = 1 << 14,
+    TOKEN_PLACES = 1 << 17
+};
 
 static hv text_const(struct onnx_ctx *c, struct str s) {
     return hb_const_i64(&c->b, DT_S32, onnx_string_place(c, s));
@@ -39,7 +45,7 @@ static const struct {
      "Shape Size RegexFullMatch TfIdfVectorizer com.microsoft.MurmurHash3 "
      "ai.onnx.ml.CategoryMapper ai.onnx.ml.OneHotEncoder"},
     {3, TO_NUMBERS, "Equal"},
-    {1, OWN, "StringSplit ai.onnx.ml.LabelEncoder Cast CastLike"},
+    {1, OWN, "StringSplit com.microsoft.Tokenizer ai.onnx.ml.LabelEncoder Cast CastLike"},
     // These take what is carried and captured as it is.
     {0, OWN,
      "If Loop Scan SequenceConstruct SequenceInsert SequenceErase SequenceAt SequenceLength "
@@ -228,11 +234,11 @@ ONNX(murmurhash3) {
     onnx_out_val(c, 0, h);
 }
 
-// How many parts there may be is not known before the run: room for MAX_PARTS, fewer where there
-// are many texts; texts known here say it.
-static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
+// How many parts there may be is not known before the run: there is room for `room`, fewer where
+// there are many texts; texts known here say it.
+static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t room, int64_t most) {
     const struct literal *known = onnx_in_any(c, 0)->known;
-    int64_t n = shape_elements(x->shape), room = MAX_PARTS, longest = 1;
+    int64_t n = shape_elements(x->shape), longest = 1;
     for (int64_t k = 0; known && k < n; k++) {
         int64_t size = (int64_t)strings_get(c->texts->table, (int32_t)lit_get_i64(known, k)).n + 1;
         if (size > longest) longest = size;
@@ -252,7 +258,7 @@ ONNX(stringsplit) {
     if (most < -1) return onnx_fail(c, "maxsplit %lld", (long long)most);
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
-    dims[rank] = room_for_parts(c, x, most);
+    dims[rank] = room_for_parts(c, x, MAX_PARTS, most);
     hv operands[] = {x, text_const(c, onnx_at_str(c, "delimiter", "")),
                      hb_const_i64(b, DT_S64, most)};
     const struct shape *s[] = {shape_make(c->a, DT_S32, dims, rank + 1),
@@ -280,4 +286,63 @@ void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text) {
                             text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
     const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
     onnx_out_any(c, 0, onnx_string_val(c, text_call(c, "print", s, &x, 1)));
+}
+
+// com.microsoft: tokens of texts [n] or [n, m], along a new last dimension. Either what `tokenexp`
+// finds, or what lies between `separators`; one empty separator: each character.
+static bool expressions(struct onnx_ctx *c, bool *between, const struct str **out, int64_t *n) {
+    struct str *one = arena_new_of(c->a, struct str), found = onnx_at_str(c, "tokenexp", "");
+    const struct onnx_attr *separators = onnx_attr(c->n, "separators");
+    *one = found;
+    *between = separators && separators->strings.n > 0;
+    if (*between == (found.n > 0)) {
+        onnx_fail(c, "one of separators and tokenexp is expected");
+        return false;
+    }
+    *out = *between ? separators->strings.v : one;
+    *n = *between ? (int64_t)separators->strings.n : 1;
+    if (*between && *n == 1 && !separators->strings.v[0].n) {
+        *between = false;
+        *one = STR("(?s:.)");
+        *out = one;
+    }
+    return true;
+}
+ONNX(tokenizer) {
+    if (!all_text(c, 1)) return;
+    hv x = onnx_in_val(c, 0);
+    int rank = x->shape->rank;
+    int64_t dims[HLO_MAX_RANK], n, least = onnx_at_int(c, "mincharnum", 1),
+                                   marked = onnx_at_int(c, "mark", 0) != 0;
+    const struct str *by;
+    bool between;
+    if (rank < 1 || rank > 2) return onnx_fail(c, "input %s", onnx_show(c, x));
+    if (least < 1) return onnx_fail(c, "mincharnum %lld", (long long)least);
+    if (!expressions(c, &between, &by, &n)) return;
+
+    for (int64_t k = 0; k < n; k++) {
+        struct string_pattern *p = NULL;
+        status_t st = string_pattern_new(by[k], &p);
+        if (st) return hb_fail(b, st);
+        string_pattern_free(p);
+    }
+
+    int64_t texts = shape_elements(x->shape), room = TOKEN_PLACES / (texts ? texts : 1);
+    room = room > MAX_TOKENS ? MAX_TOKENS : room < MAX_PARTS ? MAX_PARTS : room;
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d];
+    dims[rank] = room_for_parts(c, x, room, -1) + 2 * marked;
+    hv operands[] = {
+        x, hb_constant(b, onnx_string_list(c, by, (size_t)n)),
+        text_const(c, onnx_at_str(c, "pad_value", "")), hb_const_i64(b, DT_S64, least),
+        hb_const_i64(b, DT_S32, (between ? STRING_BETWEEN : 0) | (marked ? STRING_MARKED : 0))};
+    const struct shape *s[] = {shape_make(c->a, DT_S32, dims, rank + 1),
+                               shape_scalar(c->a, DT_S64)};
+
+    hv r = text_call(c, "tokens", shape_tuple(c->a, s, 2), operands, 5);
+    hv tokens = hb_gte(b, r, 0), longest = hb_gte(b, r, 1);
+    if (!hb_ok(b)) return;
+    struct onnx_val *o = onnx_dynamic_val(c, tokens, longest, rank);
+    o->text = true;
+    onnx_out_any(c, 0, o);
 }

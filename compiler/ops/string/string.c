@@ -122,6 +122,13 @@ status_t hlo_string_normalize(struct hlo_eval *ev, const struct hlo_instr *i,
 
 // ---- split
 
+static status_t no_room(const struct hlo_instr *i, int64_t k, int64_t bound) {
+    return st_reason(st_new(ST_OUT_OF_RANGE,
+                            "%s: text %lld has more than %lld parts, which are as many as this "
+                            "program has room for",
+                            i->op_name ? i->op_name : i->name, (long long)k, (long long)bound),
+                     HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+}
 static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -179,13 +186,7 @@ status_t hlo_string_split(struct hlo_eval *ev, const struct hlo_instr *i, struct
         bool done = false;
         int64_t count = 0;
         for (; next_part(&s, delimiter, most >= 0 && count >= most, &done, &part); count++) {
-            if (count >= bound)
-                return st_reason(
-                    st_new(ST_OUT_OF_RANGE,
-                           "%s: text %lld has more than %lld parts, which are as many as this "
-                           "program has room for",
-                           i->op_name ? i->op_name : i->name, (long long)k, (long long)bound),
-                    HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+            if (count >= bound) return no_room(i, k, bound);
             RETURN_IF_ERR(put_text(ev, (*out)->elems[0], k * bound + count, part));
         }
         lit_set_i64((*out)->elems[1], k, count);
@@ -194,6 +195,123 @@ status_t hlo_string_split(struct hlo_eval *ev, const struct hlo_instr *i, struct
 
     lit_set_i64((*out)->elems[2], 0, longest);
     return ST_OK;
+}
+
+// ---- tokens
+
+typedef VEC(struct str) texts;
+struct tokens {
+    struct hlo_eval *ev;
+    struct string_pattern **by;
+    int64_t n, least;
+    bool between;
+    texts now, next;
+};
+static int64_t characters(struct str s) {
+    int64_t n = 0;
+    for (size_t at = 0; at < s.n; n++)
+        string_utf8(s, &at);
+    return n;
+}
+static void keep(const struct tokens *t, texts *to, struct str s) {
+    if (characters(s) >= t->least) vec_push(to, s);
+}
+// The next find in s from *at on, which moves behind it. A find that is empty, or one that does not
+// count, is one character long.
+static status_t next_find(struct tokens *t, struct string_pattern *p, struct str s, size_t *at,
+                          struct str *find, bool *out) {
+    RETURN_IF_ERR(hlo_eval_spend(t->ev, (int64_t)(s.n - *at + 1) * string_pattern_steps(p)));
+    *out = string_pattern_find(p, s, *at, find, t->ev->cancel);
+    if (!*out) return hlo_eval_spend(t->ev, 0); // cancelled in it?
+    *at = (size_t)(find->p - s.p);
+    bool step = t->between ? !find->n : !find->n || characters(*find) < t->least;
+    if (!step)
+        *at += find->n;
+    else if (*at < s.n)
+        string_utf8(s, at);
+    return ST_OK;
+}
+static status_t find_all(struct tokens *t, struct string_pattern *p, struct str s) {
+    struct str find;
+    bool more = true;
+    for (size_t at = 0; more && at < s.n;) {
+        RETURN_IF_ERR(next_find(t, p, s, &at, &find, &more));
+        if (more && find.n) keep(t, &t->next, find);
+    }
+    return ST_OK;
+}
+static status_t find_between(struct tokens *t, struct string_pattern *p, struct str s) {
+    struct str find;
+    size_t begin = 0, at = 0;
+    for (bool more = true; more;) {
+        RETURN_IF_ERR(next_find(t, p, s, &at, &find, &more));
+        more = more && at > begin;
+        size_t end = more ? (size_t)(find.p - s.p) : s.n;
+        keep(t, &t->next, (struct str){s.p + begin, end - begin});
+        begin = at;
+    }
+    return ST_OK;
+}
+static status_t tokens_of(struct tokens *t, struct str s) {
+    t->now.n = 0;
+    vec_push(&t->now, s);
+    for (int64_t e = 0; e < t->n; e++) {
+        t->next.n = 0;
+        for (size_t k = 0; k < t->now.n; k++)
+            RETURN_IF_ERR((t->between ? find_between : find_all)(t, t->by[e], t->now.v[k]));
+        texts was = t->now;
+        t->now = t->next;
+        t->next = was;
+    }
+    return ST_OK;
+}
+static status_t put_tokens(struct tokens *t, const struct hlo_instr *i, struct literal *const *in,
+                           struct literal *out, int64_t *longest) {
+    int64_t bound = i->shape->elems[0]->dims[in[0]->shape->rank], pad = lit_get_i64(in[2], 0);
+    bool marked = lit_get_i64(in[4], 0) & STRING_MARKED;
+    for (int64_t k = 0, n = shape_elements(in[0]->shape); k < n; k++) {
+        RETURN_IF_ERR(tokens_of(t, text_of(t->ev, in[0], k)));
+        int64_t count = 0, all = (int64_t)t->now.n + 2 * marked;
+        if (all > bound) return no_room(i, k, bound);
+        if (marked) RETURN_IF_ERR(put_text(t->ev, out, k * bound + count++, STR("\2")));
+        for (size_t e = 0; e < t->now.n; e++)
+            RETURN_IF_ERR(put_text(t->ev, out, k * bound + count++, t->now.v[e]));
+        if (marked) RETURN_IF_ERR(put_text(t->ev, out, k * bound + count++, STR("\3")));
+        for (; count < bound; count++)
+            lit_set_i64(out, k * bound + count, pad);
+        if (t->now.n && all > *longest) *longest = all; // of texts without any, marks are not told
+    }
+    return ST_OK;
+}
+status_t hlo_string_tokens(struct hlo_eval *ev, const struct hlo_instr *i,
+                           struct literal *const *in, struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 5, 3));
+    const struct shape *x = in[0]->shape, *r = i->shape;
+    if (in[1]->shape->rank != 1 || in[2]->shape->rank != 0 || !is_scalar(in[3]->shape, DT_S64) ||
+        !is_scalar(in[4]->shape, DT_S32) || !shape_is_tuple(r) || r->n_elems != 2 ||
+        r->elems[0]->dtype != DT_S32 || r->elems[0]->rank != x->rank + 1 ||
+        !is_scalar(r->elems[1], DT_S64))
+        return bad_call(ev, i);
+    for (int d = 0; d < x->rank; d++)
+        if (r->elems[0]->dims[d] != x->dims[d]) return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+
+    int64_t longest = 0, n = in[1]->shape->dims[0];
+    struct tokens t = {.ev = ev,
+                       .by = arena_zarray(ev->arena, struct string_pattern *, n + 1),
+                       .n = n,
+                       .least = lit_get_i64(in[3], 0),
+                       .between = lit_get_i64(in[4], 0) & STRING_BETWEEN};
+    status_t st = ST_OK;
+    for (int64_t e = 0; e < n && !st; e++)
+        st = string_pattern_new(text_of(ev, in[1], e), &t.by[e]);
+    if (!st) st = put_tokens(&t, i, in, (*out)->elems[0], &longest);
+    if (!st) lit_set_i64((*out)->elems[1], 0, longest);
+    for (int64_t e = 0; e < n; e++)
+        string_pattern_free(t.by[e]);
+    vec_done(&t.now);
+    vec_done(&t.next);
+    return st;
 }
 
 status_t hlo_string_match(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,

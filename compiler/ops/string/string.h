@@ -9,6 +9,11 @@
 //   hlod.text.split      (x, delimiter s32[], most s64[]) -> (parts s32[x..., bound], how many of
 //                        each s64[x], of the longest s64[]); delimiter "" = white space; most -1 =
 //                        no limit. OUT_OF_RANGE when a string has more parts than the bound.
+//   hlod.text.tokens     (x, expressions s32[k], pad s32[], least s64[], flags s32[]) ->
+//                        (tokens s32[x..., bound], of the longest s64[]): what the one expression
+//                        finds, or, by flag 1, what stands between finds of each in turn; of fewer
+//                        characters than `least` none counts. Flag 2: between U+0002 and U+0003.
+//                        Then `pad` up to the bound.
 //   hlod.text.match      (x, pattern s32[]) -> pred of x's shape: whole strings, string_match.h
 //   hlod.text.parse      (x) -> numbers of the result's type; INVALID_ARGUMENT names the first
 //   string
@@ -22,6 +27,7 @@
     X(concat)                                                                                      \
     X(normalize)                                                                                   \
     X(split)                                                                                       \
+    X(tokens)                                                                                      \
     X(match)                                                                                       \
     X(parse)                                                                                       \
     X(hash)                                                                                        \
@@ -32,3 +38,4 @@
 STRING_CALLS(STRING_DECLARE)
 #undef STRING_DECLARE
 enum { STRING_LOWER = 1, STRING_UPPER = 2, STRING_ANY_CASE = 4 };
+enum { STRING_BETWEEN = 1, STRING_MARKED = 2 };

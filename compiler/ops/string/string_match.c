@@ -13,6 +13,7 @@
 #include "base/vec.h"
 
 enum { MAX_CODE = 50000, MAX_DEPTH = 200, MAX_REPEAT = 1000, MAX_POINT = 0x10ffff };
+enum { LOOK = 1024 }; // characters between two looks at cancel
 enum code_op { OP_SET, OP_FORK, OP_JUMP, OP_ASSERT, OP_MATCH };
 enum assertion { AT_BEGIN, AT_END, AT_LINE_BEGIN, AT_LINE_END, AT_WORD, NOT_AT_WORD };
 struct code {
@@ -28,6 +29,7 @@ struct string_pattern {
     VEC(struct range) ranges;
     uint32_t *seen;                      // [code] the step that added a place
     int32_t *block, *now, *next, *stack; // block: where the three lie
+    size_t *began, *from, *next_from; // where the finds of a set's places begin; began: the block
     uint32_t step;
 };
 struct flags {
@@ -523,7 +525,8 @@ status_t string_pattern_new(struct str pattern, struct string_pattern **out) {
     if (!st) {
         p->seen = calloc(p->code.n, sizeof *p->seen);
         p->block = calloc(p->code.n, 4 * sizeof *p->block); // the stack is twice as long
-        if (!p->seen || !p->block) st = st_oom();
+        p->began = calloc(p->code.n, 2 * sizeof *p->began);
+        if (!p->seen || !p->block || !p->began) st = st_oom();
     }
     if (st) {
         string_pattern_free(p);
@@ -532,6 +535,8 @@ status_t string_pattern_new(struct str pattern, struct string_pattern **out) {
     p->now = p->block;
     p->next = p->now + p->code.n;
     p->stack = p->next + p->code.n;
+    p->from = p->began;
+    p->next_from = p->from + p->code.n;
     *out = p;
     return ST_OK;
 }
@@ -541,6 +546,7 @@ void string_pattern_free(struct string_pattern *p) {
     vec_done(&p->ranges);
     free(p->seen);
     free(p->block);
+    free(p->began);
     free(p);
 }
 
@@ -608,7 +614,6 @@ int64_t string_pattern_steps(const struct string_pattern *p) {
 }
 
 bool string_pattern_matches(struct string_pattern *p, struct str text, const _Atomic bool *cancel) {
-    enum { LOOK = 1024 }; // characters between two looks at cancel
     size_t at = 0;
     struct text_place x = {.begin = true, .end = text.n == 0};
     if (text.n) x.after = string_utf8(text, &at);
@@ -632,4 +637,64 @@ bool string_pattern_matches(struct string_pattern *p, struct str text, const _At
     for (int k = 0; k < n; k++)
         if (p->code.v[p->now[k]].op == OP_MATCH) return true;
     return false;
+}
+
+// Adds the place `at` of a set, begun at `from`.
+static int add_from(struct string_pattern *p, int32_t at, size_t from, const struct text_place *x,
+                    int n) {
+    int m = add(p, at, x, p->next, n);
+    for (; n < m; n++)
+        p->next_from[n] = from;
+    return m;
+}
+static void turn(struct string_pattern *p) {
+    int32_t *set = p->now;
+    size_t *from = p->from;
+    p->now = p->next;
+    p->next = set;
+    p->from = p->next_from;
+    p->next_from = from;
+}
+// Whether the find of a place of the set ends at `end`. What began behind it goes: a find that
+// begins before it may come yet, or a longer one.
+static bool take_match(const struct string_pattern *p, struct str text, size_t end, int *n,
+                       struct str *out) {
+    for (int k = 0; k < *n; k++) {
+        if (p->code.v[p->now[k]].op != OP_MATCH) continue;
+        *out = (struct str){text.p + p->from[k], end - p->from[k]};
+        for (int i = k; i < *n; i++) // they stand in the order in which they began
+            if (p->from[i] > p->from[k]) *n = i;
+        return true;
+    }
+    return false;
+}
+bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin, struct str *out,
+                         const _Atomic bool *cancel) {
+    size_t here = begin, at = begin, back = begin;
+    struct text_place x = {.begin = begin == 0, .end = begin >= text.n};
+    bool found = false;
+    if (back) {
+        do
+            back--;
+        while (back && begin - back < 4 && ((uint8_t)text.p[back] & 0xc0) == 0x80);
+        x.before = string_utf8(text, &back);
+    }
+    if (!x.end) x.after = string_utf8(text, &at);
+    for (int n = 0;;) {
+        int m = 0;
+        p->step++;
+        for (int k = 0; k < n; k++) {
+            const struct code *c = &p->code.v[p->now[k]];
+            if (c->op == OP_SET && takes(p, c, x.before))
+                m = add_from(p, p->now[k] + 1, p->from[k], &x, m);
+        }
+        if (!found) m = add_from(p, 0, here, &x, m);
+        turn(p);
+        n = m;
+        found |= take_match(p, text, here, &n, out);
+        if (x.end || (found && !n) || (cancel && p->step % LOOK == 0 && *cancel)) return found;
+        here = at;
+        x = (struct text_place){.before = x.after, .end = at >= text.n};
+        if (!x.end) x.after = string_utf8(text, &at);
+    }
 }

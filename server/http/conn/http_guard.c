@@ -59,7 +59,7 @@ static void count(uint8_t *n) {
 
 static bool next_request(struct http_guard *g) {
     g->bytes = g->lines = g->pairs = g->empty = 0;
-    g->hosts = g->lengths = g->codings = 0;
+    g->hosts = g->lengths = g->codings = g->once = 0;
     g->old = g->chunked = g->trailer = false;
     g->left = 0;
     return to(g, IN_START);
@@ -142,6 +142,19 @@ static bool line(struct http_guard *g, unsigned char c) {
 static bool named(const struct http_guard *g, const char *name) {
     return g->n_name == strlen(name) && !memcmp(g->name, name, g->n_name);
 }
+// Of these a reader may take the first, another the last: who calls, and what the body is.
+static bool comes_once(struct http_guard *g) {
+    static const char *const names[] = {"authorization", "content-type", "content-encoding",
+                                        "origin"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        if (!named(g, names[k])) continue;
+        bool again = g->once >> k & 1;
+        g->once |= (uint8_t)(1 << k);
+        return !again || bad(g, "more than one Authorization, Content-Type, Content-Encoding or "
+                                "Origin");
+    }
+    return true;
+}
 static bool value_begins(struct http_guard *g) {
     bool length = named(g, "content-length"), coding = named(g, "transfer-encoding"),
          host = named(g, "host");
@@ -153,6 +166,7 @@ static bool value_begins(struct http_guard *g) {
     if (g->hosts > 1) return bad(g, "more than one Host");
     if (g->lengths > 1) return bad(g, "several lengths of the body");
     if (g->codings > 1) return bad(g, "several Transfer-Encodings");
+    if (!comes_once(g)) return false;
     return to(g, IN_SPACE);
 }
 static void add_to_name(struct http_guard *g, unsigned char c) {

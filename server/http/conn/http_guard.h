@@ -3,9 +3,9 @@
 // the library has them. It follows requests by RFC 9112's framing (head, body by length or in
 // chunks, the next head) and stops at the first byte that another reader could take otherwise:
 // lines without CR, folded lines, names that are no tokens, control characters and NUL anywhere,
-// two lengths, Hosts or codings, a length that is no plain number, a bad chunk, long extensions.
-// What it lets pass, it passes unchanged, so that library and guard see the same requests. It says
-// nothing about what a request means. Pure; thread: whoever owns the connection.
+// two lengths, Hosts, codings or credentials, a length that is no plain number, a bad chunk, long
+// extensions. What it lets pass, it passes unchanged, so that library and guard see the same
+// requests. It says nothing about what a request means. Pure; thread: whoever owns the connection.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ struct http_guard {
     uint32_t bytes, lines, pairs, at, empty;
     int64_t left; // of the body or the chunk
     bool old, chunked, trailer;
-    uint8_t hosts, lengths, codings;
+    uint8_t hosts, lengths, codings, once;
     char name[20]; // of the header, in lower case; cut
     uint32_t n_name;
 };
