@@ -300,6 +300,7 @@ void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct 
     if (f->tiles) p.sizes = NULL; // of its own: addresses in its loops are constants
     kir_each(&f->top, find_literals, NULL);
     print_fn(&p, f);
+    if (f->sums) kir_print(b, f->sums);
     kir_each(&f->top, clear_literals, NULL);
 }
 
