@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hlo-diff (HLO_DIFF names it) over the device of a page, whose socket comes from whoever listens at
-HLOD_WEB_TABS: what worker_farm.py --fuzz gives fuzz_hlo.py for a program."""
+"""hlo-diff (HLO_DIFF names it) over the device of a page, whose socket comes from whoever listens
+at HLOD_WEB_TABS: what worker_farm.py --fuzz gives fuzz_hlo.py for a program."""
 import array
 import os
 import socket
