@@ -22,8 +22,16 @@ enum conv_form {
 };
 
 // Whose row of lower_tile.c's table the tiles of contractions are scheduled by.
-// TILES_OF_GPU_ALWAYS: for tests, however few units are left.
-enum tile_schedule { TILES_OF_CPU, TILES_OF_WASM, TILES_OF_GPU, TILES_OF_GPU_ALWAYS };
+// _ALWAYS: for tests, however few units are left. TILES_OF_DRAWS: sums are a kernel of their own
+// (kir_fn.sums), which the kernel reads, because units write nothing but their own place.
+enum tile_schedule {
+    TILES_OF_CPU,
+    TILES_OF_WASM,
+    TILES_OF_GPU,
+    TILES_OF_GPU_ALWAYS,
+    TILES_OF_DRAWS,
+    TILES_OF_DRAWS_ALWAYS
+};
 // What the kernels of a target may be made of: a back end says what it lacks, and the lowering
 // obeys or refuses by name (compiler/kernel/policy.h).
 struct kernel_policy {

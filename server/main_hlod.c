@@ -421,6 +421,7 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .idle_s = (int)c->idle_s,
                                 .tls = d->tls,
                                 .workers = has_pages(&d->devices),
+                                .joins_a_minute = c->join_rate,
                                 .cors = c->cors_origin,
                                 .local_only = str_is_loopback(str_of(host)) && !d->api.auth &&
                                               !c->insecure_allow_anonymous};

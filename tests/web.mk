@@ -8,7 +8,7 @@ WEB_NODE := compiler/web/runtime tests/web/serve.mjs
 WEB_SAMPLE := bitcast-convert complex concatenate conditional dot dynamic-update-slice fusion pad \
   reduce while
 .PHONY: check-web-ops check-web-models check-web-page check-web-browser \
-  check-web-gpu-models check-web-worker check-web-devices
+  check-web-gpu-models check-web-worker check-web-devices check-web-fuzz
 check-web-ops: ## kernels and the cases of tests/ops as WebAssembly, in Node; what WGSL and GLSL
 ## can say; some of them by WebGL2 in Chromium, where that is there
 check-web-ops: $(WEB_TESTS) $(BUILD)/hlo-opt
@@ -47,3 +47,7 @@ check-web-devices: ## pages as devices in Chromium, by WebAssembly, WebGPU and W
 check-web-devices: $(WEB_DAEMON) $(BUILD)/hlo-run $(BUILD)/device_test
 	$(Q)build/venv/bin/python tests/web/worker_page.py $(BUILD) --gpu
 	$(Q)build/venv/bin/python tests/web/worker_farm.py $(BUILD)
+check-web-fuzz: ## random modules through pages in Chromium, by WebAssembly, WebGPU and WebGL2 over
+## the CPU (minutes; N, SEED, ARGS=webgl)
+check-web-fuzz: $(HLO_DIFF)
+	$(Q)build/venv/bin/python tests/web/worker_farm.py $(BUILD) --fuzz $(N) --seed $(SEED) $(ARGS)

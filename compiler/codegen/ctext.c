@@ -395,9 +395,21 @@ static void own_memory(struct writer *w, const struct kir_val *v) {
         strbuf_putc(b, ']');
     }
 }
+static void drawn_memory(struct writer *w, const struct kir_val *v) {
+    struct strbuf *b = w->x->out;
+    strbuf_puts(b, v->type == DT_F32   ? "uintBitsToFloat(hlod_sum("
+                   : v->type == DT_S32 ? "int(hlod_sum("
+                                       : "(hlod_sum(");
+    put_val(w, v->args[0], false);
+    strbuf_puts(b, "))");
+}
 static void memory(struct writer *w, const struct kir_val *v) {
     if (v->imm_i == KIR_OWN && v->op != K_TABLE) {
         own_memory(w, v);
+        return;
+    }
+    if (v->imm_i == KIR_SUMS && v->op == K_LOAD) {
+        drawn_memory(w, v);
         return;
     }
 

@@ -12,8 +12,8 @@ enum ctext_language { CTEXT_OPENCL, CTEXT_WGSL, CTEXT_GLSL, CTEXT_LANGUAGES };
 // ctext_table_name. In WGSL all buffers are one array m of words, and oK the place of buffer K in
 // it (tables are the buffers behind the others); scratch is s, from word q on. In GLSL memory is
 // read by hlod_w(word), oK are places too, and a function computes one element of one result: `at`
-// of number HLOD_RESULT, whose bits it leaves in r. What needs more than an operator is a function
-// of shader/.
+// of number HLOD_RESULT, whose bits it leaves in r; hlod_sum(place) reads KIR_SUMS. What needs more
+// than an operator is a function of shader/.
 struct ctext {
     struct strbuf *out;
     enum ctext_language language;

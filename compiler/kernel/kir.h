@@ -20,8 +20,8 @@ enum kop {
     KOP_COUNT
 };
 // KIR_OWN: vectors of a unit's own, fn->own; stored whole at places that are constants, loaded one
-// element at a time.
-enum { KIR_SCRATCH = -1, KIR_OWN = -2, KIR_MAX_LEVEL = 40 };
+// element at a time. KIR_SUMS: what the units of fn->sums left there, KIR_SUMS_OF_UNIT places each.
+enum { KIR_SCRATCH = -1, KIR_OWN = -2, KIR_SUMS = -3, KIR_SUMS_OF_UNIT = 16, KIR_MAX_LEVEL = 40 };
 enum {               // value flags
     KF_REASSOC = 1,  // the order of additions may change (sums of a reduction)
     KF_CONTRACT = 2, // may fuse with its multiplication
@@ -75,6 +75,9 @@ struct kir_fn {
         int lanes, n; // n vectors of so many lanes; n 0: there is none
     } own;
     bool tiles; // a contraction by lower_tile.c
+    // Runs before this, of the same buffers and tables, and has no result but KIR_OWN of each unit;
+    // or NULL.
+    struct kir_fn *sums;
     bool turns; // a loop by lower_turns.c
     VEC(struct kir_table) tables;
     struct kir_block top;        // level 0

@@ -114,6 +114,8 @@ static void buffer(struct strbuf *b, int64_t buf) {
         strbuf_puts(b, "scratch");
     else if (buf == KIR_OWN)
         strbuf_puts(b, "own");
+    else if (buf == KIR_SUMS)
+        strbuf_puts(b, "sums");
     else
         strbuf_puts(b, "buf"), strbuf_i64(b, buf);
 }
@@ -291,12 +293,14 @@ static void print_fn(struct printer *p, const struct kir_fn *f) {
 void kir_print(struct strbuf *b, const struct kir_fn *f) {
     struct printer p = {.b = b};
     print_fn(&p, f);
+    if (f->sums) kir_print(b, f->sums);
 }
 void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out) {
     struct printer p = {.b = b, .arena = a, .sizes = out};
     if (f->tiles) p.sizes = NULL; // of its own: addresses in its loops are constants
     kir_each(&f->top, find_literals, NULL);
     print_fn(&p, f);
+    if (f->sums) kir_print(b, f->sums);
     kir_each(&f->top, clear_literals, NULL);
 }
 
@@ -317,7 +321,9 @@ static int64_t block_work(const struct kir_block *b) {
     return sum;
 }
 int64_t kir_work(const struct kir_fn *f) {
-    return block_work(&f->top);
+    int64_t sum = block_work(&f->top);
+    bool over = f->sums && __builtin_add_overflow(sum, kir_work(f->sums), &sum);
+    return over ? INT64_MAX : sum;
 }
 
 static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
@@ -332,7 +338,8 @@ static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
     if (v->op == K_STORE && !own && (v->imm_i < f->n_in || v->imm_i >= f->n_bufs))
         return st_internal("kir: store to buffer %" PRId64, v->imm_i);
     bool again = (v->flags & KF_PINNED) && v->imm_i < f->n_bufs; // what the kernel wrote
-    if (v->op == K_LOAD && !own && (v->imm_i < 0 || (v->imm_i >= f->n_in && !again)))
+    bool sums = v->imm_i == KIR_SUMS && f->sums;
+    if (v->op == K_LOAD && !own && !sums && (v->imm_i < 0 || (v->imm_i >= f->n_in && !again)))
         return st_internal("kir: load from buffer %" PRId64, v->imm_i);
     if (v->op == K_COMPLEX) return st_internal("kir: a complex pair is left");
     bool two = v->op >= K_ADD && v->op <= K_REM;
@@ -409,5 +416,6 @@ status_t kir_verify(const struct kir_fn *f) {
     struct filled filled = {.n = 0};
     if (!st && !scratch_is_filled(&filled, &f->top))
         st = st_internal("kir: scratch is read before it is stored to");
+    if (!st && f->sums) st = kir_verify(f->sums);
     return st;
 }

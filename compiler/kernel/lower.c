@@ -400,10 +400,14 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     if (loop) return lower_turns(lw, loop, i->n_operands, shape_leaves(i->shape));
     if (whole_rule(lw, i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
+
     status_t st;
-    bool tiles = lw->policy->has_scratch && (!lw->policy->elements || lw->policy->tiled);
-    if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st)) return st;
-    return build_until_stable(lw, &o, first, i->n_operands);
+    bool tiles = lw->policy->elements ? lw->policy->tiled : lw->policy->has_scratch;
+    if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st) && (st || !lw->sums)) return st;
+    RETURN_IF_ERR(build_until_stable(lw, &o, first, i->n_operands));
+    lw->k.fn->sums = lw->sums;
+    lw->k.fn->tiles = lw->sums != NULL;
+    return ST_OK;
 }
 
 static const bool no_kernel[HLO_OP_COUNT] = {

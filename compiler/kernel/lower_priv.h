@@ -47,7 +47,7 @@ status_t lower_store(struct lower *lw, const struct lower_outputs *o, const stru
 status_t lower_store_all(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                          struct kir_val *v) MUST_CHECK;
 // lower_tile.c. False: the kernel is no contraction that is worth tiles; else *st says whether it
-// was built.
+// was built, or, if lw->sums is set, what its elements will read by lw->tile.
 bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                     int n_in, status_t *st);
 // lower_turns.c. The kernel of lw->instr, a fusion around the loop w.

@@ -34,7 +34,9 @@ static const struct tile_class {
                {TILES_OF_CPU, 128, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
                {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
                {TILES_OF_GPU, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_GPU_ALWAYS, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}}};
+               {TILES_OF_GPU_ALWAYS, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+               {TILES_OF_DRAWS, 0, 0, 0, 1, 8192, {{4, 4}, {4, 2}, {2, 2}}},
+               {TILES_OF_DRAWS_ALWAYS, 0, 0, 0, 1, 1, {{4, 4}, {4, 2}, {2, 2}}}};
 static const struct tile_class *class_of(const struct lower *lw) {
     const struct target *t = lw->target;
     enum tile_schedule of = lw->policy->tiles;
@@ -47,6 +49,9 @@ static const struct tile_class *class_of(const struct lower *lw) {
 
 static bool is_gpu(const struct tile_class *c) {
     return c->of >= TILES_OF_GPU;
+}
+static bool is_drawn(const struct tile_class *c) {
+    return c->of >= TILES_OF_DRAWS;
 }
 
 static int64_t width(const struct lower_tile *t) {
@@ -196,8 +201,40 @@ void lower_tile_put(struct lower *lw, const struct lower_tile *t, struct kir_val
     v = kmath_convert(lw, t->type, from, v);
     kir_store(&lw->k, KIR_SCRATCH, kir_type(t->type), in_scratch(lw, t->slab_at, at), v);
 }
+static int64_t all_positions(const struct lower_tile *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->n_pos; d++)
+        n *= t->pos[d];
+    return n;
+}
+#define FEW_UNITS(t)                                                                               \
+    {(t)->batch, (t)->groups, (t)->turns[(t)->rows_minor], (t)->turns[!(t)->rows_minor]}
+// Of sums that were drawn before, any.
+static status_t drawn_sum(struct lower *lw, struct kir_val *const *index, struct kir_val **out) {
+    struct lower_tile *t = lw->tile;
+    const struct shape *s = t->i->shape;
+    struct kir *k = &lw->k;
+    struct kir_val *in[HLO_MAX_RANK + 1], *row, *pos[TILE_DIMS], *unit[4];
+    int64_t extent[4] = FEW_UNITS(t);
+    for (int d = 0; d < s->rank; d++)
+        in[d] = kir_idx_divmod(k, index[d], 1, s->dims[d]);
+    t->rule->find(lw, t, in, &row, pos);
+    struct kir_val *q = lower_flatten(lw, pos, t->pos, t->n_pos);
+
+    unit[0] = t->b;
+    unit[1] = t->g;
+    unit[2 + t->rows_minor] = kir_idx_divmod(k, row, 1, t->turns[0]);
+    unit[2 + !t->rows_minor] = kir_idx_divmod(k, q, 1, t->turns[1]);
+    struct kir_val *at = kir_idx_mul(k, kir_idx_divmod(k, row, t->turns[0], 0), t->lanes);
+    at = kir_idx_add(k, at, kir_idx_divmod(k, q, t->turns[1], 0));
+    at = kir_idx_add(k, at, kir_idx_mul(k, lower_flatten(lw, unit, extent, 4), KIR_SUMS_OF_UNIT));
+    *out = kir_load(k, KIR_SUMS, kir_type(t->type), at, 0);
+    *out = kmath_wrap(lw, t->type, *out);
+    return ST_OK;
+}
 status_t lower_tile_get(struct lower *lw, struct kir_val *const *index, struct kir_val **out) {
     const struct lower_tile *t = lw->tile;
+    if (lw->sums) return drawn_sum(lw, index, out);
     for (int d = 0; d < t->i->shape->rank; d++)
         if (index[d] != t->index[d]) return lower_no(lw, "a contraction read elsewhere");
     *out = kir_load(&lw->k, t->few ? KIR_OWN : KIR_SCRATCH, kir_type(t->type), t->at, KF_PINNED);
@@ -496,11 +533,11 @@ static status_t build(struct lower *lw, struct lower_tile *t, const struct lower
 // 32. It has every turns[]-th row and position, so what neighbouring units read and write lies side
 // by side. Terms at the edges of an image are left out: the sums of one place of the window, over
 // all features, are made first and then added where the place is inside. The sums go to KIR_OWN,
-// from where the rest of the fusion reads them.
+// from where the rest of the fusion reads them; of draws, from where units of single elements do.
 
 struct few {
     struct lower_tile *t;
-    int64_t all, turns[2];    // positions; distances between a unit's rows, and positions
+    int64_t all;              // positions
     struct kir_val *first[2]; // of its rows and positions
     struct kir_val *row[MAX_SUMS], *pos[MAX_LANES][TILE_DIMS], *k[TILE_DIMS], *sum[MAX_SUMS];
 };
@@ -571,7 +608,7 @@ static status_t few_terms(struct lower *lw, struct few *f, int d, bool guarded) 
 static struct kir_loop *few_each(struct lower *lw, const struct few *f, int of, int n, int64_t all,
                                  struct kir_val **at) {
     struct kir *k = &lw->k;
-    int64_t turns = f->turns[of];
+    int64_t turns = f->t->turns[of];
     struct kir_val *left = kir_idx_add(k, kir_i64(k, all - 1 + turns),
                                        kir_idx_mul(k, f->first[of], -1)),
                    *end = n * turns == all ? kir_i64(k, n) : kir_idx_divmod(k, left, turns, 0);
@@ -585,8 +622,6 @@ static status_t few_out(struct lower *lw, struct few *f, const struct lower_outp
     struct lower_tile *t = f->t;
     struct kir *k = &lw->k;
     struct kir_val *row, *q, *pos[TILE_DIMS];
-    for (int h = 0; h < t->height; h++)
-        kir_store(k, KIR_OWN, kir_type(t->type), kir_i64(k, h * t->lanes), f->sum[h]);
     struct kir_loop *rows = few_each(lw, f, 0, t->height, t->rows, &row),
                     *places = few_each(lw, f, 1, t->lanes, f->all, &q);
     lower_unflatten(lw, q, t->pos, t->n_pos, pos);
@@ -597,19 +632,12 @@ static status_t few_out(struct lower *lw, struct few *f, const struct lower_outp
     kir_end(k, rows, NULL);
     return ST_OK;
 }
-static int64_t all_positions(const struct lower_tile *t) {
-    int64_t n = 1;
-    for (int d = 0; d < t->n_pos; d++)
-        n *= t->pos[d];
-    return n;
-}
+// o NULL: the sums alone.
 static status_t build_few(struct lower *lw, struct lower_tile *t, const struct lower_outputs *o,
                           const struct shape *first) {
     struct kir *k = &lw->k;
     struct few f = {.t = t, .all = all_positions(t)};
-    f.turns[0] = ceil_div(t->rows, t->height);
-    f.turns[1] = ceil_div(f.all, t->lanes);
-    int64_t extent[4] = {t->batch, t->groups, f.turns[t->rows_minor], f.turns[!t->rows_minor]};
+    int64_t extent[4] = FEW_UNITS(t);
     struct kir_val *unit[4];
     k->fn->own = (struct kir_own){kir_type(t->type), t->lanes, t->height};
     k->fn->extent = extent[0] * extent[1] * extent[2] * extent[3];
@@ -621,17 +649,19 @@ static status_t build_few(struct lower *lw, struct lower_tile *t, const struct l
     f.first[!t->rows_minor] = unit[3];
 
     for (int h = 0; h < t->height; h++) {
-        struct kir_val *at = kir_idx_add(k, f.first[0], kir_i64(k, h * f.turns[0]));
+        struct kir_val *at = kir_idx_add(k, f.first[0], kir_i64(k, h * t->turns[0]));
         f.row[h] = kir_op(k, K_MIN, at, kir_i64(k, t->rows - 1), NULL);
         f.sum[h] = few_zero(lw, t);
     }
     for (int p = 0; p < t->lanes; p++) {
-        struct kir_val *at = kir_idx_add(k, f.first[1], kir_i64(k, p * f.turns[1]));
+        struct kir_val *at = kir_idx_add(k, f.first[1], kir_i64(k, p * t->turns[1]));
         at = kir_op(k, K_MIN, at, kir_i64(k, f.all - 1), NULL);
         lower_unflatten(lw, at, t->pos, t->n_pos, f.pos[p]);
     }
     RETURN_IF_ERR(few_terms(lw, &f, 0, t->edges));
-    RETURN_IF_ERR(few_out(lw, &f, o, first));
+    for (int h = 0; h < t->height; h++)
+        kir_store(k, KIR_OWN, kir_type(t->type), kir_i64(k, h * t->lanes), f.sum[h]);
+    if (o) RETURN_IF_ERR(few_out(lw, &f, o, first));
     kir_end(k, u, NULL);
     return lw->k.overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
 }
@@ -659,7 +689,10 @@ static bool schedule_few(const struct lower *lw, struct lower_tile *t) {
 
     order_terms(t, c);
     t->few = true;
-    return t->lanes > 0;
+    if (!t->lanes) return false;
+    t->turns[0] = ceil_div(t->rows, t->height);
+    t->turns[1] = ceil_div(all, t->lanes);
+    return !is_drawn(c) || groups * t->turns[0] * t->turns[1] < INT32_MAX / KIR_SUMS_OF_UNIT;
 }
 // Sums that the vectors of all languages hold; not what is written out anyway.
 static bool worth_few(const struct lower_tile *t) {
@@ -734,7 +767,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
         i->op == HLO_DOT ? hlo_tile_dot(lw, i, minor, &t) : hlo_tile_convolution(lw, i, minor, &t);
     if (!t.per) t.per = t.rows;
     struct lower_tile turned = {.i = i, .type = type};
-    bool few = is_gpu(class_of(lw));
+    bool few = is_gpu(class_of(lw)), drawn = is_drawn(class_of(lw));
     bool two = !*st && !few && i->op == HLO_CONVOLUTION && hlo_tile_turned(lw, &t, &turned) &&
                worth(&turned);
     if (*st || !(few ? worth_few(&t) && schedule_few(lw, &t) : two || worth(&t))) {
@@ -747,7 +780,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     lw->tile = &t;
     lw->in_range = true;
     lower_begin(lw, n_in, o->n);
-    *st = few ? build_few(lw, &t, o, first) : build(lw, &t, o, first);
+    *st = few ? build_few(lw, &t, drawn ? NULL : o, first) : build(lw, &t, o, first);
     lw->tile = NULL;
     lw->in_range = false;
     if (st_code(*st) == ST_UNIMPLEMENTED) {
@@ -755,5 +788,9 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
         lw->why = NULL;
         return false;
     }
-    return finish(lw, st);
+    if (!drawn || *st) return finish(lw, st);
+    finish(lw, st); // of units that write nothing but their own place
+    lw->sums = lw->k.fn;
+    lw->tile = arena_dup(lw->arena, &t, sizeof t);
+    return true;
 }

@@ -25,6 +25,9 @@ struct tile_rule {
     // Index of the result.
     void (*index)(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
                   struct kir_val *const *pos, struct kir_val **index);
+    // And back: sets t->b and t->g too.
+    void (*find)(struct lower *lw, struct lower_tile *t, struct kir_val *const *index,
+                 struct kir_val **row, struct kir_val **pos);
     // Without a slab: the value of a term at a position, and whether it is one of the operand's
     // (NULL: always); where it is not, any element.
     status_t (*value)(struct lower *lw, const struct lower_tile *t, struct kir_val *const *pos,
@@ -53,6 +56,7 @@ struct lower_tile {
     bool rows_minor;              // rows are the innermost of the result, not positions
     bool edges;                   // not every term of every position is inside
     bool few;                     // no slab: the sums of a unit are one vector a row, in KIR_OWN
+    int64_t turns[2];             // then: distances between a unit's rows, and positions
     const void *ctx;              // of the rule
 
     // The schedule: `block` positions of pos[0] and `chunk` tiles of rows a unit; a tile is

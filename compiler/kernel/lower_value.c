@@ -59,6 +59,8 @@ void lower_begin(struct lower *lw, int n_in, int n_out) {
     lw->k.no_fma = !lw->policy->has_fma;
     lw->k.no_f64 = !lw->policy->has_f64;
     lw->k.no_libm = !lw->policy->has_libm;
+    for (size_t t = 0; lw->sums && t < lw->sums->tables.n; t++)
+        avec_push(lw->arena, &lw->k.fn->tables, lw->sums->tables.v[t]);
 }
 
 // ---- spaces and scratch

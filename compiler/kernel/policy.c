@@ -38,7 +38,7 @@ static void look_at(void *ctx, struct kir_val *v) {
         l->lacks = "a value of 64 bits";
     if (!p->has_fma && v->op == K_FMA) l->lacks = "a product and a sum in one rounding";
     if (!p->has_libm && v->op == K_CALL) l->lacks = calls[v->imm_i];
-    if (!p->has_scratch && v->lanes) l->lacks = "vectors in scratch";
+    if (!p->has_scratch && !p->tiled && v->lanes) l->lacks = "vectors in scratch";
 }
 const char *policy_lacks(const struct kernel_policy *p, const struct kir_fn *f) {
     struct look l = {.p = p};
@@ -47,5 +47,6 @@ const char *policy_lacks(const struct kernel_policy *p, const struct kir_fn *f) 
         return "more results than a kernel of the target may have";
     if (!p->has_scratch && f->scratch_bytes) return "scratch memory";
     kir_each((struct kir_block *)(uintptr_t)&f->top, look_at, &l);
+    if (f->sums) kir_each(&f->sums->top, look_at, &l);
     return l.lacks;
 }

@@ -49,13 +49,10 @@ status_t opt_target(const char *name, struct target *out) {
         *out = *(strcmp(name, "webgl") ? &shader_wgsl : &shader_glsl)->target();
         return ST_OK;
     }
-    if (strcmp(name, "gl") == 0) {
-        *out = *gl_target();
-        return ST_OK;
-    }
-    const struct target *opencl = opencl_target_named(name);
-    if (opencl) {
-        *out = *opencl;
+    const struct target *device = gl_target_named(name);
+    if (!device) device = opencl_target_named(name);
+    if (device) {
+        *out = *device;
         return ST_OK;
     }
     bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0,

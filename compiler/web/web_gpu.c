@@ -84,7 +84,9 @@ static status_t add(struct maker *m, const struct kir_fn *f, struct web_gpu_kern
                                        .scratch_bytes = f->scratch_bytes,
                                        .tables = tables(m, f),
                                        .n_tables = (int)f->tables.n,
-                                       .unit_bytes = unit_bytes(m, f)};
+                                       .unit_bytes = unit_bytes(m, f),
+                                       .sum_units = f->sums ? f->sums->extent : 0,
+                                       .sums = shader_sums(f)};
         smap_put(&m->texts, key, arena_dup(m->a, out, sizeof *out));
     }
     strbuf_done(&text);

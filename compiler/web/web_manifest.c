@@ -119,6 +119,7 @@ static void shader(struct strbuf *b, const struct web_program *p, const struct w
             strbuf_printf(b, "%lld,", (long long)one->scratch_bytes);
         }
         numbers(b, one->tables, 2 * one->n_tables);
+        if (one->sum_units) strbuf_printf(b, ",[%lld,%d]", (long long)one->sum_units, one->sums);
         strbuf_putc(b, ']');
     }
     strbuf_puts(b, "]}");

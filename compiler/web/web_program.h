@@ -35,6 +35,8 @@ struct web_gpu_kernel {
     const int64_t *tables;         // [2 * n_tables] of each its place and size
     int n_tables;
     const int *unit_bytes; // [results] that a unit writes (shader.unit_bytes), or NULL
+    int64_t sum_units;     // that draw sums before it; 0: none do
+    int sums;              // of each
 };
 enum { WEB_LANGUAGES = 2 };
 struct web_gpu {

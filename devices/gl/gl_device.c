@@ -189,6 +189,7 @@ static int64_t find_side(struct gl_device *d) {
 }
 static status_t describe(struct gl_device *d, const struct gl_options *o) {
     int64_t side = find_side(d), here = limits_memory();
+    const char *form = getenv("HLOD_GL_FORM"); // for tests
     int32_t kib = 0;
     while (d->bits < MOST_BITS && INT64_C(2) << d->bits <= side)
         d->bits++;
@@ -205,7 +206,7 @@ static status_t describe(struct gl_device *d, const struct gl_options *o) {
     if (d->software && here < q->memory_bytes) q->memory_bytes = here;
     if (o->of.memory && o->of.memory < q->memory_bytes) q->memory_bytes = o->of.memory;
     q->most_bytes = q->memory_bytes;
-    q->target = gl_target();
+    q->target = gl_target(form && strcmp(form, "tiles") == 0);
     q->description =
         arena_printf(&q->arena, "%s (%s), textures of %lld x %lld words", text(d, GL_RENDERER),
                      text(d, GL_VERSION), (long long)(INT64_C(1) << d->bits), (long long)side);
@@ -234,6 +235,7 @@ static status_t open_into(struct gl_device *d, const char *options) {
     RETURN_IF_ERR(choose(d, &o));
     RETURN_IF_ERR(describe(d, &o));
     RETURN_IF_ERR(gl_drawn_rows(d, 0));
+    RETURN_IF_ERR(gl_sums_rows(d, 1));
     return gl_make_copier(d);
 }
 extern const struct dev_vtable gl_vtable;
@@ -276,7 +278,7 @@ static status_t gl_open_compiler(const char *options, struct device **out) {
     struct gl_device *d = make_device();
     if (!d) return st_oom();
     status_t st = parse(&d->base.arena, options, &o);
-    d->base.target = gl_target();
+    d->base.target = gl_target(false);
     d->base.compiles_only = true;
     d->base.description = "compiles for OpenGL devices";
     d->base.memory_bytes = 1;
@@ -288,8 +290,9 @@ static status_t gl_open_compiler(const char *options, struct device **out) {
 }
 static status_t gl_find_target(UNUSED struct device *d, const char *name,
                                const struct target **out) {
-    *out = gl_target();
-    if (!*name || strcmp(name, "gl") == 0 || strcmp(name, (*out)->id) == 0) return ST_OK;
+    *out = gl_target_named(*name ? name : "gl");
+    if (*out) return ST_OK;
+    *out = gl_target(false);
     return st_new(ST_FAILED_PRECONDITION,
                   "target %s cannot be compiled for here: OpenGL's is %s alone", name, (*out)->id);
 }

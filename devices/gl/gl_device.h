@@ -3,6 +3,7 @@
 // from its begin to its end (gl_enter, gl_leave). Thread: the device's.
 #pragma once
 #include "base/map.h"
+#include "compiler/codegen/shader/shader.h"
 #include "devices/gl/gl_load.h"
 #include "devices/queue/queue.h"
 
@@ -19,6 +20,12 @@ struct gl_texture {
     uint32_t texture, frame;
     int64_t rows;
 };
+// What units of contractions sum: four words in each of some layers, a place a unit. frame[n] draws
+// to n + 1 of these.
+struct gl_sums {
+    uint32_t texture, frame[SHADER_SUM_LAYERS];
+    int64_t rows;
+};
 struct gl_device {
     struct queue_device base;
     const struct gl_api *gl;
@@ -30,6 +37,7 @@ struct gl_device {
     // A value is some words of `memory`, which kernels read; what they draw goes to `drawn`, from
     // where it is copied.
     struct gl_texture memory, drawn;
+    struct gl_sums sums;         // drawn before that, and read by it
     bool reads_one;              // words of `memory` one by one; else four numbers a word
     VEC(struct gl_range) ranges; // by place
     uint32_t vertex;             // the shader that covers the rectangle that is drawn
@@ -57,6 +65,7 @@ int gl_pieces(const struct gl_device *d, int64_t word, int64_t n,
               struct gl_piece out[GL_MOST_PIECES]);
 int64_t gl_rows(const struct gl_device *d, int64_t word, int64_t n);  // that these are in
 status_t gl_drawn_rows(struct gl_device *d, int64_t rows) MUST_CHECK; // at least so many
+status_t gl_sums_rows(struct gl_device *d, int64_t rows) MUST_CHECK;
 void gl_drop_textures(struct gl_device *d);
 
 status_t gl_take(struct queue_device *d, int64_t n, struct queue_memory *out) MUST_CHECK;
@@ -72,6 +81,9 @@ status_t gl_read(struct queue_device *d, void *to, struct queue_place from, int6
 // kernels. Not whether it could be made: gl_program_good.
 struct gl_program gl_program(struct gl_device *d, struct span head, struct span code,
                              const char *name, int result, int bytes);
+// The program that draws its sums, to so many layers.
+struct gl_program gl_sums_program(struct gl_device *d, struct span head, struct span code,
+                                  const char *name, int layers);
 // Waits until it is made. False: *why, in a.
 bool gl_program_good(struct gl_device *d, struct gl_program *p, struct arena *a, const char **why);
 status_t gl_make_copier(struct gl_device *d) MUST_CHECK;
@@ -88,7 +100,10 @@ struct gl_text { // a kernel of a module
     VEC(int) unit_bytes;            // of each result; of the executable's arena, as the next
     VEC(struct queue_place) tables; // already on the device
     struct gl_program *programs;    // [unit_bytes.n], once a step has it
-    const char *why;                // there is none, or the driver refuses it
+    int64_t sum_units;              // 0: there are no sums before it
+    int sum_layers;
+    struct gl_program sums;
+    const char *why; // there is none, or the driver refuses it
 };
 struct gl_kernel { // a step's
     struct gl_text *text;

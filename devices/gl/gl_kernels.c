@@ -30,6 +30,17 @@ static status_t begin_kernel(struct gl_exe *x, struct str line, struct gl_text *
     *out = t;
     return ST_OK;
 }
+// "8192 16": what is drawn before it.
+static status_t take_sums(struct str line, struct gl_text *t) {
+    struct str rest = line, units, each;
+    int64_t n;
+    if (!t || t->code.n || !str_cut(&rest, ' ', &units) || !str_cut(&rest, ' ', &each) ||
+        !str_to_i64(units, &t->sum_units) || !str_to_i64(each, &n) || t->sum_units < 1 ||
+        t->sum_units > INT32_MAX || n < 1 || n > SHADER_MOST_SUMS)
+        return wrong(line);
+    t->sum_layers = (int)ceil_div(n, 4);
+    return ST_OK;
+}
 static status_t place_table(struct gl_exe *x, struct str hex, struct gl_text *t) {
     struct queue_device *d = queue_of(&x->base.base);
     size_t n = hex.n / 2;
@@ -72,6 +83,8 @@ static status_t take_apart(struct gl_exe *x, struct span object) {
         } else if (takes(&at, "table ")) {
             if (!t || t->code.n) return wrong(line);
             RETURN_IF_ERR(place_table(x, at, t));
+        } else if (takes(&at, "sums ")) {
+            RETURN_IF_ERR(take_sums(at, t));
         } else {
             str_cut(&at, ':', &name);
             t = new_text(x, name);
@@ -100,6 +113,8 @@ static void make_programs(struct gl_exe *x, struct gl_text *t) {
     for (size_t r = 0; r < t->unit_bytes.n; r++)
         t->programs[r] =
             gl_program(gl_of(&x->base), x->head, t->code, t->name, (int)r, t->unit_bytes.v[r]);
+    if (t->sum_units)
+        t->sums = gl_sums_program(gl_of(&x->base), x->head, t->code, t->name, t->sum_layers);
 }
 // Words and elements of each result; false: not all of it would be drawn.
 static bool measure(const struct queue_step *s, const struct gl_text *t, struct gl_result *out) {
@@ -138,6 +153,9 @@ status_t gl_bind(struct queue_exe *base, struct queue_step *s) {
     return ST_OK;
 }
 // Rows that a step draws at most, wherever its results lie.
+static int64_t sum_rows(const struct gl_device *d, const struct gl_text *t) {
+    return ceil_div(t->sum_units, INT64_C(1) << d->bits);
+}
 static int64_t rows_of(const struct gl_device *d, const struct queue_step *s) {
     const struct gl_kernel *k = s->kernel;
     int64_t rows = 0;
@@ -148,36 +166,46 @@ static int64_t rows_of(const struct gl_device *d, const struct queue_step *s) {
 status_t gl_ready(struct queue_exe *base) {
     struct gl_exe *x = (struct gl_exe *)base;
     struct gl_device *d = gl_of(base);
-    int64_t rows = 0;
-    for (size_t k = 0; k < x->made.n; k++)
-        for (size_t r = 0; r < x->made.v[k]->unit_bytes.n; r++)
-            gl_program_good(d, &x->made.v[k]->programs[r], &base->arena, &x->made.v[k]->why);
+    int64_t rows = 0, sums = 0;
+    for (size_t k = 0; k < x->made.n; k++) {
+        struct gl_text *t = x->made.v[k];
+        for (size_t r = 0; r < t->unit_bytes.n; r++)
+            gl_program_good(d, &t->programs[r], &base->arena, &t->why);
+        if (t->sum_units) gl_program_good(d, &t->sums, &base->arena, &t->why);
+    }
     RETURN_IF_ERR(gl_check(d, "glLinkProgram"));
 
     for (size_t k = 0; k < x->bound.n; k++) {
         struct queue_step *s = x->bound.v[k];
         int64_t n = rows_of(d, s);
-        s->why = ((struct gl_kernel *)s->kernel)->text->why;
+        const struct gl_text *t = ((struct gl_kernel *)s->kernel)->text;
+        s->why = t->why;
         if (!s->why && n > d->most_rows) s->why = "its results are more than a texture";
+        if (!s->why && sum_rows(d, t) > d->most_rows) s->why = "its sums are more than a texture";
         if (s->why) {
             s->kernel = NULL;
             s->info = NULL;
             RETURN_IF_ERR(queue_evaluates(&d->base, s->plan->instr));
-        } else if (n > rows) {
-            rows = n;
+        } else {
+            rows = n > rows ? n : rows;
+            sums = sum_rows(d, t) > sums ? sum_rows(d, t) : sums;
         }
     }
+    RETURN_IF_ERR(gl_sums_rows(d, sums));
     return gl_drawn_rows(d, rows);
+}
+static void drop(const struct gl_device *d, const struct gl_program *p) {
+    if (p->fragment) d->gl->DeleteShader(p->fragment);
+    d->gl->DeleteProgram(p->id);
 }
 void gl_unload(struct queue_exe *base) {
     struct gl_exe *x = (struct gl_exe *)base;
     struct gl_device *d = gl_of(base);
-    for (size_t k = 0; k < x->made.n; k++)
-        for (size_t r = 0; r < x->made.v[k]->unit_bytes.n; r++) {
-            struct gl_program *p = &x->made.v[k]->programs[r];
-            if (p->fragment) d->gl->DeleteShader(p->fragment);
-            d->gl->DeleteProgram(p->id);
-        }
+    for (size_t k = 0; k < x->made.n; k++) {
+        for (size_t r = 0; r < x->made.v[k]->unit_bytes.n; r++)
+            drop(d, &x->made.v[k]->programs[r]);
+        if (x->made.v[k]->sum_units) drop(d, &x->made.v[k]->sums);
+    }
     for (size_t k = 0; k < x->tables.n; k++)
         queue_give(&d->base, &x->tables.v[k]);
     vec_done(&x->bound);
@@ -188,6 +216,9 @@ void gl_unload(struct queue_exe *base) {
 void gl_explain(const struct queue_step *s, struct strbuf *out) {
     const struct gl_kernel *k = s->kernel;
     strbuf_printf(out, "kernel %s,", s->info->symbol);
+    if (k->text->sum_units)
+        strbuf_printf(out, " %lld fragments of up to %d sums, then", (long long)k->text->sum_units,
+                      4 * k->text->sum_layers);
     for (size_t r = 0; r < k->text->unit_bytes.n; r++)
         strbuf_printf(out, "%s %lld", r ? " and" : "", (long long)k->results[r].words);
     strbuf_puts(out, " fragments");

@@ -41,9 +41,15 @@ static void drop(struct gl_device *d, struct gl_texture *t) {
     if (t->texture) d->gl->DeleteTextures(1, &t->texture);
     *t = (struct gl_texture){0};
 }
+static void drop_sums(struct gl_device *d, struct gl_sums *s) {
+    d->gl->DeleteFramebuffers(SHADER_SUM_LAYERS, s->frame);
+    if (s->texture) d->gl->DeleteTextures(1, &s->texture);
+    *s = (struct gl_sums){0};
+}
 void gl_drop_textures(struct gl_device *d) {
     drop(d, &d->memory);
     drop(d, &d->drawn);
+    drop_sums(d, &d->sums);
 }
 static status_t make(struct gl_device *d, int64_t rows, struct gl_texture *out) {
     const struct gl_api *gl = d->gl;
@@ -69,6 +75,9 @@ static status_t make(struct gl_device *d, int64_t rows, struct gl_texture *out) 
 }
 // Memory is read and `drawn` is drawn to, but in what puts this back.
 static void bind(struct gl_device *d) {
+    d->gl->ActiveTexture(GL_TEXTURE0 + 1);
+    d->gl->BindTexture(GL_TEXTURE_2D_ARRAY, d->sums.texture);
+    d->gl->ActiveTexture(GL_TEXTURE0);
     d->gl->BindTexture(GL_TEXTURE_2D, d->memory.texture);
     d->gl->BindFramebuffer(GL_FRAMEBUFFER, d->drawn.frame);
 }
@@ -124,6 +133,53 @@ status_t gl_drawn_rows(struct gl_device *d, int64_t rows) {
     bind(d);
     if (st_code(st) != ST_RESOURCE_EXHAUSTED) return st;
     return st_reason(st_note(st, "no device memory for what kernels draw"),
+                     HLOD__V1__REASON__REASON_DEVICE_MEMORY);
+}
+
+static status_t make_sums(struct gl_device *d, int64_t rows, struct gl_sums *out) {
+    const struct gl_api *gl = d->gl;
+    struct gl_sums s = {.rows = rows};
+    uint32_t at[SHADER_SUM_LAYERS];
+    bool whole = true;
+    gl->GenTextures(1, &s.texture);
+    gl->GenFramebuffers(SHADER_SUM_LAYERS, s.frame);
+    gl->ActiveTexture(GL_TEXTURE0 + 1);
+    gl->BindTexture(GL_TEXTURE_2D_ARRAY, s.texture);
+    gl->TexParameteri(GL_TEXTURE_2D_ARRAY, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+    gl->TexParameteri(GL_TEXTURE_2D_ARRAY, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
+    gl->TexStorage3D(GL_TEXTURE_2D_ARRAY, 1, GL_RGBA32UI, (int32_t)width(d), (int32_t)rows,
+                     SHADER_SUM_LAYERS);
+    gl->ActiveTexture(GL_TEXTURE0);
+
+    for (uint32_t n = 0; n < SHADER_SUM_LAYERS; n++) {
+        gl->BindFramebuffer(GL_FRAMEBUFFER, s.frame[n]);
+        at[n] = GL_COLOR_ATTACHMENT0 + n;
+        for (uint32_t k = 0; k <= n; k++)
+            gl->FramebufferTextureLayer(GL_FRAMEBUFFER, at[k], s.texture, 0, (int32_t)k);
+        gl->DrawBuffers((int32_t)n + 1, at);
+        whole &= gl->CheckFramebufferStatus(GL_FRAMEBUFFER) == GL_FRAMEBUFFER_COMPLETE;
+    }
+    status_t st = gl_check(d, "glTexStorage3D");
+    if (!st && !whole)
+        st = st_exhausted("OpenGL does not draw sums to a texture of %lld x %lld x %d",
+                          (long long)width(d), (long long)rows, (int)SHADER_SUM_LAYERS);
+    if (st)
+        drop_sums(d, &s);
+    else
+        *out = s;
+    return st;
+}
+status_t gl_sums_rows(struct gl_device *d, int64_t rows) {
+    struct gl_sums larger = {0};
+    if (rows <= d->sums.rows) return ST_OK;
+    status_t st = make_sums(d, rows, &larger);
+    if (!st) {
+        drop_sums(d, &d->sums);
+        d->sums = larger;
+    }
+    bind(d);
+    if (st_code(st) != ST_RESOURCE_EXHAUSTED) return st;
+    return st_reason(st_note(st, "no device memory for what kernels sum"),
                      HLOD__V1__REASON__REASON_DEVICE_MEMORY);
 }
 

@@ -19,16 +19,11 @@ static uint32_t shader(struct gl_device *d, uint32_t kind, const char *const *te
     d->gl->CompileShader(id);
     return id;
 }
-struct gl_program gl_program(struct gl_device *d, struct span head, struct span code,
-                             const char *name, int result, int bytes) {
+static struct gl_program make(struct gl_device *d, const char *first, struct span head,
+                              struct span code) {
     const struct gl_api *gl = d->gl;
-    char first[512];
-    int n = snprintf(first, sizeof first,
-                     "#version 300 es\n#define HLOD_KERNEL %.200s\n#define HLOD_RESULT %d\n"
-                     "#define HLOD_PACK %d\n#define HLOD_PARTS %d\n#define HLOD_WIDTH %d\n",
-                     name, result, bytes < 4 ? 4 / bytes : 1, bytes > 4 ? bytes / 4 : 1, d->bits);
     const char *texts[] = {first, (const char *)head.p, (const char *)code.p};
-    const int32_t sizes[] = {n, (int32_t)head.n, (int32_t)code.n};
+    const int32_t sizes[] = {(int32_t)strlen(first), (int32_t)head.n, (int32_t)code.n};
     if (!d->vertex) {
         const char *whole = vertex;
         d->vertex = shader(d, GL_VERTEX_SHADER, &whole, NULL, 1);
@@ -40,6 +35,24 @@ struct gl_program gl_program(struct gl_device *d, struct span head, struct span 
     gl->AttachShader(p.id, p.fragment);
     gl->LinkProgram(p.id);
     return p;
+}
+struct gl_program gl_program(struct gl_device *d, struct span head, struct span code,
+                             const char *name, int result, int bytes) {
+    char first[512];
+    snprintf(first, sizeof first,
+             "#version 300 es\n#define HLOD_KERNEL %.200s\n#define HLOD_RESULT %d\n"
+             "#define HLOD_PACK %d\n#define HLOD_PARTS %d\n#define HLOD_WIDTH %d\n",
+             name, result, bytes < 4 ? 4 / bytes : 1, bytes > 4 ? bytes / 4 : 1, d->bits);
+    return make(d, first, head, code);
+}
+struct gl_program gl_sums_program(struct gl_device *d, struct span head, struct span code,
+                                  const char *name, int layers) {
+    char first[512];
+    snprintf(first, sizeof first,
+             "#version 300 es\n#define HLOD_KERNEL %.200s_sums\n#define HLOD_SUMS %d\n"
+             "#define HLOD_WIDTH %d\n",
+             name, layers, d->bits);
+    return make(d, first, head, code);
 }
 bool gl_program_good(struct gl_device *d, struct gl_program *p, struct arena *a, const char **why) {
     const struct gl_api *gl = d->gl;
@@ -56,6 +69,11 @@ bool gl_program_good(struct gl_device *d, struct gl_program *p, struct arena *a,
     p->fragment = 0;
     p->places = gl->GetUniformLocation(p->id, "hlod_p");
     p->at = gl->GetUniformLocation(p->id, "hlod_q");
+    int32_t sums = linked ? gl->GetUniformLocation(p->id, "hlod_s") : -1;
+    if (sums >= 0) {
+        gl->UseProgram(p->id);
+        gl->Uniform1i(sums, 1);
+    }
     return linked;
 }
 

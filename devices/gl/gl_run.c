@@ -31,6 +31,18 @@ static void draw(struct gl_device *d, const struct gl_program *p, const int32_t 
         d->gl->DrawArrays(GL_TRIANGLES, 0, 3);
     }
 }
+// What a kernel's units sum, a fragment each.
+static void draw_sums(struct gl_device *d, const struct gl_text *t, const int32_t *places, int n) {
+    int64_t units = t->sum_units, width = INT64_C(1) << d->bits;
+    d->gl->BindFramebuffer(GL_FRAMEBUFFER, d->sums.frame[t->sum_layers - 1]);
+    d->gl->UseProgram(t->sums.id);
+    d->gl->Uniform1iv(t->sums.places, n, places);
+    d->gl->Uniform3i(t->sums.at, 0, (int32_t)units, 0);
+    d->gl->Viewport(0, 0, (int32_t)(units < width ? units : width),
+                    (int32_t)ceil_div(units, width));
+    d->gl->DrawArrays(GL_TRIANGLES, 0, 3);
+    d->gl->BindFramebuffer(GL_FRAMEBUFFER, d->drawn.frame);
+}
 // What was drawn so, to its place.
 static void keep(struct gl_device *d, int64_t word, int64_t words, int64_t base) {
     struct gl_piece piece[GL_MOST_PIECES];
@@ -82,6 +94,7 @@ static void draw_all(struct gl_device *d, const struct queue_step *s) {
     for (size_t b = 0; b < t->tables.n; b++)
         places[n++] = (int32_t)(t->tables.v[b].at / 4);
 
+    if (t->sum_units) draw_sums(d, t, places, n);
     for (int copies = 0; copies < 2; copies++) {
         int64_t base = 0;
         for (size_t r = 0; r < t->unit_bytes.n; r++) {

@@ -14,10 +14,11 @@ struct http_config {
     int64_t max_model_bytes, max_message_bytes, max_json_bytes;
     int max_connections, max_per_address; // 0 = no bound of one address
     int header_s, idle_s;
-    struct tls *tls;  // NULL: plain
-    bool workers;     // pages may join as devices (http_workers.h)
-    const char *cors; // origins of web pages that may call, server/http/cors.h
-    bool local_only;  // no token is needed: a web page may not reach us by a DNS name
+    struct tls *tls;        // NULL: plain
+    bool workers;           // pages may join as devices (http_workers.h)
+    int64_t joins_a_minute; // of one holder; 0 = no limit
+    const char *cors;       // origins of web pages that may call, server/http/cors.h
+    bool local_only;        // no token is needed: a web page may not reach us by a DNS name
 };
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) MUST_CHECK;

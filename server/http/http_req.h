@@ -16,6 +16,7 @@
 #include "server/body/upload.h"
 #include "server/http/coding.h"
 #include "server/http/http.h"
+#include "server/http/http_joins.h"
 #include "server/http/http_route.h"
 #include "server/http/http_text.h"
 
@@ -41,6 +42,7 @@ struct http {
     struct http_away *away_first, *away_last; // waits for its turn on the pool (http_text.h)
     int away;                                 // that is there
     struct http_session *sessions;            // connections that pages keep (http_workers.h)
+    struct http_joins joins;
 };
 struct http_lent { // pieces of a stream that are read from where they lie
     size_t at;     // where in the stream's other bytes they go

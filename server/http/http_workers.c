@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 #include "scheduler/workers/pool.h"
@@ -102,12 +103,13 @@ static status_t check(struct http_req *r) {
     struct arena a = {0};
     struct principal p;
     status_t st = admit(r, &a, &p);
-    arena_done(&a);
     if (!st && (r->h->api->leaving || r->h->stopping))
         st = st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down");
     if (!st && !pool_may_join(sched_pool(r->h->api->sched), KIND))
         st = st_because(ST_UNAVAILABLE, NO_WORKER, "each device of the kind web has a page");
     if (!st && wants_upgrade(r)) st = check_handshake(r);
+    if (!st) st = http_joins_may(&r->h->joins, r->h->cfg.joins_a_minute, &p, wants_upgrade(r));
+    arena_done(&a);
     return st;
 }
 bool http_workers_route(struct http_req *r, const char *verb, const char *url) {
@@ -161,6 +163,7 @@ static status_t give(struct http_session *s) {
     RETURN_IF_ERR(
         pool_join(sched_pool(s->h->api->sched), KIND, s->fd, s->tenant, on_left, s, &s->worker));
     loop_watch_set(s->watch, LOOP_HANGUP);
+    metric_add(M_JOINS, 1);
     log_event(LOG_INFO, "worker.joined", "worker=%d tenant=%s by=%s", worker_index(s->worker),
               s->tenant, s->name);
     return ST_OK;
@@ -232,4 +235,5 @@ void http_workers_stop(struct http *h) {
     while (h->sessions) // `begin` is on its way to the others, and ends them
         loop_turn(h->loop);
     MHD_run(h->mhd); // lets go of them
+    http_joins_done(&h->joins);
 }

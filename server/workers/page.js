@@ -54,7 +54,7 @@ async function refusal() {
   try {
     said = JSON.parse(text).message ?? text;
   } catch { /* as it is */ }
-  return { said: said.slice(0, 300), forNow: reply.status >= 500 };
+  return { said: said.slice(0, 300), forNow: reply.status >= 500 || reply.status === 429 };
 }
 function again(text) {
   show(text, "bad");

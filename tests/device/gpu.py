@@ -105,11 +105,12 @@ def contract(m):
                                            if code else ""))
 
 
-def ops(m, device="pjrt", not_here=NOT_HERE, env=None):
+def ops(m, device="pjrt", not_here=NOT_HERE, env=None, only=None, what="operator cases"):
     left_out = {line.split()[0] for line in open(not_here)
                 if line.strip() and line[0] != "#"} if not_here else set()
     files = [f for f in sorted(glob.glob(m.src + "/tests/ops/*.hlo"))
-             if os.path.basename(f)[:-4] not in left_out]
+             if os.path.basename(f)[:-4] not in left_out and
+             (not only or os.path.basename(f)[:-4] in only)]
 
     def one(f):
         return f, m.call("hlo-run", "--cases", "--device", device, f, most=240, env=env,
@@ -122,7 +123,7 @@ def ops(m, device="pjrt", not_here=NOT_HERE, env=None):
                 lines = text.strip().splitlines() or ["nothing was printed"]
                 report(False, "%s cases of %s (exit %s)" % (device, os.path.basename(f), code),
                        " | ".join(line[:160] for line in lines[-3:]))
-    report(good == len(files), "%s: files of operator cases" % device,
+    report(good == len(files), "%s: files of %s" % (device, what),
            "%d of %d (%d left out by list)" % (good, len(files), len(left_out)))
 
 
@@ -235,6 +236,8 @@ def drawn(m, device, env):
     code, text = m.call("device_test", device, most=120, env=env, log=device + ".log")
     report(code == 0, device + ": device contract", "" if code == 0 else text[-600:])
     ops(m, device, None, env)
+    ops(m, device, None, dict(env, HLOD_OPENCL_FORM="tiles", HLOD_GL_FORM="tiles"),
+        ("convolution", "dot"), "contractions in tiles")
     gpu_bench.drawn(m, device, env, report)
 
 

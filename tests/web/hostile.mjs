@@ -109,6 +109,11 @@ const manifests = {
   "a result of three bytes": [(m) => { glsl(m)[2] = glsl(m)[2].map(() => 3); }, "its results"],
   "a result larger than its buffer": [(m) => { glsl(m)[1] = 2 ** 31 - 1; }, "its results"],
   "a table of GLSL outside": [(m) => { glsl(m)[3] = [m.memory.bytes, 4]; }, "outside of memory"],
+  "sums of no units": [(m) => { glsl(m)[4] = [0, 16]; }, "units of its sums"],
+  "seventeen sums a unit": [(m) => { glsl(m)[4] = [1, 17]; }, "sums of a unit"],
+  "sums that are a number": [(m) => { glsl(m)[4] = 16; }, "glsl: its sums"],
+  "sums of WGSL": [(m) => { wgsl(m)[4] = [1, 16]; }, "wgsl: its sums"],
+  "a kernel of six": [(m) => { glsl(m)[4] = [1, 16]; glsl(m)[5] = 0; }, "no list of four"],
   "a buffer larger than memory": [(m) => { m.gpu.buffers[0][2][0] = m.memory.bytes + 1; }, "outside"],
   "a kernel that reads more": [(m) => { m.gpu.buffers[0][0] = 99; }, "what a kernel reads"],
   "a backend of no name": [(m) => { m.gpu.backend = "x"; }, "gpu.backend"],
@@ -170,6 +175,19 @@ for (const [name, options, want] of chosen) {
   const { backend, backendNote } = await load(reader(text), options);
   tell(name, backend === want ? null : `${backend}: ${backendNote}`);
 }
+// Sums are drawn to so many layers before the results that read them.
+for (const sums of [[1, 4], [5000, 16], [2048, 8], [2049, 12]]) {
+  const own = mockGl(), summed = await load(changed((m) => { glsl(m)[4] = sums; }),
+    { gl: own, backend: "webgl" });
+  await summed.run(zeros(summed));
+  tell(`${sums[0]} units of ${sums[1]} sums`, summed.backend === "webgl" && own.log.sums > 0 ? null
+    : `${summed.backend}, ${own.log.sums} draws: ${summed.backendNote}`);
+}
+const wide = mockGl({ side: 2048 }), summed = await load(changed((m) => { glsl(m)[4] = [2 ** 27, 16]; }),
+  { gl: wide, backend: "webgl" });
+await summed.run(zeros(summed));
+tell("more sums than a texture", wide.log.sums === 0 && summed.backend === "webgl" ? null
+  : `${summed.backend}, ${wide.log.sums} draws`);
 const picky = await load(reader(text), { gl: mockGl({ links: 1 }), backend: "webgl" });
 await picky.run(zeros(picky));
 tell("kernels that do not link", picky.backendNote.includes("does not take") ? null : picky.backendNote);

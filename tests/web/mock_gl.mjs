@@ -9,15 +9,16 @@ const NAMES = ["VERTEX_SHADER", "FRAGMENT_SHADER", "LINK_STATUS", "TEXTURE_2D", 
   "TEXTURE_MAG_FILTER", "NEAREST", "R32UI", "FRAMEBUFFER", "COLOR_ATTACHMENT0", "RED_INTEGER",
   "RGBA_INTEGER", "UNSIGNED_INT", "FRAMEBUFFER_COMPLETE", "IMPLEMENTATION_COLOR_READ_FORMAT",
   "IMPLEMENTATION_COLOR_READ_TYPE", "MAX_TEXTURE_SIZE", "MAX_VIEWPORT_DIMS", "RENDERER", "TRIANGLES",
-  "SYNC_GPU_COMMANDS_COMPLETE", "TIMEOUT_EXPIRED", "ALREADY_SIGNALED"];
+  "SYNC_GPU_COMMANDS_COMPLETE", "TIMEOUT_EXPIRED", "ALREADY_SIGNALED", "TEXTURE_2D_ARRAY", "RGBA32UI",
+  "TEXTURE0", "TEXTURE1"];
 
 /**
  * side: of the largest texture; renderer: what the GPU calls itself; four: pixels are read as four
  * words; links: how many programs link before none does.
  */
 export function mockGl({ side = 4096, renderer = "a GPU", four = false, links = Infinity } = {}) {
-  const log = { draws: 0, copies: 0 };
-  let lost = false, bound = null, frame = null, program = null, view = null;
+  const log = { draws: 0, copies: 0, sums: 0 };
+  let lost = false, bound = null, array = null, unit = null, frame = null, program = null, view = null;
   const inside = (x, y, w, h, t) => [x, y, w, h].every(Number.isInteger) && x >= 0 && y >= 0 &&
     w > 0 && h > 0 && x + w <= t.width && y + h <= t.rows;
   const rowsOf = (t, x, y, w, h, f) => {
@@ -45,7 +46,27 @@ export function mockGl({ side = 4096, renderer = "a GPU", four = false, links = 
     getUniformLocation: (p, name) => ({ p, name }),
     createTexture: () => ({}),
     createFramebuffer: () => ({}),
-    bindTexture(_, texture) { bound = texture; },
+    activeTexture(to) { unit = to; },
+    bindTexture(kind, texture) {
+      check(unit === (kind === gl.TEXTURE_2D_ARRAY ? gl.TEXTURE1 : gl.TEXTURE0), "a unit of textures");
+      if (kind === gl.TEXTURE_2D_ARRAY) array = texture;
+      else bound = texture;
+    },
+    texStorage3D(_, levels, kind, width, rows, layers) {
+      check(levels === 1 && kind === gl.RGBA32UI && width <= side && rows > 0 && rows <= side &&
+        layers === 4, "a texture of layers");
+      Object.assign(array, { width, rows });
+    },
+    framebufferTextureLayer(_, at, texture, level, layer) {
+      check(at === gl.COLOR_ATTACHMENT0 + layer && layer < 4, "a layer");
+      Object.assign(frame, { sums: texture, layers: layer + 1 });
+    },
+    drawBuffers(list) {
+      check(list.length === frame.layers, "buffers that are drawn to");
+    },
+    uniform1i(at, value) {
+      check(at.p === program && at.name === "hlod_s" && value === 1, "a unit of a texture");
+    },
     texStorage2D(_, levels, kind, width, rows) {
       check(levels === 1 && kind === gl.R32UI && width <= side && rows > 0 && rows <= side, "a texture");
       Object.assign(bound, { width, rows, words: new Uint32Array(width * rows) });
@@ -62,6 +83,11 @@ export function mockGl({ side = 4096, renderer = "a GPU", four = false, links = 
     },
     viewport(...to) { view = to; },
     drawArrays() {
+      if (frame.sums) {
+        check(lost || program.links && inside(...view, frame.sums), "a draw of sums");
+        log.sums++;
+        return;
+      }
       check(frame.texture !== bound, "to read what is drawn");
       check(lost || program.links && inside(...view, frame.texture), "a draw");
       log.draws++;

@@ -26,7 +26,7 @@ TWICE = (b"HloModule twice\nENTRY e { x = f32[4] parameter(0)\n"
          b"p = pred[4] compare(x, x), direction=EQ\ns = f32[4] add(x, x)\n"
          b"ROOT r = (f32[4], pred[4]) tuple(s, p) }\n")
 X = np.array([1, -2, 3.5, 0], np.float32)
-WEB = ("--device", "cpu,web")
+WEB = ("--device", "cpu,web", "--join-rate", "0")
 
 
 def devices(d):
@@ -331,6 +331,13 @@ class As(daemon.Daemon):
         return super().call(verb, path, body, {"Authorization": "Bearer " + self.token, **headers},
                             timeout)
 
+    def told(self, path):
+        """(status, body, Retry-After)"""
+        c = self.connect(20)
+        c.request("GET", path, headers={"Authorization": "Bearer " + self.token})
+        reply = c.getresponse()
+        return reply.status, reply.read(), reply.headers.get("Retry-After", "0")
+
 
 def tenants():
     with tempfile.TemporaryDirectory(prefix="hlod-worker-") as folder:
@@ -353,6 +360,38 @@ def tenants():
             thread.join(20)
             result("that of its own it serves", got and got[0][0] == 200, got)
             page.close()
+
+
+def counted(d, name):
+    lines = d.told("/metrics")[1].decode().split("\n")
+    return int(float(next(x.split()[1] for x in lines if x.startswith(name + " "))))
+
+
+def rates():
+    with tempfile.TemporaryDirectory(prefix="hlod-worker-") as folder:
+        path, token = tokens(folder)
+        with daemon.Daemon(build, args=("--device", "cpu,web", "--join-rate", "1", "--tokens",
+                                        path), ready=False) as d:
+            a = As(d, token["a"])
+            harness.until("ready", 20, lambda: d.call("GET", "/readyz")[0] == 200)
+            asked = [status_of(d, token=token["w"], headers={"Upgrade": None}) for _ in range(4)]
+            page = tabs.Page(d.addr, token=token["w"])
+            ready(a)
+            page.close()
+            free(a)
+            got = [status_of(d, token=token["w"]), status_of(d, token=token["w"],
+                                                             headers={"Upgrade": None})]
+            result("one join a minute: the next is refused, questions count for nothing",
+                   asked == [200] * 4 and got == [429, 429], (asked, got))
+            code, body, after = As(d, token["w"]).told("/v1/workers")
+            result("and told when", code == 429 and b"JOIN_RATE" in body and 1 <= int(after) <= 60,
+                   (code, body, after))
+            page = tabs.Page(d.addr, token=token["a"])
+            ready(a)
+            page.close()
+            result("another holder joins", True)
+            got = [counted(a, "hlod_worker_joins_%stotal" % k) for k in ("", "refused_")]
+            result("both are counted", got == [2, 1], got)
 
 
 def over_tls():
@@ -403,6 +442,7 @@ def main():
         log = d.logs()
         result("no worker crashed", "worker.lost" not in log, log)
     tenants()
+    rates()
     over_tls()
     return result.code()
 

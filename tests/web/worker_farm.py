@@ -3,11 +3,13 @@
 """The device kind `web` against headless Chromium without a daemon: a page keeps several
 connections open, by server/workers/link.js, and programs get their sockets: the contract of
 devices/device.h (device_test), and all cases of tests/ops (hlo-run), as WebAssembly, by WebGPU and
-by WebGL2 over the CPU. What is not run must be in refused.txt, which may only become shorter. Needs
+by WebGL2 over the CPU. What is not run must be in refused.txt, which may only become shorter. With
+--fuzz instead: so many random modules (tests/fuzz-hlo), beside the evaluator and XLA:CPU. Needs
 chromium-driver (sh deploy/setup.sh dashboard).
 
-    worker_farm.py BUILD [wasm|webgpu|webgl] [CASES...]
+    worker_farm.py BUILD [--fuzz N [--seed S] [--theme NAME]] [wasm|webgpu|webgl] [CASES...]
 """
+import argparse
 import array
 import base64
 import hashlib
@@ -29,6 +31,7 @@ import browser  # noqa: E402
 import tabs  # noqa: E402
 from harness import Results  # noqa: E402
 
+BACKENDS = ["wasm", "webgpu", "webgl"]
 PAGE = b"""<!doctype html><meta charset="utf-8"><title>farm</title><script type="module">
 import { Link } from "/worker/link.js";
 const backend = new URLSearchParams(location.search).get("backend");
@@ -146,7 +149,19 @@ def contract(build, backend, path, result):
     result("%s: the device contract" % backend, done.returncode == 0, done.stdout + done.stderr)
 
 
-def run(build, backend, files, result, all_files):
+def fuzz(build, backend, path, o, result):
+    env = {**os.environ, "HLOD_WEB_TABS": path, "HLO_DIFF": build + "/tests/hlo-diff"}
+    theme = ["--theme", o.theme] if o.theme else []
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests/fuzz-hlo/fuzz_hlo.py"),
+                           "--diff", os.path.join(HERE, "page_diff.py"), "--device", "web", "--n",
+                           str(o.fuzz), "--seed", str(o.seed), "--out",
+                           os.path.join(ROOT, "build/fuzz-web"), *theme],
+                          capture_output=True, text=True, env=env)
+    print(done.stdout[-3000:], flush=True)
+    result("%s: %d random modules" % (backend, o.fuzz), done.returncode == 0, done.stderr[-3000:])
+
+
+def run(build, backend, o, files, result):
     flags = {"wasm": ("--disable-gpu",), "webgpu": browser.WEBGPU, "webgl": browser.WEBGL}[backend]
     sockets = queue.Queue()
     handler = type("Handler", (Farm,), {"sockets": sockets})
@@ -159,15 +174,19 @@ def run(build, backend, files, result, all_files):
     b = browser.Browser(flags=flags)
     try:
         b.go("http://127.0.0.1:%d/page?backend=%s" % (server.server_port, backend))
-        not_run = cases(build, backend, files, sockets, result)
-        known = refused(os.path.join(HERE, "refused.txt"))
-        result("%s: not run is what the target refuses" % backend, not_run <= known,
-               sorted(not_run - known))
-        if all_files:
-            result("%s: refused.txt is no longer than that" % backend, known <= not_run,
-                   sorted(known - not_run))
+        if not o.fuzz:
+            not_run = cases(build, backend, files, sockets, result)
+            known = refused(os.path.join(HERE, "refused.txt"))
+            result("%s: not run is what the target refuses" % backend, not_run <= known,
+                   sorted(not_run - known))
+            if not o.cases:
+                result("%s: refused.txt is no longer than that" % backend, known <= not_run,
+                       sorted(known - not_run))
         threading.Thread(target=give_out, args=(listener, sockets), daemon=True).start()
-        contract(build, backend, work + "/tabs", result)
+        if o.fuzz:
+            fuzz(build, backend, work + "/tabs", o, result)
+        else:
+            contract(build, backend, work + "/tabs", result)
         by = b.js("return globalThis.by")
         result("%s: it was that" % backend, backend in by, (by, b.js("return said.slice(-5)")))
     finally:
@@ -178,9 +197,14 @@ def run(build, backend, files, result, all_files):
 
 
 def main():
-    build, rest = sys.argv[1], sys.argv[2:]
-    backends = [rest.pop(0)] if rest and rest[0] in ("wasm", "webgpu", "webgl") else [
-        "wasm", "webgpu", "webgl"]
+    a = argparse.ArgumentParser()
+    a.add_argument("build")
+    a.add_argument("--fuzz", type=int, default=0)
+    a.add_argument("--seed", default="1")
+    a.add_argument("--theme", default="")
+    a.add_argument("cases", nargs="*")
+    o = a.parse_intermixed_args()
+    backends = [o.cases.pop(0)] if o.cases and o.cases[0] in BACKENDS else BACKENDS
     every = sorted(os.path.join(ROOT, "tests/ops", n) for n in os.listdir(
         os.path.join(ROOT, "tests/ops")) if n.endswith(".hlo"))
     if not shutil.which("chromedriver"):
@@ -188,7 +212,7 @@ def main():
         return 0
     result = Results()
     for backend in backends:
-        run(build, backend, rest or every, result, not rest)
+        run(o.build, backend, o, o.cases or every, result)
     return result.code()
 
 

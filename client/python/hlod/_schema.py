@@ -1217,6 +1217,7 @@ ENUMS: Dict[str, Dict[int, str]] = {
         68: 'REASON_DEVICE_MEMORY',
         69: 'REASON_RUN_FAILED',
         70: 'REASON_COMPILE_RATE',
+        73: 'REASON_JOIN_RATE',
         72: 'REASON_TENANT_QUOTA',
         80: 'REASON_JOB_NOT_FOUND',
         81: 'REASON_JOB_NOT_ENDED',

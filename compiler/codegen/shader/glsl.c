@@ -2,16 +2,32 @@
 #include "compiler/codegen/ctext.h"
 #include "compiler/codegen/shader/shader.h"
 
-// A fragment writes its own texel and nothing else, and keeps nothing: a unit is an element.
-static const struct kernel_policy policy = {
-    .units = 16384, .elements = true, .max_buffers = SHADER_MAX_BUFFERS};
+// A fragment writes its own texel and nothing else, and keeps nothing: a unit is an element, and
+// what tiles sum is drawn first.
+#define POLICY(schedule)                                                                           \
+    {.units = 16384,                                                                               \
+     .elements = true,                                                                             \
+     .tiled = true,                                                                                \
+     .tiles = schedule,                                                                            \
+     .max_buffers = SHADER_MAX_BUFFERS}
+static const struct kernel_policy policy = POLICY(TILES_OF_DRAWS),
+                                  always = POLICY(TILES_OF_DRAWS_ALWAYS);
 static const struct target *glsl_target(void) {
     static const struct target t = SHADER_TARGET("webgl:glsl", "web", "glsl", &policy, true);
     return &t;
 }
-const struct target *gl_target(void) {
-    static const struct target t = SHADER_TARGET("gl:glsl", "gl", "glsl", &policy, false);
-    return &t;
+const struct target *gl_target(bool tiles) {
+    static const struct target t = SHADER_TARGET("gl:glsl", "gl", "glsl", &policy, false),
+                               in_tiles =
+                                   SHADER_TARGET("gl:glsl:tiles", "gl", "glsl", &always, false);
+    return tiles ? &in_tiles : &t;
+}
+const struct target *gl_target_named(const char *name) {
+    for (int tiles = 0; tiles < 2; tiles++) {
+        const struct target *t = gl_target(tiles);
+        if (strcmp(name, t->id) == 0 || strcmp(name, tiles ? "gl:tiles" : "gl") == 0) return t;
+    }
+    return NULL;
 }
 
 // What operations need beside the language. hlod_z is 0: what is joined with it is no constant, so
@@ -23,9 +39,28 @@ static const char prologue[] =
     "precision highp float;\n"
     "precision highp int;\n"
     "uniform highp usampler2D hlod_m;\n"
+    "uniform highp usampler2DArray hlod_s;\n"
     "uniform int hlod_p[60];\n"
     "uniform ivec3 hlod_q;\n"
     "uniform uint hlod_z;\n"
+    "#ifdef HLOD_SUMS\n"
+    "layout(location = 0) out uvec4 hlod_s0;\n"
+    "#if HLOD_SUMS > 1\n"
+    "layout(location = 1) out uvec4 hlod_s1;\n"
+    "#endif\n"
+    "#if HLOD_SUMS > 2\n"
+    "layout(location = 2) out uvec4 hlod_s2;\n"
+    "#endif\n"
+    "#if HLOD_SUMS > 3\n"
+    "layout(location = 3) out uvec4 hlod_s3;\n"
+    "#endif\n"
+    "void HLOD_KERNEL(int begin);\n"
+    "void main() {\n"
+    "  int w = (int(gl_FragCoord.y) << HLOD_WIDTH) + int(gl_FragCoord.x);\n"
+    "  if (w >= hlod_q.y) discard;\n"
+    "  HLOD_KERNEL(w);\n"
+    "}\n"
+    "#else\n"
     "out uint hlod_out;\n"
     "uint HLOD_KERNEL(int begin, int at);\n"
     "void main() {\n"
@@ -38,6 +73,12 @@ static const char prologue[] =
     "  }\n"
     "  hlod_out = r;\n"
     "}\n"
+    "uint hlod_sum(int i) {\n"
+    "  int k = i >> 4;\n"
+    "  return texelFetch(hlod_s, ivec3(k & ((1 << HLOD_WIDTH) - 1), k >> HLOD_WIDTH,\n"
+    "    (i >> 2) & 3), 0)[i & 3];\n"
+    "}\n"
+    "#endif\n"
     "uint hlod_w(int i) {\n"
     "  return texelFetch(hlod_m, ivec2(i & ((1 << HLOD_WIDTH) - 1), i >> HLOD_WIDTH), 0).x;\n"
     "}\n"
@@ -188,19 +229,46 @@ static int unit_bytes(const struct kir_fn *f, int result) {
     return is_gather(f, &g) ? g.bytes[result] : 0;
 }
 
-static status_t glsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name) {
-    int n = f->n_bufs + (int)f->tables.n;
+// The statements of a part, behind the places of its buffers.
+static status_t put_body(struct strbuf *b, const struct kir_fn *f, const char *name) {
     struct ctext x = {.out = b, .language = CTEXT_GLSL, .symbol = name, .one_unit = true};
+    for (int k = 0, n = f->n_bufs + (int)f->tables.n; k < n; k++)
+        if (k < f->n_in || k >= f->n_bufs) strbuf_printf(b, "  int o%d = hlod_p[%d];\n", k, k);
+    return ctext_body(&x, f);
+}
+// Four sums a layer: a vector, or two of two.
+static status_t put_sums(struct strbuf *b, const struct kir_fn *f, const char *name) {
+    const struct kir_own *own = &f->own;
+    const char *bits = own->type == DT_F32 ? "floatBitsToUint"
+                       : own->lanes == 2   ? "uvec2"
+                                           : "uvec4";
+    strbuf_printf(b, "#ifdef HLOD_SUMS\nvoid %s_sums(int begin) {\n", name);
+    status_t st = put_body(b, f, name);
+    for (int k = 0; k < own->n; k += 4 / own->lanes) {
+        strbuf_printf(b, "  hlod_s%d = ", k * own->lanes / 4);
+        if (own->lanes == 4)
+            strbuf_printf(b, "%s(own[%d]);\n", bits, k);
+        else if (k + 1 < own->n)
+            strbuf_printf(b, "uvec4(%s(own[%d]), %s(own[%d]));\n", bits, k, bits, k + 1);
+        else
+            strbuf_printf(b, "uvec4(%s(own[%d]), 0u, 0u);\n", bits, k);
+    }
+    strbuf_puts(b, "}\n#endif\n");
+    return st;
+}
+static status_t glsl_kernel(struct strbuf *b, const struct kir_fn *f, const char *name) {
     struct gather g;
-    if (n > SHADER_MAX_BUFFERS) return st_unimplemented("more buffers than the target has");
+    if (f->n_bufs + (int)f->tables.n > SHADER_MAX_BUFFERS)
+        return st_unimplemented("more buffers than the target has");
     if (!is_gather(f, &g))
         return st_unimplemented("results that are not written an element a unit");
 
     strbuf_printf(b, "uint %s(int begin, int at) {\n  uint r = 0u;\n", name);
-    for (int k = 0; k < n; k++)
-        if (k < f->n_in || k >= f->n_bufs) strbuf_printf(b, "  int o%d = hlod_p[%d];\n", k, k);
-    status_t st = ctext_body(&x, f);
+    if (f->sums) strbuf_puts(b, "#ifndef HLOD_SUMS\n");
+    status_t st = put_body(b, f, name);
+    if (f->sums) strbuf_puts(b, "#endif\n");
     strbuf_puts(b, "  return r;\n}\n");
+    if (!st && f->sums) st = put_sums(b, f->sums, name);
     return st;
 }
 
@@ -221,12 +289,13 @@ static status_t device_kernel(struct strbuf *b, const struct kir_fn *f, const ch
     for (int k = 0; k < f->n_bufs - f->n_in; k++)
         strbuf_printf(b, " %d", unit_bytes(f, k));
     strbuf_puts(b, "\n");
+    if (f->sums) strbuf_printf(b, "// sums %lld %d\n", (long long)f->sums->extent, shader_sums(f));
     for (size_t k = 0; k < f->tables.n; k++)
         say_bytes(b, &f->tables.v[k]);
     return glsl_kernel(b, f, name);
 }
 static status_t make_module(struct backend_work *w, struct span *out) {
-    static const struct shader of_device = {"glsl", prologue, gl_target, device_kernel, unit_bytes};
+    static const struct shader of_device = {"glsl", prologue, NULL, device_kernel, unit_bytes};
     return shader_module(&of_device, w, out);
 }
 const struct backend backend_glsl = {"glsl", 0, false, NULL, make_module};

@@ -30,11 +30,21 @@
 //     hlod_p     int[60]           the word at which buffer k begins
 //     hlod_q     ivec3             what is added to a fragment's place (y << HLOD_WIDTH) + x to get
 //                                  its word of the result; words, elements of the result
+//     hlod_s     usampler2DArray   sums (unit 1), RGBA32UI
+// A contraction in tiles has two parts, since a fragment writes its own place only: `void
+// NAME_sums(int begin)` gives up to 16 sums of unit `begin`, and what NAME reads are these. That
+// part is drawn before, to as many layers of a texture of four words as it takes, a unit a
+// fragment, by a shader with
+//     #define HLOD_KERNEL NAME_sums
+//     #define HLOD_SUMS (layers: a quarter of its sums, rounded up)
+//     #define HLOD_WIDTH (for its own width too)
+// where hlod_q.y says how many units there are.
 //
 // The object of the back end "glsl", which devices/gl loads, is the prologue and, a line each,
 // before a kernel what a device must know of it:
 //     // kernel NAME 4 1             bytes that a unit writes of each result
 //     // table 0011223344...         bytes of each table, in their order
+//     // sums 8192 16               of one that has them: units, sums of each
 // or, instead of a kernel, `// NAME: why there is none`.
 #pragma once
 #include "base/str.h"
@@ -52,6 +62,11 @@ struct shader {
     // (1, 2, 4 or 8); NULL: results are written as they come.
     int (*unit_bytes)(const struct kir_fn *f, int result);
 };
+enum { SHADER_MOST_SUMS = KIR_SUMS_OF_UNIT, SHADER_SUM_LAYERS = SHADER_MOST_SUMS / 4 };
+// Sums that a unit of f->sums draws.
+static inline int shader_sums(const struct kir_fn *f) {
+    return f->sums ? f->sums->own.lanes * f->sums->own.n : 0;
+}
 // What both targets have. `name` is a literal: of the API and the language.
 #define SHADER_TARGET(name, its_kind, language, its_policy, evaluates)                             \
     {.id = name ":abi" HLOD_KERNEL_ABI_TEXT,                                                       \
@@ -65,7 +80,10 @@ struct shader {
      .vector_bits = 128,                                                                           \
      .threads = 1}
 extern const struct shader shader_wgsl, shader_glsl;
-const struct target *gl_target(void); // of devices/gl: GLSL, on any driver of OpenGL ES 3.0
+// Of devices/gl: GLSL, on any driver of OpenGL ES 3.0. tiles: for tests, contractions are tiles
+// however few units are left. By name: "gl", "gl:tiles", or an id; NULL: it is none of these.
+const struct target *gl_target(bool tiles);
+const struct target *gl_target_named(const char *name);
 // Few units that each do much would hold the whole GPU up, until a watchdog ends them.
 bool shader_too_narrow(const struct kir_fn *f);
 // backend.module of a language. What it lacks is a line that says so.

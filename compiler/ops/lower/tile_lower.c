@@ -109,6 +109,18 @@ static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_v
     unflatten(lw, t->operand ? pos[0] : row, d->side[1].extent, d->side[1].n,
               index + batch + d->side[0].n);
 }
+static void dot_find(struct lower *lw, struct lower_tile *t, struct kir_val *const *index,
+                     struct kir_val **row, struct kir_val **pos) {
+    const struct dot_tile *d = t->ctx;
+    int batch = HLO_ATTR(t->i, dot)->lhs_batch_dims.n;
+    struct kir_val *side[2];
+    for (int s = 0, at = batch; s < 2; at += d->side[s++].n)
+        side[s] = lower_flatten(lw, index + at, d->side[s].extent, d->side[s].n);
+    t->b = lower_flatten(lw, index, d->batch, batch);
+    t->g = kir_i64(&lw->k, 0);
+    *row = side[1 - t->operand];
+    pos[0] = side[t->operand];
+}
 static status_t dot_at(struct lower *lw, const struct lower_tile *t, struct kir_val *const *pos,
                        struct kir_val *const *k, struct kir_val **out) {
     return dot_value(lw, t, t->operand, pos[0], k, out);
@@ -118,6 +130,7 @@ static const struct tile_rule dot_rule = {.lay_out = dot_lay_out,
                                           .place = dot_place,
                                           .scalar = dot_scalar,
                                           .index = dot_index,
+                                          .find = dot_find,
                                           .value = dot_at};
 
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
@@ -224,6 +237,18 @@ static void conv_index(struct lower *lw, const struct lower_tile *t, struct kir_
     index[l->out_feature] = kir_idx_add(&lw->k, times(&lw->k, t->g, t->rows), row);
     for (int d = 0; d < t->n_pos; d++)
         index[l->out_spatial[d]] = pos[d];
+}
+
+static void conv_find(struct lower *lw, struct lower_tile *t, struct kir_val *const *index,
+                      struct kir_val **row, struct kir_val **pos) {
+    const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
+    struct kir *k = &lw->k;
+    struct kir_val *feature = index[l->out_feature];
+    t->b = index[l->out_batch];
+    t->g = t->groups > 1 ? kir_idx_divmod(k, feature, t->rows, 0) : kir_i64(k, 0);
+    *row = t->groups > 1 ? kir_idx_divmod(k, feature, 1, t->rows) : feature;
+    for (int d = 0; d < t->n_pos; d++)
+        pos[d] = index[l->out_spatial[d]];
 }
 
 // A line of the slab: the image's part of it, between zeros.
@@ -451,6 +476,7 @@ static const struct tile_rule conv_rule = {.lay_out = conv_lay_out,
                                            .place = conv_place,
                                            .scalar = conv_scalar,
                                            .index = conv_index,
+                                           .find = conv_find,
                                            .value = conv_value,
                                            .inside = conv_inside,
                                            .padded = conv_padded,

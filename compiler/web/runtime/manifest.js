@@ -142,8 +142,8 @@ class Checker {
   }
   onGpu(k, n, language) {
     const [reads, , sizes] = this.m.gpu.buffers[n], what = `a kernel of ${language}`;
-    if (!isArray(k, 4) || k.length !== 4 || !/^\w{1,64}$/.test(k[0]))
-      refuse(`damaged manifest: ${what} is no list of four`);
+    if (!isArray(k, 5) || k.length < 4 || !/^\w{1,64}$/.test(k[0]))
+      refuse(`damaged manifest: ${what} is no list of four or five`);
     whole(k[1], 2 ** 31 - 1, `${what}: its extent`);
     if (language === "wgsl" && whole(k[2], 2 ** 26, `${what}: its scratch`) % 4)
       refuse(`damaged manifest: ${what}: its scratch is no words`);
@@ -151,6 +151,12 @@ class Checker {
       if (list(k[2], `${what}: its results`).length !== sizes.length - reads ||
         k[2].some((b, r) => ![1, 2, 4, 8].includes(b) || b * k[1] > sizes[reads + r]))
         refuse(`damaged manifest: ${what}: its results`);
+    }
+    if (k.length > 4) {
+      if (language !== "glsl" || !isArray(k[4], 2) || k[4].length !== 2)
+        refuse(`damaged manifest: ${what}: its sums`);
+      whole(k[4][0] - 1, 2 ** 27, `${what}: units of its sums`);
+      whole(k[4][1] - 1, 15, `${what}: sums of a unit`);
     }
     const tables = list(k[3], `${what}: its tables`);
     if (tables.length % 2 || sizes.length + tables.length / 2 > 60)

@@ -2,10 +2,11 @@
 // The engine of WebGL2: kernels in GLSL as fragment shaders. Memory is a texture of words in rows
 // (R32UI: what WebGL2 draws to without an extension, and what keeps bits as they are). A shader reads it
 // and draws a result, a word a fragment, into a second texture; from there it is copied to its place.
-// So no kernel reads what it writes, wherever the plan lets buffers share memory.
+// Tiles of a contraction draw their sums before that, to four words in each of up to four layers of a
+// third, which the results' shader reads. So no kernel reads what it writes, wherever the plan lets buffers share memory.
 import { GpuEngine } from "./gpu.js";
 
-const LEAST_BITS = 11, SMALL = 4096;
+const LEAST_BITS = 11, SMALL = 4096, LAYERS = 4;
 const A_CPU = /swiftshader|llvmpipe|softpipe|swrast|lavapipe|software|basic render/i;
 const VERTEX = `#version 300 es
 void main() {
@@ -63,9 +64,11 @@ export class WebGlEngine extends GpuEngine {
   /** Makes all that runs need. Throws what the GPU refuses. */
   async make() {
     const { gl } = this;
+    gl.activeTexture(gl.TEXTURE0);
     while (gl.getError() && !this.lost);
     await this.programs();
     this.rows = 1;
+    this.sumRows = 0;
     this.layOut();
     const [copier] = this.made.get(null);
     this.eachStep((s) => {
@@ -75,16 +78,46 @@ export class WebGlEngine extends GpuEngine {
     const inRow = 4 * 2 ** this.bits;
     [this.memory, this.readFrom] = this.texture(Math.ceil(this.m.memory.bytes / inRow));
     [, this.drawTo] = this.texture(this.rows);
+    if (this.sumRows) this.sumTexture(this.sumRows);
     gl.bindFramebuffer(gl.FRAMEBUFFER, this.readFrom);
     this.plain = gl.getParameter(gl.IMPLEMENTATION_COLOR_READ_FORMAT) === gl.RED_INTEGER &&
       gl.getParameter(gl.IMPLEMENTATION_COLOR_READ_TYPE) === gl.UNSIGNED_INT;
-    const whole = gl.checkFramebufferStatus(gl.FRAMEBUFFER) === gl.FRAMEBUFFER_COMPLETE;
-    if (!whole) throw new Error("WebGL2 does not draw integers here");
+    this.whole();
     this.check();
   }
   check() {
     const wrong = this.lost ?? this.gl.getError();
     if (wrong) throw new Error(`WebGL2 refuses: ${wrong}`);
+  }
+  // What is drawn to is a texture of words here.
+  whole() {
+    const { gl } = this;
+    if (gl.checkFramebufferStatus(gl.FRAMEBUFFER) !== gl.FRAMEBUFFER_COMPLETE)
+      throw new Error("WebGL2 does not draw integers here");
+  }
+  // The texture of sums, and sumsTo[n], which draws to n + 1 of its layers.
+  sumTexture(rows) {
+    const { gl } = this, kind = gl.TEXTURE_2D_ARRAY;
+    this.sums = gl.createTexture();
+    this.owned.push(() => gl.deleteTexture(this.sums));
+    gl.activeTexture(gl.TEXTURE1);
+    gl.bindTexture(kind, this.sums);
+    for (const how of [gl.TEXTURE_MIN_FILTER, gl.TEXTURE_MAG_FILTER])
+      gl.texParameteri(kind, how, gl.NEAREST);
+    gl.texStorage3D(kind, 1, gl.RGBA32UI, 2 ** this.bits, rows, LAYERS);
+    gl.activeTexture(gl.TEXTURE0);
+    this.sumsTo = Array.from({ length: LAYERS }, (_, last) => {
+      const frame = gl.createFramebuffer(), at = [];
+      this.owned.push(() => gl.deleteFramebuffer(frame));
+      gl.bindFramebuffer(gl.FRAMEBUFFER, frame);
+      for (let k = 0; k <= last; k++) {
+        at.push(gl.COLOR_ATTACHMENT0 + k);
+        gl.framebufferTextureLayer(gl.FRAMEBUFFER, at[k], this.sums, 0, k);
+      }
+      gl.drawBuffers(at);
+      this.whole();
+      return frame;
+    });
   }
   // A texture of so many rows, and what draws to it.
   texture(rows) {
@@ -109,20 +142,27 @@ export class WebGlEngine extends GpuEngine {
   async programs() {
     const { gl } = this, made = new Map(), all = [];
     this.vertex = this.shader(gl.VERTEX_SHADER, VERTEX);
-    const add = (name, code, result, bytes) => {
-      const program = this.program(name, code, result, bytes);
+    const add = (name, code, defines) => {
+      const program = this.program(code, { KERNEL: name, WIDTH: this.bits, ...defines });
       all.push(program);
       return { program, name };
     };
-    for (const k of this.kernels)
-      if (k && !made.has(k[0]))
-        made.set(k[0], k[2].map((bytes, n) => add(k[0], this.codes.get(k[0]), n, bytes)));
-    made.set(null, [add("hlod_copy", COPIES, 0, 4)]);
+    const result = (name, code, n, bytes) => add(name, code,
+      { RESULT: n, PACK: bytes < 4 ? 4 / bytes : 1, PARTS: bytes > 4 ? bytes / 4 : 1 });
+    const sums = this.sumsOf = new Map();
+    for (const k of this.kernels) {
+      if (!k || made.has(k[0])) continue;
+      const code = this.codes.get(k[0]);
+      made.set(k[0], k[2].map((bytes, n) => result(k[0], code, n, bytes)));
+      if (k[4]) sums.set(k[0], add(`${k[0]}_sums`, code, { SUMS: Math.ceil(k[4][1] / 4) }));
+    }
+    made.set(null, [result("hlod_copy", COPIES, 0, 4)]);
 
     const later = gl.getExtension("KHR_parallel_shader_compile");
     while (later && !this.lost &&
       !all.every((p) => gl.getProgramParameter(p, later.COMPLETION_STATUS_KHR))) await pause();
     for (const list of made.values()) list.forEach((of) => this.find(of));
+    for (const of of sums.values()) this.find(of);
     this.made = made;
     gl.deleteShader(this.vertex);
   }
@@ -132,15 +172,11 @@ export class WebGlEngine extends GpuEngine {
     gl.compileShader(made);
     return made;
   }
-  program(name, code, result, bytes) {
+  program(code, defines) {
     const { gl } = this, program = gl.createProgram();
-    const fragment = this.shader(gl.FRAGMENT_SHADER, `#version 300 es
-#define HLOD_KERNEL ${name}
-#define HLOD_RESULT ${result}
-#define HLOD_PACK ${bytes < 4 ? 4 / bytes : 1}
-#define HLOD_PARTS ${bytes > 4 ? bytes / 4 : 1}
-#define HLOD_WIDTH ${this.bits}
-${this.head}${code}`);
+    const first = Object.entries(defines).map(([name, to]) => `#define HLOD_${name} ${to}\n`);
+    const fragment = this.shader(gl.FRAGMENT_SHADER,
+      `#version 300 es\n${first.join("")}${this.head}${code}`);
     gl.attachShader(program, this.vertex);
     gl.attachShader(program, fragment);
     gl.linkProgram(program);
@@ -153,6 +189,11 @@ ${this.head}${code}`);
     of.good = gl.getProgramParameter(of.program, gl.LINK_STATUS);
     of.places = gl.getUniformLocation(of.program, "hlod_p");
     of.what = gl.getUniformLocation(of.program, "hlod_q");
+    const sums = of.good && gl.getUniformLocation(of.program, "hlod_s");
+    if (sums) {
+      gl.useProgram(of.program);
+      gl.uniform1i(sums, 1);
+    }
     if (of.good || this.lost) return;
     const shaders = gl.getAttachedShaders(of.program) ?? [];
     const logs = shaders.map((s) => gl.getShaderInfoLog(s));
@@ -179,8 +220,12 @@ ${this.head}${code}`);
     return { of, elements, words, rows, move: base - row, shift: (row - base) * width - word,
       x: one ? word % width : 0, y: base, w: one ? words : width, pieces: this.pieces(word, words) };
   }
-  dispatches(s, [name, extent, unitBytes], places) {
-    const [first, , sizes] = this.m.gpu.buffers[s.kernel], draws = [];
+  dispatches(s, [name, extent, unitBytes, , sums], places) {
+    const [first, , sizes] = this.m.gpu.buffers[s.kernel], draws = [], width = 2 ** this.bits;
+    const before = sums ? { of: this.sumsOf.get(name), units: sums[0],
+      w: Math.min(sums[0], width), rows: Math.ceil(sums[0] / width),
+      to: Math.ceil(sums[1] / 4) - 1 } : null;
+    if (before && (!before.of.good || before.rows > this.most)) return null;
     let base = 0;
     for (const [k, of] of this.made.get(name).entries()) {
       const all = extent * unitBytes[k], elements = all / Math.min(unitBytes[k], 4);
@@ -191,7 +236,8 @@ ${this.head}${code}`);
     }
     if (base > this.most) return null;
     this.rows = Math.max(this.rows, base);
-    return { draws, places: Int32Array.from(places, (at) => at / 4) };
+    this.sumRows = Math.max(this.sumRows, before?.rows ?? 0);
+    return { before, draws, places: Int32Array.from(places, (at) => at / 4) };
   }
   copyOf(s, copier) {
     const words = s.n / 4;
@@ -203,6 +249,11 @@ ${this.head}${code}`);
 
   begun() {
     const { gl } = this;
+    if (this.sums) {
+      gl.activeTexture(gl.TEXTURE1);
+      gl.bindTexture(gl.TEXTURE_2D_ARRAY, this.sums);
+    }
+    gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, this.memory);
     gl.bindFramebuffer(gl.FRAMEBUFFER, this.drawTo);
   }
@@ -219,7 +270,16 @@ ${this.head}${code}`);
 
   // All results are drawn before one is kept: it may lie where an input does.
   dispatch(s) {
-    const { gl } = this, { draws, places } = s.gpu;
+    const { gl } = this, { before, draws, places } = s.gpu;
+    if (before) {
+      gl.bindFramebuffer(gl.FRAMEBUFFER, this.sumsTo[before.to]);
+      gl.useProgram(before.of.program);
+      gl.uniform1iv(before.of.places, places);
+      gl.uniform3i(before.of.what, 0, before.units, 0);
+      gl.viewport(0, 0, before.w, before.rows);
+      gl.drawArrays(gl.TRIANGLES, 0, 3);
+      gl.bindFramebuffer(gl.FRAMEBUFFER, this.drawTo);
+    }
     for (const d of draws) {
       gl.useProgram(d.of.program);
       gl.uniform1iv(d.of.places, places);

@@ -288,4 +288,19 @@ static const char *const kernel_cases[] = {
     " ROOT s = f32[4,6] scaled-dot(xb, yb, xs, ys), lhs_contracting_dims={1}, "
     "rhs_contracting_dims={0}\n"
     "}\n",
+    // contractions of so many results that GPUs take tiles: the last of these are not whole, window
+    // places lie outside, integers wrap, groups, features innermost
+    "HloModule large\n"
+    "ENTRY e {\n"
+    " x = f32[257,12] parameter(0)\n y = f32[12,770] parameter(1)\n b = f32[770] parameter(2)\n"
+    " d = f32[257,770] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    " bb = f32[257,770] broadcast(b), dimensions={1}\n s = f32[257,770] add(d, bb)\n"
+    " z = f32[257,770] tanh(s)\n h = f16[257,770] convert(z)\n"
+    " p = s32[1,2,61,67] parameter(3)\n k = s32[50,2,3,3] parameter(4)\n"
+    " c = s32[1,50,61,67] convolution(p, k), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    " g = f32[1,41,43,6] parameter(5)\n w = f32[3,2,2,99] parameter(6)\n"
+    " ROOT q = f32[1,41,43,99] convolution(g, w), window={size=3x2 pad=1_1x1_0}, "
+    "dim_labels=b01f_01io->b01f, feature_group_count=3\n"
+    "}\n",
 };
