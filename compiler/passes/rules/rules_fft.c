@@ -10,7 +10,7 @@
 
 #include "compiler/passes/rules/rules.h"
 
-enum { SHORT = 64, LONG = 1 << 19, ROUNDS = 1 << 16 };
+enum { SHORT = 64, LONG = 1 << 21, ROUNDS = 1 << 16 };
 
 static bool hard(int64_t n) {
     if (n <= SHORT || n > LONG) return false;
