@@ -35,7 +35,8 @@ def hlo_run(build, path, inputs, bind, like, *options):
     """Results in the types and shapes of `like`, and what hlo-run said."""
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.abspath(path), os.path.join(folder, "m.onnx"))
-        p, out = run(build, folder, inputs, options=(*bind, *options), module="m.onnx")
+        p, out = run(build, folder, inputs, os.environ.get("HLOD_CPU_ISA", ""),
+                     (*bind, *options), "m.onnx")
     if p.returncode:
         raise SystemExit("FAIL hlo-run: %s" % p.stderr)
     found = []
