@@ -36,7 +36,7 @@ struct kernel { // what a kernel_info is made from once it is known which share 
     const char *why;    // it must
     const int64_t *sizes;
     bool in_loop;  // the first instruction that has it
-    int64_t turns; // of all that have it
+    int64_t turns; // of the loops of all that have it
 };
 struct wanted { // an instruction that needs a kernel
     const struct hlo_instr *instr;
@@ -170,7 +170,8 @@ static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
     struct kernel *k = smap_get(&g->by_text, w->text);
     int64_t turns;
     if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
-    if (k && !__builtin_add_overflow(k->turns, w->turns, &turns)) k->turns = turns;
+    bool again = w->turns > 1; // steps that share a kernel outside of loops make no loop of it
+    if (k && again && !__builtin_add_overflow(k->turns, w->turns, &turns)) k->turns = turns;
     if (k) return k;
     if (g->text) strbuf_add(g->text, w->text.p, w->text.n);
     k = arena_new_of(g->a, struct kernel);
