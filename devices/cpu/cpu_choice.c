@@ -181,6 +181,10 @@ static double within(const struct window_dim *w, int64_t in, int64_t out) {
     }
     return all / (double)w->size / (double)out;
 }
+static bool far_padding(const struct window_dim *w) {
+    enum { PADDING = 4 };
+    return w->pad_low >= PADDING || w->pad_high >= PADDING;
+}
 // Gradients of filters in one and two dimensions: windows as large as images, which a few positions
 // see. The library takes them as other convolutions, with the image's images as channels, a row of
 // few results at a time; it skips what lies outside of the image, tiles multiply it. Measured on
@@ -190,10 +194,6 @@ static double within(const struct window_dim *w, int64_t in, int64_t out) {
 // every window out for a product (gemm:jit), which takes 2.6 times as long (40 random ones). With
 // AVX-512 (Zen 4, 32 random ones) that was so in one dimension where padding is long: 1.6 times as
 // fast; others were 0.67 to 1.05, and in two dimensions 0.31 to 1.8.
-static bool far_padding(const struct window_dim *w) {
-    enum { PADDING = 4 };
-    return w->pad_low >= PADDING || w->pad_high >= PADDING;
-}
 static bool long_window(const struct hlo_instr *i, const struct cpu_sizes *s) {
     enum { POSITIONS = 128, FEATURES = 8, FEW = 36, TAPS = 32 };
     const double least = .92;

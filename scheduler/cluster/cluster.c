@@ -83,21 +83,20 @@ static void say(struct cluster *c, const char *state) {
         bus_publish(c->bus, beat_write(&a, m));
     arena_done(&a);
 }
-static void say_names(void *ctx, Hlod__Cluster__Names *m) {
-    struct cluster *c = ctx;
+static void say_sealed(const struct cluster *c, Hlod__Cluster__Body *b) {
     struct arena a = {0};
-    Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
-    b.names = m;
-    bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
+    bus_publish(c->bus, seal_message(c->cfg.seal, &a, b));
     arena_done(&a);
 }
+static void say_names(void *ctx, Hlod__Cluster__Names *m) {
+    Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
+    b.names = m;
+    say_sealed(ctx, &b);
+}
 static void say_use(void *ctx, Hlod__Cluster__Use *m) {
-    struct cluster *c = ctx;
-    struct arena a = {0};
     Hlod__Cluster__Body b = HLOD__CLUSTER__BODY__INIT;
     b.use = m;
-    bus_publish(c->bus, seal_message(c->cfg.seal, &a, &b));
-    arena_done(&a);
+    say_sealed(ctx, &b);
 }
 static void on_beat(void *arg) {
     struct cluster *c = arg;

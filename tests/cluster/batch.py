@@ -7,7 +7,7 @@ Usage: batch.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]
 import base64, collections, hashlib, json, os, struct, subprocess, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Liar, Nodes, Raw, Server, cluster, model, number, scenarios, sealed, sealed_beat,
-                  states, text, value, varint)
+                  states, tenants_tokens, text, value, varint)
 from harness import metric, until
 
 ENDED = ("passed", "failed", "error", "cancelled")
@@ -328,12 +328,7 @@ def all_passes(seen):
 def tenants(o):
     """blobs and models are the tenant's on other nodes too, and of nobody else"""
     with Server(o, "-js") as nats, Nodes(o, 0, nats.url) as keys:
-        file, auth = keys.path("tokens"), {}
-        for who, scopes in (("a", "read,jobs"), ("b", "read,jobs"), ("all", "admin")):
-            p = subprocess.run([o.hlo, "-q", "tokens", "add", who, "--file", file, "--tenant",
-                                f"t-{who}", "--scopes", scopes], check=True, text=True,
-                               capture_output=True, timeout=20)
-            auth[who] = {"Authorization": "Bearer " + p.stdout.strip()}
+        file, auth = tenants_tokens(o, keys, a="read,jobs", b="read,jobs", all="admin")
         with site(o, nats, "--tokens", file, n=2) as n:
             for d in n.d:
                 until("all are known", 15, lambda: len(cluster(d, **auth["all"])["nodes"]) == 2)

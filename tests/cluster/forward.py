@@ -4,10 +4,10 @@
 streams, errors, cancels, deadlines and traces; nodes that die or lie; whose the run is. Standard
 library only.
 Usage: forward.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import json, os, struct, subprocess, sys, time
+import json, os, struct, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Liar, Nodes, Raw, Server, agree, beat, cluster, model, name, number, sealed_beat,
-                  scenarios, states, text, upload, value)
+                  scenarios, states, tenants_tokens, text, upload, value)
 from harness import in_thread, until
 
 SIM = [["--device", "cpu"], ["--device", "sim"]]
@@ -228,12 +228,7 @@ def traced(o):
 def tenants(o):
     """the run is the caller's there too: its names, its account"""
     with Server(o) as nats, Nodes(o, 0, nats.url) as site:
-        file, auth = site.path("tokens"), {}
-        for who, scopes in (("a", "read,run,compile,load"), ("b", "read,run"), ("all", "admin")):
-            p = subprocess.run([o.hlo, "-q", "tokens", "add", who, "--file", file, "--tenant",
-                                f"t-{who}", "--scopes", scopes], check=True, text=True,
-                               capture_output=True, timeout=20)
-            auth[who] = {"Authorization": "Bearer " + p.stdout.strip()}
+        file, auth = tenants_tokens(o, site, a="read,run,compile,load", b="read,run", all="admin")
         with Nodes(o, 2, nats.url, "--tokens", file, shared=True, each=SIM) as n:
             for d in n.d:
                 until("all are known", 15, lambda: len(cluster(d, **auth["all"])["nodes"]) == 2)

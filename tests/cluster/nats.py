@@ -153,6 +153,16 @@ class Nodes(Site):
         self.d[k] = Daemon(self.o.hlod, self.o.worker, data=self.d[k].dir, args=self.args[k])
         self.d[k].own = True
 
+def tenants_tokens(o, site, **scopes):
+    """a file of tokens, one of tenant t-NAME with those scopes for each name, and their headers"""
+    file, auth = site.path("tokens"), {}
+    for who, may in scopes.items():
+        p = subprocess.run([o.hlo, "-q", "tokens", "add", who, "--file", file, "--tenant",
+                            f"t-{who}", "--scopes", may], check=True, text=True,
+                           capture_output=True, timeout=20)
+        auth[who] = {"Authorization": "Bearer " + p.stdout.strip()}
+    return file, auth
+
 class Server:
     def __init__(self, o, *args):
         self.nats = Nats(o.nats, free_ports(1)[0], *args)

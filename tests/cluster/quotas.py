@@ -7,7 +7,7 @@ Usage: quotas.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...
 import json, os, subprocess, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Nodes, Raw, Server, agree, cluster, model, name, number, scenarios, sealed, text,
-                  upload, value)
+                  tenants_tokens, upload, value)
 from batch import blob, inputs, listed, ready, shares, submit, wait
 from harness import in_thread, until
 
@@ -168,12 +168,7 @@ def jobs(o):
     """a free place is given to the tenant with least for its weight, whichever node took its jobs
     and however many tickets wait before its own"""
     with Server(o, "-js") as nats, Nodes(o, 0, nats.url) as keys:
-        file, auth = keys.path("tokens"), {}
-        for who, scopes in (("a", "read,jobs"), ("b", "read,jobs"), ("all", "admin")):
-            p = subprocess.run([o.hlo, "-q", "tokens", "add", who, "--file", file, "--tenant",
-                                f"t-{who}", "--scopes", scopes], check=True, text=True,
-                               capture_output=True, timeout=20)
-            auth[who] = {"Authorization": "Bearer " + p.stdout.strip()}
+        file, auth = tenants_tokens(o, keys, a="read,jobs", b="read,jobs", all="admin")
         with Nodes(o, 3, nats.url, "--tokens", file, "--job-parallel", "2", shared=True) as n:
             for d in n.d:
                 until("all are known", 15, lambda: len(cluster(d, **auth["all"])["nodes"]) == 3)
