@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "compiler/ir/text/text.h"
 #include "devices/device.h"
 extern const char *device_kind; // under test
@@ -102,6 +103,25 @@ enum { FOREVER_END = 1073741824 };
     "compare(c, n), direction=LT }\nbody { b = s32[] parameter(0) one = s32[] constant(1) ROOT s " \
     "= s32[] add(b, one) }\nENTRY e { x = s32[] parameter(0) ROOT w = s32[] while(x), "            \
     "condition=cond, body=body }\n"
+
+// How many turns of a loop last so many seconds here: run(arg, n) does n. Each number of turns is
+// measured three times and the least counts: a stall of this machine in one of them would make
+// turns seem dear, and what was asked to last would be over at once.
+static inline int64_t turns_lasting(double seconds, int64_t most,
+                                    void (*run)(void *arg, int64_t turns), void *arg) {
+    int64_t turns = 1000, ns = 0;
+    for (;; turns *= 4) {
+        ns = INT64_MAX;
+        for (int k = 0; k < 3; k++) {
+            int64_t start = clock_ns();
+            run(arg, turns);
+            if (clock_ns() - start < ns) ns = clock_ns() - start;
+        }
+        if (ns > 50000000 || turns > most / 4) break;
+    }
+    double n = (double)turns * seconds * 1e9 / (double)(ns + 1);
+    return n < (double)most ? (int64_t)n : most;
+}
 
 // device_buffers.c
 void test_buffers(void **state);
