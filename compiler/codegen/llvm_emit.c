@@ -304,6 +304,29 @@ static LLVMValueRef extremum(struct emit *e, const struct kir_val *v) {
                         LLVMBuildBitCast(e->b, same, t, ""), r, ""); // signed zeros
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, ""), x, r, "");
 }
+// The same where no reduction is to be seen in it: of NaN and of equal zeros an instruction gives
+// its second operand, so both orders of them, joined bit by bit, have the sign of the zero that is
+// asked for and NaN where one was. LLVM's own form of the intrinsics asks for the sign first.
+static LLVMValueRef both_orders(struct emit *e, const struct kir_val *v) {
+    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]), r[2];
+    LLVMTypeRef t = LLVMTypeOf(x), bits = i_n(e, dtype_bits(v->type));
+    bool max = v->op == K_MAX;
+    for (int k = 0; k < 2; k++) {
+        LLVMValueRef a = k ? y : x, b = k ? x : y,
+                     first = LLVMBuildFCmp(e->b, max ? LLVMRealOGT : LLVMRealOLT, a, b, "");
+        r[k] = LLVMBuildBitCast(e->b, LLVMBuildSelect(e->b, first, a, b, ""), bits, "");
+    }
+    LLVMValueRef either = LLVMBuildBitCast(e->b, LLVMBuildOr(e->b, r[0], r[1], ""), t, "");
+    if (!max) return either;
+    LLVMValueRef both = LLVMBuildBitCast(e->b, LLVMBuildAnd(e->b, r[0], r[1], ""), t, "");
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, x, y, ""), either, both, "");
+}
+static bool is_plain_extremum(const struct emit *e, const struct kir_val *v) {
+    if (e->halves || e->soft || (v->type != DT_F32 && v->type != DT_F64)) return false;
+    for (int k = 0; k < 2; k++)
+        if (v->args[k]->op == K_CONST || v->args[k]->op == K_CARRY) return false;
+    return true;
+}
 static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     int bits = bits_of(e, v);
     LLVMValueRef x = arg_of(e, v, 0, bits), y = arg_of(e, v, 1, bits);
@@ -325,9 +348,11 @@ static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
         return s ? LLVMBuildSRem(e->b, x, y, "") : LLVMBuildURem(e->b, x, y, "");
     case K_MIN:
         if (f && e->halves) return extremum(e, v);
+        if (f && is_plain_extremum(e, v)) return both_orders(e, v);
         return intrinsic2(e, f ? "llvm.minimum" : s ? "llvm.smin" : "llvm.umin", x, y);
     case K_MAX:
         if (f && e->halves) return extremum(e, v);
+        if (f && is_plain_extremum(e, v)) return both_orders(e, v);
         return intrinsic2(e, f ? "llvm.maximum" : s ? "llvm.smax" : "llvm.umax", x, y);
     case K_AND:
         return LLVMBuildAnd(e->b, x, y, "");

@@ -139,21 +139,38 @@ static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_va
     if (in_group) *out = kir_select(k, in_group, *out, acc[0]);
     return ST_OK;
 }
+// Does the operand whose free dimension is the result's innermost lie along it? Then neighbours of
+// a row read neighbours, and its sums are made side by side.
+static bool by_columns(const struct hlo_instr *i, const struct contraction *c) {
+    const struct i64s *batch[2] = {&c->d.lhs_batch_dims, &c->d.rhs_batch_dims},
+                      *con[2] = {&c->d.lhs_contracting_dims, &c->d.rhs_contracting_dims};
+    struct shape_phys p[3];
+    for (int s = 0; s < 2; s++)
+        shape_physical(i->operands[s]->shape, &p[s]);
+    shape_physical(i->shape, &p[2]);
+    int minor[3];
+    for (int s = 0; s < 3; s++)
+        minor[s] = lower_innermost(&p[s]);
+    if (c->mode != RAGGED_NONE) return false;
+    if (minor[1] >= 0 && !i64s_has(*con[1], minor[1])) return true;
+    if (minor[0] < 0 || i64s_has(*con[0], minor[0]) || i64s_has(*batch[0], minor[0])) return false;
+    int at = batch[0]->n; // of the left operand's innermost, in the result
+    for (int d = 0; d < minor[0]; d++)
+        at += !i64s_has(*con[0], d) && !i64s_has(*batch[0], d);
+    return minor[2] == at;
+}
 static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct contraction *c,
                           struct kir_val *const *index, struct kir_val **out) {
-    const struct shape *a = i->operands[0]->shape, *b = i->operands[1]->shape;
+    const struct shape *a = i->operands[0]->shape;
     enum dtype t = i->shape->dtype;
     struct lower_reduce f = {
         .i = i, .n = 1, .type = &t, .total = 1, .ctx = c, .init = zero, .step = dot_step};
-    struct shape_phys p;
     for (int n = 0; n < c->d.lhs_contracting_dims.n; n++)
         f.total *= c->dims[n] = a->dims[c->d.lhs_contracting_dims.v[n]];
-    shape_physical(b, &p);
     f.lines = i->op == HLO_DOT;
     f.unroll = f.lines && f.total <= (dtype_is_complex(t) ? SHORT / 2 : SHORT);
-    int minor = lower_innermost(&p);
     if (c->d.lhs_contracting_dims.n == 1) f.times = terms_a_turn(f.total);
-    f.column = minor >= 0 && c->mode == RAGGED_NONE && !i64s_has(c->d.rhs_contracting_dims, minor);
+    f.column = by_columns(i, c);
     RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
