@@ -11,15 +11,20 @@
 // loop around it.
 enum { SMALL_PART = 4, LEAST_PART = 8, MOST_OUTER = 6 };
 
-// A sum of constants and one loop variable of the result.
+// A sum of constants and up to two loop variables of the result.
+enum { LINE_TERMS = 2 };
 struct line {
-    int64_t stride, coef, base;
-    int terms;
+    int64_t stride[LINE_TERMS], coef[LINE_TERMS], base;
+    int terms; // more than LINE_TERMS: no such sum
 };
 static void add_loop(struct line *l, int64_t stride, int64_t c) {
-    l->stride = stride;
-    l->coef = c;
-    l->terms++;
+    int k = 0;
+    while (k < l->terms && k < LINE_TERMS && l->stride[k] != stride)
+        k++;
+    if (k == l->terms) l->terms++;
+    if (k == LINE_TERMS) return;
+    l->coef[k] = k + 1 == l->terms ? c : l->coef[k] + c;
+    l->stride[k] = stride;
 }
 static void add(const struct lower *lw, struct line *l, const struct kir_val *v, int64_t c) {
     int64_t k;
@@ -39,7 +44,7 @@ static void add(const struct lower *lw, struct line *l, const struct kir_val *v,
                (divided ? v->imm_i == u->below : v == u->var && u->below == 1 && u->extent == 0)) {
         add_loop(l, u->stride, c); // the loop of this stride lies in the units
     } else {
-        l->terms = 2;
+        l->terms = LINE_TERMS + 1;
     }
 }
 static int64_t up(int64_t a, int64_t b) { // b > 0
@@ -54,23 +59,45 @@ static void note(struct lower *lw, int64_t stride, int64_t at, bool place) {
         if (s->edge[k].stride == stride && s->edge[k].at == at) return;
     s->edge[s->n_edges++] = (struct lower_edge){stride, at};
 }
+// The two innermost loops' terms as one of the outer's: coefficient in *a, what else there is lies
+// between *lo and *hi.
+static bool by_outer(const struct lower_space *s, const struct line *l, int64_t *a, int64_t *lo,
+                     int64_t *hi) {
+    int64_t inner = s->minor ? s->minor : 1;
+    int o = l->terms == 2 && l->stride[0] == inner; // which of them is the outer's
+    if (l->terms != 2 || !s->n || l->stride[o] != s->cut[s->n - 1] || l->stride[!o] != inner)
+        return false;
+    int64_t most = l->coef[!o] * (s->cut[s->n - 1] / inner - 1);
+    *a = l->coef[o];
+    *lo = l->base + (most < 0 ? most : 0);
+    *hi = l->base + (most > 0 ? most : 0);
+    return true;
+}
 static void look(void *ctx, struct kir_val *v) {
     struct lower *lw = ctx;
     struct line l = {0};
     if ((v->op != K_CMP && v->op != K_MIN && v->op != K_MAX) || v->args[0]->type != DT_S64) return;
     add(lw, &l, v->args[0], 1);
     add(lw, &l, v->args[1], -1);
-    if (l.terms != 1 || l.coef == 0) return;
-    bool turned = l.coef < 0;
-    int64_t a = turned ? -l.coef : l.coef, b = turned ? -l.base : l.base;
-    // a x + b changes from below 0 to 0 or more at `from`, and to more than 0 at `past`.
-    int64_t from = up(-b, a), past = up(1 - b, a);
+    int64_t a = l.coef[0], lo = l.base, hi = l.base, stride = l.stride[0];
+    if (by_outer(lw->result, &l, &a, &lo, &hi))
+        stride = lw->result->cut[lw->result->n - 1];
+    else if (l.terms != 1)
+        return;
+    if (a == 0) return;
+    bool turned = a < 0;
+    if (turned) {
+        int64_t was = lo;
+        a = -a, lo = -hi, hi = -was;
+    }
+    // a x + lo .. a x + hi changes from below 0 to 0 or more at `from`, to more than 0 at `past`.
+    int64_t from = up(-lo, a), past = up(1 - lo, a);
     bool equal = v->op == K_CMP && (v->imm_i == CMP_EQ || v->imm_i == CMP_NE);
     bool strict = v->op == K_CMP && (v->imm_i == CMP_GT || v->imm_i == CMP_LE) ? !turned : turned;
     if (v->op != K_CMP) strict = v->op == K_MIN; // the variable itself lies between two edges
     bool place = v->flags & KF_PLACE;
-    if (equal || !strict) note(lw, l.stride, from, place);
-    if (equal || strict) note(lw, l.stride, past, place);
+    if ((equal || !strict) && a * (from - 1) + hi < 0) note(lw, stride, from, place);
+    if ((equal || strict) && a * (past - 1) + hi <= 0) note(lw, stride, past, place);
 }
 bool lower_edges_find(struct lower *lw) {
     struct lower_space *s = lw->result;

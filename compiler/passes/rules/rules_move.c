@@ -253,6 +253,56 @@ RULE_FN(pad_pad) {
     }
     return same ? hb_pad(&r->b, x->operands[0], i->operands[1], v) : NULL;
 }
+// Is p a pad with zeros that leaves a place free behind each of x's (*low = 0) or before (1) along
+// one dim, but for the last, and does nothing else? -1: no; else that dim.
+static int takes_turns(const struct hlo_instr *p, int64_t *low) {
+    int along = -1;
+    if (p->op != HLO_PAD || p->users.n != 1 || !match_splat_is(p->operands[1], 0)) return -1;
+    const struct padding *v = &HLO_ATTR(p, pad)->padding;
+    for (int d = 0; d < v->n; d++) {
+        if (!v->v[d].low && !v->v[d].high && !v->v[d].interior) continue;
+        if (along >= 0 || v->v[d].interior != 1 || (v->v[d].low | v->v[d].high | 1) != 1) return -1;
+        along = d;
+        *low = v->v[d].low;
+    }
+    return along;
+}
+// x[.., n, ..] as [.., n, 1, ..].
+static struct hlo_instr *with_one(struct hb *b, struct hlo_instr *x, int d) {
+    int64_t dims[HLO_MAX_RANK];
+    for (int n = 0; n <= x->shape->rank; n++)
+        dims[n] = n <= d ? x->shape->dims[n] : n == d + 1 ? 1 : x->shape->dims[n - 1];
+    return hb_reshape(b, x, dims, x->shape->rank + 1);
+}
+static struct hlo_instr *part(struct hb *b, struct hlo_instr *x, int d, int64_t from, int64_t to) {
+    struct range v[HLO_MAX_RANK];
+    for (int k = 0; k < x->shape->rank; k++)
+        v[k] = (struct range){k == d ? from : 0, k == d ? to : x->shape->dims[k], 1};
+    return hb_slice(b, x, v);
+}
+RULE_FN(interleave) {
+    enum { SHORT_RUN = 8 }; // elements behind the dim: longer runs are vectors as they lie
+    int64_t low[2] = {0}, run = 1, dims[HLO_MAX_RANK];
+    const struct shape *s = i->shape;
+    bool floats = dtype_is_float(s->dtype) || dtype_is_complex(s->dtype);
+    if ((i->op != HLO_ADD && i->op != HLO_OR) || (floats && r->strict) || s->rank == HLO_MAX_RANK)
+        return NULL;
+    int d = takes_turns(i->operands[0], &low[0]);
+    if (d < 0 || takes_turns(i->operands[1], &low[1]) != d || low[0] == low[1]) return NULL;
+    for (int k = d + 1; k < s->rank; k++)
+        run *= s->dims[k];
+    struct hlo_instr *first = i->operands[low[0]]->operands[0],
+                     *second = i->operands[low[1]]->operands[0];
+    int64_t n = second->shape->dims[d], more = first->shape->dims[d] - n;
+    if (run >= SHORT_RUN || n < 1 || s->dims[d] != 2 * n + more || (more != 0 && more != 1))
+        return NULL;
+    memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
+    dims[d] = 2 * n;
+    struct hlo_instr *turns[] = {with_one(&r->b, more ? part(&r->b, first, d, 0, n) : first, d),
+                                 with_one(&r->b, second, d)};
+    struct hlo_instr *all = hb_reshape(&r->b, hb_concat(&r->b, turns, 2, d + 1), dims, s->rank);
+    return more ? hb_concat(&r->b, (hv[]){all, part(&r->b, first, d, n, n + 1)}, 2, d) : all;
+}
 RULE_FN(pad_negative) {
     if (i->op != HLO_PAD || !i->shape->rank) return NULL;
     const struct padding *p = &HLO_ATTR(i, pad)->padding;
