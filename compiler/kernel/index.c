@@ -203,6 +203,25 @@ static struct kir_val *divmod_low(struct kir *k, const struct sum *f, int64_t s,
     }
     return NULL;
 }
+// x modulo m where x = g hi + lo, g divides m and lo lies below g: g (hi modulo m/g) + lo.
+static struct kir_val *modulo_apart(struct kir *k, const struct sum *f, int64_t m) {
+    for (int c = 0; c < f->n; c++) {
+        int64_t g = gcd(m, f->t[c].coef), lo, hi;
+        struct sum high = {.base = f->base / g}, low = {.base = f->base % g};
+        if (g <= 1 || g == m) continue;
+        for (int i = 0; i < f->n; i++) {
+            struct sum *to = f->t[i].coef % g == 0 ? &high : &low;
+            to->t[to->n] = f->t[i];
+            if (to == &high) to->t[to->n].coef /= g;
+            to->n++;
+        }
+        range(&low, &lo, &hi);
+        if (!low.n || lo < 0 || hi >= g) continue;
+        struct kir_val *v = kir_idx_divmod(k, build(k, &high), 1, m / g);
+        return kir_idx_add(k, kir_idx_mul(k, v, g), build(k, &low));
+    }
+    return NULL;
+}
 struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int64_t m) {
     int64_t lo, hi;
     struct sum f = {.base = 0};
@@ -242,6 +261,7 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
 
     if (f.n == 1 && f.base == 0 && f.t[0].coef == 1) return divmod_atom(k, f.t[0].atom, s, m);
     struct kir_val *v = divmod_low(k, &f, s, m);
+    if (!v && s == 1 && m) v = modulo_apart(k, &f, m);
     if (v) return v;
 
     int64_t g = gcd(s, f.base);
