@@ -3,7 +3,7 @@
 """The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health,
 metadata, config, infer (binary, JSON, async, stream), statistics, index, load with file override,
 unload, errors. Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
-import gzip, json, os, queue, signal, sys, time, zlib
+import gzip, json, os, queue, signal, sys, zlib
 import numpy as np
 import tritonclient.grpc as tg
 import tritonclient.http as th

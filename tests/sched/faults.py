@@ -168,7 +168,7 @@ def long_compiles(d):
         until("so is the second", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 2)
         for k in range(2):
             assert compile(f"# brief {step} {k}")[0] == 200
-            assert metric(d, "hlod_jobs_active") == 2 and second.is_alive(), "it waited for a long one"
+            assert metric(d, "hlod_jobs_active") == 2 and second.is_alive(), "it waited"
         first.sock.close()
         second.join()
         assert out[0][0] == 200, out
