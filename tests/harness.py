@@ -8,6 +8,12 @@ Standard library only.
 import argparse, fcntl, http.client, json, os, re, shutil, signal
 import socket, struct, subprocess, tempfile, threading, time, traceback
 
+# What is waited for here comes in milliseconds, and a machine of two processors that others use may
+# stand still for seconds: no wait is shorter than this. A test says what comes before what, or what
+# is counted, and never how soon; what must not simply end by itself meanwhile lasts FOREVER_MS.
+PATIENCE = 60
+FOREVER_MS = 600_000
+
 class Daemon:
     """A daemon on free ports with a folder of its own (or `data`, which stays); ends by stop() or
     kill()."""
@@ -26,7 +32,7 @@ class Daemon:
                                    "--data", os.path.join(self.dir, "data"), "--worker", worker,
                                    *(x.replace("{config}", self.config) for x in args)],
                                   stderr=self.log, env=env)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not os.path.exists(port_file):
             if self.p.poll() is not None or time.monotonic() > end:
                 raise SystemExit("the daemon did not start:\n" + self.logs())
@@ -46,7 +52,7 @@ class Daemon:
     def connect(self, timeout):
         return http.client.HTTPConnection(*self.addr, timeout=timeout)
 
-    def call(self, verb, path, body=None, headers={}, timeout=30):
+    def call(self, verb, path, body=None, headers={}, timeout=2 * PATIENCE):
         c = self.connect(timeout)
         try:
             c.request(verb, path, body, headers)
@@ -64,7 +70,7 @@ class Daemon:
     def stop_keep(self):
         """Ends it in good order; its folder stays."""
         self.p.send_signal(signal.SIGTERM)
-        return self.p.wait(timeout=40)
+        return self.p.wait(timeout=PATIENCE)
 
     def stop(self):
         code = self.stop_keep()
@@ -92,6 +98,8 @@ def in_thread(fn, *args, **named):
     return t, out
 
 def until(what, seconds, test):
+    """Waits for it: so long, and PATIENCE at least."""
+    seconds = max(seconds, PATIENCE)
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
@@ -108,6 +116,50 @@ def devices(d):
 
 def device(d, name):
     return [x for x in devices(d) if x["name"] == name][0]
+
+def at_work(d, name="cpu:0", runs=1):
+    """Waits until that worker has so many runs, not more."""
+    until(f"{name} has {runs} runs", PATIENCE, lambda: device(d, name).get("runs", 0) == runs)
+
+def running(d, body):
+    """A run, of the body of POST /v1/run, with which the worker has begun; gives a function that
+    gives the rest of its events."""
+    c = d.connect(2 * PATIENCE)
+    c.request("POST", "/v1/run", json.dumps(body),
+              {"Content-Type": "application/json", "Accept": "application/x-ndjson"})
+    r = c.getresponse()
+    while b'"running"' not in (line := r.readline()):
+        assert line, "it never ran"
+    return lambda: [json.loads(x) for x in r.read().splitlines() if x.strip()]
+
+def expires_at_work(d, body):
+    """A run, of the body of POST /v1/run, whose deadline passes when the worker has begun with it.
+    Where this machine stalls the deadline may pass before: then it gets a later one."""
+    for ms in 200, 2000, 20000:
+        body = {**body, "options": {**body.get("options", {}), "timeout_ms": ms}}
+        text = d.call("POST", "/v1/run", json.dumps(body),
+                      {"Content-Type": "application/json", "Accept": "application/x-ndjson"})[2]
+        events = [json.loads(line) for line in text.splitlines() if line.strip()]
+        assert "DEADLINE" in str(events[-2:]), events
+        if any("running" in e for e in events):
+            return
+    raise AssertionError("it never came to the worker")
+
+def restarts(d):
+    """The delays, in ms, after which the processes that were lost were begun again."""
+    return [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
+
+class Stopped:
+    """The processes stand still."""
+    def __init__(self, *pids):
+        self.pids = pids
+    def __enter__(self):
+        for p in self.pids:
+            os.kill(p, signal.SIGSTOP)
+        return self
+    def __exit__(self, *error):
+        for p in self.pids:
+            os.kill(p, signal.SIGCONT)
 
 def loopback_up():
     """In a fresh network namespace."""

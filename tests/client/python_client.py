@@ -555,10 +555,8 @@ ENTRY main {{
 
 
 def deadlines(h):
-    start = time.monotonic()
-    raises(TimeoutError, lambda: h.run(loop(2 ** 30), np.ones(512, np.float32), timeout=1.0),
-           "DEADLINE_EXCEEDED")
-    assert time.monotonic() - start < 15
+    raises(TimeoutError, lambda: h.run(loop(2 ** 31 - 1), np.ones(512, np.float32), timeout=1.0),
+           "DEADLINE_EXCEEDED")  # the whole takes hours
 
 
 EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, strangers, events,

@@ -122,7 +122,7 @@ def ends(d):
     u = start(d, 100)
     for k in range(4):
         assert append(d, u, k, b"x")[0] == 200
-        time.sleep(0.6)
+        time.sleep(1.2)
     assert len(files(d)) == 1
     until("the upload to expire", 5,
           lambda: d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
@@ -132,7 +132,7 @@ def ends(d):
     d.kill()
     assert len(files(d)) == 1
     open(os.path.join(d.dir, "data", "uploads", "0" * 32), "w").write("of no upload")
-    time.sleep(0.8)
+    time.sleep(2)
     again = Daemon(d.hlod_path, d.worker, data=d.dir, args=d.more)
     assert "0" * 32 not in files(d)
     until("what was left to expire", 2,
@@ -140,7 +140,7 @@ def ends(d):
     until("its file to go", 2, lambda: files(d) == [])
     code = again.stop_keep()
     assert code == 0
-ends.args = ("--upload-keep-s", "1")
+ends.args = ("--upload-keep-s", "3")
 ends.ends = True
 
 def full(d):

@@ -129,7 +129,7 @@ class Manager:
     def __init__(self, path, **env):
         self.s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.s.bind(path)
-        self.s.settimeout(20)
+        self.s.settimeout(60)
         shown = "@" + path[1:] if path[0] == "\0" else path
         self.port = tempfile.mktemp(dir=work)
         self.p = subprocess.Popen([usr + "/bin/hlod", "--http", "127.0.0.1:0", "--grpc", "",
@@ -152,15 +152,15 @@ def ready(port_file):
     except OSError:
         return False
 
-m = Manager(work + "/notify", WATCHDOG_USEC="300000")
+m = Manager(work + "/notify", WATCHDOG_USEC="2000000")
 seen = m.until("READY=1")
 result("it says ready when it is, and not before",
        "STATUS=" in seen[0] and "READY" not in seen[0] and ready(m.port), seen)
 start = time.monotonic()
-for _ in range(5):
+for _ in range(3):
     m.until("WATCHDOG=1")
 took = time.monotonic() - start
-result("the watchdog is fed in time", took < 5 * 0.3, took)
+result("the watchdog is fed in time", took < 3 * 2, took)
 workers = [p for p in os.listdir("/proc")
            if p.isdigit() and os.path.exists(f"/proc/{p}/stat")
            and open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[1] == str(m.p.pid)]
@@ -178,7 +178,7 @@ try:
         m.s.recv(4096)
 except BlockingIOError:
     pass
-m.s.settimeout(0.6)
+m.s.settimeout(2.5)
 try:
     fed = m.s.recv(4096)
 except TimeoutError:

@@ -139,14 +139,11 @@ def refused(site, body, key, why, spoil, outcome="refused"):
     path = f"/cache/executables/{key[:2]}/{key}"
     whole = site.cache.store[path]
     site.cache.store[path] = spoil(whole)
-    begun = time.monotonic()
     status, r = compile(d, body)
-    took = time.monotonic() - begun
     site.cache.store[path] = whole
     assert status == 200 and not r.get("cacheHit") and r["digest"] == key, r
     said = r["executable"]["remotes"][0]
     assert said["outcome"] == outcome and why in said["why"], (why, said)
-    assert took < 3, took
     assert compiles(d) == 1 and stats(d)["refused"] == 1, stats(d)
     assert "ev=remote.refused" in d.logs()
     status, r = d.json("POST", "/v1/run",
@@ -228,16 +225,13 @@ def of_another_tenant(o):
 
 # ---- remotes that are not well
 
-def costs(site, name, most, outcome, *args, remote=None, key=None):
-    """a compile beside such a remote; (seconds, what it said)"""
+def costs(site, name, outcome, *args, remote=None, key=None):
+    """a compile beside such a remote; (daemon, what it says of the remote)"""
     d = site.daemon(*args, remote=remote)
-    begun = time.monotonic()
     status, r = compile(d, model(name))
-    took = time.monotonic() - begun
     assert status == 200 and r["executable"]["remotes"], r
     said = r["executable"]["remotes"][0]
     assert said["outcome"] == outcome, said
-    assert took < most, (took, said)
     return d, said
 
 def down(o):
@@ -245,7 +239,7 @@ def down(o):
     port, = free_ports(1)
     with Prefix(o) as site:
         url = f"http://127.0.0.1:{port}/cache"
-        d, said = costs(site, "down0", 1, "error", remote=url)
+        d, said = costs(site, "down0", "error", remote=url)
         outcomes = [compile(d, model(f"down{k}"))[1]["executable"]["remotes"][0]["outcome"]
                     for k in range(1, 5)]  # what is to be put there fails too, and counts
         assert outcomes[2:] == ["skipped"] * 2, outcomes
@@ -267,14 +261,12 @@ def hangs(o):
     """takes the connection and says nothing: the bound, and no more once it is known"""
     with socket.create_server(("127.0.0.1", 0)) as s, Prefix(o) as site:
         url = f"http://127.0.0.1:{s.getsockname()[1]}/cache"
-        d, said = costs(site, "hang0", 3, "error", "--cache-remote-ms", "700", remote=url)
-        assert 600 < said["ms"] < 1500, said
+        d, said = costs(site, "hang0", "error", "--cache-remote-ms", "700", remote=url)
+        assert 600 < said["ms"] < 4500, said  # 5000 without the option
         for k in (1, 2):
             compile(d, model(f"hang{k}"))
-        begun = time.monotonic()
         status, r = compile(d, model("hang3"))
         assert r["executable"]["remotes"][0]["outcome"] == "skipped", r
-        assert time.monotonic() - begun < 0.5
 
 def unreachable(o):
     """no connection is taken: the bound of the connection"""
@@ -286,8 +278,9 @@ def unreachable(o):
             c.setblocking(False)
             c.connect_ex(s.getsockname())
         url = f"http://127.0.0.1:{s.getsockname()[1]}/cache"
-        d, said = costs(site, "far", 3, "error", "--cache-remote-connect-ms", "400", remote=url)
-        assert said["ms"] < 1200, said
+        d, said = costs(site, "far", "error", "--cache-remote-connect-ms", "2000",
+                        "--cache-remote-ms", "600000", remote=url)
+        assert 1900 < said["ms"] < 60000, said  # 1000 without the option
         for c in full:
             c.close()
 
@@ -305,7 +298,8 @@ def drip(handler):
 def slow(o):
     """a body that comes drop by drop"""
     with Prefix(o, behave=lambda verb, path: drip if verb == "GET" else None) as site:
-        costs(site, "slow", 3, "error", "--cache-remote-ms", "800")
+        d, said = costs(site, "slow", "error", "--cache-remote-ms", "800")
+        assert 700 < said["ms"] < 4500, said  # 5000 without the option
 
 def endless(o):
     """a body without end, announced or not, in chunks: memory stays, it ends at the bound"""
@@ -330,7 +324,7 @@ def endless(o):
         handler.end_headers()
     for answer in forever(True), forever(False), announced:
         with Prefix(o, behave=lambda verb, path: answer if verb == "GET" else None) as site:
-            d, said = costs(site, "endless", 6, "error", "--max-message-bytes", "16M")
+            d, said = costs(site, "endless", "error", "--max-message-bytes", "16M")
             assert "more than" in said["why"], said
             with open(f"/proc/{d.p.pid}/status") as f:
                 peak = [int(l.split()[1]) for l in f if l.startswith("VmHWM")][0]
@@ -358,7 +352,7 @@ def answers(o):
     try:
         for name, (how, why) in cases.items():
             with Prefix(o, behave=lambda verb, path: how if verb == "GET" else None) as site:
-                d, said = costs(site, name, 4, "error")
+                d, said = costs(site, name, "error")
                 assert why in said["why"], (name, said)
                 assert "\x1b" not in d.logs() and "\nev=forged" not in d.logs(), d.logs()
         assert not other.asked, other.asked
@@ -379,19 +373,19 @@ def many(o):
     """30 clients beside a remote that hangs: each waits once, none twice, others are served"""
     with socket.create_server(("127.0.0.1", 0), backlog=200) as s, Prefix(o) as site:
         url = f"http://127.0.0.1:{s.getsockname()[1]}/cache"
-        d = site.daemon("--cache-remote-ms", "1500", remote=url)
+        d = site.daemon("--cache-remote-ms", "4000", remote=url)
         begun = time.monotonic()
         threads = [in_thread(compile, d, model(f"many{k}")) for k in range(30)]
         time.sleep(0.3)
-        t = time.monotonic()
         assert d.call("GET", "/healthz")[0] == 200  # the loop goes on
         status, r = d.json("PUT", "/v1/blobs", b"bytes",
                            {"Content-Type": "application/octet-stream"})
-        assert status == 200 and time.monotonic() - t < 0.5, r  # and so does the pool
+        assert status == 200, r  # and so does the pool
+        assert all(t.is_alive() for t, _ in threads), "they waited for the remote"
         for t, out in threads:
             t.join()
             assert out[0][0] == 200, out
-        assert time.monotonic() - begun < 6, time.monotonic() - begun
+        assert time.monotonic() - begun < 60, "one after the other"  # 120 s, each its 4
 
 def tokens_stay(o):
     """a prefix's token goes to it alone, and into no log"""

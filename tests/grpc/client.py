@@ -54,7 +54,7 @@ class Hlod:
 
     def __getattr__(self, name):
         fn, request = self.api.method(self.channel, "/hlod.v1.Hlod/" + name)
-        def call(timeout=20, metadata=None, **fields):
+        def call(timeout=60, metadata=None, **fields):
             return fn(request(**fields), timeout=timeout, metadata=metadata)
         call.raw, call.request = fn, request
         setattr(self, name, call)

@@ -8,7 +8,8 @@ import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 from client import OPTIONS, Api, Hlod, refused
-from harness import Daemon, Results, chosen, metric, options
+from harness import (FOREVER_MS, PATIENCE, Daemon, Results, at_work, chosen, metric, options,
+                     until)
 
 def model(*lines):
     return (
@@ -61,12 +62,11 @@ def streams(d):
     assert all(a.t_ms <= b.t_ms for a, b in zip(events, events[1:]))
 
 def events_come_as_they_happen(d):
-    slow = put(d, "run_ms 600")
-    start = time.monotonic()
+    slow = put(d, "run_ms 3000")
     stream = d.hlod.Run(model=slow, inputs=tensor())
     for e in stream:
         if e.WhichOneof("kind") == "running":
-            assert time.monotonic() - start < 0.4
+            assert metric(d, "hlod_jobs_active") == 1, "it came when the run had ended"
             break
     else:
         raise AssertionError("no running event")
@@ -104,18 +104,16 @@ def errors(d):
     run_ok(d, digest)
 
 def deadline(d):
-    slow = put(d, "run_ms 5000")
-    start = time.monotonic()
+    slow = put(d, f"run_ms {FOREVER_MS}")
     refused(grpc.StatusCode.DEADLINE_EXCEEDED,
             lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), timeout=0.2))
     refused(grpc.StatusCode.DEADLINE_EXCEEDED,
             lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), options={"timeout_ms": 200}),
             "DEADLINE")
-    assert time.monotonic() - start < 2
     run_ok(d, put(d))
 
 def cancel(d):
-    slow = put(d, "run_ms 5000")
+    slow = put(d, f"run_ms {FOREVER_MS}")
     for n in range(3):
         before = metric(d, "hlod_cancels_total")
         if n == 0:
@@ -124,21 +122,16 @@ def cancel(d):
             stream.cancel()
         elif n == 1:
             f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
-            time.sleep(0.3)
+            at_work(d)
             f.cancel()
         else:  # the connection goes
             c = grpc.insecure_channel(d.grpc, options=[("grpc.use_local_subchannel_pool", 1)])
             stream = Hlod(d.api, c).Run(model=slow, inputs=tensor())
             next(stream)
             c.close()
-        end = time.monotonic() + 3
-        while metric(d, "hlod_cancels_total") == before:
-            assert time.monotonic() < end, f"case {n}: not cancelled"
-            time.sleep(0.02)
-    end = time.monotonic() + 3
-    while metric(d, "hlod_jobs_active"):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        until(f"case {n}: cancelled", PATIENCE, lambda: metric(d, "hlod_cancels_total") > before)
+        at_work(d, runs=0)
+    until("no job is left", PATIENCE, lambda: not metric(d, "hlod_jobs_active"))
     run_ok(d, put(d))
 
 def big_tensors(d):
@@ -156,10 +149,7 @@ def big_tensors(d):
     two[0]["raw"] = b"\0" * 131076
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two),
             "BAD_TENSOR_DATA")
-    end = time.monotonic() + 3
-    while metric(d, "hlod_receive_bytes"):
-        assert time.monotonic() < end, "a reservation was not given back"
-        time.sleep(0.02)
+    until("reservations are given back", PATIENCE, lambda: not metric(d, "hlod_receive_bytes"))
 
 def limits(d):
     digest = put(d)
@@ -325,10 +315,8 @@ def slow_reader(d):
     time.sleep(1)
     run_ok(d, digest)
     c.close()
-    end = time.monotonic() + 5
-    while metric(d, "hlod_receive_bytes") or metric(d, "hlod_jobs_active"):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until("what they held is given back", PATIENCE,
+          lambda: not metric(d, "hlod_receive_bytes") and not metric(d, "hlod_jobs_active"))
     del streams
     run_ok(d, digest)
 
@@ -337,23 +325,23 @@ def drain(d):
     f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
     stream = d.hlod.Run(model=slow, inputs=tensor())
     next(stream)
-    time.sleep(0.2)
+    until("both are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 2)
     d.p.send_signal(signal.SIGTERM)
-    assert f.result(timeout=10).outputs[0].name == "y"
+    assert f.result(timeout=PATIENCE).outputs[0].name == "y"
     assert [e.WhichOneof("kind") for e in stream][-2:] == ["result", "done"]
-    assert d.p.wait(10) == 0
+    assert d.p.wait(PATIENCE) == 0
 drain.ends = True
 
 def stop_now(d):
     """Two signals: what is under way is cut off, the process still ends cleanly."""
-    slow = put(d, "run_ms 20000")
+    slow = put(d, f"run_ms {FOREVER_MS}")
     f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
-    time.sleep(0.3)
+    at_work(d)
     d.p.send_signal(signal.SIGTERM)
     time.sleep(0.2)
     d.p.send_signal(signal.SIGTERM)
-    refused(grpc.StatusCode.UNAVAILABLE, lambda: f.result(timeout=10))
-    assert d.p.wait(10) == 0
+    refused(grpc.StatusCode.UNAVAILABLE, lambda: f.result(timeout=PATIENCE))
+    assert d.p.wait(PATIENCE) == 0
 stop_now.ends = True
 
 def taken_port(d):

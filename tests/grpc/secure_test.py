@@ -414,7 +414,7 @@ def expiry(s):
     """A token is refused from its moment on, over both transports and on a kept connection, without
     a reload; who has not its secret is told nothing."""
     soon = s.add("brief", "--tenant", "b", "--expires",
-                 time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4)))
+                 time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8)))
     far = s.add("long", "--expires", "90d")
     s.hup("what=tokens")
     c = (http.client.HTTPSConnection("localhost", s.d.addr[1], timeout=10, context=s.d.context)

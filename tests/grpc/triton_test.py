@@ -3,7 +3,7 @@
 """The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health,
 metadata, config, infer (binary, JSON, async, stream), statistics, index, load with file override,
 unload, errors. Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
-import gzip, json, os, queue, signal, sys, time, zlib
+import gzip, json, os, queue, signal, sys, zlib
 import numpy as np
 import tritonclient.grpc as tg
 import tritonclient.http as th
@@ -11,7 +11,7 @@ import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from harness import Daemon, Results, chosen, options
+from harness import FOREVER_MS, PATIENCE, Daemon, Results, at_work, chosen, metric, options, until
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 def refused(text, fn):
@@ -213,7 +213,7 @@ def asynchronous(d, c, lib):
         done = queue.Queue()
         for _ in range(8):
             c.async_infer("plus", [i], lambda result, error: done.put((result, error)))
-        got = [done.get(timeout=10) for _ in range(8)]
+        got = [done.get(timeout=PATIENCE) for _ in range(8)]
         assert not [e for _, e in got if e], got
         results = [r for r, _ in got]
     assert all(np.array_equal(r.as_numpy("y"), x + 1) for r in results)
@@ -228,34 +228,31 @@ def stream(d, c, lib):
         x, i = x_of(lib, n)
         c.async_stream_infer("plus", [i], request_id=str(k))
     for k, n in enumerate(sizes):  # in order
-        result, error = done.get(timeout=10)
+        result, error = done.get(timeout=PATIENCE)
         assert error is None and result.get_response().id == str(k), (error, k)
         assert result.get_response().parameters["triton_final_response"].bool_param
         assert np.array_equal(result.as_numpy("y"), x_of(lib, n)[0] + 1)
     _, i = x_of(lib, 1)
     c.async_stream_infer("nothing", [i])  # an error does not end the stream
-    result, error = done.get(timeout=10)
+    result, error = done.get(timeout=PATIENCE)
     assert "unknown model" in str(error), error
     c.async_stream_infer("plus", [i])
-    result, error = done.get(timeout=10)
+    result, error = done.get(timeout=PATIENCE)
     assert error is None and np.array_equal(result.as_numpy("y"), x_of(lib, 1)[0] + 1)
     c.stop_stream()
     c.start_stream(lambda result, error: done.put((result, error)),
                    headers={"triton_grpc_error": "true"})
     c.async_stream_infer("nothing", [i])
-    result, error = done.get(timeout=10)
+    result, error = done.get(timeout=PATIENCE)
     assert "unknown model" in str(error), error
     c.stop_stream()
     slow = d.json("POST", "/v1/executables?shape=x=1x4",
-                  MODEL + b"run_ms 5000\n")[1]["sourceDigest"]
+                  MODEL + b"run_ms %d\n" % FOREVER_MS)[1]["sourceDigest"]
     c.start_stream(lambda result, error: done.put((result, error)))
     c.async_stream_infer(slow, [i])
-    time.sleep(0.3)
+    at_work(d)
     c.stop_stream(cancel_requests=True)
-    end = time.monotonic() + 3
-    while b"\nhlod_jobs_active 0" not in d.call("GET", "/metrics")[2]:
-        assert time.monotonic() < end, "not cancelled"
-        time.sleep(0.02)
+    until("cancelled", PATIENCE, lambda: not metric(d, "hlod_jobs_active"))
 
 def errors(d, c, lib):
     x, i = x_of(lib, 2)

@@ -125,7 +125,7 @@ def neighbours_do_not_matter(d):
     """cpu
     A row's result is the same, bit for bit, whoever it runs with, in whatever place; and near what
     it is alone."""
-    d.digest = named(d, max=8, delayUs=5000000)
+    d.digest = named(d, max=8, delayUs=10000000)
     x, seen = rows(rng, 1), set()
     for at in range(8):
         inputs = [x if k == at else rows(rng, 1) * 1e3 for k in range(8)]
@@ -163,35 +163,39 @@ def compiled_ahead(d):
 def full_goes_at_once(d):
     """sim
     A batch that is full does not wait for its delay."""
-    d.digest = named(d, max=4, delayUs=8000000)
-    inputs, start = [rows(rng, 2) for _ in range(4)], time.monotonic()
+    d.digest = named(d, max=4, delayUs=10000000)
+    inputs = [rows(rng, 2) for _ in range(4)]
     replies = [(t.join(), o[0])[1] for t, o in [in_thread(run, d, x) for x in inputs]]
     right(replies, inputs)
-    assert time.monotonic() - start < 4 and {r["batchRows"] for _, r, _ in replies} == {4}
+    assert {r["batchRows"] for _, r, _ in replies} == {4}
+    waits = [t["ms"] for _, r, _ in replies for t in r["timings"] if t["name"] == "queue"]
+    assert len(waits) == 4 and max(waits) < 9000, waits
 
 def short_delays(d):
     """cpu
-    Delays below a millisecond count: a run alone waits so long and not much longer."""
+    Delays below a millisecond count: a run alone waits so long, and no millisecond where nothing
+    else holds it up."""
     x = rows(rng, 1)
     def waits(**batching):
         d.digest = named(d, **batching)
-        took = []
-        for _ in range(41):
+        took, enough = [], batching["delayUs"] / 1000 + 0.3
+        while len(took) < 41 or min(took) >= enough and len(took) < 2000:
             status, r, _ = run(d, x)
             assert status == 200 and r["batchRows"] == (1 if batching["max"] > 1 else 0), r
             took.append({t["name"]: t["ms"] for t in r["timings"]}["queue"])
         return sorted(took)
     for us in 100, 300, 700:
         took = waits(max=8, delayUs=us)
-        # the best fifth: the machine may have other work, also between arrival, from which the
-        # delay counts, and queue
-        assert 0.8 * us / 1000 <= took[8] < us / 1000 + 0.5, f"{us} us: {took}"
+        # the machine may have other work, also between arrival, from which the delay counts, and
+        # queue
+        assert took[0] < us / 1000 + 0.3 and took[len(took) * 3 // 4] >= 0.8 * us / 1000, (
+            us, took)
 
 def auto_joins(d):
-    """sim:latency_us=30000,cpu --device-calls=1 --log=debug:place
+    """sim:latency_us=500000,cpu --device-calls=1 --log=debug:place
     Runs that may go anywhere are joined, and a batch goes where its size was fastest: to the first
     device until it is known, tried on the other once, then there."""
-    d.digest = named(d, max=4, delayUs=60000)
+    d.digest = named(d, max=4, delayUs=2000000)
     def batch():
         inputs = [rows(rng, 2) for _ in range(2)]
         replies = [(t.join(), o[0])[1]
@@ -280,14 +284,14 @@ def some_leave(d):
     right([run(d, inputs[0])], inputs[:1])
 
 def worker_dies(d):
-    """sim:latency_us=300000 --device-calls=1
+    """sim:latency_us=1500000 --device-calls=1
     A batch whose worker dies while it runs is UNAVAILABLE for each; one that only waited there runs
     elsewhere; the next is served."""
     d.digest = named(d, max=16, delayUs=1000)
     inputs = [rows(rng, 1) for _ in range(4)]
     threads = [in_thread(run, d, x) for x in inputs]
     until("running", 5, lambda: device(d, "sim:0")["state"] == "busy")
-    time.sleep(0.1)
+    time.sleep(0.3)
     os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
     replies = [(t.join(), o[0])[1] for t, o in threads]
     assert (all(s in (200, 503) for s, _, _ in replies)

@@ -6,7 +6,7 @@ Usage: buffers.py --hlod BIN --worker BIN [NAME...]"""
 import http.client, json, os, random, signal, struct, subprocess, sys, threading, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
-from harness import device, in_thread, metric, scenarios, until
+from harness import PATIENCE, Stopped, at_work, device, in_thread, metric, scenarios, until
 from sim import bad, good, program, put, run
 
 def tensor(values, name="x", dtype="f32"):
@@ -162,23 +162,24 @@ def training_on_cpu(d):
     assert fetch(d, state)[:3] == [100.0] * 3
 
 def donation_is_taken_back(d):
-    """sim:latency_us=300000
+    """sim:latency_us=5000
     While a run has it, a donated buffer is nobody's; a run that fails gives it back; whoever shares
     its memory keeps theirs."""
     m = put(d)
     h = place(d, [1, 2, 3, 4])
     good(run(d, m))
-    t, out = in_thread(lambda: d.json("POST", "/v1/run",
-                                      {"model": m,
-                                       "inputs": [{"name": "x", "handle": h, "donate": True}],
-                                       "options": {"timeout_ms": 150}}))
-    until("under way", 2, lambda: states(d)[h] == "busy")
-    r = bad(d.json("POST", "/v1/run", {"model": m, "inputs": [{"name": "x", "handle": h}]}), 400,
-            "BUFFER_DONATED")
-    assert "under way" in r["message"], r
-    bad(free(d, h), 400, "BUFFER_DONATED")
-    t.join()
-    bad(out[0], 504, "DEADLINE")
+    with Stopped(device(d, "sim:0")["workerPid"]):
+        t, out = in_thread(lambda: d.json("POST", "/v1/run",
+                                          {"model": m,
+                                           "inputs": [{"name": "x", "handle": h, "donate": True}],
+                                           "options": {"timeout_ms": 3000}}))
+        until("under way", PATIENCE, lambda: states(d)[h] == "busy")
+        r = bad(d.json("POST", "/v1/run", {"model": m, "inputs": [{"name": "x", "handle": h}]}),
+                400, "BUFFER_DONATED")
+        assert "under way" in r["message"], r
+        bad(free(d, h), 400, "BUFFER_DONATED")
+        t.join()
+        bad(out[0], 504, "DEADLINE")
     until("given back", 3, lambda: states(d)[h] == "ready")
     assert fetch(d, h) == [1, 2, 3, 4]
     status, both = d.json("POST", "/v1/tuples", {"elements": [h]})
@@ -189,18 +190,17 @@ def donation_is_taken_back(d):
     assert fetch(d, both["handle"]) == [[1, 2, 3, 4]]
 
 def leases(d):
-    """sim --buffer-lease-ms=400
+    """sim --buffer-lease-ms=2500
     A buffer that nobody uses is freed when its lease ends; use begins it anew; -1 has no end."""
     m = put(d)
     idle, used, ever = place(d, [1, 2, 3, 4]), place(d, [5, 6, 7, 8]), place(
         d, [9, 9, 9, 9], lease_ms=-1)
-    end = time.monotonic() + 1.2
-    while time.monotonic() < end:
+    while idle in states(d):
         step(d, m, [{"name": "x", "handle": used}])
         time.sleep(0.1)
     assert states(d) == {used: "ready", ever: "ready"}, states(d)
     r = bad(d.json("GET", f"/v1/buffers/{idle}"), 404, "BUFFER_NOT_FOUND")
-    assert "lease of 400 ms" in r["message"], r
+    assert "lease of 2500 ms" in r["message"], r
     until("expired", 2, lambda: states(d) == {ever: "ready"})
     until("freed in the worker", 3, lambda: device(d, "sim:0").get("buffers") == 1)
     assert metric(d, "hlod_buffers_expired_total") == 2 and metric(d, "hlod_buffers") == 1
@@ -293,18 +293,20 @@ def two_devices(d):
     assert "sim:0" in r["message"] and "sim:1" in r["message"], r
 
 def worker_dies(d):
-    """sim:latency_us=200000,sim
+    """sim:latency_us=5000,sim
     Handles die with their worker, by name and at once, whoever waits for them included; those of
     other workers live on."""
     m = put(d)
     gone, other = place(d, [1, 2, 3, 4], device="sim:0"), place(d, [5, 6, 7, 8], device="sim:1")
     step(d, m, [{"name": "x", "handle": gone}])
-    work = [in_thread(lambda: d.json("POST", "/v1/run",
-                                     {"model": m, "inputs": [{"name": "x", "handle": gone}],
-                                      "keep": ["*"]}))
-            for _ in range(4)]
-    time.sleep(0.1)
-    os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
+    pid = device(d, "sim:0")["workerPid"]
+    with Stopped(pid):
+        work = [in_thread(lambda: d.json("POST", "/v1/run",
+                                         {"model": m, "inputs": [{"name": "x", "handle": gone}],
+                                          "keep": ["*"]}))
+                for _ in range(4)]
+        until("all are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 4)
+        os.kill(pid, signal.SIGKILL)
     for t, out in work:
         t.join()
         status, r = out[0]
@@ -321,18 +323,19 @@ def worker_dies(d):
     assert metric(d, "hlod_buffers_lost_total") == 1
 
 def cancelled_keeps_nothing(d):
-    """sim:latency_us=300000
+    """sim:latency_us=5000
     A client that leaves during a run that was to keep its result leaves nothing on the device."""
     m = put(d)
     good(run(d, m))
-    c = http.client.HTTPConnection(*d.addr)
-    c.request("POST", "/v1/run",
-              json.dumps({"model": m, "inputs": [tensor([1, 2, 3, 4])], "keep": ["*"]}),
-              {"Accept": "application/json"})
-    time.sleep(0.15)
-    c.sock.close()
-    until("stopped", 3,
-          lambda: metric(d, "hlod_cancels_total") == 1 and metric(d, "hlod_jobs_active") == 0)
+    with Stopped(device(d, "sim:0")["workerPid"]):
+        c = http.client.HTTPConnection(*d.addr)
+        c.request("POST", "/v1/run",
+                  json.dumps({"model": m, "inputs": [tensor([1, 2, 3, 4])], "keep": ["*"]}),
+                  {"Accept": "application/json"})
+        at_work(d, "sim:0")
+        c.sock.close()
+        until("cancelled", PATIENCE, lambda: metric(d, "hlod_cancels_total") == 1)
+    until("stopped", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 0)
     time.sleep(1.2)
     assert metric(d, "hlod_buffers") == 0 and not device(d, "sim:0").get("buffers")
 
@@ -495,19 +498,21 @@ def plan_under_fire(d):
     clients = [threading.Thread(target=client) for _ in range(6)]
     for c in clients:
         c.start()
+    def some_more():
+        n = sum(s == 200 for s, _ in seen) + 5
+        until("some are answered", PATIENCE, lambda: sum(s == 200 for s, _ in seen) >= n)
     for turn in range(4):
-        time.sleep(0.4)
+        some_more()
         pid = device(d, f"sim:{turn & 1}")["workerPid"]
         if pid:
             os.kill(pid, signal.SIGKILL)
-    time.sleep(0.4)
+    some_more()
     stop.set()
     for c in clients:
         c.join()
     for status, r in seen:
         assert ((status == 200 and r["outputs"][0]["data"] == [112, 113, 114, 115])
                 or (status == 503 and r["reason"] in ("WORKER_LOST", "BUFFER_LOST"))), r
-    assert sum(s == 200 for s, _ in seen) > 10, len(seen)
     until("leases over", 4, lambda: metric(d, "hlod_buffers") == 0 and not listed(d)["buffers"])
     until("workers hold nothing", 5,
           lambda: not any(device(d, f"sim:{k}").get("buffers") for k in (0, 1)))

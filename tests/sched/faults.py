@@ -7,7 +7,8 @@ BIN [NAME...]"""
 import glob, hashlib, http.client, json, os, re, resource, shutil
 import signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, devices, in_thread, metric, scenarios, until
+from harness import (FOREVER_MS, PATIENCE, Daemon, Stopped, at_work, devices, expires_at_work,
+                     in_thread, metric, restarts, running, scenarios, until)
 
 def model(*lines):
     return (
@@ -37,21 +38,17 @@ def crash_in_run(d):
     run_ok(d, good)
     status, r = d.json("POST", "/v1/run", request(bad))
     assert (status, r["reason"]) == (503, "WORKER_LOST"), r
-    t = time.monotonic()
     run_ok(d, good)
-    assert time.monotonic() - t < 1, "the next request took more than a second"
+    assert restarts(d) == [0], d.logs()
 
 def kill_in_run(d):
-    slow, _ = put(d, "run_ms 3000")
-    t, out = in_thread(d.json, "POST", "/v1/run", request(slow))
-    time.sleep(0.3)
+    slow, _ = put(d, f"run_ms {FOREVER_MS}")
+    rest = running(d, request(slow))
     os.kill(pid(d), signal.SIGKILL)
-    start = time.monotonic()
     good, _ = put(d)
     run_ok(d, good)
-    assert time.monotonic() - start < 1
-    t.join()
-    assert out[0][0] == 503 and out[0][1]["reason"] == "WORKER_LOST", out
+    assert restarts(d) == [0], d.logs()
+    assert "WORKER_LOST" in str(out := rest()), out
     assert 'why="its process was ended by signal 9 (Killed)' in d.logs(), d.logs()
 
 def crash_in_compile(d):
@@ -91,7 +88,7 @@ def expected(d):
     assert run("crash compile")[1]["reason"] == "WORKER_LOST"
     assert good(run("# behind them"))
     first = pid(d)
-    r = run("hang expect", timeout_ms=300)
+    r = run("hang expect", timeout_ms=2000)
     assert r[0] == 504, r
     until("the worker that hung is replaced", 9,
           lambda: devices(d)[0].get("workerPid", first) not in (first, 0))
@@ -116,10 +113,8 @@ def put_aside(d):
     compile = lambda who, *lines: who("POST", "/v1/executables?shape=x=1x4", model(*lines))
     honest = compile(b)[1]["sourceDigest"]
     def others_go_on(k):
-        start = time.monotonic()
         status, r = b("POST", "/v1/run", request(honest))
         assert status == 200 and compile(b, f"# honest {k}")[0] == 200, r
-        assert time.monotonic() - start < 1, "others waited"
     def dies_twice(step, ask):
         for k in range(2):
             status, r = ask(a)
@@ -140,18 +135,21 @@ def put_aside(d):
     rows = a("GET", "/v1/aside")[1]["aside"]
     assert [(x["tenant"], x["step"], x["deaths"]) for x in rows] == [
         ("a", s, 2) for s in ("ingest", "compile", "run", "run")], rows
-    assert all(50 < x["seconds"] <= 60 and "its process" in x["why"] for x in rows), rows
+    assert all(0 < x["seconds"] <= 60 and "its process" in x["why"] for x in rows), rows
     assert (a("DELETE", "/v1/aside/" + rows[3]["digest"])[1]["lifted"] == 1
             and a("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST")
     assert a("DELETE", "/v1/aside")[1]["lifted"] == 3 and not a("GET", "/v1/aside")[1].get("aside")
-    assert (set(re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())) == {"0"}
+    assert (set(restarts(d)) == {0}  # others did not wait
             and metric(d, "hlod_work_aside_total") == 4)
 put_aside.args = ("--trust-tenant-header",)
 
 def single_flight(d):
     before = metric(d, "hlod_compiles_total")
     body = model("compile_ms 300", "# single flight")
-    work = [in_thread(d.json, "POST", "/v1/executables?shape=x=1x4", body) for _ in range(8)]
+    compiler = int(re.search(r"ev=worker\.ready .*role=compile pid=(\d+)", d.logs())[1])
+    with Stopped(compiler):
+        work = [in_thread(d.json, "POST", "/v1/executables?shape=x=1x4", body) for _ in range(8)]
+        until("all are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 8)
     replies = [(t.join(), out[0])[1] for t, out in work]
     assert all(s == 200 for s, _ in replies), replies
     assert len({r["digest"] for _, r in replies}) == 1
@@ -163,40 +161,34 @@ def long_compiles(d):
     two that are long the second begins again where the first was, and ends."""
     for step in "compile", "ingest":
         compile = lambda *lines: d.json("POST", "/v1/executables?shape=x=1x4", model(*lines))
-        long = []
+        first = d.connect(2 * PATIENCE)
+        first.request("POST", "/v1/executables?shape=x=1x4", model(f"{step}_ms {FOREVER_MS}"))
+        until("it is there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 1)
+        second, out = in_thread(compile, f"{step}_ms 5000")
+        until("so is the second", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 2)
         for k in range(2):
-            long.append(in_thread(compile, f"{step}_ms 2000", f"# {step} {k}"))
-            time.sleep(0.4)
-        for k in range(2):
-            start = time.monotonic()
             assert compile(f"# brief {step} {k}")[0] == 200
-            took = time.monotonic() - start
-            assert took < 1, f"a brief compile waited {took:.2f} s"
-        for t, out in long:
-            t.join()
-            assert out[0][0] == 200, out
+            assert metric(d, "hlod_jobs_active") == 2 and second.is_alive(), "it waited"
+        first.sock.close()
+        second.join()
+        assert out[0][0] == 200, out
     assert metric(d, "hlod_compiles_moved_total") == 2 and metric(
         d, "hlod_worker_reliefs_total") == 1 and metric(d, "hlod_worker_deaths_total") == 0
     run_ok(d, put(d)[0])
 long_compiles.args = ("--compile-relief-ms", "150")
 
 def deadline(d):
-    slow, _ = put(d, "run_ms 5000")
-    t = time.monotonic()
+    slow, _ = put(d, f"run_ms {FOREVER_MS}")
     status, r = d.json("POST", "/v1/run", request(slow, timeout_ms=200))
     assert (status, r["code"]) == (504, "DEADLINE_EXCEEDED"), r
-    assert time.monotonic() - t < 1
     run_ok(d, put(d)[0])
 
 def hang_is_killed(d):
     hung, _ = put(d, "hang run")
     first = pid(d)
-    assert d.json("POST", "/v1/run", request(hung, timeout_ms=200))[0] == 504
+    expires_at_work(d, request(hung))
     good, _ = put(d)
-    end = time.monotonic() + 8
-    while pid(d) == first:
-        assert time.monotonic() < end, "the hung worker was not killed"
-        time.sleep(0.05)
+    until("the hung worker is killed", PATIENCE, lambda: pid(d) != first)
     run_ok(d, good)
 
 def kills_are_no_failures(d):
@@ -205,31 +197,31 @@ def kills_are_no_failures(d):
     good, hung = put(d)[0], put(d, "hang run")[0]
     for _ in range(5):
         first = pid(d)
-        assert d.json("POST", "/v1/run", request(hung, timeout_ms=50))[0] == 504
-        until("another process", 3, lambda: pid(d) not in (0, None, first))
+        expires_at_work(d, request(hung))
+        until("another process", PATIENCE, lambda: pid(d) not in (0, None, first))
         run_ok(d, good)
-    assert (re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs()) == ["0"] * 5
+    assert (restarts(d) == [0] * 5
             and not devices(d)[0].get("drained")), d.logs()[-3000:]
 
 def grace_is_an_option(d):
     """--cancel-grace-ms, also by SIGHUP: what hangs is killed so long after its deadline, no
     sooner."""
     good, hung = put(d)[0], put(d, "hang run")[0]
-    def killed_after(low, high):
-        first = pid(d)
-        status, r = d.json("POST", "/v1/run", request(hung, timeout_ms=100))
-        start = time.monotonic()
-        assert status == 504, r
-        until("killed", high + 3, lambda: devices(d)[0].get("workerPid", first) != first)
-        took = time.monotonic() - start
-        assert low <= took < high, f"killed after {took:.2f} s"
-        run_ok(d, good)
-    killed_after(1.8, 3)
+    first, start = pid(d), time.monotonic()
+    expires_at_work(d, request(hung))
+    until("killed", PATIENCE, lambda: devices(d)[0].get("workerPid", first) != first)
+    assert time.monotonic() - start >= 2.2  # the deadline and the grace
+    run_ok(d, good)
     with open(d.config, "w") as f:
-        f.write("cancel_grace_ms = 300\n")
+        f.write(f"cancel_grace_ms = {FOREVER_MS}\n")
     d.p.send_signal(signal.SIGHUP)
     until("reloaded", 5, lambda: "ev=server.reload what=options" in d.logs())
-    killed_after(0.2, 0.9)
+    first = pid(d)
+    expires_at_work(d, request(hung))
+    time.sleep(3)
+    assert pid(d) == first, "killed after the old grace"
+    os.kill(first, signal.SIGKILL)
+    until("another process", PATIENCE, lambda: pid(d) not in (0, None, first))
 grace_is_an_option.args = ("--config", "{config}")
 
 def leave(d, digest, stream, reset):
@@ -240,19 +232,18 @@ def leave(d, digest, stream, reset):
     s.sendall(
         b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (
             b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
-    time.sleep(0.3)
+    at_work(d)
     if reset:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     elif stream:
         s.recv(1 << 16)
     s.close()
-    end = time.monotonic() + 1.5
-    while metric(d, "hlod_cancels_total") == before:
-        assert time.monotonic() < end, f"not cancelled (stream={stream}, reset={reset})"
-        time.sleep(0.02)
+    until(f"cancelled (stream={stream}, reset={reset})", PATIENCE,
+          lambda: metric(d, "hlod_cancels_total") == before + 1)
+    at_work(d, runs=0)
 
 def client_leaves(d):
-    slow, _ = put(d, "run_ms 4000")
+    slow, _ = put(d, f"run_ms {FOREVER_MS}")
     for stream in False, True:
         for reset in False, True:
             leave(d, slow, stream, reset)
@@ -267,7 +258,7 @@ def half_close(d):
               b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.shutdown(socket.SHUT_WR)
     text = b""
-    s.settimeout(5)
+    s.settimeout(PATIENCE)
     while piece := s.recv(1 << 16):
         text += piece
     assert b"HTTP/1.1 200" in text and b'"outputs"' in text, text[:300]
@@ -306,7 +297,7 @@ def changed_while_read(d):
     """Bytes that the disk changes under the worker that reads them: what it makes of them, a model
     or a complaint, is nobody's model and nobody's mistake."""
     for n, script in enumerate((["fail ingest"], [])):
-        text = model("ingest_ms 700", f"seed {n}", *script)
+        text = model("ingest_ms 1500", f"seed {n}", *script)
         t, out = in_thread(d.json, "POST", "/v1/executables?shape=x=1x4", text)
         path = glob.escape(d.dir) + f"/data/blobs/*/{hashlib.sha256(text).hexdigest()}"
         until("the model is on the disk", 5, lambda: glob.glob(path))
@@ -387,18 +378,18 @@ def few_files(d):
 def drain(d):
     slow, _ = put(d, "run_ms 700")
     t, out = in_thread(d.json, "POST", "/v1/run", request(slow))
-    time.sleep(0.2)
+    at_work(d)
     d.p.send_signal(signal.SIGTERM)
     t.join()
     assert out[0][0] == 200, out
-    assert d.p.wait(10) == 0
+    assert d.p.wait(PATIENCE) == 0
 
 def lame(d):
     """For leave_ms an ending daemon is not ready, serves on old and new connections and ends each
     with its reply; a second signal ends it at once."""
     source, _ = put(d, "run_ms 1")
     body, headers = json.dumps(request(source)), {"Content-Type": "application/json"}
-    kept = d.connect(10)
+    kept = d.connect(PATIENCE)
     def ask(c):
         c.request("POST", "/v1/run", body, headers)
         r = c.getresponse()
@@ -408,11 +399,11 @@ def lame(d):
     d.p.send_signal(signal.SIGTERM)
     until("it is not ready", 5, lambda: d.call("GET", "/readyz")[0] == 503)
     assert ask(kept) and d.call("GET", "/healthz")[0] == 200
-    assert ask(d.connect(10))
+    assert ask(d.connect(PATIENCE))
     d.p.send_signal(signal.SIGTERM)
-    assert d.p.wait(5) == 0
+    assert d.p.wait(PATIENCE) == 0
 
-def raw(d, text, timeout=5):
+def raw(d, text, timeout=PATIENCE):
     s = socket.create_connection(d.addr)
     s.settimeout(timeout)
     try:
@@ -434,12 +425,11 @@ def half_headers(d):
     """Two hundred connections that take all places and never finish their headers: they are closed
     in time, a good client is served, and one that is kept idle stays."""
     head, half = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n", []
-    kept = http.client.HTTPConnection(*d.addr, timeout=10)
+    kept = http.client.HTTPConnection(*d.addr, timeout=PATIENCE)
     kept.request("GET", "/healthz")
     assert kept.getresponse().read() == b"ok\n"
-    start = time.monotonic()
     for i in range(199):
-        s = socket.create_connection(d.addr, timeout=10)
+        s = socket.create_connection(d.addr, timeout=PATIENCE)
         s.sendall([b"", b"GET /v1/ver", head, head + b"X-A: 1\r\nX-B"][i % 4])
         half.append(s)
     stop = threading.Event()
@@ -454,10 +444,9 @@ def half_headers(d):
     t, _ = in_thread(drip)
     try:
         good, out = in_thread(d.call, "GET", "/v1/version")
-        good.join(8)
+        good.join(PATIENCE)
         assert out and out[0][0] == 200, f"a good client is not served: {out}"
         said = [b"".join(iter(lambda s=s: patient(s), b"")) for s in half]
-        assert time.monotonic() - start < 5, "half-sent headers hold their places"
     finally:
         stop.set()
         t.join()
@@ -468,10 +457,10 @@ def half_headers(d):
     kept.request("GET", "/healthz")  # waits for its next request, not for half of one
     assert kept.getresponse().read() == b"ok\n"
     kept.sock.sendall(head)
-    kept.sock.settimeout(4)
+    kept.sock.settimeout(PATIENCE)
     assert b" 408 " in kept.sock.recv(1 << 16)
     # the gRPC port: no preface
-    with socket.create_connection(d.grpc.rsplit(":", 1), timeout=4) as silent:
+    with socket.create_connection(d.grpc.rsplit(":", 1), timeout=PATIENCE) as silent:
         silent.sendall(b"PRI * HTTP/2.0")
         while silent.recv(1 << 16):
             pass
@@ -500,6 +489,7 @@ def ended_headers(d):
     until("they are gone", 4, lambda: fds() <= before + 2)
     for s in [*half, whole]:
         s.close()
+ended_headers.args = ("--header-s", "600")
 
 def stalled_bodies(d):
     """One address holds all places with bodies that stall or drip, far within idle_s; clients of
@@ -530,7 +520,6 @@ def stalled_bodies(d):
             left = left[15000:]
         steady.sendall(left + body)
     t, _ = in_thread(drip)
-    start = time.monotonic()
     try:
         for source in "127.0.0.1", "127.0.0.2":
             for _ in range(5):
@@ -539,7 +528,6 @@ def stalled_bodies(d):
                     b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert s.recv(1 << 16).startswith(b"HTTP/1.1 200 OK"), source
                 s.close()
-        assert time.monotonic() - start < 6
     finally:
         stop.set()
         t.join()
@@ -552,15 +540,19 @@ stalled_bodies.args = ("--max-connections", "64")
 def per_address(d):
     """One address has so many places and no more; another (127.0.0.2) has its own."""
     def open_one(source="127.0.0.1"):
-        s = socket.create_connection(d.addr, timeout=5, source_address=(source, 0))
+        s = socket.create_connection(d.addr, timeout=PATIENCE, source_address=(source, 0))
         try:
             s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             return s, s.recv(1 << 16)[:15]
         except OSError:
             return s, b""
-    time.sleep(0.2)  # those that asked whether it is ready are gone
-    mine = [open_one() for _ in range(8)]
-    assert all(text == b"HTTP/1.1 200 OK" for _, text in mine), mine
+    mine = []
+    def eight():
+        for s, _ in mine:
+            s.close()
+        mine[:] = [open_one() for _ in range(8)]
+        return all(text == b"HTTP/1.1 200 OK" for _, text in mine)
+    until("those that asked whether it is ready are gone", PATIENCE, eight)
     assert open_one()[1] == b""
     assert open_one("127.0.0.2")[1] == b"HTTP/1.1 200 OK"
     mine[0][0].close()
@@ -665,11 +657,9 @@ def upload_memory(d):
     assert b" 200 OK" in text and sha.hexdigest().encode() in text, text[:500]
     assert peak[0] < 64 * 1024, f"peak RSS {peak[0]} KiB"
 
-def receive_budget(d):
-    """Bodies of all clients together stay within --receive-bytes: who finds no room waits for those
-    before, and is refused after --receive-wait-ms."""
-    source, _ = put(d)
-    n = 12 << 20  # of 16 MiB
+def bodies(source):
+    """(begin a body of 12 of 16 MiB, finish it, read its answer, bytes of one)"""
+    n = 12 << 20
     head = json.dumps({"model": source,
                        "inputs": [{"name": "x", "dtype": "f32", "shape": [n // 16, 4],
                                    "parameters": {"binary_data_size": n}}]}).encode()
@@ -677,9 +667,9 @@ def receive_budget(d):
              b"application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: "
              b"%d\r\n\r\n" % (len(head), len(head) + n))
     few, most = 1 << 20, n - (1 << 20)
-    def begin(sent=few):
+    def begin(d, sent=few):
         s = socket.create_connection(d.addr)
-        s.settimeout(10)
+        s.settimeout(PATIENCE)
         s.sendall(start + head + bytes(sent))
         return s
     def finish(s, sent=few):
@@ -690,29 +680,43 @@ def receive_budget(d):
         while piece := s.recv(1 << 20):
             text += piece
         return int(text.split()[1]), text
-    first = begin(most)  # one that sent little would lose its place to those that wait
-    time.sleep(0.2)
-    assert metric(d, "hlod_receive_bytes") == n + len(head)
+    # one that sent little would lose its place to those that wait
+    return begin, finish, most, n + len(head)
+
+def receive_budget(d):
+    """Bodies of all clients together stay within --receive-bytes: who finds no room is refused
+    after --receive-wait-ms."""
+    source, _ = put(d)
+    begin, finish, most, size = bodies(source)
+    first = begin(d, most)
+    until("it has its room", PATIENCE, lambda: metric(d, "hlod_receive_bytes") == size)
     began = time.monotonic()
-    status, text = finish(begin())  # no room: refused after the wait; its bytes are dropped
+    status, text = finish(begin(d))  # its bytes are dropped
     assert status == 503 and b"RECEIVE_BUDGET" in text and b"Retry-After: 1" in text, text[:500]
-    assert 0.9 < time.monotonic() - began < 5
-    third = begin()
-    t, out = in_thread(finish, third)  # waits for the first, then is served
+    assert time.monotonic() - began >= 1
+    assert finish(first, most)[0] == 200
+    run_ok(d, source)
+receive_budget.args = ("--receive-bytes", "16M", "--receive-wait-ms", "1000")
+
+def receive_waits(d):
+    """Who finds no room waits for those before; who leaves, holding or waiting, takes nothing with
+    it."""
+    source, _ = put(d)
+    begin, finish, most, size = bodies(source)
+    first = begin(d, most)
+    until("it has its room", PATIENCE, lambda: metric(d, "hlod_receive_bytes") == size)
+    t, out = in_thread(finish, begin(d))
     time.sleep(0.2)
-    assert not out
+    assert not out and metric(d, "hlod_receive_bytes") == size
     assert finish(first, most)[0] == 200
     t.join()
     assert out[0][0] == 200
-    waits = begin(), begin()
+    waits = begin(d), begin(d)
     for s in waits:  # leaves while it holds, leaves while it waits
         s.close()
-    end = time.monotonic() + 5
-    while metric(d, "hlod_receive_bytes"):
-        assert time.monotonic() < end, "a reservation was not given back"
-        time.sleep(0.02)
+    until("reservations are given back", PATIENCE, lambda: not metric(d, "hlod_receive_bytes"))
     run_ok(d, source)
-receive_budget.args = ("--receive-bytes", "16M", "--receive-wait-ms", "1000")
+receive_waits.args = ("--receive-bytes", "16M", "--receive-wait-ms", str(FOREVER_MS))
 
 def many_clients(d):
     source, _ = put(d, "run_ms 1")
@@ -730,7 +734,8 @@ SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work
              deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves,
              half_close, half_headers, ended_headers, stalled_bodies, per_address, warm_restart,
              two_daemons, bad_starts, full_disk, few_files, drain, lame, hostile_framing,
-             compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
+             compressed_bodies, big_tensors, upload_memory, receive_budget, receive_waits,
+             many_clients]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

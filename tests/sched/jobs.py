@@ -7,7 +7,7 @@ Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]""
 import argparse, contextlib, json, os, random, re, shutil, signal
 import socket, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, in_thread, metric, until
+from harness import FOREVER_MS, PATIENCE, Daemon, in_thread, metric, until
 from faults import model, pid
 
 ENDED = ("passed", "failed", "error", "cancelled")
@@ -45,7 +45,7 @@ def jobs_of(d, suite, **query):
     return r.get("jobs", [])
 
 def wait(d, suite, seconds=60):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + max(seconds, PATIENCE)
     while True:
         jobs = jobs_of(d, suite)
         if all(j["state"] in ENDED for j in jobs):
@@ -206,12 +206,12 @@ def retries(d):
 
 def heals(d):
     """The worker is killed during the first attempt; the second passes."""
-    suite, _ = submit(d, [{"model": put_model(d, "run_ms 400")}],
+    suite, _ = submit(d, [{"model": put_model(d, "run_ms 2500")}],
                       [one_input(d, expect=(2, 3, 4, 5))], retry={"backoffMs": 10})
     t, out = in_thread(watch, d, suite)
     while d.json("GET", f"/v1/jobs/{suite}.1")[1]["state"] != "running":
         time.sleep(0.01)
-    time.sleep(0.2)
+    time.sleep(0.5)
     os.kill(pid(d), signal.SIGKILL)
     t.join()
     events = out[0]
@@ -221,16 +221,15 @@ def heals(d):
     assert result(d, suite + ".1")["attempts"] == 2
 
 def cancel(d):
-    suite, n = submit(d, [{"model": put_model(d, "run_ms 2000")}],
+    suite, n = submit(d, [{"model": put_model(d, f"run_ms {FOREVER_MS}")}],
                       [one_input(d, str(k)) for k in range(8)])
     status, r = d.json("DELETE", f"/v1/jobs/{suite}.8")
     assert (status, r) == (200, {"cancelled": 1}), r
     assert d.json("GET", f"/v1/jobs/{suite}.8")[1]["state"] == "cancelled"
     status, r = d.json("GET", f"/v1/jobs/{suite}.1/result")
     assert (status, r["reason"]) == (400, "JOB_NOT_ENDED"), r
-    t = time.monotonic()
     assert d.json("DELETE", f"/v1/jobs/{suite}")[1] == {"cancelled": 7}
-    assert {j["state"] for j in jobs_of(d, suite)} == {"cancelled"} and time.monotonic() - t < 1
+    assert {j["state"] for j in jobs_of(d, suite)} == {"cancelled"}
     assert d.json("DELETE", f"/v1/jobs/{suite}")[1] == {}, "an ended job is not cancelled again"
     suite, _ = submit(d, [{"model": put_model(d)}], [one_input(d, expect=(2, 3, 4, 5))])
     assert wait(d, suite, 20)[0]["state"] == "passed"
@@ -306,10 +305,10 @@ def with_folder(*options):
 def drain(f):
     """SIGTERM: what runs may end, what waits is the next daemon's; watchers are told."""
     d = f.d
-    suite, n = submit(d, [{"model": put_model(d, "run_ms 150")}],
+    suite, n = submit(d, [{"model": put_model(d, "run_ms 300")}],
                       [one_input(d, str(k)) for k in range(10)])
     t, out = in_thread(watch, d, suite)
-    time.sleep(0.2)
+    until("one has passed", PATIENCE, lambda: jobs_of(d, suite, state="passed"))
     assert d.stop() == 0
     t.join()
     events = out[0]
@@ -333,9 +332,7 @@ def retention(f):
         wait(d, s)
     d.stop()
     d = f.start()
-    end = time.monotonic() + 5
-    while jobs_of(d, suites[0]) and time.monotonic() < end:
-        time.sleep(0.02)
+    until("the first goes", PATIENCE, lambda: not jobs_of(d, suites[0]))
     assert [bool(jobs_of(d, s)) for s in suites] == [False] * 4 + [True] * 2
     assert d.json("GET", f"/v1/jobs/{suites[0]}.1")[0] == 404
     newer, _ = submit(d, m, [one_input(d)])

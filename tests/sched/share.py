@@ -4,9 +4,9 @@
 several workers, reload of options. Real workers on simulated devices; a worker is stopped (SIGSTOP)
 while work queues up behind it, so that what is asserted is order, not time. Standard library only.
 Usage: share.py --hlod BIN --worker BIN [NAME...]"""
-import json, os, re, signal, socket, sys, time
+import json, os, re, signal, socket, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import device, devices, in_thread, metric, scenarios, until
+from harness import at_work, device, devices, in_thread, metric, restarts, scenarios, until
 from sim import bad, good, put
 
 def run(d, digest, n=4, tenant="", headers={}, **options):
@@ -162,7 +162,6 @@ def places_at_once(d):
         os.kill(p, signal.SIGSTOP)
     threads = [in_thread(run, d, m, tenant="one") for _ in range(3)]
     until("queued", 5, lambda: queued(d) == 2)
-    time.sleep(0.1)
     assert sorted(x["state"] for x in devices(d)) == ["busy", "ready"]
     threads.append(in_thread(run, d, m, tenant="other"))
     until("both busy", 5, lambda: all(x["state"] == "busy" for x in devices(d)))
@@ -228,12 +227,11 @@ def expired_is_not_run(d):
     good(run(d, m))
     with Stopped(d, m) as s:
         ran = metric(d, "hlod_runs_total")
-        for late in (run, (d, m), {"timeout_ms": 100}), (
+        for late in (run, (d, m), {"timeout_ms": 1000}), (
             run, (d, m),
-            {"headers": {"Hlod-Timeout-Ms": "100"}}), (infer, (d, m), {"timeout": 100000}):
-            start = time.monotonic()
+            {"headers": {"Hlod-Timeout-Ms": "1000"}}), (infer, (d, m), {"timeout": 1000000}):
             status, r = replies(queue_up(d, [late]))[0]
-            assert status == 504 and time.monotonic() - start < 2, r
+            assert status == 504 and s.held[0].is_alive(), r
         text = json.dumps({"model": m,
                            "inputs": [{"name": "x", "dtype": "f32", "shape": [4],
                                        "data": [0] * 4}]}).encode()
@@ -280,7 +278,7 @@ def memory_is_planned(d):
     until("busy", 5, lambda: device(d, "sim:0")["state"] == "busy")
     threads += queue_up(d, [(run, (d, two, n), {})])
     threads.append(in_thread(run, d, small))
-    time.sleep(0.2)
+    at_work(d, "sim:0", 2)
     assert queued(d) == 1  # the small one is in the worker
     r = bad(run(d, put(d, 5, 20000), 20000), 429, "DEVICE_MEMORY")
     assert "by plan" in r["message"] and " of tensors)" in r["message"], r
@@ -384,15 +382,12 @@ def isolated(d):
 def few_processes(d):
     """sim --trust-tenant-header --isolate tenant --isolate-workers 2
     More tenants than processes: who is idle for longest loses its process, and gets another when it
-    comes again; all answers are right, none waits for more than a start."""
+    comes again, begun at once; all answers are right."""
     models = {t: with_weights(d, 10 * k, t) for k, t in enumerate("abcde", 1)}
-    served = []
     for turn in range(3):
         for k, t in enumerate("abcde", 1):
-            start = time.monotonic()
             assert answer(d, models[t], t) == [10 * k + n for n in range(4)]
-            served.append(time.monotonic() - start)
-    assert max(served) < 2 and len(devices(d)) <= 2, served
+    assert set(restarts(d)) <= {0} and len(devices(d)) <= 2, restarts(d)
     pid = {x["workerPid"] for x in devices(d)}
     for _ in range(5):  # who stays keeps its own
         answer(d, models["e"], "e")

@@ -4,9 +4,10 @@
 time, memory and misfortune are made up. Each is a function whose docstring begins with the devices
 it wants; it fails by AssertionError. Standard library only.
 Usage: sim.py --hlod BIN --worker BIN [NAME...]"""
-import os, re, signal, sys, threading, time
+import os, re, signal, sys, threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import device, devices, in_thread, scenarios, until
+from harness import (PATIENCE, Stopped, at_work, device, devices, expires_at_work, in_thread,
+                     metric, restarts, scenarios, until)
 
 def program(add, n=4):
     """x + add, elementwise: a program of its own for each `add`."""
@@ -18,11 +19,13 @@ def put(d, add=1, n=4):
     assert status == 200, r
     return r["sourceDigest"]
 
+def request(digest, n=4, **options):
+    return {"model": digest,
+            "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}],
+            "options": options}
+
 def run(d, digest, n=4, **options):
-    return d.json("POST", "/v1/run",
-                  {"model": digest,
-                   "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}],
-                   "options": options})
+    return d.json("POST", "/v1/run", request(digest, n, **options))
 
 def good(reply, add=1, n=4):
     status, r = reply
@@ -48,25 +51,21 @@ def answers(d):
 def virtual_time(d):
     """sim:latency_us=3600000000:clock=virtual
     An hour of the device's time takes none of ours and stands in the profile."""
-    m, start = put(d), time.monotonic()
-    r = good(run(d, m, profile=True))
-    assert time.monotonic() - start < 5
+    r = good(run(d, put(d), profile=True))  # the answer is not waited for so long
     assert r["profile"]["rows"][0]["ms"] == 3600e3, r["profile"]
 
 def third_run_kills(d):
     """sim:crash=run@3
-    The run that dies is UNAVAILABLE; the next is served within a second, by a new process that was
-    given the executable again."""
+    The run that dies is UNAVAILABLE; the next is served by a new process, which began at once and
+    was given the executable again."""
     m = put(d)
     good(run(d, m))
     good(run(d, m))
     first = device(d, "sim:0")["workerPid"]
     bad(run(d, m), 503, "WORKER_LOST")
-    start = time.monotonic()
     good(run(d, m))
-    assert time.monotonic() - start < 1
     x = device(d, "sim:0")
-    assert x["workerPid"] != first and x["restarts"] == 1, x
+    assert x["workerPid"] != first and x["restarts"] == 1 and restarts(d) == [0], x
 
 def backoff(d):
     """sim:crash=run
@@ -81,8 +80,7 @@ def backoff(d):
         os.kill(pid, signal.SIGKILL)
         until("gone", 3, lambda: device(d, "sim:0")["state"] != "ready" or device(d, "sim:0")[
                   "workerPid"] != pid)
-    delays = [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
-    assert delays == [0] * 5 + [0, 100, 200, 400], delays
+    assert restarts(d) == [0] * 5 + [0, 100, 200, 400], restarts(d)
     until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
     assert d.call("GET", "/readyz")[0] == 200
 
@@ -104,24 +102,23 @@ def hang(d):
     is served."""
     m = put(d)
     good(run(d, m))
-    first, start = device(d, "sim:0")["workerPid"], time.monotonic()
-    bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
-    assert time.monotonic() - start < 1.5
+    first = device(d, "sim:0")["workerPid"]
+    expires_at_work(d, request(m))
     good(run(d, m))
     assert device(d, "sim:0")["workerPid"] != first
 
 def stuck_in(d, word):
-    """One request is in that step for ever, with a deadline of 300 ms; who comes meanwhile is
-    served within the grace and a restart, by a new process, in which the others' executables are
-    again."""
+    """One request is in that step for ever, until its deadline; who comes meanwhile is served by a
+    new process, in which the others' executables are again."""
     honest = put(d, 1)
     good(run(d, honest))
-    first, start = device(d, "sim:0")["workerPid"], time.monotonic()
-    bad(run(d, put(d, 2), timeout_ms=300), 504, "DEADLINE")
-    assert time.monotonic() - start < 1.5
+    first = device(d, "sim:0")["workerPid"]
+    stuck = in_thread(run, d, put(d, 2), timeout_ms=3000)
+    at_work(d, "sim:0")
     good(run(d, honest))
-    assert time.monotonic() - start < 4.5, "an honest run waited"
-    assert device(d, "sim:0")["workerPid"] != first and word in d.logs()
+    stuck[0].join()
+    bad(stuck[1][0], 504, "DEADLINE")
+    assert restarts(d) == [0] and device(d, "sim:0")["workerPid"] != first and word in d.logs()
 
 def hang_in_prepare(d):
     """sim:hang=prepare@2
@@ -137,66 +134,67 @@ def slow_step_is_stopped(d):
     """Preparing, or loading, that nobody waits for any more stops; the process is kept, and
     free."""
     m = put(d)
-    pid, start = device(d, "sim:0")["workerPid"], time.monotonic()
+    pid = device(d, "sim:0")["workerPid"]
     for _ in range(2):
-        bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
+        bad(run(d, m, timeout_ms=1000), 504, "DEADLINE")
         status, r = d.json("POST", "/v1/buffers",
                            {"inputs": [{"name": "x", "dtype": "f32", "shape": [4],
                                         "data": [0, 1, 2, 3]}]})
         assert status == 200, r
     x = device(d, "sim:0")
-    assert time.monotonic() - start < 3 and x["workerPid"] == pid and not x.get("plannedBytes"), x
+    assert x["workerPid"] == pid and not x.get("plannedBytes"), x
 
 def slow_prepare(d):
-    """sim:prepare_us=20000000"""
+    """sim:prepare_us=600000000 --cancel-grace-ms=60000"""
     slow_step_is_stopped(d)
 def slow_load(d):
-    """sim:load_us=20000000"""
+    """sim:load_us=600000000 --cancel-grace-ms=60000"""
     slow_step_is_stopped(d)
 
 def client_leaves_prepare(d):
-    """sim:prepare_us=20000000
+    """sim:prepare_us=600000000 --cancel-grace-ms=60000
     A client that goes while weights are prepared for it takes the work with it; one of two that
     wait for the same does not."""
-    m, start = put(d), time.monotonic()
+    m = put(d)
     gone = d.connect(30)
     gone.request(
         "POST", "/v1/run",
         '{"model":"%s","inputs":[{"name":"x","dtype":"f32","shape":[4],"data":[0,1,2,3]}]}' % m,
         {"Content-Type": "application/json"})
-    until("it has its place", 5, lambda: device(d, "sim:0").get("runs") == 1)
-    second = in_thread(run, d, m, timeout_ms=1500)
-    until("so has the second", 5, lambda: device(d, "sim:0").get("runs") == 2)
+    at_work(d, "sim:0", 1)
+    second = in_thread(run, d, m, timeout_ms=4000)
+    at_work(d, "sim:0", 2)
     gone.sock.close()
-    until("the first has gone", 5, lambda: device(d, "sim:0").get("runs") == 1)
+    at_work(d, "sim:0", 1)
     second[0].join()
     bad(second[1][0], 504, "DEADLINE")
     assert d.json("POST", "/v1/buffers",
                   {"inputs": [{"name": "x", "dtype": "f32", "shape": [4],
                                "data": [0, 1, 2, 3]}]})[0] == 200
-    until("the place is free", 1, lambda: not device(d, "sim:0").get("runs"))
-    assert not device(d, "sim:0").get("restarts") and time.monotonic() - start < 5
+    at_work(d, "sim:0", 0)
+    assert not device(d, "sim:0").get("restarts")
 
 def cancelled_in_the_queue(d):
-    """sim:latency_us=4000000
+    """sim:latency_us=7000000 --cancel-grace-ms=4000
     A call whose deadline passes while it waits in the worker behind another's run is answered there
     at once: the run before it is not killed for it."""
     m = put(d)
     long = in_thread(run, d, m)
-    until("it runs", 5, lambda: device(d, "sim:0").get("runs") == 1)
+    at_work(d, "sim:0")
     bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
+    assert long[0].is_alive(), "it waited for the run before it"
     long[0].join()
     good(long[1][0])
     assert not device(d, "sim:0").get("restarts")
 
 def slow_is_not_hung(d):
-    """sim:latency_us=1500000
+    """sim:latency_us=1500000 --cancel-grace-ms=60000
     A slow run that is cancelled by its deadline stops by itself: the process is kept, and nothing
     is loaded again."""
     m = put(d)
     good(run(d, m))
     first = device(d, "sim:0")["workerPid"]
-    bad(run(d, m, timeout_ms=200), 504, "DEADLINE")
+    expires_at_work(d, request(m))
     good(run(d, m))
     x = device(d, "sim:0")
     assert x["workerPid"] == first and not x.get("restarts"), x
@@ -270,18 +268,19 @@ def prepare_and_load_fail(d):
     bad(run(d, m), 503, "WORKER_LOST")
 
 def two_devices(d):
-    """sim:latency_us=400000,sim:latency_us=400000
+    """sim:latency_us=5000,sim:latency_us=5000
     Runs spread over two devices of a kind; one can be named; when one dies the other serves on."""
     m = put(d)
     good(run(d, m))
     assert sorted(x["name"] for x in devices(d)) == ["sim:0", "sim:1"]
     for name in "sim:0", "sim:1":
         assert good(run(d, m, device=name))["device"] == name
-    start = time.monotonic()
-    work = [in_thread(run, d, m) for _ in range(4)]
+    with Stopped(*[x["workerPid"] for x in devices(d)]):
+        work = [in_thread(run, d, m) for _ in range(4)]
+        for name in "sim:0", "sim:1":
+            until("each has some", PATIENCE, lambda: device(d, name).get("runs"))
     used = {(t.join(), good(out[0]))[1]["device"] for t, out in work}
-    assert used == {"sim:0", "sim:1"} and time.monotonic() - start < 1.4, (
-        used, time.monotonic() - start)
+    assert used == {"sim:0", "sim:1"}, used
     os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
     good(run(d, m))
 
@@ -305,12 +304,15 @@ def killed_under_load(d):
     clients = [threading.Thread(target=client) for _ in range(8)]
     for c in clients:
         c.start()
+    def some_more():
+        n = sum(r[0] == 200 for r in seen) + 10
+        until("some are served", PATIENCE, lambda: sum(r[0] == 200 for r in seen) >= n)
     for turn in range(4):
-        time.sleep(0.25)
+        some_more()
         pid = devices(d)[turn & 1]["workerPid"]
         if pid:
             os.kill(pid, signal.SIGKILL)
-    time.sleep(0.3)
+    some_more()
     stop.set()
     for c in clients:
         c.join()
@@ -319,7 +321,6 @@ def killed_under_load(d):
     for r in seen:
         if r[0] == 200:
             good(r)
-    assert len(seen) - len(lost) > 20, (len(seen), len(lost))
     until("both back", 5, lambda: all(x["state"] in ("ready", "busy") for x in devices(d)))
     good(run(d, m))
 
@@ -372,20 +373,22 @@ def keeps_nothing(d):
     assert kept(d) == set()
 
 def flight(d):
-    """sim:latency_us=300000 --flight-bytes=500000 --alone-us=0
+    """sim:latency_us=5000 --flight-bytes=500000 --alone-us=0
     A device worker gets no second run while its tensors in flight are beyond the bound; small runs
     go two at a time."""
     n = 100000  # 400 KB in, 400 KB out
     big, small = put(d, 1, n), put(d, 1)
     for m, k in (big, n), (small, 4):
         good(run(d, m, k), 1, k)
-        work = [in_thread(run, d, m, k) for _ in range(2)]
-        waits = []
+        with Stopped(device(d, "sim:0")["workerPid"]):
+            work = [in_thread(run, d, m, k) for _ in range(2)]
+            until("both are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 2)
+            if m == big:
+                until("one waits", PATIENCE, lambda: metric(d, "hlod_jobs_queued") == 1)
+            at_work(d, "sim:0", 1 if m == big else 2)
         for t, out in work:
             t.join()
-            r = good(out[0], 1, k)
-            waits.append(sum(x.get("ms", 0) for x in r["timings"] if x["name"] == "queue"))
-        assert (max(waits) > 100) == (m == big), (k, waits)
+            good(out[0], 1, k)
 
 def kernel_filter(pid):
     with open(f"/proc/{pid}/status") as f:
@@ -424,7 +427,7 @@ def filter_off(d):
     assert "lvl=warn ev=server.filter" in d.logs()
 
 def auto_picks(d):
-    """sim:latency_us=30000,cpu --log=debug:place
+    """sim:latency_us=500000,cpu --log=debug:place
     Work that may run anywhere goes to the first device until it is known there, is tried on the
     other once, and then stays where it was faster; other work follows from the start."""
     m = put(d)

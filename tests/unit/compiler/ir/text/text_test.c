@@ -170,7 +170,7 @@ static void linear(void **state) {
     assert_null(string_pattern_new(STR("(a*)*(a|aa)*b"), &p));
     int64_t start = clock_ns();
     assert_false(string_pattern_matches(p, (struct str){text, N}, NULL));
-    assert_true(clock_ns() - start < 5000000000); // backtracking would take ages
+    assert_true(clock_ns() - start < 60000000000); // backtracking would take ages
     string_pattern_free(p);
     free(text);
 }
