@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """More of programs.py: programs that were slow when they were first tried here (docs/performance.md
 says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
-convolutions and their gradients, remainders, sums of exponentials, recurrences."""
+convolutions and their gradients, remainders, sums of exponentials, recurrences, products with a
+transposed matrix in loops, halves that are joined."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,8 @@ def define(program, f32, below, of):
     convolutions(program, f32)
     colours(program, f32)
     sequences(program, f32)
+    descents(program, f32, below, of)
+    halves(program, f32, below, of)
 
 
 def perlin(x, y, table):
@@ -120,3 +123,47 @@ def sequences(program, f32):
         return lax.scan(step, (zero, zero, zero - 1e30), (k, v))[1]
     program("RWKV's recurrence, 1024 steps of 512", f32(1024, 512), f32(1024, 512), f32(512),
             f32(512))(rwkv)
+
+
+def descents(program, f32, below, of):
+    """A'r: neighbours of the result are neighbours in the matrix's rows."""
+    def squares(a, b):
+        return lax.fori_loop(0, 100, lambda _, x: x - 1e-3 * (a.T @ (a @ x - b)),
+                             jnp.zeros(a.shape[1], a.dtype))
+    program("least squares by descent, 300x60, 100 steps", f32(300, 60), f32(300))(squares)
+    program("least squares by descent, f64 300x60, 100 steps", of(np.float64, 300, 60),
+            of(np.float64, 300))(squares)
+    program("logistic regression, 500x30, 100 steps", f32(500, 30), below(2, 500))(
+        lambda a, y: lax.fori_loop(
+            0, 100, lambda _, w: w - 1e-3 * (a.T @ (jax.nn.sigmoid(a @ w) - y)), jnp.zeros(30)))
+    program("value iteration, 500 states, 4 actions, 20 steps", f32(4, 500, 500), f32(4, 500))(
+        lambda p, r: lax.fori_loop(
+            0, 20, lambda _, v: jnp.max(r + 0.9 * jnp.einsum("asn,n->as", jax.nn.softmax(p), v), 0),
+            jnp.zeros(500)))
+
+
+def halves(program, f32, below, of):
+    def average(x):
+        def join(a, b):
+            return a[0] * b[0], b[0] * a[1] + b[1]
+        return lax.associative_scan(join, (jnp.full(x.shape, 0.9), x), axis=1)[1]
+    program("exponential averages of rows by associative scan, 64x2000", f32(64, 2000))(average)
+
+    def network(x):
+        a, b = (x.reshape(64, 2, 512)[:, k] for k in range(2))
+        return jnp.concatenate([jnp.minimum(a, b), jnp.maximum(a, b)], 1)
+    program("one stage of a sorting network, 64x1024", f32(64, 1024))(
+        network)
+
+    def blend(over, under):
+        wide, alpha = over[..., :3].astype(jnp.int32), over[..., 3:].astype(jnp.int32)
+        return ((wide * alpha + under.astype(jnp.int32) * (255 - alpha)) // 255).astype(jnp.uint8)
+    program("u8 pictures blended by alpha, 256x256", of(np.uint8, 256, 256, 4),
+            of(np.uint8, 256, 256, 3))(blend)
+
+    def topple(sand):
+        over = (sand >= 4).astype(jnp.int32)
+        p = jnp.pad(over, 1)
+        return sand - 4 * over + p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
+    program("sandpile of 64x64, 50 steps", below(6, 64, 64))(
+        lambda s: lax.fori_loop(0, 50, lambda _, s: topple(s), s))
