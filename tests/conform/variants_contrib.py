@@ -126,6 +126,12 @@ def attention(add):
         {"num_heads": 4, "unidirectional": 1}, 3)
     add("MultiHeadAttention self, unidirectional", mha, [q, f32(2, 5, 16), f32(2, 5, 16)],
         {"num_heads": 4, "unidirectional": 1}, 3)
+    for size in (3, 7):  # keys of an encoder: counted from the first
+        add("MultiHeadAttention of %d keys, unidirectional" % size, mha,
+            [q, f32(2, size, 16), f32(2, size, 16)], {"num_heads": 4, "unidirectional": 1}, 3)
+        add("MultiHeadAttention of %d keys and a past, unidirectional" % size, mha,
+            [q, f32(2, size, 16), f32(2, size, 16), None, None, None, f32(2, 4, 3, 4),
+             f32(2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, 3)
     for inter in (0, 1):
         add("RotaryEmbedding ms %d" % inter, MS + "RotaryEmbedding",
             [f32(2, 5, 16), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]]), f32(9, 4), f32(9, 4)],
