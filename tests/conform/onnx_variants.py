@@ -95,6 +95,9 @@ def image():
     add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])],
         {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, constant=(3,),
         opset=18)
+    for scale in ((1, 1, 0.6, 0.6), (1, 1, 0.7, 2), (1, 1, 1.5, 0.3)):
+        add("Resize nearest of opset 10, %g and %g" % scale[2:], "Resize",
+            [x, np.array(scale, np.float32)], {"mode": "nearest"}, constant=(1,), opset=10)
     add("Resize cubic to one", "Resize", [x, None, None, np.array([2, 3, 1, 4])],
         {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}, constant=(3,),
         opset=19)

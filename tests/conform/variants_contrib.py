@@ -55,6 +55,9 @@ def fused(add):
               f32(7), R.standard_normal((4, 1)), R.integers(0, 2**32, 5).astype(np.uint32)):
         add("MurmurHash3 %s" % x.dtype, MS + "MurmurHash3", [x], {"seed": 7} if x.ndim == 2 else {})
     add("MurmurHash3 signed", MS + "MurmurHash3", [R.integers(0, 99, 9)], {"positive": 0})
+    for n, length, words in (3, 24, 4), (1, 5, 9), (2, 40, 6), (4, 3, 5):
+        add("NGramRepeatBlock %d of %d" % (n, length), MS + "NGramRepeatBlock",
+            [R.integers(0, words, (3, length)), f32(3, words)], {"ngram_size": n})
     add("UnfoldTensor", MS + "UnfoldTensor", [f32(2, 9, 3)], {"dim": 1, "size": 4, "step": 2})
     add("ExpandDims", MS + "ExpandDims", [f32(2, 3), np.array(-1, np.int32)], constant=(1,))
     add("ms Pad", MS + "Pad", [f32(2, 3), np.array([1, 0, 0, 2]), np.array([1.5], np.float32)],
@@ -89,6 +92,15 @@ def norms(add):
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
     add("EmbedLayerNormalization", MS + "EmbedLayerNormalization",
         [ids, seg, f32(20, 16), f32(8, 16), f32(2, 16), g, b, mask], {"epsilon": 1e-5}, 2)
+    table = lambda *dims: R.integers(0, 256, dims).astype(np.uint8)
+    scales = [np.array(k, np.float32) for k in (0.02, 0.03, 0.01, 0.05, 0.04)]
+    zeros = [np.array(k, np.uint8) for k in (128, 120, 3, 130, 99)]
+    tables = [table(20, 16), table(8, 16), table(2, 16), table(16), table(16)]
+    for name, with_seg, m in (("", True, mask), (", no segments", False, None)):
+        drop = lambda v: v if with_seg else [v[0], v[1], None, v[3], v[4]]
+        add("QEmbedLayerNormalization" + name, MS + "QEmbedLayerNormalization",
+            [ids, seg if with_seg else None, *drop(tables), m, *drop(scales), *drop(zeros)],
+            {"epsilon": 1e-5}, 2)
     add("EmbedLayerNormalization, no segments", MS + "EmbedLayerNormalization",
         [ids, None, f32(20, 16), f32(8, 16), None, g, b, None,
          R.integers(0, 8, (2, 5)).astype(np.int32)], {}, ("o0", "o1", "o2"))
@@ -126,6 +138,12 @@ def attention(add):
         {"num_heads": 4, "unidirectional": 1}, 3)
     add("MultiHeadAttention self, unidirectional", mha, [q, f32(2, 5, 16), f32(2, 5, 16)],
         {"num_heads": 4, "unidirectional": 1}, 3)
+    for size in (3, 7):  # keys of an encoder: counted from the first
+        add("MultiHeadAttention of %d keys, unidirectional" % size, mha,
+            [q, f32(2, size, 16), f32(2, size, 16)], {"num_heads": 4, "unidirectional": 1}, 3)
+        add("MultiHeadAttention of %d keys and a past, unidirectional" % size, mha,
+            [q, f32(2, size, 16), f32(2, size, 16), None, None, None, f32(2, 4, 3, 4),
+             f32(2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, 3)
     for inter in (0, 1):
         add("RotaryEmbedding ms %d" % inter, MS + "RotaryEmbedding",
             [f32(2, 5, 16), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]]), f32(9, 4), f32(9, 4)],

@@ -308,6 +308,21 @@ def hostile(d):
             else "JSON: %s" % reply["outputs"])
 
 
+def short_finds(d):
+    """A long text whose finds have too few characters to count: the time goes by its length, not by
+    its square (which would be hours)."""
+    n = 500000
+    digest = upload(d, onnx.parser.parse_model(HEAD + """
+g (string[N] x) => (string[N, K] y)
+{ y = com.microsoft.Tokenizer <mark = 0, mincharnum = %d, pad_value = "#", tokenexp = "a+"> (x) }"""
+                                               % n))
+    for text, want in ("a" * (n - 1), []), ("%sb%s" % ("a" * (n - 1), "a" * n), ["a" * n]):
+        got = d.run(digest, {"x": texts(text)})[0]["y"]
+        if got.tolist() != [want]:
+            return "%d tokens of a text of %d" % (got.size, len(text))
+    return None
+
+
 def command(d, build):
     """`hlo run` with texts as a NumPy file and in the command line; the result as a NumPy file."""
     text = HEAD + "g (string[2] x, string[2] z) => (string[2] y) { y = StringConcat (x, z) }"
@@ -330,7 +345,7 @@ def main():
                        d, onnx.parser.parse_model(HEAD + g), r, n in REFERENCE))
                   for name, (graph, runs) in {**MODELS, **tokenizers()}.items()]
         checks += [("patterns", lambda: patterns(d)), ("refusals", lambda: refusals(d)),
-                   ("hostile data", lambda: hostile(d)),
+                   ("hostile data", lambda: hostile(d)), ("short finds", lambda: short_finds(d)),
                    ("hlo run", lambda: command(d, sys.argv[1]))]
         results.each(checks, sys.argv[2:])
     return results.code()

@@ -152,3 +152,38 @@ ONNX_X(unfoldtensor) { // windows of the axis, in a new last dimension
     }
     onnx_out_val(c, 0, hb_concat(b, parts, (int)size, x->shape->rank));
 }
+
+// ---- decoding
+
+// Scores [batch, words] without the words that would make the last ngram_size - 1 tokens of
+// input_ids [batch, length] an n-gram that stood there before: each place of an n-gram compares
+// its head with the tail, and lowers the score of the token behind.
+ONNX_X(ngramblock) {
+    enum { MOST = 256 };
+    hv scores = onnx_in_val(c, 1), same = NULL;
+    int64_t n = onnx_at_int(c, "ngram_size", 0);
+    if (x->shape->rank != 2 || scores->shape->rank != 2 ||
+        x->shape->dims[0] != scores->shape->dims[0] || !dtype_is_float(scores->shape->dtype))
+        return onnx_fail(c, "input_ids %s, scores %s", onnx_show(c, x), onnx_show(c, scores));
+    if (n < 1 || n > MOST) return onnx_fail(c, "ngram_size %lld", (long long)n);
+    int64_t length = x->shape->dims[1], places = length - n + 1, count = places * x->shape->dims[0];
+    if (places < 1 || count < 1) return onnx_out_val(c, 0, scores);
+
+    for (int64_t k = 0; k < n - 1 && hb_ok(b); k++) {
+        hv head = onnx_part(c, x, 1, k, k + places),
+           last = onnx_part(c, x, 1, places + k, places + k + 1);
+        head = hb_compare(b, head, hb_broadcast_numpy(b, last, head->shape->dims, 2), CMP_EQ);
+        same = same ? onnx_and(c, same, head) : head;
+    }
+
+    hv words = hb_convert(b, onnx_part(c, x, 1, n - 1, length), DT_S64), row, low;
+    if (!hb_ok(b)) return;
+    int64_t flat[2] = {count, 1};
+    row = hb_reshape(b, hb_iota(b, words->shape, 0), flat, 2);
+    const struct shape *s = shape_with_dtype(c->a, words->shape, scores->shape->dtype);
+    low = hb_splat(b, s, -(double)INFINITY);
+    if (same) low = hb_select(b, same, low, hb_splat(b, s, (double)INFINITY));
+    hv at = hb_concat(b, (hv[]){row, hb_reshape(b, words, flat, 2)}, 2, 1);
+    onnx_out_val(c, 0,
+                 onnx_put_points(c, scores, at, 2, hb_reshape(b, low, &count, 1), HLO_MINIMUM));
+}

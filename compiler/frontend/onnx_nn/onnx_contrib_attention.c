@@ -88,13 +88,20 @@ static hv padding_mask(struct onnx_ctx *c, size_t k, int64_t batch, int64_t t) {
     double hidden = onnx_at_float(c, "mask_filter_value", -10000.0f);
     return hb_select(b, seen, hb_splat(b, f, 0), hb_splat(b, f, hidden));
 }
-// Keys up to each query's own position, the last query being the last key: [1, 1, s, t].
-static hv causal_mask(struct onnx_ctx *c, int64_t s, int64_t t) {
+// Keys up to each query's own position, the first query standing behind `past` keys: [1, 1, s, t].
+// The last query sees all keys, as ONNX Runtime has it, where there are more keys than queries.
+static hv causal_mask(struct onnx_ctx *c, int64_t s, int64_t t, int64_t past) {
     const struct shape *wide = shape_make(c->a, DT_S64, (int64_t[]){1, 1, s, t}, 4);
-    hv q = onnx_add_k(c, hb_iota(&c->b, wide, 2), (double)(t - s));
-    return hb_compare(&c->b, hb_iota(&c->b, wide, 3), q, CMP_LE);
+    hv q = onnx_add_k(c, hb_iota(&c->b, wide, 2), (double)past);
+    hv seen = hb_compare(&c->b, hb_iota(&c->b, wide, 3), q, CMP_LE);
+    if (past + s >= t) return seen;
+    return hb_binary(&c->b, HLO_OR, seen,
+                     onnx_compare_k(c, hb_iota(&c->b, wide, 2), (double)(s - 1), CMP_EQ));
 }
-static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t bias) {
+// past: how many of the keys came from a state. Other keys than the queries' own (from an encoder)
+// are counted from the first one on.
+static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t bias,
+                      int64_t past) {
     int64_t t = a->k->shape->dims[2], s = a->q->shape->dims[2];
     if (onnx_in_has(c, mask)) a->add = padding_mask(c, mask, a->q->shape->dims[0], t);
     if (onnx_in_has(c, bias) && hb_ok(&c->b)) {
@@ -102,7 +109,7 @@ static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t 
         if (a->add) hb_numpy_pair(&c->b, &a->add, &more);
         a->add = a->add ? hb_add(&c->b, a->add, more) : more;
     }
-    if (onnx_at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t);
+    if (onnx_at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t, past);
 }
 static void join_past(struct onnx_ctx *c, hv *x, hv past) {
     if (past->shape->rank != 4) return onnx_fail(c, "past %s", onnx_show(c, past));
@@ -142,7 +149,7 @@ static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size
     }
 
     if (!hb_ok(b)) return;
-    add_masks(c, &a, mask, bias);
+    add_masks(c, &a, mask, bias, a.k->shape->dims[2] - a.q->shape->dims[2]);
     if (!attend(c, &a)) return;
 
     onnx_out_val(c, 0, join_heads(c, a.y));
@@ -222,10 +229,11 @@ ONNX(multihead) {
         onnx_at_int(c, "past_present_share_buffer", 0))
         return onnx_fail(c, "buffers shared between past and present are not supported");
     if (!read_heads(c, &a)) return;
+    int64_t own = a.k->shape->rank == 4 ? a.k->shape->dims[2] : 0;
     if (onnx_in_has(c, MH_PAST)) join_past(c, &a.k, onnx_in_val(c, MH_PAST));
     if (onnx_in_has(c, MH_PAST + 1)) join_past(c, &a.v, onnx_in_val(c, MH_PAST + 1));
     if (!hb_ok(b)) return;
-    add_masks(c, &a, MH_MASK, MH_ADDED);
+    add_masks(c, &a, MH_MASK, MH_ADDED, a.k->shape->dims[2] - own);
     if (!attend(c, &a)) return;
     onnx_out_val(c, 0, join_heads(c, a.y));
     onnx_out_val(c, 1, a.k);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisations: layer, RMS, instance, group, batch, mean-variance, Lp. Those with a stash_type
 // compute in f32 when the data is narrower, as the definition says.
-#include "compiler/frontend/onnx/onnx_tools.h"
+#include "compiler/frontend/onnx_nn/onnx_quant.h"
 
 static enum dtype stash_dtype(struct onnx_ctx *c, hv x) {
     enum dtype t = onnx_attr_dtype(c, "stash_type", DT_F32);
@@ -85,6 +85,17 @@ ONNX_X(skipnorm) {
     onnx_out_val(c, 2, r.inv);
     onnx_out_val(c, 3, x);
 }
+// Rows of input k, a table of QEmbedLayerNormalization (arg 1): scales and zero points of all five
+// tables stand behind the inputs of the other operator.
+static hv real_rows(struct onnx_ctx *c, size_t k, hv rows) {
+    enum { SCALES = 6, ZEROS = 11 };
+    if (!onnx_op_arg(c)) return rows;
+    hv scale = onnx_in_opt(c, k + SCALES);
+    if (!scale) return onnx_fail(c, "the scale of input %zu is missing", k), rows;
+    rows =
+        hb_convert(&c->b, onnx_centred(c, rows, onnx_in_opt(c, k + ZEROS), 0), scale->shape->dtype);
+    return hb_mul(&c->b, rows, onnx_spread_param(c, scale, rows->shape, 0));
+}
 // Words, positions and segments looked up, summed and normalised; the mask's length besides.
 ONNX(embedlayernorm) {
     hv ids = onnx_in_val(c, 0), words = onnx_in_val(c, 2), places = onnx_in_val(c, 3), sum, at;
@@ -94,8 +105,8 @@ ONNX(embedlayernorm) {
     if (s->rank != 2 || words->shape->rank != 2 || places->shape->rank != 2)
         return onnx_fail(c, "input_ids %s", shape_text(c->a, s));
 
-    sum = onnx_take(c, words, ids, 0);
-    if (onnx_in_has(c, 8)) {
+    sum = real_rows(c, 2, onnx_take(c, words, ids, 0));
+    if (!onnx_op_arg(c) && onnx_in_has(c, 8)) {
         at = hb_broadcast_numpy(b, onnx_in_val(c, 8), s->dims, 2);
         at = onnx_take(c, places, at, 0);
     } else {
@@ -104,17 +115,21 @@ ONNX(embedlayernorm) {
                              shape_text(c->a, s));
         at = onnx_part(c, places, 0, 0, s->dims[1]);
     }
+    if (!hb_ok(b)) return;
+    at = real_rows(c, 3, at);
     sum = hb_add(b, sum, hb_broadcast_numpy(b, at, sum->shape->dims, 3));
 
     if (onnx_in_has(c, 4) && onnx_in_has(c, 1))
-        sum = hb_add(b, sum, onnx_take(c, onnx_in_val(c, 4), onnx_in_val(c, 1), 0));
+        sum =
+            hb_add(b, sum, real_rows(c, 4, onnx_take(c, onnx_in_val(c, 4), onnx_in_val(c, 1), 0)));
     if (!hb_ok(b)) return;
 
     enum dtype t = sum->shape->dtype;
     struct normal r = normalise(c, hb_convert(b, sum, dtype_size(t) < 4 ? DT_F32 : t), &last, 1,
                                 onnx_at_float(c, "epsilon", 1e-12f));
-    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 5), sum->shape));
-    onnx_out_val(c, 0, hb_add(b, y, keep_dims(c, onnx_in_val(c, 6), sum->shape)));
+    hv y = hb_mul(b, hb_convert(b, r.y, t),
+                  keep_dims(c, real_rows(c, 5, onnx_in_val(c, 5)), sum->shape));
+    onnx_out_val(c, 0, hb_add(b, y, keep_dims(c, real_rows(c, 6, onnx_in_val(c, 6)), sum->shape)));
 
     hv mask = hb_splat(b, shape_make(c->a, DT_S32, s->dims, 1), 0);
     if (onnx_in_has(c, 7)) {

@@ -16,7 +16,7 @@ enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 struct resize {
     enum resize_mode mode;
     struct str coordinates, rounding;
-    bool antialias, exclude_outside;
+    bool antialias, exclude_outside, opset_10;
     double cubic_a, extrapolation;
     int n; // axes
     int64_t axes[HLO_MAX_RANK], size[HLO_MAX_RANK];
@@ -56,10 +56,13 @@ static double cubic(double x, double a) { // Keys, "Cubic convolution interpolat
     if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     return x < 2 ? ((x - 5) * x + 8) * a * x - 4 * a : 0;
 }
-static int64_t nearest(const struct resize *r, double x) {
+// Opset 10 names no rounding; its own test of a reduction has the element behind x, as ONNX
+// Runtime.
+static int64_t nearest(const struct resize *r, int k, double x) {
     double low = floor(x), f = x - low;
     if (f == 0) return (int64_t)low;
-    bool up = str_is(r->rounding, "ceil")                ? true
+    bool up = r->opset_10 && r->scale[k] < 1             ? true
+              : str_is(r->rounding, "ceil")              ? true
               : str_is(r->rounding, "floor")             ? false
               : str_is(r->rounding, "round_prefer_ceil") ? f >= 0.5
                                                          : f > 0.5;
@@ -93,7 +96,7 @@ static struct taps taps_of(struct onnx_ctx *c, const struct resize *r, int k, in
         double x = coordinate(r, k, in, o);
         int64_t first = (int64_t)floor(x) - half + 1;
         if (r->mode == RESIZE_NEAREST)
-            first = nearest(r, x), t.weight[o] = 1;
+            first = nearest(r, k, x), t.weight[o] = 1;
         else
             weigh(r, x, shrink, first, t.n, in, t.weight + o * t.n);
         t.first[o] = first;
@@ -337,6 +340,7 @@ ONNX_X(resize) {
             onnx_at_str(c, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
         .rounding = onnx_at_str(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
         .antialias = onnx_at_int(c, "antialias", 0) != 0,
+        .opset_10 = old,
         .exclude_outside = onnx_at_int(c, "exclude_outside", 0) != 0,
         .cubic_a = onnx_at_float(c, "cubic_coeff_a", -0.75f),
         .extrapolation = onnx_at_float(c, "extrapolation_value", 0)};

@@ -216,16 +216,15 @@ static int64_t characters(struct str s) {
 static void keep(const struct tokens *t, texts *to, struct str s) {
     if (characters(s) >= t->least) vec_push(to, s);
 }
-// The next find in s from *at on, which moves behind it. A find that is empty, or one that does not
-// count, is one character long.
+// The next find in s from *at on, which moves behind it: of those that count, where finds are the
+// tokens. An empty one is one character long.
 static status_t next_find(struct tokens *t, struct string_pattern *p, struct str s, size_t *at,
                           struct str *find, bool *out) {
     RETURN_IF_ERR(hlo_eval_spend(t->ev, (int64_t)(s.n - *at + 1) * string_pattern_steps(p)));
-    *out = string_pattern_find(p, s, *at, find, t->ev->cancel);
+    *out = string_pattern_find(p, s, *at, t->between ? 0 : t->least, find, t->ev->cancel);
     if (!*out) return hlo_eval_spend(t->ev, 0); // cancelled in it?
     *at = (size_t)(find->p - s.p);
-    bool step = t->between ? !find->n : !find->n || characters(*find) < t->least;
-    if (!step)
+    if (find->n)
         *at += find->n;
     else if (*at < s.n)
         string_utf8(s, at);
@@ -236,7 +235,7 @@ static status_t find_all(struct tokens *t, struct string_pattern *p, struct str 
     bool more = true;
     for (size_t at = 0; more && at < s.n;) {
         RETURN_IF_ERR(next_find(t, p, s, &at, &find, &more));
-        if (more && find.n) keep(t, &t->next, find);
+        if (more && find.n) vec_push(&t->next, find);
     }
     return ST_OK;
 }

@@ -24,12 +24,18 @@ struct code {
 struct range {
     uint32_t lo, hi;
 };
+// Where a find begins: its byte, and how many characters were read before it.
+struct begun {
+    size_t byte;
+    int64_t nth;
+};
 struct string_pattern {
     VEC(struct code) code;
     VEC(struct range) ranges;
     uint32_t *seen;                      // [code] the step that added a place
     int32_t *block, *now, *next, *stack; // block: where the three lie
-    size_t *began, *from, *next_from; // where the finds of a set's places begin; began: the block
+    struct begun *began, *from,
+        *next_from; // where the finds of a set's places begin; began: the block
     uint32_t step;
 };
 struct flags {
@@ -640,8 +646,8 @@ bool string_pattern_matches(struct string_pattern *p, struct str text, const _At
 }
 
 // Adds the place `at` of a set, begun at `from`.
-static int add_from(struct string_pattern *p, int32_t at, size_t from, const struct text_place *x,
-                    int n) {
+static int add_from(struct string_pattern *p, int32_t at, struct begun from,
+                    const struct text_place *x, int n) {
     int m = add(p, at, x, p->next, n);
     for (; n < m; n++)
         p->next_from[n] = from;
@@ -649,30 +655,35 @@ static int add_from(struct string_pattern *p, int32_t at, size_t from, const str
 }
 static void turn(struct string_pattern *p) {
     int32_t *set = p->now;
-    size_t *from = p->from;
+    struct begun *from = p->from;
     p->now = p->next;
     p->next = set;
     p->from = p->next_from;
     p->next_from = from;
 }
-// Whether the find of a place of the set ends at `end`. What began behind it goes: a find that
-// begins before it may come yet, or a longer one.
-static bool take_match(const struct string_pattern *p, struct str text, size_t end, int *n,
-                       struct str *out) {
+// Whether the find of a place of the set ends at `end` and has `least` characters. What began
+// behind it goes: a find that begins before it may come yet, or a longer one. Where two finds come
+// to the same place, the set keeps the one that began first: it is the longer one too, so that no
+// find is missed of those that are long enough.
+static bool take_match(const struct string_pattern *p, struct str text, struct begun end,
+                       int64_t least, int *n, struct str *out) {
     for (int k = 0; k < *n; k++) {
         if (p->code.v[p->now[k]].op != OP_MATCH) continue;
-        *out = (struct str){text.p + p->from[k], end - p->from[k]};
+        if (end.nth - p->from[k].nth < least) continue;
+        *out = (struct str){text.p + p->from[k].byte, end.byte - p->from[k].byte};
         for (int i = k; i < *n; i++) // they stand in the order in which they began
-            if (p->from[i] > p->from[k]) *n = i;
+            if (p->from[i].byte > p->from[k].byte) *n = i;
         return true;
     }
     return false;
 }
-bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin, struct str *out,
-                         const _Atomic bool *cancel) {
-    size_t here = begin, at = begin, back = begin;
+bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin, int64_t least,
+                         struct str *out, const _Atomic bool *cancel) {
+    struct begun here = {begin, 0};
+    size_t at = begin, back = begin;
     struct text_place x = {.begin = begin == 0, .end = begin >= text.n};
     bool found = false;
+
     if (back) {
         do
             back--;
@@ -680,6 +691,7 @@ bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin
         x.before = string_utf8(text, &back);
     }
     if (!x.end) x.after = string_utf8(text, &at);
+
     for (int n = 0;;) {
         int m = 0;
         p->step++;
@@ -691,9 +703,9 @@ bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin
         if (!found) m = add_from(p, 0, here, &x, m);
         turn(p);
         n = m;
-        found |= take_match(p, text, here, &n, out);
+        found |= take_match(p, text, here, least, &n, out);
         if (x.end || (found && !n) || (cancel && p->step % LOOK == 0 && *cancel)) return found;
-        here = at;
+        here = (struct begun){at, here.nth + 1};
         x = (struct text_place){.before = x.after, .end = at >= text.n};
         if (!x.end) x.after = string_utf8(text, &at);
     }

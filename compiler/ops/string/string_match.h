@@ -14,10 +14,11 @@ struct string_pattern;
 status_t string_pattern_new(struct str pattern, struct string_pattern **out) MUST_CHECK;
 // False too once *cancel (or NULL) is set.
 bool string_pattern_matches(struct string_pattern *p, struct str text, const _Atomic bool *cancel);
-// The match that begins first at `begin` or behind, and of those the longest. What stands before
-// `begin` is seen by ^ and \b.
-bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin, struct str *out,
-                         const _Atomic bool *cancel);
+// The match that begins first at `begin` or behind, and of those the longest; where that has fewer
+// than `least` characters, the next that begins behind. What stands before `begin` is seen by ^
+// and \b.
+bool string_pattern_find(struct string_pattern *p, struct str text, size_t begin, int64_t least,
+                         struct str *out, const _Atomic bool *cancel);
 int64_t string_pattern_steps(const struct string_pattern *p); // at most, for each character
 void string_pattern_free(struct string_pattern *p);           // NULL is fine
 // The code point at *at, which moves on; U+FFFD for a byte that begins none.
