@@ -3,7 +3,7 @@
 NATS_SERVER  = build/venv/bin/nats-server
 CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
   echo "SKIP cluster: no nats-server in build/venv"; exit 0; }; \
-  st=0; all=""; for t in members names forward batch quotas secure; do \
+  st=0; all=""; for t in members names forward batch moves quotas secure; do \
   python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) \
   --nats $(NATS_SERVER) $(1) > $(BUILD)/cluster-$$t.txt 2>&1 & all="$$all $$t:$$!"; done; \
   for x in $$all; do wait $${x\#*:} || st=1; cat $(BUILD)/cluster-$${x%:*}.txt; done; exit $$st
