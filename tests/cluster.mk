@@ -20,8 +20,10 @@ check-cluster-short: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST,--short)
 soak-cluster: ## three nodes under a mixed load; N=50 times something dies, hangs or is cut off
 ## (SEED=n to repeat)
-soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker
+soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))
+	$(Q)[ ! -x $(NATS_SERVER) ] || python3 tests/cluster/moves.py three_servers \
+	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
 .PHONY: check-helm
 check-helm: ## deploy/helm/hlod: lint, what it renders against Kubernetes's schemas, its pods as
 ## processes, an upgrade under load (sh deploy/setup.sh helm first)

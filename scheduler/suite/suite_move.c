@@ -28,7 +28,7 @@
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
-enum { SWEEP_MS = 500, SWEEP_MOST_MS = 5000, LAST_MS = 600000, MOST_KEEPERS = 64 };
+enum { SWEEP_MS = 500, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
 struct seen { // a head
     int64_t id;
     bool there;       // in the list of now
@@ -127,6 +127,7 @@ struct lost {
     struct suites *s;
     struct suite *x;
     int64_t id;
+    struct loop_timer *timer;
 };
 static void remove_work(void *arg) {
     const struct lost *l = arg;
@@ -135,25 +136,32 @@ static void remove_work(void *arg) {
 static void lost_over(void *arg) {
     struct lost *l = arg;
     l->s->n_runs--;
+    loop_timer_free(l->timer);
     suite_unref(l->x);
     free(l);
 }
-// What only our journal had of it is in the records now.
+static void tell_all(void *arg);
 static void on_told(void *ctx, UNUSED int64_t suite, int failed) {
     struct lost *l = ctx;
-    if (failed) // it stays in the journal: the next daemon looks again
-        lost_over(l);
-    else
+    if (!failed)
         loop_work(l->s->sched->loop, remove_work, lost_over, l);
+    else if (l->s->fleet.registers)
+        loop_timer_start(l->timer, AGAIN_MS);
+    else // it stays in the journal: the next daemon looks again
+        lost_over(l);
+}
+// What only our journal had of it goes to the records first.
+static void tell_all(void *arg) {
+    struct lost *l = arg;
+    share_again(l->s, l->id, false, on_told, l);
 }
 static void on_saved(void *ctx, UNUSED uint32_t n) {
-    struct lost *l = ctx;
-    share_again(l->s, l->id, false, on_told, l);
+    tell_all(ctx);
 }
 static void hand_over(struct move *m, struct suite *x, const char *home) {
     struct suites *s = m->s;
     struct lost *l = arena_must_calloc(1, sizeof *l);
-    *l = (struct lost){s, x, x->id};
+    *l = (struct lost){s, x, x->id, loop_timer_new(s->sched->loop, tell_all, l)};
     log_event(LOG_WARN, "suite.moved", "suite=%" PRId64 " node=%s jobs=%u", x->id, home, x->n_left);
     s->n_runs++;
     s->lost(x); // out of the list, whose reference is ours
@@ -592,11 +600,16 @@ status_t suites_sure(struct suites *s, int64_t suite) {
 struct seek {
     struct suites *s;
     int64_t id;
+    char *tenant; // NULL: any
     void (*done)(void *ctx, status_t st, const char *node);
     void *ctx;
 };
 MUST_CHECK static status_t no_such(int64_t id) {
     return st_because(ST_NOT_FOUND, JOB_NOT_FOUND, "no suite %" PRId64 " here", id);
+}
+static bool has_ended(const struct move *m, int64_t id) {
+    size_t k = place(m, id);
+    return k < m->all.n && m->all.v[k].id == id && m->all.v[k].ended_ns;
 }
 static void on_found(void *ctx, const struct register_reply *r) {
     struct seek *k = ctx;
@@ -606,11 +619,13 @@ static void on_found(void *ctx, const struct register_reply *r) {
         r->what == REGISTER_OK ? weigh_unpack_in(&a, &hlod__cluster__suite__descriptor, r->bytes)
                                : NULL;
     status_t st = ST_OK;
-    if (r->what == REGISTER_NONE)
+    if (r->what == REGISTER_NONE || (h && k->tenant && strcmp(k->tenant, h->tenant) != 0))
         st = no_such(k->id);
     else if (!h || !m)
         st = st_new(ST_UNAVAILABLE, "whose suite %" PRId64 " is cannot be looked at: %s", k->id,
                     r->why ? r->why : "the cluster has ended");
+    else if (!strcmp(h->home, self(m)) && has_ended(m, k->id))
+        st = no_such(k->id); // no such job of it
     else if (!strcmp(h->home, self(m)))
         st = st_new(ST_UNAVAILABLE, "suite %" PRId64 " is on its way to this node", k->id);
     else if (!is_there(m, h->home))
@@ -621,16 +636,18 @@ static void on_found(void *ctx, const struct register_reply *r) {
     k->done(k->ctx, st, h ? h->home : "");
     k->s->n_runs--;
     arena_done(&a);
+    free(k->tenant);
     free(k);
 }
 static void not_asked(void *arg) {
     on_found(arg, &(struct register_reply){.what = REGISTER_NONE});
 }
-void suites_seek(struct suites *s, int64_t suite, void (*done)(void *, status_t, const char *),
-                 void *ctx) {
+void suites_seek(struct suites *s, int64_t suite, const char *tenant,
+                 void (*done)(void *, status_t, const char *), void *ctx) {
     struct arena a = {0};
     struct seek *k = arena_must_calloc(1, sizeof *k);
-    *k = (struct seek){s, suite, done, ctx};
+    *k = (struct seek){s, suite, tenant ? strdup(tenant) : NULL, done, ctx};
+    if (tenant && !k->tenant) abort();
     s->n_runs++;
     if (s->fleet.registers)
         registers_get(s->fleet.registers, share_key(&a, "head", suite, 0), on_found, k);

@@ -5,18 +5,20 @@ one result a job, and are found from any node; homes that die, are cut off while
 still, and come back; JetStream that is away, loses all, or keeps what is forged.
 Standard library only.
 Usage: moves.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import os, signal, subprocess, sys
+import contextlib, os, signal, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from nats import Nodes, Raw, Server, free_ports, model, scenarios, sealed, states, text, value
+from nats import (Nats, Nodes, Raw, Server, free_ports, model, scenarios, sealed, states,
+                  tenants_tokens, text, value)
 from batch import blob, inputs, listed, ready, result, submit, wait
 from link import Link
 from harness import until
 
 SLOW = "run_ms 150\n"
-OPTIONS = ("--jobs-replicas", "1", "--jobs-lease-ms", "1500", "--job-parallel", "2")
+OPTIONS = ("--jobs-replicas", "1", "--job-parallel", "2")
 
-def site(o, nats, *options, n=3, each=()):
-    return Nodes(o, n, nats.url if nats else "", *OPTIONS, *options, shared=True, each=each)
+def site(o, nats, *options, n=3, lease_ms=1500, each=()):
+    return Nodes(o, n, nats.url if nats else "", *OPTIONS, "--jobs-lease-ms", str(lease_ms),
+                 *options, shared=True, each=each)
 def met(n):
     ready(n)
     for d in n.d:
@@ -145,6 +147,40 @@ def asked_elsewhere(o):
         status, r = b.json("POST", "/v1/peer/blobs", {"home": "n0"})
         assert status == 403, r
 
+def tenants(o):
+    """with tokens a suite is its tenant's on every node, also where it moves"""
+    with Server(o, "-js") as nats, site(o, nats, n=0) as n:
+        file, auth = tenants_tokens(o, n, one="run,jobs,compile,read", two="run,jobs,compile,read")
+        n.args = [["--node", f"n{k}", "--cluster-beat-ms", "200", "--cluster", nats.url, *OPTIONS,
+                   "--jobs-lease-ms", "1500", "--cluster-secret", n.path("cluster.secret"),
+                   "--tokens", file] for k in range(3)]
+        for args in n.args:
+            n.start(*args)
+        for d in n.d:
+            until("all are there", 20, lambda: list(
+                {x["node"]: x["state"] for x in d.json("GET", "/v1/nodes", headers=auth["one"])[1][
+                    "nodes"]}.values()) == ["serving"] * 3)
+        a = n.d[0]
+        slow = blob(a, model("slow", SLOW), auth["one"])
+        def accepted():
+            return a.json("POST", "/v1/jobs", {"models": [{"model": slow}], "inputs": inputs(30)},
+                          auth["one"])
+        until("it is accepted", 20, lambda: accepted()[0] == 200)
+        suite = accepted()[1]["suite"]
+        for d in n.d:
+            assert len(listed(d, suite, auth["one"])) == 30
+            assert not listed(d, suite, auth["two"])
+            for path in f"/v1/jobs/{suite}.1", f"/v1/jobs/{suite}.1/logs":
+                assert d.json("GET", path, headers=auth["two"])[0] == 404
+            assert d.json("DELETE", f"/v1/jobs/{suite}", headers=auth["two"])[0] == 404
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        for d in n.d[1:]:
+            assert len(wait(d, suite, headers=auth["one"])) == 30
+            assert d.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["two"])[0] == 404
+        r = new.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["one"])[1]
+        assert r["state"] == "passed", r
+
 def nats_wiped(o):
     """JetStream loses everything while a suite is under way: its home puts it again, and it moves
     when that dies. While JetStream is away no suite is accepted, and none is ended"""
@@ -166,6 +202,39 @@ def nats_wiped(o):
         all = wait(new, suite, 90)
         now = outcomes(new, all)
         assert {k: now[k] for k in told} == told and len(now) == 60
+
+def three_servers(o):
+    """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed under
+    load, then the home of a suite, too: nothing is lost, and what was ended stays so"""
+    ports, routes = free_ports(3), free_ports(3)
+    ways = ",".join(f"nats://127.0.0.1:{p}" for p in routes)
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for k in range(3):
+            servers.append(Nats(o.nats, ports[k], "-js", "-n", f"s{k}", "-cluster_name", "three",
+                                "-cluster", f"nats://127.0.0.1:{routes[k]}", "-routes", ways))
+            stack.callback(servers[k].close)
+        order = lambda k: ",".join(servers[(k + i) % 3].url for i in range(3))
+        n = stack.enter_context(site(o, None, "--cluster-replicas", "3", lease_ms=8000, each=[
+            ["--cluster", order(k)] for k in range(3)]))
+        until("all are ready", 60, lambda: all(
+            value(d, "hlod_cluster_jobs_ready") == 1 and
+            value(d, "hlod_cluster_records_total", '{outcome="ok"}') > 0 for d in n.d))
+        a = n.d[0]
+        slow = blob(a, model("slow", "run_ms 200\n"))
+        suite = submit(a, slow, inputs(60))
+        told = some_ended(a, suite)
+        servers[0].kill()  # which n0 uses, and may lead
+        until("n0 is at another one", 30, lambda: value(a, "hlod_cluster_connects_total") >= 2)
+        until("more end", 40, lambda: [j["state"] for j in listed(a, suite)].count("passed")
+              > len(told) + 4)
+        told = some_ended(a, suite)
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        all_jobs = wait(new, suite, 90)
+        now = outcomes(new, all_jobs)
+        assert {k: now[k] for k in told} == told and len(now) == 60
+        assert "ev=suite.again" not in new.logs()
 
 def nobody_keeps(o):
     """where too few nodes are there a suite is not accepted, and says why; it is once they are"""
@@ -210,7 +279,9 @@ def forged(o):
             assert new.json("GET", f"/v1/jobs/{(1 << 52) + k}.1")[0] in (404, 503)
 
 SHORT = [home_dies]
-ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, nats_wiped, nobody_keeps]
+ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, nats_wiped, nobody_keeps]
 
 if __name__ == "__main__":
-    sys.exit(scenarios("cluster moves ", SHORT, ALL))
+    # A cluster of three NATS servers takes its time: with `make soak-cluster` alone.
+    every = [three_servers] if "three_servers" in sys.argv else ALL
+    sys.exit(scenarios("cluster moves ", SHORT, every))
