@@ -204,8 +204,8 @@ def nats_wiped(o):
         assert {k: now[k] for k in told} == told and len(now) == 60
 
 def three_servers(o):
-    """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed under
-    load, then the home of a suite, too: nothing is lost, and what was ended stays so"""
+    """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed
+    under load, then the home of a suite, too: nothing is lost, and what was ended stays so"""
     ports, routes = free_ports(3), free_ports(3)
     ways = ",".join(f"nats://127.0.0.1:{p}" for p in routes)
     with contextlib.ExitStack() as stack:
