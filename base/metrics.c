@@ -75,11 +75,18 @@ void metrics_text(struct strbuf *out) {
         }
         for (int k = 0; k < m.n_bounds; k++) {
             below += m.counts[k];
-            strbuf_printf(out, "%s_bucket{le=\"%g\"} %lld\n", m.name,
-                          (double)m.bounds_ns[k] / 1e9, (long long)below);
+            strbuf_printf(out, "%s_bucket{le=\"%g\"} %lld\n", m.name, (double)m.bounds_ns[k] / 1e9,
+                          (long long)below);
         }
         strbuf_printf(out, "%s_bucket{le=\"+Inf\"} %lld\n%s_sum %.9f\n%s_count %lld\n", m.name,
                       (long long)m.value, m.name, (double)m.sum_ns / 1e9, m.name,
                       (long long)m.value);
     }
+}
+
+void metrics_counts(struct strbuf *out, const char *name, const char *help, const char *label,
+                    const struct metric_count *v, size_t n) {
+    strbuf_printf(out, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
+    for (size_t k = 0; k < n; k++)
+        strbuf_printf(out, "%s{%s=\"%s\"} %lld\n", name, label, v[k].value, (long long)v[k].n);
 }

@@ -25,3 +25,10 @@ struct metric_view { // of one, at about this moment
 void metric_look(enum metric_id id, struct metric_view *out);
 int64_t metric_get(enum metric_id id); // counter/gauge value, histogram count
 void metrics_text(struct strbuf *out);
+// A counter that is no row of metrics.def, by the values of one label. All texts: static.
+struct metric_count {
+    const char *value;
+    int64_t n;
+};
+void metrics_counts(struct strbuf *out, const char *name, const char *help, const char *label,
+                    const struct metric_count *v, size_t n);

@@ -136,7 +136,9 @@ static void on_signal(uv_signal_t *s, int number) {
 static struct suites_config suites_options(const struct config *c) {
     return (struct suites_config){.parallel = (int)c->job_parallel,
                                   .keep = {.jobs = c->job_keep, .bytes = c->job_keep_bytes},
-                                  .keep_ns = c->job_keep_days * 86400 * 1000000000};
+                                  .keep_ns = c->job_keep_days * 86400 * 1000000000,
+                                  .replicas = (int)c->jobs_replicas,
+                                  .lease_ms = c->jobs_lease_ms};
 }
 
 static struct sched_config sched_options(const struct config *c) {

@@ -69,6 +69,9 @@ status_t membership_read(struct membership *m, struct config *c, struct secrets 
         return st_invalid("cluster_credentials, cluster_ca, cluster_cert, cluster_key, "
                           "cluster_secret and cluster_address are for a cluster, and cluster names "
                           "none");
+    if (c->jobs_replicas && (!m->n_servers || !*c->cluster_secret))
+        return st_invalid("jobs_replicas needs cluster and cluster_secret: nodes that are not "
+                          "there can keep nothing");
     if (!cluster_name_fits(c->cluster_name))
         return st_invalid("cluster_name '%.80s': expected 1 to 60 letters, digits, '_' or '-'",
                           c->cluster_name);
@@ -140,6 +143,8 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
                                 .node = node,
                                 .address = own_address(c, host, port),
                                 .beat_ms = c->cluster_beat_ms,
+                                .nats_replicas = (int)c->cluster_replicas,
+                                .records = m->seal && c->jobs_replicas,
                                 .tenants = sched_tenants(api->sched),
                                 .models = sched_models(api->sched),
                                 .store = sched_store(api->sched),
@@ -162,9 +167,12 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     m->suites = api->suites;
     suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster),
                 cluster_use(m->cluster));
+    suites_move(m->suites, &(struct suites_fleet){m->cluster, cluster_registers(m->cluster),
+                                                  cluster_asks(m->cluster)});
     return ST_OK;
 }
 void membership_stop(struct membership *m) {
+    if (m->suites) suites_move(m->suites, NULL);
     cluster_stop(m->cluster);
     if (m->suites) suites_join(m->suites, NULL, NULL, NULL);
     fetcher_stop(m->fetcher);

@@ -3,7 +3,7 @@
 NATS_SERVER  = build/venv/bin/nats-server
 CLUSTER_TEST = [ -x $(NATS_SERVER) ] || { \
   echo "SKIP cluster: no nats-server in build/venv"; exit 0; }; \
-  st=0; all=""; for t in members names forward batch quotas secure; do \
+  st=0; all=""; for t in members names forward batch moves quotas secure; do \
   python3 tests/cluster/$$t.py --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) \
   --nats $(NATS_SERVER) $(1) > $(BUILD)/cluster-$$t.txt 2>&1 & all="$$all $$t:$$!"; done; \
   for x in $$all; do wait $${x\#*:} || st=1; cat $(BUILD)/cluster-$${x%:*}.txt; done; exit $$st
@@ -20,8 +20,10 @@ check-cluster-short: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(call CLUSTER_TEST,--short)
 soak-cluster: ## three nodes under a mixed load; N=50 times something dies, hangs or is cut off
 ## (SEED=n to repeat)
-soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker
+soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))
+	$(Q)[ ! -x $(NATS_SERVER) ] || python3 tests/cluster/moves.py three_servers \
+	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
 .PHONY: check-helm
 check-helm: ## deploy/helm/hlod: lint, what it renders against Kubernetes's schemas, its pods as
 ## processes, an upgrade under load (sh deploy/setup.sh helm first)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/metrics.h"
 #include "base/str.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -155,8 +156,7 @@ static void call(struct attempt *x, const struct attempt_spec *spec, const char 
 struct attempt *attempt_start(struct attempts *s, const struct attempt_spec *spec) {
     struct attempt *x = arena_must_calloc(1, sizeof *x);
     const struct node *n = nodes_find(s->cfg.nodes, spec->node);
-    *x = (struct attempt){
-        .s = s, .node = strdup(spec->node), .done = spec->done, .ctx = spec->ctx};
+    *x = (struct attempt){.s = s, .node = strdup(spec->node), .done = spec->done, .ctx = spec->ctx};
     if (!x->node) abort();
     vec_push(&s->all, x);
     call(x, spec, n->m->address); // who offers is there
@@ -179,8 +179,7 @@ void attempts_lost(struct attempts *s, const char *node) {
 Hlod__Cluster__Grant *attempt_grant(const struct seal *s, struct arena *a,
                                     const Hlod__V1__RunJobRequest *q, const char *life,
                                     const char **out_why) {
-    Hlod__Cluster__Body *b =
-        seal_open(s, a, (struct span){q->grant.data, q->grant.len}, out_why);
+    Hlod__Cluster__Body *b = seal_open(s, a, (struct span){q->grant.data, q->grant.len}, out_why);
     if (!b) return NULL;
     Hlod__Cluster__Grant *g = b->grant;
     struct digest d = sha256_of(q->suite.data, q->suite.len);
@@ -218,12 +217,9 @@ void attempts_free(struct attempts *s) {
     free(s);
 }
 void attempts_metrics(const struct attempts *s, struct strbuf *b) {
-    const char *name = "hlod_cluster_attempts_total";
-    strbuf_printf(b,
-                  "# HELP %s attempts at batch jobs of this node that others ended, that they did "
-                  "not, and of those by nodes that were lost\n# TYPE %s counter\n"
-                  "%s{outcome=\"ok\"} %lld\n%s{outcome=\"failed\"} %lld\n"
-                  "%s{outcome=\"lost\"} %lld\n",
-                  name, name, name, (long long)s->ok, name, (long long)s->failed, name,
-                  (long long)s->lost);
+    const struct metric_count all[] = {{"ok", s->ok}, {"failed", s->failed}, {"lost", s->lost}};
+    metrics_counts(b, "hlod_cluster_attempts_total",
+                   "attempts at batch jobs of this node that others ended, that they did not, and "
+                   "of those by nodes that were lost",
+                   "outcome", all, sizeof all / sizeof *all);
 }

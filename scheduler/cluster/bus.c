@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -132,8 +133,8 @@ static bool admit(struct bus *b) {
 static struct bus_mail mail_of(const struct bus *b, natsMsg *msg, bool inbox) {
     struct bus_mail m = {.reply = natsMsg_GetReply(msg)};
     const char *status = NULL, *subject = natsMsg_GetSubject(msg);
-    m.bytes = (struct span){(const uint8_t *)natsMsg_GetData(msg),
-                            (size_t)natsMsg_GetDataLength(msg)};
+    m.bytes =
+        (struct span){(const uint8_t *)natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)};
     if (!m.reply) m.reply = "";
     if (!inbox) return m;
     size_t own = strlen(b->cfg.inbox) + 1;
@@ -325,6 +326,11 @@ static void publish(struct bus *b, natsConnection *nc, const struct bus_letter *
     natsStatus s =
         natsMsg_Create(&msg, subject, x->reply, (const char *)x->bytes.p, (int)x->bytes.n);
     if (s == NATS_OK && x->id) s = natsMsgHeader_Set(msg, "Nats-Msg-Id", x->id);
+    if (s == NATS_OK && x->expect) {
+        char number[24];
+        snprintf(number, sizeof number, "%lld", (long long)(x->expect - 1));
+        s = natsMsgHeader_Set(msg, "Nats-Expected-Last-Subject-Sequence", number);
+    }
     if (s == NATS_OK) natsConnection_PublishMsg(nc, msg); // or it is closed
     natsMsg_Destroy(msg);
 }
@@ -413,8 +419,8 @@ static void copy_texts(struct bus *b) {
                                      arena_strdup(a, c->servers[k].host), c->servers[k].tls,
                                      c->servers[k].loopback};
     c->servers = all;
-    const char **texts[] = {&c->name,        &c->subject, &c->inbox, &c->credentials,
-                            &c->ca,          &c->cert,    &c->key};
+    const char **texts[] = {&c->name, &c->subject, &c->inbox, &c->credentials,
+                            &c->ca,   &c->cert,    &c->key};
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
         *texts[k] = arena_strdup(a, *texts[k]);
 }
@@ -455,9 +461,10 @@ void bus_send(struct bus *b, const struct bus_letter *x) {
     struct message *m = arena_must_calloc(1, sizeof *m);
     *own = (struct bus_letter){
         .subject = x->subject ? arena_strdup(a, x->subject) : NULL,
-        .reply = x->reply && *x->reply == '.' ? arena_printf(a, "%s%s", b->cfg.inbox, x->reply)
-                                              : NULL,
+        .reply =
+            x->reply && *x->reply == '.' ? arena_printf(a, "%s%s", b->cfg.inbox, x->reply) : NULL,
         .id = x->id ? arena_strdup(a, x->id) : NULL,
+        .expect = x->expect,
         .bytes = {x->bytes.n ? arena_dup(a, x->bytes.p, x->bytes.n) : NULL, x->bytes.n}};
     *m = (struct message){.arena = a, .read = own};
     pthread_mutex_lock(&b->lock);

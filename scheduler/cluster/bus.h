@@ -19,7 +19,7 @@ struct bus_server {
     const char *host; // that a certificate must be of
     bool tls, loopback;
 };
-struct bus_mail { // what came; borrowed
+struct bus_mail {      // what came; borrowed
     const char *at;    // what follows our inbox in its subject, or that of a message that JetStream
                        // keeps; NULL: it came on the shared one
     const char *reply; // where an answer goes; "": nowhere
@@ -31,6 +31,8 @@ struct bus_letter {
     const char *subject;
     const char *reply; // ".NAME": where in our inbox answers go; NULL: there is none
     const char *id;    // by which JetStream knows what it has already; NULL: none
+    int64_t expect;    // 0: nothing; else JetStream takes it only where the last message on its
+                       // subject has this number less one, 0 being none
     struct span bytes;
 };
 struct bus_config {
@@ -38,7 +40,7 @@ struct bus_config {
     const struct bus_server *servers;
     size_t n_servers;
     const char *name, *subject;
-    const char *inbox; // of this process alone: INBOX.>; "": it has none
+    const char *inbox;                         // of this process alone: INBOX.>; "": it has none
     const char *credentials, *ca, *cert, *key; // files; "": none
     size_t max_bytes;                          // of a message; longer ones are dropped
     int64_t quiet_ms; // who hears nothing for so long, also not itself, connects again

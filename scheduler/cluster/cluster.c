@@ -14,12 +14,14 @@
 #include "base/str.h"
 #include "proto/message.h"
 #include "proto/reason.h"
+#include "scheduler/cluster/ask.h"
 #include "scheduler/cluster/attempt.h"
 #include "scheduler/cluster/beat.h"
 #include "scheduler/cluster/forward.h"
 #include "scheduler/cluster/names.h"
 #include "scheduler/cluster/nodes.h"
 #include "scheduler/cluster/pull.h"
+#include "scheduler/cluster/registers.h"
 #include "scheduler/cluster/seal.h"
 #include "scheduler/cluster/tickets.h"
 #include "scheduler/cluster/use.h"
@@ -36,6 +38,8 @@ struct cluster {
     struct tickets *tickets;
     struct attempts *attempts;
     struct use *use;
+    struct asks *asks;
+    struct registers *registers; // NULL: suites do not move
     struct loop_timer *beat, *age;
     char life[2 * LIFE_BYTES + 1];
     int64_t start_ns, next_ns; // next_ns: of our next beat
@@ -116,6 +120,7 @@ struct heard { // one of them
     const struct names_heard *names;
     const Hlod__Cluster__Use *use;
     const struct tickets_mail *mail;
+    const struct register_mail *record;
 };
 // On the bus's thread: of the cluster it reads what never changes.
 static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) {
@@ -125,8 +130,9 @@ static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) 
     const char *why;
     *h = (struct heard){0};
     if (m->at) {
-        h->mail = c->cfg.seal ? tickets_read(c->cfg.seal, a, m) : NULL;
-        return h->mail ? h : NULL;
+        h->record = c->cfg.records ? registers_read(a, m) : NULL;
+        if (!h->record) h->mail = c->cfg.seal ? tickets_read(c->cfg.seal, a, m) : NULL;
+        return h->mail || h->record ? h : NULL;
     }
     if (!c->cfg.seal) {
         h->beat = beat_read(a, bytes, &why);
@@ -150,6 +156,7 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
 static void end_calls(struct cluster *c, const char *node) {
     if (c->forward) forward_lost(c->forward, node);
     if (c->attempts) attempts_lost(c->attempts, node);
+    if (c->asks) asks_lost(c->asks, node);
     if (c->use) use_lost(c->use, node);
 }
 static void on_lost(void *ctx, const struct node *x) {
@@ -223,7 +230,9 @@ static void on_message(void *ctx, struct arena *a, void *message) {
         hear_beat(c, a, h->beat);
         return;
     }
-    if (h->mail && c->tickets)
+    if (h->record && c->registers)
+        registers_hear(c->registers, h->record);
+    else if (h->mail && c->tickets)
         tickets_hear(c->tickets, h->mail);
     else if (h->use && c->use)
         use_hear(c->use, h->use);
@@ -241,6 +250,7 @@ static void on_state(void *ctx, bool up, const char *server, const char *why) {
     if (changed) c->since_ns = clock_ns();
     if (c->tickets) tickets_connected(c->tickets, up);
     if (c->use) use_connected(c->use, up);
+    if (c->registers) registers_connected(c->registers, up);
 
     if (up) {
         c->connects++;
@@ -271,6 +281,22 @@ static bool is_settled(const void *c) {
 static void on_room(void *ctx) {
     const struct cluster *c = ctx;
     c->cfg.room(c->cfg.ctx);
+}
+// Suites that move.
+static void share_suites(struct cluster *c) {
+    const struct cluster_config *cfg = &c->cfg;
+    c->asks = asks_new(&(struct asks_config){.fetcher = cfg->fetcher,
+                                             .auth = cfg->auth,
+                                             .nodes = &c->nodes,
+                                             .node = cfg->node,
+                                             .seal = cfg->seal,
+                                             .max_bytes = cfg->max_reply_bytes});
+    if (cfg->records)
+        c->registers = registers_new(&(struct registers_config){.loop = cfg->loop,
+                                                                .bus = c->bus,
+                                                                .seal = cfg->seal,
+                                                                .name = cfg->name,
+                                                                .replicas = cfg->nats_replicas});
 }
 // What those who share a secret do for each other.
 static void share(struct cluster *c) {
@@ -314,6 +340,7 @@ static void share(struct cluster *c) {
                                                       .node = cfg->node,
                                                       .life = c->life,
                                                       .beat_ms = cfg->beat_ms,
+                                                      .replicas = cfg->nats_replicas,
                                                       .settled = is_settled,
                                                       .use = c->use,
                                                       .cluster = c});
@@ -323,6 +350,7 @@ static void share(struct cluster *c) {
                                                          .node = cfg->node,
                                                          .seal = cfg->seal,
                                                          .max_bytes = cfg->max_reply_bytes});
+    share_suites(c);
 }
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
@@ -347,7 +375,9 @@ status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
         .ca = cfg->ca,
         .cert = cfg->cert,
         .key = cfg->key,
-        .max_bytes = cfg->seal ? SEAL_MAX_BYTES : BEAT_MAX_BYTES,
+        .max_bytes = cfg->records ? 2 * SEAL_MAX_BYTES
+                     : cfg->seal  ? SEAL_MAX_BYTES
+                                  : BEAT_MAX_BYTES,
         .quiet_ms = quiet < QUIET_MS ? QUIET_MS : quiet,
         .read = read_message,
         .take = on_message,
@@ -375,6 +405,8 @@ void cluster_leave(struct cluster *c) {
 void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
     attempts_stop(c->attempts);
+    asks_stop(c->asks);
+    registers_stop(c->registers);
     tickets_stop(c->tickets);
     names_stop(c->names);
     pull_stop(c->pull);
@@ -395,6 +427,8 @@ void cluster_free(struct cluster *c) {
     tickets_free(c->tickets);
     attempts_free(c->attempts);
     use_free(c->use);
+    asks_free(c->asks);
+    registers_free(c->registers);
     nodes_done(&c->nodes);
     free(c);
 }
@@ -423,6 +457,12 @@ status_t cluster_take_job(const struct cluster *c, struct arena *a,
     if (!*out) return st_because(ST_UNAUTHENTICATED, BAD_CREDENTIALS, "grant: %s", why);
     if (tickets_claim(c->tickets, (*out)->offer, (*out)->home)) return ST_OK;
     return st_because(ST_UNAVAILABLE, QUEUE_FULL, "no place is offered to node %s", (*out)->home);
+}
+struct registers *cluster_registers(const struct cluster *c) {
+    return c->registers;
+}
+struct asks *cluster_asks(const struct cluster *c) {
+    return c->asks;
 }
 struct use *cluster_use(const struct cluster *c) {
     return c->use;
@@ -490,6 +530,7 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
     if (c->tickets) tickets_metrics(c->tickets, b);
     if (c->attempts) attempts_metrics(c->attempts, b);
     if (c->use) use_metrics(c->use, b);
+    if (c->registers) registers_metrics(c->registers, b);
     const char *name = "hlod_cluster_nodes";
     strbuf_printf(b, "# HELP %s other nodes by state\n# TYPE %s gauge\n", name, name);
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {
@@ -498,11 +539,4 @@ void cluster_metrics(struct cluster *c, struct strbuf *b) {
             n += !strcmp(node_state(c->nodes.v.v[k]), states[s]);
         strbuf_printf(b, "%s{state=\"%s\"} %d\n", name, states[s], n);
     }
-}
-void cluster_outcomes(struct strbuf *b, const char *name, const char *help, int64_t ok,
-                      int64_t failed, const char *other, int64_t n_other) {
-    strbuf_printf(b, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
-    strbuf_printf(b, "%s{outcome=\"ok\"} %lld\n%s{outcome=\"failed\"} %lld\n", name, (long long)ok,
-                  name, (long long)failed);
-    strbuf_printf(b, "%s{outcome=\"%s\"} %lld\n", name, other, (long long)n_other);
 }

@@ -9,6 +9,7 @@
 #include "proto/hlod.pb-c.h"
 #include "scheduler/cluster/bus.h"
 
+struct asks;
 struct attempts;
 struct cluster;
 struct fetch_auth;
@@ -18,6 +19,7 @@ struct journal;
 struct models;
 struct nodes;
 struct pull;
+struct registers;
 struct seal;
 struct store;
 struct strbuf;
@@ -40,6 +42,8 @@ struct cluster_config {
     struct store *store;
     struct journal *journal;
     int64_t max_model_bytes, max_reply_bytes;
+    int nats_replicas; // servers of NATS that keep a copy of what JetStream has
+    bool records;      // of suites, which may move to other nodes
     // What this node serves, its room and its state: fields 4 to 12 of the message, in a.
     void (*describe)(void *ctx, struct arena *a, Hlod__V1__Node *out);
     void (*room)(void *ctx); // a tenant may have more places now
@@ -58,6 +62,8 @@ struct forward *cluster_forward(const struct cluster *c); // the same, as for
 struct tickets *cluster_tickets(const struct cluster *c);
 struct attempts *cluster_attempts(const struct cluster *c);
 struct use *cluster_use(const struct cluster *c);
+struct registers *cluster_registers(const struct cluster *c); // NULL: none are kept
+struct asks *cluster_asks(const struct cluster *c);
 // A batch job that another node gives to this one (attempt.h): in a, and the place that was offered
 // is taken. UNAUTHENTICATED; UNAVAILABLE: there is none.
 status_t cluster_take_job(const struct cluster *c, struct arena *a,
@@ -73,6 +79,3 @@ bool cluster_settled(const struct cluster *c);
 const struct nodes *cluster_nodes(const struct cluster *c);
 void cluster_describe(struct cluster *c, struct arena *a, Hlod__V1__ListNodesReply *out);
 void cluster_metrics(struct cluster *c, struct strbuf *b);
-// A counter by outcome: ok, failed and `other`. name, help, other: static text.
-void cluster_outcomes(struct strbuf *b, const char *name, const char *help, int64_t ok,
-                      int64_t failed, const char *other, int64_t n_other);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/str.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -350,8 +351,9 @@ void forward_free(struct forward *f) {
     free(f);
 }
 void forward_metrics(const struct forward *f, struct strbuf *b) {
-    cluster_outcomes(b, "hlod_cluster_forwards_total",
-                     "runs that other nodes did, that failed there, and times that a node did "
-                     "not take one",
-                     f->ok, f->failed, "passed", f->passed);
+    const struct metric_count all[] = {{"ok", f->ok}, {"failed", f->failed}, {"passed", f->passed}};
+    metrics_counts(b, "hlod_cluster_forwards_total",
+                   "runs that other nodes did, that failed there, and times that a node did not "
+                   "take one",
+                   "outcome", all, sizeof all / sizeof *all);
 }

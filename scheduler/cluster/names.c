@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/str.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -208,12 +209,10 @@ void names_free(struct names *n) {
 }
 
 void names_metrics(const struct names *n, struct strbuf *b) {
-    static const char NAME[] = "hlod_cluster_names_total";
-    strbuf_printf(b,
-                  "# HELP %s names of models told to other nodes, taken from them, and refused "
-                  "for want of room\n# TYPE %s counter\n",
-                  NAME, NAME);
-    strbuf_printf(b, "%s{what=\"told\"} %lld\n%s{what=\"taken\"} %lld\n", NAME, (long long)n->sent,
-                  NAME, (long long)n->taken);
-    strbuf_printf(b, "%s{what=\"refused\"} %lld\n", NAME, (long long)n->refused);
+    const struct metric_count all[] = {
+        {"told", n->sent}, {"taken", n->taken}, {"refused", n->refused}};
+    metrics_counts(b, "hlod_cluster_names_total",
+                   "names of models told to other nodes, taken from them, and refused for want of "
+                   "room",
+                   "what", all, sizeof all / sizeof *all);
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/store/store.h"
 #include "base/str.h"
 #include "base/text.h"
@@ -327,10 +328,11 @@ void pull_free(struct pull *p) {
     free(p);
 }
 void pull_metrics(const struct pull *p, struct strbuf *b) {
-    cluster_outcomes(b, "hlod_cluster_pulls_total",
-                     "models fetched from other nodes, those that none gave, and times that the "
-                     "bytes were others",
-                     p->pulled, p->failed, "lied", p->lied);
+    const struct metric_count all[] = {{"ok", p->pulled}, {"failed", p->failed}, {"lied", p->lied}};
+    metrics_counts(b, "hlod_cluster_pulls_total",
+                   "models fetched from other nodes, those that none gave, and times that the "
+                   "bytes were others",
+                   "outcome", all, sizeof all / sizeof *all);
     strbuf_printf(b,
                   "# HELP hlod_cluster_pulled_bytes_total of them\n"
                   "# TYPE hlod_cluster_pulled_bytes_total counter\n"

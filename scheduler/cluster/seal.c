@@ -155,6 +155,33 @@ Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct spa
     return *out_why ? NULL : b;
 }
 
+// ---- records
+
+static const char RECORD[] = "hlod cluster record 1";
+static struct span with_key(struct arena *a, const char *key, struct span bytes) {
+    size_t n = strlen(key) + 1;
+    uint8_t *both = arena_alloc(a, n + bytes.n);
+    memcpy(both, key, n);
+    if (bytes.n) memcpy(both + n, bytes.p, bytes.n);
+    return (struct span){both, n + bytes.n};
+}
+struct span seal_record(const struct seal *s, struct arena *a, const char *key, struct span bytes) {
+    Hlod__Cluster__Sealed m = HLOD__CLUSTER__SEALED__INIT;
+    m.body = (ProtobufCBinaryData){bytes.n, (uint8_t *)(uintptr_t)bytes.p};
+    m.mac = mac_in(s, a, RECORD, with_key(a, key, bytes));
+    return message_pack(a, &m.base);
+}
+bool seal_open_record(const struct seal *s, struct arena *a, const char *key, struct span bytes,
+                      struct span *out, const char **out_why) {
+    *out_why = "it is too long, or no record";
+    if (bytes.n > SEAL_MAX_BYTES) return false;
+    Hlod__Cluster__Sealed *m = weigh_unpack_in(a, &hlod__cluster__sealed__descriptor, bytes);
+    if (!m) return false;
+    *out = (struct span){m->body.data, m->body.len};
+    *out_why = "it does not prove the cluster's secret";
+    return mac_holds(s, RECORD, with_key(a, key, *out), m->mac);
+}
+
 // ---- passes
 
 static void pass_mac(const struct seal *s, struct arena *a, Hlod__Cluster__Pass *p) {

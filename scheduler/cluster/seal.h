@@ -33,6 +33,10 @@ struct span seal_message(const struct seal *s, struct arena *a, Hlod__Cluster__B
 // NULL, and why, where the bytes are none of this cluster's. In a.
 Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct span bytes,
                                const char **out_why);
+// A record that is kept under a key, and is of no time. In a; false, and why, as above.
+struct span seal_record(const struct seal *s, struct arena *a, const char *key, struct span bytes);
+bool seal_open_record(const struct seal *s, struct arena *a, const char *key, struct span bytes,
+                      struct span *out, const char **out_why);
 // Who we are to the process `to`: the value of an Authorization header, in a.
 const char *seal_pass(const struct seal *s, struct arena *a, const char *from, const char *to,
                       const char *tenant, unsigned scopes);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "scheduler/cluster/nodes.h"
@@ -119,8 +120,8 @@ static void make_stream(struct tickets *t) {
                            "{\"name\":\"%s-jobs\",\"subjects\":[\"%s.v1.tickets.*\"],"
                            "\"retention\":\"workqueue\",\"storage\":\"file\",\"discard\":\"old\","
                            "\"max_age\":%lld,\"duplicate_window\":%lld,\"max_msg_size\":%d,"
-                           "\"max_msgs\":1000000,\"num_replicas\":1}",
-                           name, name, live, live, TICKET_BYTES));
+                           "\"max_msgs\":1000000,\"num_replicas\":%d}",
+                           name, name, live, live, TICKET_BYTES, t->cfg.replicas));
     arena_done(&a);
 }
 static void make_queue(struct tickets *t, struct queue *q) {
@@ -462,22 +463,16 @@ void tickets_free(struct tickets *t) {
     free(t);
 }
 void tickets_metrics(const struct tickets *t, struct strbuf *b) {
-    const struct {
-        const char *what;
-        int64_t n;
-    } all[] = {{"published", t->published}, {"again", t->again},    {"taken", t->taken},
-               {"none", t->none},           {"given", t->given},    {"settled", t->settled},
-               {"expired", t->broken},      {"refused", t->refused}};
-    const char *name = "hlod_cluster_tickets_total";
+    const struct metric_count all[] = {{"published", t->published}, {"again", t->again},
+                                       {"taken", t->taken},         {"none", t->none},
+                                       {"given", t->given},         {"settled", t->settled},
+                                       {"expired", t->broken},      {"refused", t->refused}};
     strbuf_printf(b,
                   "# HELP hlod_cluster_jobs_ready 1 while batch jobs may go to other nodes\n"
                   "# TYPE hlod_cluster_jobs_ready gauge\nhlod_cluster_jobs_ready %d\n",
                   t->ready);
-    strbuf_printf(b,
-                  "# HELP %s tickets of waiting batch jobs: published here, of them again; taken "
-                  "by this node, for nothing, in vain; given a job here and settled; not the "
-                  "cluster's\n# TYPE %s counter\n",
-                  name, name);
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        strbuf_printf(b, "%s{what=\"%s\"} %lld\n", name, all[k].what, (long long)all[k].n);
+    metrics_counts(b, "hlod_cluster_tickets_total",
+                   "tickets of waiting batch jobs: published here, of them again; taken by this "
+                   "node, for nothing, in vain; given a job here and settled; not the cluster's",
+                   "what", all, sizeof all / sizeof *all);
 }

@@ -31,6 +31,7 @@ struct tickets_config { // borrowed
     const struct seal *seal;
     const char *name, *node, *life; // of the cluster; ours
     int64_t beat_ms;
+    int replicas;                         // servers of NATS that keep the queue
     bool (*settled)(const void *cluster); // all nodes that are there were heard
     const void *cluster;
     struct use *use; // says whose turn it is

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/metrics.h"
 #include "base/str.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -498,17 +499,10 @@ void use_free(struct use *u) {
     free(u);
 }
 void use_metrics(const struct use *u, struct strbuf *b) {
-    const char *name = "hlod_cluster_use_total";
-    const struct {
-        const char *what;
-        int64_t n;
-    } all[] = {
+    const struct metric_count all[] = {
         {"sent", u->sent}, {"heard", u->heard}, {"refused", u->refused}, {"moved", u->moved}};
-    strbuf_printf(b,
-                  "# HELP %s messages of what tenants use: sent, heard; tenants of nodes beyond "
-                  "those that are kept; tickets whose place went to another home's job\n"
-                  "# TYPE %s counter\n",
-                  name, name);
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        strbuf_printf(b, "%s{what=\"%s\"} %lld\n", name, all[k].what, (long long)all[k].n);
+    metrics_counts(b, "hlod_cluster_use_total",
+                   "messages of what tenants use: sent, heard; tenants of nodes beyond those that "
+                   "are kept; tickets whose place went to another home's job",
+                   "what", all, sizeof all / sizeof *all);
 }

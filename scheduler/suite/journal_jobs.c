@@ -16,6 +16,8 @@ enum { SCHEMA = 2 }; // 2: two files, sums
 enum statement {
     S_FIND_KEY,
     S_ADD_SUITE,
+    S_SEQUENCE,
+    S_SET_SEQUENCE,
     S_SUM_SUITE,
     S_ADD_JOB,
     S_END_JOB,
@@ -23,6 +25,8 @@ enum statement {
     S_UPDATE_JOB,
     S_OPEN_SUITES,
     S_SUITE_JOBS,
+    S_SUITE,
+    S_SUITE_ALL,
     S_GET,
     S_LIST,
     S_REQUESTS,
@@ -43,6 +47,11 @@ static const char *const texts[] = {
     [S_FIND_KEY] = "SELECT id, request, jobs, " SOUND_SUITE " FROM suite WHERE key = ?1",
     [S_ADD_SUITE] = "INSERT INTO suite (id, tenant, key, request, jobs, ended, created, bytes) "
                     "VALUES (?7, ?1, ?2, ?3, ?4, 0, ?5, ?6)",
+    // The last id of our own: SQLite counts on from the greatest, which may be a shared one.
+    [S_SEQUENCE] = "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'suite' AND "
+                   "seq < 1 << 52), 0), coalesce((SELECT max(id) FROM suite WHERE id < 1 << 52), "
+                   "0))",
+    [S_SET_SEQUENCE] = "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'suite'",
     [S_SUM_SUITE] = "UPDATE suite SET sum = jdb_sum('suite', id, tenant, key, request, jobs, "
                     "ended, created, finished, bytes) WHERE id = ?1",
     [S_ADD_JOB] = "INSERT INTO job (suite, n, brief, sum) VALUES (?1, ?2, ?3, jdb_sum('job', ?1, "
@@ -57,6 +66,10 @@ static const char *const texts[] = {
                       " FROM suite WHERE ended < jobs ORDER BY id",
     [S_SUITE_JOBS] = "SELECT n, brief, log, result IS NOT NULL, " SOUND_JOB
                      " FROM job WHERE suite = ?1 ORDER BY n",
+    [S_SUITE] = "SELECT id, tenant, request, jobs, created, key, jobs - ended, " SOUND_SUITE
+                " FROM suite WHERE id = ?1",
+    [S_SUITE_ALL] = "SELECT n, brief, log, result, " SOUND_JOB " FROM job WHERE suite = ?1 ORDER "
+                    "BY n",
     [S_GET] =
         "SELECT brief, result, log, " SOUND_JOB " FROM job JOIN suite ON suite.id = job.suite "
         "WHERE suite = ?1 AND n = ?2 AND (?3 IS NULL OR tenant = ?3)",
@@ -194,10 +207,17 @@ static status_t find_key(struct jcopy *c, struct add *q) {
     return st;
 }
 
-// r->id: 0, or what the other copy gave it.
+static status_t last_id(struct jcopy *c, int64_t *out) {
+    status_t st = ST_OK;
+    while (jcopy_next(c, S_SEQUENCE, -1, &st))
+        *out = sqlite3_column_int64(c->s[S_SEQUENCE], 0);
+    return st;
+}
+// r->id: 0, or what the other copy gave it, or a shared one, which the sequence forgets.
 static status_t add(struct jcopy *c, struct suite_record *r) {
     sqlite3_stmt *s = c->s[S_ADD_SUITE];
-    int64_t bytes = (int64_t)r->request.n;
+    int64_t last = 0, bytes = (int64_t)r->request.n;
+    RETURN_IF_ERR(last_id(c, &last));
     for (uint32_t i = 0; i < r->n_jobs; i++)
         bytes += (int64_t)r->briefs[i].n;
     sqlite3_bind_text(s, 1, r->tenant, -1, SQLITE_STATIC);
@@ -206,9 +226,14 @@ static status_t add(struct jcopy *c, struct suite_record *r) {
     sqlite3_bind_int64(s, 4, r->n_jobs);
     sqlite3_bind_int64(s, 5, r->created_ns);
     sqlite3_bind_int64(s, 6, bytes);
-    if (r->id) sqlite3_bind_int64(s, 7, r->id);
+    int64_t id = r->id ? r->id : last + 1;
+    sqlite3_bind_int64(s, 7, id);
     RETURN_IF_ERR(jcopy_run(c, S_ADD_SUITE));
-    int64_t id = sqlite3_last_insert_rowid(c->db);
+
+    if (id >= SUITE_SHARED) {
+        sqlite3_bind_int64(c->s[S_SET_SEQUENCE], 1, last);
+        RETURN_IF_ERR(jcopy_run(c, S_SET_SEQUENCE));
+    }
     RETURN_IF_ERR(sum_suite(c, id));
     for (uint32_t i = 0; i < r->n_jobs; i++) {
         if (FAULT("jobs.add")) return st_internal("jobs.db: add (injected)");
@@ -230,8 +255,19 @@ static status_t find_or_add(struct jcopy *c, void *arg) {
 
 status_t journal_suite_add(struct journal_jobs *j, struct suite_record *r, bool *out_existed) {
     struct add q = {.r = r};
-    r->id = 0;
+    if (r->id < SUITE_SHARED) r->id = 0;
     RETURN_IF_ERR(jdb_write(j->db, find_or_add, &q));
+    *out_existed = q.existed;
+    return ST_OK;
+}
+static status_t find(struct jcopy *c, void *arg) {
+    struct add *q = arg;
+    q->existed = false;
+    return find_key(c, q);
+}
+status_t journal_suite_find(struct journal_jobs *j, struct suite_record *r, bool *out_existed) {
+    struct add q = {.r = r};
+    RETURN_IF_ERR(jdb_read(j->db, find, &q));
     *out_existed = q.existed;
     return ST_OK;
 }
@@ -311,6 +347,47 @@ static status_t unfinished(struct jcopy *c, void *arg) {
 }
 status_t journal_jobs_unfinished(struct journal_jobs *j, const struct journal_jobs_reader *r) {
     return jdb_read(j->db, unfinished, &r);
+}
+
+struct read_one {
+    int64_t id, open;
+    const struct journal_jobs_reader *r;
+};
+static status_t read_one(struct jcopy *c, void *arg) {
+    struct read_one *q = arg;
+    sqlite3_stmt *s = c->s[S_SUITE], *jobs = c->s[S_SUITE_ALL];
+    status_t st = ST_OK;
+    q->open = -1;
+    sqlite3_bind_int64(s, 1, q->id);
+    while (next_row(c, S_SUITE, &st)) {
+        struct span key = column(s, 5);
+        struct suite_record x = {.id = q->id,
+                                 .tenant = (const char *)sqlite3_column_text(s, 1),
+                                 .request = column(s, 2),
+                                 .n_jobs = (uint32_t)sqlite3_column_int64(s, 3),
+                                 .created_ns = sqlite3_column_int64(s, 4)};
+        if (key.n == sizeof x.key.b) memcpy(x.key.b, key.p, key.n);
+        q->open = sqlite3_column_int64(s, 6);
+        q->r->suite(q->r->ctx, &x);
+    }
+    if (st || q->open < 0) return st;
+    sqlite3_bind_int64(jobs, 1, q->id);
+    while (next_row(c, S_SUITE_ALL, &st)) {
+        struct job_record x = {.suite = q->id,
+                               .n = (uint32_t)sqlite3_column_int64(jobs, 0),
+                               .brief = column(jobs, 1),
+                               .log = column(jobs, 2),
+                               .result = column(jobs, 3)};
+        q->r->job(q->r->ctx, &x);
+    }
+    return st;
+}
+status_t journal_suite_read(struct journal_jobs *j, int64_t id, const struct journal_jobs_reader *r,
+                            int64_t *out_open) {
+    struct read_one q = {.id = id, .r = r};
+    RETURN_IF_ERR(jdb_read(j->db, read_one, &q));
+    *out_open = q.open;
+    return ST_OK;
 }
 
 struct get {
@@ -412,6 +489,17 @@ static status_t oldest_ended(struct jcopy *c, struct oldest *out) { // id 0: non
     return st;
 }
 
+static status_t remove_suite(struct jcopy *c, void *arg) {
+    static const enum statement both[] = {S_REMOVE_JOBS, S_REMOVE_SUITE};
+    for (int i = 0; i < 2; i++) {
+        sqlite3_bind_int64(c->s[both[i]], 1, *(const int64_t *)arg);
+        RETURN_IF_ERR(jcopy_run(c, (int)both[i]));
+    }
+    return ST_OK;
+}
+status_t journal_suite_remove(struct journal_jobs *j, int64_t id) {
+    return jdb_write(j->db, remove_suite, &id);
+}
 struct trim {
     const struct jobs_retention *keep;
     int64_t removed;
@@ -433,11 +521,7 @@ static status_t trim(struct jcopy *c, void *arg) {
         bool over = (keep->jobs && jobs > keep->jobs) || (keep->bytes && bytes > keep->bytes) ||
                     (keep->before_ns && o.finished < keep->before_ns);
         if (!o.id || !over) return ST_OK;
-        static const enum statement both[] = {S_REMOVE_JOBS, S_REMOVE_SUITE};
-        for (int i = 0; i < 2; i++) {
-            sqlite3_bind_int64(c->s[both[i]], 1, o.id);
-            RETURN_IF_ERR(jcopy_run(c, (int)both[i]));
-        }
+        RETURN_IF_ERR(remove_suite(c, &o.id));
         jobs -= o.jobs;
         bytes -= o.bytes;
         q->removed += o.jobs;

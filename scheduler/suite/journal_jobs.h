@@ -20,8 +20,11 @@ status_t journal_jobs_verify(struct journal_jobs *j,
 bool journal_jobs_alone(const struct journal_jobs *j);
 status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) MUST_CHECK; // DIR/jobs.db
 
+// Ids from here on were given by who submits, and are the same on all nodes that ever have the
+// suite; those below count the suites of this journal.
+#define SUITE_SHARED ((int64_t)1 << 52)
 struct suite_record {
-    int64_t id; // given by journal_suite_add, never used twice
+    int64_t id; // given by journal_suite_add, never used twice; or one of SUITE_SHARED
     const char *tenant;
     struct digest key;         // of tenant and idempotency key; zero = none
     struct span request;       // packed hlod.v1.SubmitJobsRequest
@@ -34,6 +37,9 @@ struct suite_record {
 // jobs; with another: ALREADY_EXISTS, KEY_REUSED.
 status_t journal_suite_add(struct journal_jobs *j, struct suite_record *r,
                            bool *out_existed) MUST_CHECK;
+// The suite of r->key, if there is one: as above, but none is added.
+status_t journal_suite_find(struct journal_jobs *j, struct suite_record *r,
+                            bool *out_existed) MUST_CHECK;
 
 struct job_record {
     int64_t suite;
@@ -55,6 +61,12 @@ struct journal_jobs_reader {
 };
 status_t journal_jobs_unfinished(struct journal_jobs *j,
                                  const struct journal_jobs_reader *r) MUST_CHECK;
+
+// One suite with all its jobs, and their results; *out_open: jobs that go on, -1: it is not there.
+status_t journal_suite_read(struct journal_jobs *j, int64_t id, const struct journal_jobs_reader *r,
+                            int64_t *out_open) MUST_CHECK;
+// All of it goes; none is fine.
+status_t journal_suite_remove(struct journal_jobs *j, int64_t id) MUST_CHECK;
 
 enum journal_job_part { JOB_PART_BRIEF, JOB_PART_RESULT, JOB_PART_LOG };
 // A part of one job in `a`; *out_ended. tenant NULL = any. NOT_FOUND, JOB_NOT_FOUND.

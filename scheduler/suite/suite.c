@@ -144,6 +144,7 @@ static struct load load_of(const struct suites *s, const char *tenant) {
 static struct suite_job *ready_job(struct suite *x, const char *kind, int64_t now, int64_t *next) {
     const char *seen = NULL;
     bool stays = true, looked = false;
+    if (x->held) return NULL;
     for (uint32_t i = 0; i < x->n_jobs && x->n_idle; i++) {
         struct suite_job *j = &x->jobs[i];
         if (j->state != J_QUEUED && j->state != J_WAITING) continue;
@@ -275,7 +276,10 @@ static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
     suite_log(j, "%s%s%s", o->state, o->error ? ": " : "", o->error ? o->error->message : "");
     j->outcome = o;
     set_state(j, J_ENDING, NULL); // what is shown changes once it is on disk
-    suite_save(j);
+    if (suite_is_shared(j->suite))
+        suite_put(j);
+    else
+        suite_save(j);
 }
 
 // No attempt at it is under way any more.
@@ -328,9 +332,17 @@ static void job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena 
 
 // The outcome is needed for its state alone from here; watchers hear of it, and the last job takes
 // its suite out of memory.
+static void drop_suite(struct suite *x) {
+    struct suite **at = &x->s->first;
+    while (*at != x)
+        at = &(*at)->next;
+    *at = x->next;
+}
+static void end_cancels(struct suites *s);
 static void job_saved(struct suite_job *j) {
     struct suite *x = j->suite;
     struct suites *s = x->s;
+    if (x->moved) return;
     metric_add(M_BATCH_ENDED, 1);
     metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
     log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",
@@ -342,16 +354,48 @@ static void job_saved(struct suite_job *j) {
     x->n_left--;
     suite_tell(j);
     end_watches(s, x, j->n);
+    end_cancels(s);
     if (x->n_left) return;
-    struct suite **at = &s->first;
-    while (*at != x)
-        at = &(*at)->next;
-    *at = x->next;
+    drop_suite(x);
     suite_unref(x);
 }
 
 // ---- cancel
 
+struct suite_cancel {
+    struct suite_cancel *next;
+    int64_t suite;
+    uint32_t n, cancelled;
+    void (*done)(void *ctx, uint32_t n);
+    void *ctx;
+};
+static bool is_ending(struct suites *s, const struct suite_cancel *c) {
+    const struct suite *x = find_suite(s, c->suite);
+    for (uint32_t i = 0; x && i < x->n_jobs; i++)
+        if (x->jobs[i].state == J_ENDING && (!c->n || c->n == i + 1)) return true;
+    return false;
+}
+static void end_cancels(struct suites *s) {
+    for (struct suite_cancel **at = &s->cancels, *c; (c = *at);) {
+        if (!s->stopping && is_ending(s, c)) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        suite_save_then(s, c->done, c->ctx, c->cancelled);
+        free(c);
+    }
+}
+static void stop_attempt(struct suite_job *j) {
+    suite_trace_end(j, NULL, ST_CANCELLED, 0, NULL);
+    if (j->away)
+        suite_away_cancel(j);
+    else if (j->training)
+        training_cancel(j);
+    else
+        suite_run_cancel(j);
+    stands(j);
+}
 void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(void *, uint32_t),
                    void *ctx) {
     struct suite *x = find_suite(s, suite);
@@ -359,22 +403,49 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
     for (uint32_t i = 0; x && i < x->n_jobs; i++) {
         struct suite_job *j = &x->jobs[i];
         if ((n && n != j->n) || j->state == J_ENDED || j->state == J_ENDING) continue;
-        if (j->state == J_RUNNING) {
-            suite_trace_end(j, NULL, ST_CANCELLED, 0, NULL);
-            if (j->away)
-                suite_away_cancel(j);
-            else if (j->training)
-                training_cancel(j);
-            else
-                suite_run_cancel(j);
-            stands(j);
-        }
+        if (j->state == J_RUNNING) stop_attempt(j);
         Hlod__V1__JobOutcome *o = message_new(&j->arena, &hlod__v1__job_outcome__descriptor);
         o->state = (char *)(uintptr_t)"cancelled";
         end_job(j, o);
         cancelled++;
     }
-    suite_save_then(s, done, ctx, cancelled);
+    struct suite_cancel *c = arena_must_calloc(1, sizeof *c);
+    *c = (struct suite_cancel){s->cancels, suite, n, cancelled, done, ctx};
+    s->cancels = c;
+    if (x && suite_is_shared(x)) { // its results are put before they are on disk
+        end_cancels(s);
+    } else {
+        s->cancels = c->next;
+        free(c);
+        suite_save_then(s, done, ctx, cancelled);
+    }
+    suites_pump(s);
+}
+
+// ---- suites that come and go (suite_move.c)
+
+static void lost(struct suite *x) {
+    struct suites *s = x->s;
+    size_t n = 0;
+    for (uint32_t i = 0; i < x->n_jobs; i++) {
+        struct suite_job *j = &x->jobs[i];
+        if (j->state == J_RUNNING) stop_attempt(j);
+        if (j->state != J_ENDED) metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
+        set_state(j, J_ENDED, NULL);
+        suite_away_settle(j);
+    }
+    for (size_t k = 0; k < s->dirty.n; k++)
+        if (s->dirty.v[k]->suite != x) s->dirty.v[n++] = s->dirty.v[k];
+    s->dirty.n = n;
+    x->moved = true;
+    drop_suite(x);
+    for (struct suite_watch *w = s->watches; w; w = w->next) {
+        if (w->gone || w->suite != x) continue;
+        w->gone = true;
+        w->ended(w->ctx, st_new(ST_UNAVAILABLE, "the suite moved to another node: ask again"));
+    }
+    drop_gone(s);
+    end_cancels(s);
     suites_pump(s);
 }
 
@@ -385,6 +456,7 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
     x->s = s;
     x->refs = 1;
     x->id = r->id;
+    x->held = suite_is_shared(x);
     if (!(x->tenant = strdup(r->tenant))) abort();
     x->q = weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r->request);
     struct arena a = {0};
@@ -432,6 +504,7 @@ static void enqueue(struct suite_job *j) {
 status_t suites_admit(struct suites *s, const struct suite_record *r) {
     struct suite *x = add_suite(s, r);
     if (!x) return st_internal("the suite cannot be read back");
+    x->held = false;
     for (uint32_t i = 0; i < x->n_jobs; i++)
         enqueue(&x->jobs[i]);
     suites_pump(s);
@@ -478,6 +551,30 @@ static void read_job(void *ctx, const struct job_record *r) {
     enqueue(j);
 }
 
+static void found(struct suites *s, const struct suite_record *r, const struct job_record *ended,
+                  size_t n_ended) {
+    struct suite *x = find_suite(s, r->id) ? NULL : add_suite(s, r);
+    if (!x) return;
+    x->held = false;
+    for (size_t k = 0; k < n_ended; k++) {
+        x->jobs[ended[k].n - 1].state = J_ENDING; // marked
+        read_job(s, &ended[k]);
+    }
+    for (uint32_t i = 0; i < x->n_jobs; i++) {
+        struct suite_job *j = &x->jobs[i];
+        bool has_ended = j->state == J_ENDING;
+        j->state = J_ENDED;
+        if (has_ended) continue;
+        suite_log(j, "its suite moved here");
+        enqueue(j);
+    }
+    if (!x->n_left) {
+        drop_suite(x);
+        suite_unref(x);
+    }
+    suites_pump(s);
+}
+
 status_t suites_new(struct sched *sched, struct journal_jobs *journal,
                     const struct suites_config *cfg, struct suites **out) {
     struct suites *s = arena_must_calloc(1, sizeof *s);
@@ -486,6 +583,8 @@ status_t suites_new(struct sched *sched, struct journal_jobs *journal,
     s->cfg = *cfg;
     s->job_done = job_done;
     s->job_saved = job_saved;
+    s->lost = lost;
+    s->found = found;
     smap_seed_random(&s->doubtful);
     s->timer = loop_timer_new(sched_loop(sched), on_timer, s);
     struct journal_jobs_reader r = {read_suite, read_job, s};
@@ -510,6 +609,7 @@ void suites_configure(struct suites *s, const struct suites_config *cfg) {
 void suites_stop(struct suites *s) {
     s->stopping = true;
     loop_timer_stop(s->timer);
+    end_cancels(s);
     for (struct suite_watch *w = s->watches; w; w = w->next) {
         if (w->gone) continue;
         w->gone = true;
@@ -523,6 +623,12 @@ void suites_free(struct suites *s) {
     while (s->n_runs)
         loop_turn(sched_loop(s->sched));
     suite_save_free(s);
+    vec_done(&s->sharing);
+    while (s->cancels) {
+        struct suite_cancel *c = s->cancels;
+        s->cancels = c->next;
+        free(c);
+    }
     smap_done(&s->doubtful);
     loop_timer_free(s->timer);
     for (struct suite_watch *w = s->watches; w; w = w->next)

@@ -15,8 +15,11 @@
 #include "proto/reason.h"
 #include "scheduler/suite/journal_jobs.h"
 
+struct asks;
 struct attempts;
+struct cluster;
 struct journal;
+struct registers;
 struct sched;
 struct store;
 struct suites;
@@ -27,6 +30,8 @@ struct suites_config {
     int parallel;               // jobs of suites that run at a time
     struct jobs_retention keep; // before_ns is not used
     int64_t keep_ns;            // of ended suites; 0 = for ever
+    int replicas;               // other nodes that keep what a suite needs; 0: suites do not move
+    int64_t lease_ms;           // for how long their home may be lost before they do
 };
 // Reads the journal (blocks) and goes on with what is there.
 status_t suites_new(struct sched *s, struct journal_jobs *journal, const struct suites_config *cfg,
@@ -111,3 +116,26 @@ struct suite_guest_spec { // copied
 };
 struct suite_guest *suites_guest(struct suites *s, const struct suite_guest_spec *spec);
 void suites_guest_cancel(struct suite_guest *g); // no done; NULL is fine
+
+// ---- suites that move (docs/decisions/0050), where cfg.replicas is not 0
+
+struct suites_fleet { // borrowed
+    const struct cluster *cluster;
+    struct registers *registers;
+    struct asks *asks;
+};
+void suites_move(struct suites *s, const struct suites_fleet *f); // NULL: no more
+bool suites_share_new(const struct suites *s); // are suites shared before they are accepted?
+// Gives r an id, and what it needs to others: to be in the journal only after `done` says OK, and
+// then to be admitted. Copied; takes st. suites_share_ends in any case.
+void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *ctx, status_t st),
+                  void *ctx);
+void suites_share_ends(struct suites *s, int64_t id); // it is admitted, or that failed
+void suites_unshare(struct suites *s, int64_t id);    // it is not to be
+bool suites_keeps(struct suites *s, int64_t suite);   // it goes on here
+// A suite that is not in the journal here: which node to ask about it; borrowed. tenant NULL: any.
+// NOT_FOUND, UNAVAILABLE. Once, never from inside; takes st.
+void suites_seek(struct suites *s, int64_t suite, const char *tenant,
+                 void (*done)(void *ctx, status_t st, const char *node), void *ctx);
+// Whether it is ours: UNAVAILABLE where that could not be looked at for too long.
+status_t suites_sure(struct suites *s, int64_t suite) MUST_CHECK;

@@ -34,7 +34,8 @@ struct suite_job {
     Hlod__V1__JobOutcome *outcome; // once ENDING
     struct arena outcome_arena;
     struct strbuf log;
-    bool dirty; // in suites.dirty
+    bool dirty;                                 // in suites.dirty
+    enum { P_NONE, P_UNDER_WAY, P_FAILED } put; // its result, of a suite that moves
     // Of the attempt under way: its span, below the one of the request that brought the job.
     struct trace trace;
     bool traced;
@@ -52,6 +53,8 @@ struct suite {
     uint32_t n_idle;                // QUEUED or WAITING
     int n_running;
     struct suite_guest *guest; // it is another node's, and not in the list
+    bool held;                 // it may be another node's: nothing of it begins
+    bool moved;                // it is, and not in the list
 };
 struct suite_watch {
     struct suite_watch *next;
@@ -78,7 +81,11 @@ struct suites {
     struct tickets *tickets;   // NULL: there are no others, as for
     struct attempts *attempts;
     struct use *use;
-    int n_away, n_guests;      // jobs that others run; of others, here
+    int n_away, n_guests;         // jobs that others run; of others, here
+    struct suites_fleet fleet;    // registers NULL: none
+    struct move *move;            // the same
+    struct suite_cancel *cancels; // that wait for results to be put
+    VEC(int64_t) sharing;         // ids of suites that are shared and not admitted yet
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
     struct suite_watch *watches;
@@ -92,15 +99,19 @@ struct suites {
     void (*job_done)(struct suite_job *j, Hlod__V1__JobOutcome *outcome, struct arena *a,
                      status_t st);
     void (*job_saved)(struct suite_job *j); // its result is on disk
+    void (*lost)(struct suite *x);          // it is another node's now
+    // It is ours now; jobs that have no result go on.
+    void (*found)(struct suites *s, const struct suite_record *r, const struct job_record *ended,
+                  size_t n_ended);
     struct smap doubtful; // keys of suites that may be on disk though their submit failed
 };
 
 // suite.c
-void suites_pump(struct suites *s); // posts
+void suites_pump(struct suites *s);       // posts
 void suite_put_back(struct suite_job *j); // its attempt at another node was none
 bool suites_give(struct suites *s, const char *kind, struct suite_job **out); // begins an attempt
 bool suites_wait(struct suites *s); // does a job wait that could run here?
-bool suite_not_begun(status_t st); // refused before anything was tried
+bool suite_not_begun(status_t st);  // refused before anything was tried
 
 // suite_away.c: attempts at other nodes, and what they are told of waiting jobs.
 const char *suite_kind(const struct suite_job *j); // of device, where others may run it; NULL
@@ -136,6 +147,21 @@ void suite_run_cancel(struct suite_job *j); // no job_done comes
 // training.c: the same for one that trains.
 void training_start(struct suite_job *j);
 void training_cancel(struct suite_job *j);
+
+// suite_share.c: what makes a suite one that can move, by records in JetStream.
+static inline bool suite_is_shared(const struct suite *x) {
+    return x->id >= SUITE_SHARED && x->s->cfg.replicas;
+}
+void suite_put(struct suite_job *j); // its result; then suite_save. What another node put counts
+struct share_blobs {
+    struct digest *v;
+    size_t n, cap;
+};
+bool share_blobs(const Hlod__V1__SubmitJobsRequest *q, struct share_blobs *out);     // each once
+const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t n); // 0: none
+// All that the journal has of it, as records; `done` with those that were not put.
+void share_again(struct suites *s, int64_t suite, bool with_head,
+                 void (*done)(void *ctx, int64_t suite, int failed), void *ctx);
 
 // suite_save.c
 void suite_save(struct suite_job *j);

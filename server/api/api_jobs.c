@@ -12,11 +12,13 @@
 #include "base/vec.h"
 #include "proto/message.h"
 #include "proto/weigh.h"
+#include "scheduler/cluster/ask.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/loop.h"
 #include "scheduler/suite/suite.h"
 #include "server/api/api.h"
 
-enum { LIST_DEFAULT = 100, LIST_MAX = 1000 };
+enum { LIST_DEFAULT = 100, LIST_MAX = 1000, MOST_LOOKS = 3 };
 struct jobs_work {
     struct call *c;
     struct journal_jobs *journal;
@@ -35,9 +37,15 @@ struct jobs_work {
     Hlod__V1__SubmitJobsRequest *q;
     struct suite_record suite_record;
     bool existed, stored;
+    int looks;      // at a list
+    int64_t shared; // its id, once other nodes keep what it needs
     struct suite_watch *watch;
+    struct ask *ask; // of the node that has the suite
     status_t st;
 };
+static bool is_elsewhere(const struct jobs_work *w);
+static void seek(struct jobs_work *w);
+static void share(struct jobs_work *w);
 
 static void work(void *arg) {
     struct jobs_work *w = arg;
@@ -47,10 +55,21 @@ static void done(void *arg) {
     struct jobs_work *w = arg;
     struct call *c = w->c;
     struct suites *s = c->api->suites;
+    if (!w->st && w->suite) w->st = suites_sure(s, w->suite);
+    if (is_elsewhere(w)) {
+        seek(w);
+        return;
+    }
+    if (!w->st && w->q && !w->existed && !w->stored) { // not in the journal yet
+        share(w);
+        return;
+    }
     if (w->st && w->suite_record.id) suites_doubt(s, w->suite_record.key);
     if (!w->st && w->existed) w->stored = suites_doubted(s, w->suite_record.key);
     // Whoever waits for the answer or not: it is on disk now.
     if (w->stored) w->st = st_first(w->st, suites_admit(s, &w->suite_record));
+    if (w->shared && (w->existed || w->st)) suites_unshare(s, w->shared);
+    if (w->shared) suites_share_ends(s, w->shared);
     if (call_goes_on(c, w->st)) call_fail(c, w->then(w));
 }
 static status_t go(struct jobs_work *w) {
@@ -103,6 +122,11 @@ static bool ended_state(const Hlod__V1__Job *b) {
 
 // ---- submit
 
+static status_t add_work(struct jobs_work *w) {
+    RETURN_IF_ERR(journal_suite_add(w->journal, &w->suite_record, &w->existed));
+    w->stored = !w->existed;
+    return ST_OK;
+}
 static status_t submit_work(struct jobs_work *w) {
     struct api *api = w->c->api;
     struct arena *a = &w->c->arena;
@@ -139,9 +163,24 @@ static status_t submit_work(struct jobs_work *w) {
     }
     r->briefs = briefs;
     r->request = message_pack(a, &w->q->base);
-    RETURN_IF_ERR(journal_suite_add(w->journal, r, &w->existed));
-    w->stored = !w->existed;
-    return ST_OK;
+    if (suites_share_new(api->suites) && !w->q->train)
+        return journal_suite_find(w->journal, r, &w->existed);
+    return add_work(w);
+}
+static void on_shared(void *ctx, status_t st) {
+    struct jobs_work *w = ctx;
+    w->work = add_work;
+    w->shared = w->suite_record.id;
+    if (!st)
+        loop_work(sched_loop(w->c->api->sched), work, done, w);
+    else {
+        if (w->shared) suites_unshare(w->c->api->suites, w->shared);
+        bool on = call_goes_on(w->c, st); // no
+        (void)on;
+    }
+}
+static void share(struct jobs_work *w) {
+    suites_share(w->c->api->suites, &w->suite_record, on_shared, w);
 }
 static status_t submitted(struct jobs_work *w) {
     struct arena *a = &w->c->arena;
@@ -276,6 +315,7 @@ static void add_job(void *ctx, const struct job_record *r) {
 }
 static status_t list_work(struct jobs_work *w) {
     w->jobs.n = w->n_ended = 0;
+    w->looks++;
     return journal_jobs_list(w->journal, &w->query, add_job, w);
 }
 // False: one ended between the looks.
@@ -286,7 +326,9 @@ static bool overlay_all(struct jobs_work *w) {
         uint32_t n = 0;
         if (ended_state(b)) continue;
         (void)suite_parse_id(b->id, &suite, &n);
-        if (!suites_overlay(w->c->api->suites, suite, n, &w->c->arena, b)) return false;
+        // One that moved to another node may be in the journal for a while.
+        bool found = suites_overlay(w->c->api->suites, suite, n, &w->c->arena, b);
+        if (!found && (suite < SUITE_SHARED || w->looks < MOST_LOOKS)) return false;
     }
     return true;
 }
@@ -310,6 +352,7 @@ status_t api_list_jobs(struct call *c) {
     uint32_t n = 0;
     if (*q->suite && (!suite_parse_id(q->suite, &w->query.suite, &n) || n))
         return no_such(q->suite);
+    w->suite = w->query.suite;
     if (*q->page_token &&
         (!suite_parse_id(q->page_token, &w->query.after_suite, &w->query.after_n) ||
          !w->query.after_n))
@@ -388,4 +431,69 @@ static status_t cancel(struct jobs_work *w) {
 status_t api_cancel_job(struct call *c) {
     struct jobs_work *w = new_work(c, watch_work, cancel);
     return go_for(w, ((Hlod__V1__CancelJobRequest *)c->request)->job, true);
+}
+
+// ---- suites that other nodes have (docs/decisions/0050)
+
+static bool is_elsewhere(const struct jobs_work *w) {
+    struct suites *s = w->c->api->suites;
+    if (w->suite < SUITE_SHARED || w->c->forwarded || !suites_share_new(s) ||
+        suites_keeps(s, w->suite))
+        return false;
+    if (w->st) return st_get_reason(w->st) == HLOD__V1__REASON__REASON_JOB_NOT_FOUND;
+    // What has not ended and does not go on here has moved.
+    return w->work == get_work ? !w->ended : w->n_ended < w->jobs.n || !w->jobs.n;
+}
+static void on_event(void *ctx, Hlod__V1__Event *e) {
+    struct jobs_work *w = ctx;
+    call_event(w->c, e);
+}
+static void on_answer(void *ctx, status_t st, UNUSED struct arena *a, ProtobufCMessage *m) {
+    struct jobs_work *w = ctx;
+    struct call *c = w->c;
+    w->ask = NULL;
+    ProtobufCMessage *own = NULL;
+    if (!st && m) {
+        own = weigh_unpack_in(&c->arena, m->descriptor, message_pack(&c->arena, m));
+        if (!own) st = st_internal("an answer that cannot be read");
+    }
+    call_finish(c, own, st);
+}
+static void ask_left(struct call *c) {
+    struct jobs_work *w = c->handler;
+    ask_cancel(w->ask);
+    w->ask = NULL;
+}
+static void on_home(void *ctx, status_t st, const char *node) {
+    struct jobs_work *w = ctx;
+    struct call *c = w->c;
+    bool list = w->work == list_work && !w->jobs.n;
+    if (list && st && (w->query.after_n || st_code(st) == ST_NOT_FOUND)) { // there are none
+        st_drop(st);
+        if (call_goes_on(c, ST_OK)) call_fail(c, w->then(w));
+        return;
+    }
+    if (!call_goes_on(c, st)) return;
+    const struct ask_spec spec = {.node = node,
+                                  .method = c->row->method,
+                                  .tenant = c->principal.tenant,
+                                  .scopes = c->principal.scopes,
+                                  .request = c->request,
+                                  .reply = c->row->stream ? NULL : c->row->output,
+                                  .timeout_ms = c->timeout_ms,
+                                  .event = on_event,
+                                  .done = on_answer,
+                                  .ctx = w};
+    w->ask = ask_start(cluster_asks(c->api->cluster), &spec);
+    if (!w->ask) {
+        call_fail(c, st_new(ST_UNAVAILABLE, "node %s, which has the suite, is lost", node));
+        return;
+    }
+    c->handler = w;
+    c->on_cancel = ask_left;
+}
+static void seek(struct jobs_work *w) {
+    st_drop(w->st);
+    w->st = ST_OK;
+    suites_seek(w->c->api->suites, w->suite, w->tenant, on_home, w);
 }

@@ -14,6 +14,7 @@
 #include "proto/weigh.h"
 #include "scheduler/cluster/capacity.h"
 #include "scheduler/cluster/cluster.h"
+#include "scheduler/cluster/pull.h"
 #include "scheduler/loop.h"
 #include "scheduler/remote/peers.h"
 #include "scheduler/remote/remotes.h"
@@ -186,14 +187,57 @@ status_t api_run_job(struct call *c) {
     if (api->auth && strcmp(c->principal.tenant, g->tenant) != 0)
         return st_because(ST_PERMISSION_DENIED, MISSING_SCOPE, "the job is of another tenant");
     c->on_cancel = job_left;
-    c->handler = suites_guest(
-        api->suites, &(struct suite_guest_spec){.home = g->home,
-                                                .tenant = g->tenant,
-                                                .job = g->job,
-                                                .attempt = g->attempt,
-                                                .trace = c->trace ? &c->trace->t : NULL,
-                                                .suite = {q->suite.data, q->suite.len},
-                                                .done = job_ended,
-                                                .ctx = c});
+    c->handler = suites_guest(api->suites,
+                              &(struct suite_guest_spec){.home = g->home,
+                                                         .tenant = g->tenant,
+                                                         .job = g->job,
+                                                         .attempt = g->attempt,
+                                                         .trace = c->trace ? &c->trace->t : NULL,
+                                                         .suite = {q->suite.data, q->suite.len},
+                                                         .done = job_ended,
+                                                         .ctx = c});
+    return ST_OK;
+}
+
+// ---- bytes of another node's suite, kept here
+
+struct keep {
+    struct call *c;
+    const Hlod__V1__KeepBlobsRequest *q;
+    size_t n;
+};
+static void keep_next(struct keep *k);
+static void kept(void *ctx, status_t st) {
+    struct keep *k = ctx;
+    if (!call_goes_on(k->c, st)) return;
+    keep_next(k);
+}
+static void keep_next(struct keep *k) {
+    struct call *c = k->c;
+    struct pull *p = cluster_pull(c->api->cluster);
+    struct digest d;
+    if (k->n == k->q->n_digests) {
+        Hlod__V1__KeepBlobsReply *m =
+            message_new(&c->arena, &hlod__v1__keep_blobs_reply__descriptor);
+        m->blobs = (int64_t)k->n;
+        call_fail(c, call_reply(c, &m->base));
+        return;
+    }
+    memcpy(d.b, k->q->digests[k->n++].data, sizeof d.b);
+    c->busy = true;
+    pull_get(p, c->principal.tenant, d, k->q->home, kept, k);
+}
+status_t api_keep_blobs(struct call *c) {
+    const Hlod__V1__KeepBlobsRequest *q = call_request(c);
+    if (!c->api->cluster || !c->principal.node || !cluster_pull(c->api->cluster))
+        return st_because(ST_PERMISSION_DENIED, MISSING_SCOPE, "for nodes of its cluster alone");
+    if (!peer_name_fits(q->home))
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "home: which node has them");
+    for (size_t k = 0; k < q->n_digests; k++)
+        if (q->digests[k].len != sizeof(struct digest))
+            return st_because(ST_INVALID_ARGUMENT, BAD_DIGEST, "digests[%zu]", k);
+    struct keep *k = arena_new_of(&c->arena, struct keep);
+    *k = (struct keep){.c = c, .q = q};
+    keep_next(k);
     return ST_OK;
 }

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Three nodes, one NATS and a mixed load, while anything dies, hangs or is cut off: nodes and their
-workers by kill -9, NATS (once with its data gone), nodes stopped for seconds, a node's way to NATS
-and the others' way to it broken or silent. Clients run models by name on all nodes, by device where
-only others have it, with short deadlines; names are set, models pulled and batch jobs submitted
-meanwhile, to each node, which others run. Every answer is right, or UNAVAILABLE, CANCELLED or
-DEADLINE_EXCEEDED; what was acknowledged holds on all nodes in the end, each job with one result;
-nothing is left behind: processes, and of n0, which is never killed, descriptors and
-memory. Real workers. Needs numpy, grpcio (sched/soak.py).
-Usage: soak.py --hlod BIN --worker BIN --nats BIN [--n EVENTS] [--clients N] [--seed N]"""
+workers by kill -9, NATS (once with its data gone), nodes stopped for seconds, a node's way to
+NATS and the others' way to it broken or silent. Clients run models by name on all nodes, by
+device where only others have it, with short deadlines; names are set, models pulled and batch
+jobs submitted meanwhile, to each node, which others run, and, with --replicas, take where it is
+lost. Every answer is right, or UNAVAILABLE, CANCELLED or DEADLINE_EXCEEDED; what was
+acknowledged holds on all nodes in the end, each job with one result; nothing is left behind:
+processes, and of n0, which is never killed, descriptors and memory. Real workers. Needs numpy,
+grpcio (sched/soak.py).
+Usage: soak.py --hlod BIN --worker BIN --nats BIN [--n EVENTS] [--clients N] [--seed N]
+               [--replicas 0|1]"""
 import argparse, base64, collections, contextlib, http.client, json, os, random, shutil, signal, sys
 import tempfile, threading, time, traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,7 +42,9 @@ class Site3(Nodes):
         key = secret(self.keys, "cache.key", "6f" * 32)
         super().__init__(o, 3, "", "--max-queue", "6", "--idle-s", "5", "--compile-rate", "0",
                          "--job-parallel", "2", "--tenants", "*:runs=100000000:places=1000",
-                         "--cache-key", key, "--cache-remote-wait-ms", "3000", shared=True, each=[
+                         "--cache-key", key, "--cache-remote-wait-ms", "3000",
+                         "--jobs-replicas", str(o.replicas), "--jobs-lease-ms", "1500",
+                         shared=True, each=[
             ["--device", DEVICES[k], "--http", f"127.0.0.1:{at[k]}", "--cache-remote", peers[k],
              "--cluster", f"nats://127.0.0.1:{ways[3 + k]}",
              "--cluster-address", f"http://127.0.0.1:{ways[k]}"] for k in range(3)])
@@ -217,9 +221,13 @@ class Submitter(Client):
         total = collections.Counter()
         for k, suite in self.suites:
             d = self.w.n.d[k]
-            ended = lambda: all(j.get("finished") for j in listed(d, suite))
+            def ended():
+                status, r = d.json("GET", f"/v1/jobs?suite={suite}&limit=1000")
+                assert status == 200 or r["code"] == "UNAVAILABLE", r
+                return status == 200 and all(j.get("finished") for j in r["jobs"])
             until(f"suite {suite} of n{k} ends", 120, ended)
             jobs = listed(d, suite)
+            assert len(jobs) == SUITE, jobs
             once_each(d, suite, SUITE, killed=True)
             for j in jobs:
                 assert j["state"] == "passed" or j["error"]["code"] in FAILURES, j
@@ -363,6 +371,8 @@ def soak(o):
         everything_holds(w)
         large = left(w)
         print(f"  {len(w.kept)} names; n0 {w.small:.0f} MB at the start, {large:.0f} at the end")
+        moved = sum(x.logs().count("ev=suite.taken") for x in n.d)
+        print(f"  {moved} times a suite moved, as the logs of the last processes say")
         assert ran["jobs passed"] > 0.9 * JOBS * o.n // SUITE * SUITE, ran
         assert sum(ran[f"jobs by n{k}"] for k in range(3)), ran
         assert total["named OK"] and total["named forwarded"] and total["set OK"], total
@@ -378,8 +388,12 @@ def main():
     a.add_argument("--n", type=int, default=50)
     a.add_argument("--clients", type=int, default=8)
     a.add_argument("--seed", type=int, default=random.randrange(1 << 20))
+    a.add_argument("--replicas", type=int)
     o = a.parse_args()
-    print(f"soak-cluster: seed {o.seed}, {o.n} events, {o.clients} clients", flush=True)
+    if o.replicas is None:
+        o.replicas = o.seed % 2  # half of the time each
+    print(f"soak-cluster: seed {o.seed}, {o.n} events, {o.clients} clients, jobs kept by "
+          f"{o.replicas} more", flush=True)
     began = time.monotonic()
     try:
         bad = soak(o)

@@ -451,6 +451,13 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         1: ('outcome', 'm', 'JobOutcome'),
         2: ('log', 's', ''),
     },
+    'KeepBlobsRequest': {
+        1: ('home', 's', ''),
+        2: ('digests', 'b*', ''),
+    },
+    'KeepBlobsReply': {
+        1: ('blobs', 'i', ''),
+    },
     'InspectRequest': {
         1: ('digest', 's', ''),
         2: ('stage', 's', ''),
@@ -1301,6 +1308,7 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'OfferExecutable': ('ExecutableBundle', 'ImportExecutableReply'),
     'ReleaseExecutable': ('ReleaseExecutableRequest', 'ReleaseExecutableReply'),
     'RunJob': ('RunJobRequest', 'RunJobReply'),
+    'KeepBlobs': ('KeepBlobsRequest', 'KeepBlobsReply'),
     'Health': ('HealthRequest', 'HealthReply'),
     'Version': ('VersionRequest', 'VersionReply'),
 }

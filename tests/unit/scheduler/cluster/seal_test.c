@@ -153,8 +153,42 @@ static void renewed(void **state) {
     arena_done(&a);
 }
 
+// A record holds under its key alone, in its cluster alone, for ever, and with no byte changed.
+static void records(void **state) {
+    (void)state;
+    struct arena a = {0};
+    const char *why;
+    struct span out, none = {0};
+    struct seal *s = seal(TWO "\n" ONE "\n", "c"), *old = seal(ONE "\n" TWO "\n", "c"),
+                *other = seal(TWO "\n", "d");
+    struct span text = {(const uint8_t *)"some bytes", 10};
+    struct span r = seal_record(s, &a, "head.1", text);
+    assert_true(seal_open_record(old, &a, "head.1", r, &out, &why));
+    assert_true(out.n == 10 && !memcmp(out.p, text.p, 10));
+    assert_false(seal_open_record(s, &a, "head.2", r, &out, &why));
+    assert_false(seal_open_record(s, &a, "head.", r, &out, &why));
+    assert_false(seal_open_record(other, &a, "head.1", r, &out, &why));
+    assert_null(seal_open(s, &a, r, &why)); // nor is it a message
+    for (size_t k = 0; k < r.n; k++) {
+        uint8_t *p = arena_dup(&a, r.p, r.n);
+        p[k] ^= 1;
+        bool same = seal_open_record(s, &a, "head.1", (struct span){p, r.n}, &out, &why) &&
+                    out.n == 10 && !memcmp(out.p, text.p, 10);
+        assert_false(same);
+        assert_false(seal_open_record(s, &a, "head.1", (struct span){r.p, k}, &out, &why));
+    }
+    r = seal_record(s, &a, "k", none);
+    assert_true(seal_open_record(s, &a, "k", r, &out, &why) && !out.n);
+    assert_false(seal_open_record(s, &a, "k", names(s, &a), &out, &why));
+    arena_done(&a);
+    seal_free(s);
+    seal_free(old);
+    seal_free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files), cmocka_unit_test(messages),
-                                       cmocka_unit_test(passes), cmocka_unit_test(renewed)};
+                                       cmocka_unit_test(passes), cmocka_unit_test(records),
+                                       cmocka_unit_test(renewed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,8 +419,80 @@ static void upgrade(void **state) {
     }
 }
 
+// Suites whose ids others gave: they come and go whole, and the ids of this journal count on from
+// its own, also those of a journal whose last suite was a shared one, and which is opened again.
+struct count {
+    int64_t suites, jobs, results;
+    struct digest key;
+};
+static void count_suite(void *ctx, const struct suite_record *r) {
+    struct count *c = ctx;
+    c->suites++;
+    c->key = r->key;
+    assert_int_equal(r->n_jobs, 2);
+}
+static void count_job(void *ctx, const struct job_record *r) {
+    struct count *c = ctx;
+    c->jobs++;
+    c->results += r->result.n != 0;
+}
+static void shared_ids(void **state) {
+    (void)state;
+    struct journal_jobs *j = opened();
+    struct span briefs[] = {text("a"), text("b")};
+    const int64_t shared = SUITE_SHARED + 77;
+    struct suite_record r = {.id = shared,
+                             .tenant = "t",
+                             .request = text("shared"),
+                             .briefs = briefs,
+                             .n_jobs = 2,
+                             .created_ns = 1};
+    int64_t id = 0, open = 9;
+    bool existed = false, kept = false;
+    r.key.b[0] = 9;
+    assert_null(add_suite(j, "t", 0, "own", 2, &id, &existed));
+    assert_int_equal(id, 1);
+    assert_null(journal_suite_add(j, &r, &existed));
+    assert_false(existed);
+    assert_int_equal(r.id, shared);
+    assert_null(add_suite(j, "t", 0, "own", 2, &id, &existed));
+    assert_int_equal(id, 2);
+    journal_jobs_close(j);
+    j = opened();
+    assert_null(add_suite(j, "t", 0, "own", 2, &id, &existed));
+    assert_int_equal(id, 3);
+
+    struct job_record one = {.suite = shared,
+                             .n = 2,
+                             .brief = text("b2"),
+                             .result = text("r"),
+                             .log = text("l"),
+                             .finished_ns = 5};
+    assert_null(journal_jobs_write(j, &one, 1, &kept));
+    struct count c = {0};
+    struct journal_jobs_reader read = {count_suite, count_job, &c};
+    assert_null(journal_suite_read(j, shared, &read, &open));
+    assert_int_equal(open, 1);
+    assert_true(c.suites == 1 && c.jobs == 2 && c.results == 1 && c.key.b[0] == 9);
+
+    // Its key is known before anything is added, and goes with it.
+    struct suite_record again = {.tenant = "t", .request = text("shared"), .key = r.key};
+    assert_null(journal_suite_find(j, &again, &existed));
+    assert_true(existed && again.id == shared && again.n_jobs == 2);
+    assert_null(journal_suite_remove(j, shared));
+    assert_null(journal_suite_remove(j, shared));
+    assert_null(journal_suite_find(j, &again, &existed));
+    assert_false(existed);
+    assert_null(journal_suite_read(j, shared, &read, &open));
+    assert_true(open == -1 && c.suites == 1);
+    assert_null(add_suite(j, "t", 0, "own", 2, &id, &existed));
+    assert_int_equal(id, 4);
+    journal_jobs_close(j);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(shared_ids, fresh, gone),
         cmocka_unit_test_setup_teardown(one_result, fresh, gone),
         cmocka_unit_test_setup_teardown(keys, fresh, gone),
         cmocka_unit_test_setup_teardown(lists, fresh, gone),

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Suites whose home is lost (--jobs-replicas): they move to a node that keeps what they need, with
+one result a job, and are found from any node; homes that die, are cut off while they live, stand
+still, and come back; JetStream that is away, loses all, or keeps what is forged.
+Standard library only.
+Usage: moves.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
+import contextlib, os, signal, subprocess, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from nats import (Nats, Nodes, Raw, Server, free_ports, model, scenarios, sealed, states,
+                  tenants_tokens, text, value)
+from batch import blob, inputs, listed, ready, result, submit, wait
+from link import Link
+from harness import until
+
+SLOW = "run_ms 150\n"
+OPTIONS = ("--jobs-replicas", "1", "--job-parallel", "2")
+
+def site(o, nats, *options, n=3, lease_ms=1500, each=()):
+    return Nodes(o, n, nats.url if nats else "", *OPTIONS, "--jobs-lease-ms", str(lease_ms),
+                 *options, shared=True, each=each)
+def met(n):
+    ready(n)
+    for d in n.d:
+        until("it keeps records", 15, lambda: value(d, "hlod_cluster_records_total",
+                                                     '{outcome="ok"}') > 0)
+def outcomes(d, all):
+    return {j["id"]: result(d, j["id"]) for j in all}
+def moved_to(nodes, suite, lost=()):
+    """who says that it took it"""
+    def who():
+        return [d for d in nodes if d not in lost and f"ev=suite.taken suite={suite} " in d.logs()]
+    until("it moves", 30, who)
+    return who()[-1]
+def ends(d, suite):
+    return [x.split("job=")[1].split()[0] for x in d.logs().splitlines()
+            if f"ev=batch.job job={suite}." in x]
+def some_ended(d, suite, n=6):
+    until("some ended", 30, lambda: [j["state"] for j in listed(d, suite)].count("passed") >= n)
+    return outcomes(d, [j for j in listed(d, suite) if j["state"] == "passed"])
+
+def home_dies(o):
+    """kill -9: its suite moves, is found from each node, and is there when the home is back; what
+    was told of ended jobs holds, each job has one result"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a = n.d[0]
+        slow = blob(a, model("slow", SLOW))
+        suite = submit(a, slow, inputs(40, stored=a), idempotency_key="k", keep_outputs=True)
+        assert int(suite) >= 1 << 52, suite
+        assert len(listed(n.d[1], suite)) == 40 and len(listed(n.d[2], suite)) == 40
+        told = some_ended(a, suite)
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        other = [d for d in n.d[1:] if d is not new][0]
+        all = wait(other, suite)
+        assert len(all) == 40
+        now = outcomes(other, all)
+        assert {k: now[k] for k in told} == told
+        assert now == outcomes(new, all)
+        twice = sorted(ends(new, suite) + ends(other, suite))
+        assert len(set(twice)) == len(twice) and not set(twice) & set(told), twice
+        n.restart(0)
+        a = n.d[0]
+        until("it hands over", 30, lambda: f"ev=suite.moved suite={suite} " in a.logs())
+        assert outcomes(a, listed(a, suite)) == now
+        # Where it is now the key still says which suite it was.
+        assert submit(new, slow, inputs(40, stored=new), idempotency_key="k",
+                      keep_outputs=True) == suite
+
+def cut_off(o):
+    """the home lives, and reaches neither NATS nor is reached: its suite moves; it records nothing
+    meanwhile, does not say whose it is, and hands over when it is back: one result each"""
+    with Server(o, "-js") as nats:
+        port, way = free_ports(2)
+        out = free_ports(1)[0]
+        inward, outward = Link(way, port), Link(out, nats.port)
+        try:
+            with site(o, None, each=[["--http", f"127.0.0.1:{port}", "--cluster",
+                                      f"nats://127.0.0.1:{out}", "--cluster-address",
+                                      f"http://127.0.0.1:{way}"],
+                                     ["--cluster", nats.url], ["--cluster", nats.url]]) as n:
+                met(n)
+                a = n.d[0]
+                suite = submit(a, blob(a, model("slow", SLOW)), inputs(40))
+                told = some_ended(a, suite)
+                inward.part(True)
+                outward.part(True)
+                new = moved_to(n.d[1:], suite)
+                until("it says that it does not know", 20, lambda: a.json(
+                    "GET", f"/v1/jobs/{suite}.1")[1].get("code") == "UNAVAILABLE")
+                assert a.json("DELETE", f"/v1/jobs/{suite}")[1]["code"] == "UNAVAILABLE"
+                before = set(ends(a, suite))
+                all = wait(new, suite)
+                assert set(ends(a, suite)) == before
+                now = outcomes(new, all)
+                assert {k: now[k] for k in told} == told and len(now) == 40
+                inward.heal()
+                outward.heal()
+                until("it hands over", 30, lambda: f"ev=suite.moved suite={suite} " in a.logs())
+                assert outcomes(a, listed(a, suite)) == now
+                assert set(ends(a, suite)) == before
+        finally:
+            inward.close()
+            outward.close()
+
+def stands_still(o):
+    """SIGSTOP for longer than the lease: what ran there ends after another node recorded it"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a = n.d[0]
+        suite = submit(a, blob(a, model("slow", "run_ms 400\n")), inputs(24))
+        told = some_ended(a, suite, 2)
+        a.p.send_signal(signal.SIGSTOP)
+        try:
+            new = moved_to(n.d[1:], suite)
+            all = wait(new, suite)
+        finally:
+            a.p.send_signal(signal.SIGCONT)
+        now = outcomes(new, all)
+        assert {k: now[k] for k in told} == told
+        until("it hands over", 30, lambda: f"ev=suite.moved suite={suite} " in a.logs())
+        assert outcomes(a, listed(a, suite)) == now and len(now) == 24
+
+def asked_elsewhere(o):
+    """a job's state, log, result, watch and cancel at nodes that do not have the suite; tenants'
+    suites stay theirs; what is no suite is none"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a, b = n.d[0], n.d[1]
+        suite = submit(a, blob(a, model("slow", SLOW)), inputs(12))
+        status, _, body = b.call("GET", f"/v1/jobs/{suite}/watch")
+        assert status == 200 and body.count(b'"passed"') == 12, body[-300:]
+        all = wait(b, suite)
+        assert outcomes(b, all) == outcomes(a, all)
+        log = b.json("GET", f"/v1/jobs/{suite}.1/logs")[1]
+        assert log["ended"] and log == a.json("GET", f"/v1/jobs/{suite}.1/logs")[1]
+        long = submit(a, blob(a, model("long", "run_ms 30000\n")), inputs(6))
+        until("it runs", 20, lambda: b.json("GET", f"/v1/jobs/{long}.1")[1]["state"] == "running")
+        status, r = n.d[2].json("DELETE", f"/v1/jobs/{long}")
+        assert status == 200 and r["cancelled"] == 6, r
+        wait(b, long, state="cancelled")
+        for none in (1 << 52) + 5, int(suite) + 1, 7:
+            for path in f"/v1/jobs/{none}.1", f"/v1/jobs/{none}.1/result", f"/v1/jobs/{none}/watch":
+                status, r = b.json("GET", path)
+                assert status == 404, (path, status, r)
+        status, r = b.json("POST", "/v1/peer/blobs", {"home": "n0"})
+        assert status == 403, r
+
+def tenants(o):
+    """with tokens a suite is its tenant's on every node, also where it moves"""
+    with Server(o, "-js") as nats, site(o, nats, n=0) as n:
+        file, auth = tenants_tokens(o, n, one="run,jobs,compile,read", two="run,jobs,compile,read")
+        n.args = [["--node", f"n{k}", "--cluster-beat-ms", "200", "--cluster", nats.url, *OPTIONS,
+                   "--jobs-lease-ms", "1500", "--cluster-secret", n.path("cluster.secret"),
+                   "--tokens", file] for k in range(3)]
+        for args in n.args:
+            n.start(*args)
+        for d in n.d:
+            until("all are there", 20, lambda: list(
+                {x["node"]: x["state"] for x in d.json("GET", "/v1/nodes", headers=auth["one"])[1][
+                    "nodes"]}.values()) == ["serving"] * 3)
+        a = n.d[0]
+        slow = blob(a, model("slow", SLOW), auth["one"])
+        def accepted():
+            return a.json("POST", "/v1/jobs", {"models": [{"model": slow}], "inputs": inputs(30)},
+                          auth["one"])
+        until("it is accepted", 20, lambda: accepted()[0] == 200)
+        suite = accepted()[1]["suite"]
+        for d in n.d:
+            assert len(listed(d, suite, auth["one"])) == 30
+            assert not listed(d, suite, auth["two"])
+            for path in f"/v1/jobs/{suite}.1", f"/v1/jobs/{suite}.1/logs":
+                assert d.json("GET", path, headers=auth["two"])[0] == 404
+            assert d.json("DELETE", f"/v1/jobs/{suite}", headers=auth["two"])[0] == 404
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        for d in n.d[1:]:
+            assert len(wait(d, suite, headers=auth["one"])) == 30
+            assert d.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["two"])[0] == 404
+        r = new.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["one"])[1]
+        assert r["state"] == "passed", r
+
+def nats_wiped(o):
+    """JetStream loses everything while a suite is under way: its home puts it again, and it moves
+    when that dies. While JetStream is away no suite is accepted, and none is ended"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a = n.d[0]
+        slow = blob(a, model("slow", "run_ms 250\n"))
+        suite = submit(a, slow, inputs(60))
+        told = some_ended(a, suite)
+        nats.kill()
+        status, r = a.json("POST", "/v1/jobs", {"models": [{"model": slow}], "inputs": inputs(1)})
+        assert status == 503, (status, r)
+        subprocess.run(["rm", "-r", nats.dir + "/jetstream"], check=True, timeout=20)
+        nats.start()
+        until("it is put again", 30, lambda: f"ev=suite.again suite={suite} why=\"JetStream had "
+              in a.logs())
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        all = wait(new, suite, 90)
+        now = outcomes(new, all)
+        assert {k: now[k] for k in told} == told and len(now) == 60
+
+def three_servers(o):
+    """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed
+    under load, then the home of a suite, too: nothing is lost, and what was ended stays so"""
+    ports, routes = free_ports(3), free_ports(3)
+    ways = ",".join(f"nats://127.0.0.1:{p}" for p in routes)
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for k in range(3):
+            servers.append(Nats(o.nats, ports[k], "-js", "-n", f"s{k}", "-cluster_name", "three",
+                                "-cluster", f"nats://127.0.0.1:{routes[k]}", "-routes", ways))
+            stack.callback(servers[k].close)
+        order = lambda k: ",".join(servers[(k + i) % 3].url for i in range(3))
+        n = stack.enter_context(site(o, None, "--cluster-replicas", "3", lease_ms=8000, each=[
+            ["--cluster", order(k)] for k in range(3)]))
+        until("all are ready", 60, lambda: all(
+            value(d, "hlod_cluster_jobs_ready") == 1 and
+            value(d, "hlod_cluster_records_total", '{outcome="ok"}') > 0 for d in n.d))
+        a = n.d[0]
+        slow = blob(a, model("slow", "run_ms 200\n"))
+        suite = submit(a, slow, inputs(60))
+        told = some_ended(a, suite)
+        servers[0].kill()  # which n0 uses, and may lead
+        until("n0 is at another one", 30, lambda: value(a, "hlod_cluster_connects_total") >= 2)
+        until("more end", 40, lambda: [j["state"] for j in listed(a, suite)].count("passed")
+              > len(told) + 4)
+        told = some_ended(a, suite)
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        all_jobs = wait(new, suite, 90)
+        now = outcomes(new, all_jobs)
+        assert {k: now[k] for k in told} == told and len(now) == 60
+        assert "ev=suite.again" not in new.logs()
+
+def nobody_keeps(o):
+    """where too few nodes are there a suite is not accepted, and says why; it is once they are"""
+    with Server(o, "-js") as nats, site(o, nats, n=1) as n:
+        until("it keeps records", 15, lambda: value(n.d[0], "hlod_cluster_records_total",
+                                                     '{outcome="ok"}') > 0)
+        a = n.d[0]
+        m = blob(a, model("m"))
+        status, r = a.json("POST", "/v1/jobs", {"models": [{"model": m}], "inputs": inputs(1)})
+        assert status == 503 and "0 of 1 nodes" in r["message"], (status, r)
+        assert not a.json("GET", "/v1/jobs")[1].get("jobs")
+        b = n.start("--node", "n1", "--cluster-beat-ms", "200", "--cluster", nats.url, *OPTIONS,
+                "--cluster-secret", n.path("cluster.secret"))
+        for d in a, b:
+            until("they know each other", 15,
+                  lambda: list(states(d).values()) == ["serving", "serving"])
+        wait(a, submit(a, m, inputs(3)))
+
+def forged(o):
+    """what others put where records are is nobody's: no suite comes of it, and a result in a job's
+    place does not hold its own up"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a, raw = n.d[0], Raw(nats.port)
+        suite = submit(a, blob(a, model("slow", SLOW)), inputs(30))
+        for k, bad in enumerate((b"", b"x", b"\xff" * 99, sealed(text(1, "n1")),
+                                 text(30, b"\n\2n1"))):
+            raw.publish(bad, f"hlod.v1.suites.head.{(1 << 52) + k}")
+            raw.publish(bad, f"hlod.v1.suites.result.{suite}.{30 - k}")
+            raw.publish(bad, f"hlod.v1.suites.result.{suite}.{k * 1000 + 77}")
+        raw.publish(b"x", "hlod.v1.suites.head.zz")
+        raw.publish(b"x", f"hlod.v1.suites.result.{suite}.zz")
+        raw.flush()
+        raw.close()
+        some_ended(a, suite)
+        a.kill()
+        new = moved_to(n.d[1:], suite)
+        all = wait(new, suite)
+        assert len(outcomes(new, all)) == 30
+        assert value(new, "hlod_cluster_records_total", '{outcome="bad"}') > 0
+        for k in range(5):
+            assert new.json("GET", f"/v1/jobs/{(1 << 52) + k}.1")[0] in (404, 503)
+
+SHORT = [home_dies]
+ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, nats_wiped, nobody_keeps]
+
+if __name__ == "__main__":
+    # A cluster of three NATS servers takes its time: with `make soak-cluster` alone.
+    every = [three_servers] if "three_servers" in sys.argv else ALL
+    sys.exit(scenarios("cluster moves ", SHORT, every))
