@@ -15,7 +15,7 @@ static const char *const fold_weights[] = {
     "int8", "narrow", "bn-fold", "algsimp", "constfold", "cse", "dce", "change-op-data-type",
     "dce", NULL};
 static const char *const fuse_main[] = {
-    "cse", "dce", "fuse-while", "dce", "tables", "dce", "fuse-epilogue",
+    "calls", "cse", "dce", "fuse-while", "dce", "tables", "dce", "fuse-epilogue",
     "dce", "channels", "fuse-row", "fuse-loop", "dce", "fuse-chain", "fuse-sibling",
     "dce", "layout", "dce", "attention", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};

@@ -70,7 +70,8 @@ struct target {
     // less than what more would save (kir_work); 0 = all with full effort.
     int64_t little_work, less_work;
     int64_t min_kernel_elements; // results with fewer are not worth a kernel; 0 = all are
-    bool evaluates_prepare;      // prepare runs in the reference evaluator: no kernels for it
+    bool expands_calls;     // it has no code for calls of ours (compiler/calls), nor a fallback
+    bool evaluates_prepare; // prepare runs in the reference evaluator: no kernels for it
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);

@@ -25,6 +25,7 @@ WEB_TOOLS := $(BUILD)/hlo $(BUILD)/hlo-opt
 check-web-models: ## exported models in Node beside ONNX Runtime; ARGS='--which all --runs 20'
 check-web-models: $(WEB_TOOLS)
 	$(Q)$(PYTHON) tests/web/models.py $(BUILD) $(ARGS)
+	$(Q)$(PYTHON) tests/web/unseen_models.py $(BUILD)
 check-web-page: ## the exported page in Chromium, with screenshots in build/web (sh
 ## deploy/setup.sh dashboard first)
 check-web-page: $(WEB_TOOLS)
@@ -37,6 +38,7 @@ check-web-gpu-models: ## the zoo's small networks in Chromium by WebGPU and WebG
 ## ARGS='--which families --backend webgl' (minutes)
 check-web-gpu-models: $(WEB_TOOLS)
 	$(Q)$(PYTHON) tests/web/gpu_models.py $(BUILD) $(ARGS)
+	$(Q)$(PYTHON) tests/web/unseen_models.py $(BUILD) --on webgpu,webgl
 WEB_DAEMON := $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo
 check-web-worker: ## pages as devices: hostile ones by hand, honest ones in Chromium, where that is
 check-web-worker: $(WEB_DAEMON)

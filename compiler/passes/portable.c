@@ -7,10 +7,7 @@
 // Calls of ours become what they stand for: decision trees gathers, products with weights of few
 // bits unpacking and a dot, suppressions of boxes and LU decompositions loops. The entry gives one
 // flat tuple.
-#include "compiler/calls/bits.h"
-#include "compiler/calls/lu.h"
-#include "compiler/calls/nms.h"
-#include "compiler/calls/trees.h"
+#include "compiler/calls/expand.h"
 #include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
@@ -58,34 +55,12 @@ static status_t to_reshape(struct hlo_instr *i) {
     return put_instead(&b, last, i, r);
 }
 
-static status_t to_gathers(struct hlo_instr *i, struct pass_ctx *p) {
-    struct hlo_instr *last = i->parent->last;
-    struct hb b = hb_begin(i->parent);
-    struct trees t;
-    RETURN_IF_ERR(trees_read(&p->scratch, i, NULL, &t));
-    struct hlo_instr *r = trees_as_gathers(&b, i, &t);
-    return put_instead(&b, last, i, r);
-}
-
-static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
-    struct hlo_instr *last = i->parent->last;
-    struct hb b = hb_begin(i->parent);
-    struct bits d;
-    RETURN_IF_ERR(bits_read(&p->scratch, i, &d));
-    struct hlo_instr *r = bits_as_dot(&b, d.bits, i->operands);
-    return put_instead(&b, last, i, r);
-}
-
-static status_t to_while(struct hlo_instr *i) {
+static status_t to_operations(struct hlo_instr *i, struct pass_ctx *p) {
     struct hlo_instr *last = i->parent->last, *r;
     struct hb b = hb_begin(i->parent);
-    struct nms n;
-    if (lu_is(i)) {
-        r = lu_as_while(&b, i->operands[0]);
-    } else {
-        RETURN_IF_ERR(nms_read(i, &n));
-        r = nms_as_while(&b, i->operands, n.most);
-    }
+    RETURN_IF_ERR(call_expand(&b, &p->scratch, i, &r));
+    if (!r) return ST_OK;
+    p->changed = true;
     return put_instead(&b, last, i, r);
 }
 
@@ -162,16 +137,14 @@ status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
         enum hlo_op op;
+        if (i->op == HLO_CUSTOM_CALL) {
+            RETURN_IF_ERR(to_operations(i, p));
+            continue;
+        }
         if (i->op == HLO_DOMAIN && !i->control_preds.n)
             hlo_replace_uses(i, i->operands[0]);
         else if (counts_initial(i, &op))
             RETURN_IF_ERR(initial_once(i, op, p->opt->precision == PRECISION_STRICT));
-        else if (bits_is(i))
-            RETURN_IF_ERR(to_dot(i, p));
-        else if (nms_is(i) || lu_is(i))
-            RETURN_IF_ERR(to_while(i));
-        else if (trees_is(i) && trees_are_constant(i))
-            RETURN_IF_ERR(to_gathers(i, p));
         else if (has_scalar_operand(i))
             RETURN_IF_ERR(widen(i));
         else if (i->n_operands && is_reshape(i))

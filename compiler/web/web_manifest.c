@@ -4,8 +4,8 @@
 #include "compiler/codegen/shader/shader.h"
 #include "compiler/web/web_program.h"
 
-// 2 has `gpu`.
-enum { VERSION = 1, VERSION_GPU = 2 };
+// 2 has `gpu`; 3 has `cut`, and may have `gpu`.
+enum { VERSION = 1, VERSION_GPU = 2, VERSION_CUT = 3 };
 
 static void number(struct strbuf *b, const char *name, int64_t v) {
     strbuf_printf(b, "\"%s\":%lld", name, (long long)v);
@@ -18,8 +18,11 @@ static void values(struct strbuf *b, const char *name, const struct web_value *v
         strbuf_printf(b, ",\"dtype\":\"%s\",\"shape\":[", dtype_name(v[k].shape->dtype));
         for (int d = 0; d < v[k].shape->rank; d++)
             strbuf_printf(b, d ? ",%lld" : "%lld", (long long)v[k].shape->dims[d]);
-        strbuf_printf(b, "],\"at\":%lld,\"bytes\":%lld}", (long long)v[k].at,
-                      (long long)v[k].bytes);
+        strbuf_printf(b, "],\"at\":%lld,\"bytes\":%lld", (long long)v[k].at, (long long)v[k].bytes);
+        for (int c = 0; c < v[k].n_cuts; c++)
+            strbuf_printf(b, "%s[%d,%lld]", c ? "," : ",\"cut\":[", v[k].cuts[c].dim,
+                          (long long)v[k].cuts[c].at);
+        strbuf_puts(b, v[k].n_cuts ? "]}" : "}");
     }
     strbuf_putc(b, ']');
 }
@@ -187,12 +190,18 @@ static void labels(struct strbuf *b, struct str text) {
     strbuf_putc(b, ']');
 }
 
+static bool cuts(const struct web_program *p) {
+    bool any = false;
+    for (size_t k = 0; k < p->outputs.n; k++)
+        any |= p->outputs.v[k].n_cuts > 0;
+    return any;
+}
 void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
                         const struct web_options *o, const struct web_blob *files, int n_files) {
     const struct web_blob *last = files + n_files;
     bool on_gpu = p->gpu[0].n || p->gpu[1].n;
     strbuf_puts(b, "{\"format\":\"hlod-web\",");
-    number(b, "version", on_gpu ? VERSION_GPU : VERSION);
+    number(b, "version", cuts(p) ? VERSION_CUT : on_gpu ? VERSION_GPU : VERSION);
     strbuf_puts(b, ",\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"target\":\"%s\",\n\"memory\":{", e->target_id);

@@ -12,7 +12,7 @@
 #include "compiler/strings.h"
 #include "proto/hlod.pb-c.h"
 
-enum { ALIGN = 64, STACK = 65536, MAX_DEPTH = 64, MAX_STEPS = 1 << 20, WORD = 4 };
+enum { ALIGN = 64, STACK = 65536, MAX_DEPTH = 64, MAX_STEPS = 1 << 20, MAX_CUTS = 64, WORD = 4 };
 #define MOST_MEMORY ((INT64_C(1) << 32) - 65536)
 
 struct frame {
@@ -251,7 +251,9 @@ static int64_t *parameters(struct maker *m) {
             int64_t bytes = shape_bytes(s), where = at[n++] = take(m, bytes);
             if (q->param_kind == PARAM_INPUT) {
                 const char *name = input < m->o->n_inputs ? m->o->inputs[input] : q->name;
-                avec_push(m->a, &m->p->inputs, ((struct web_value){name, s, where, bytes}));
+                avec_push(
+                    m->a, &m->p->inputs,
+                    ((struct web_value){.name = name, .shape = s, .at = where, .bytes = bytes}));
                 input++;
             } else {
                 avec_push(m->a, &m->p->weights,
@@ -264,15 +266,27 @@ static int64_t *parameters(struct maker *m) {
     }
     return at;
 }
+// Dimensions of leaf k whose size is another leaf.
+static void cuts_of(struct maker *m, const struct frame *f, int k, struct web_value *v) {
+    struct dynamic_result r[MAX_CUTS];
+    int n = results_dynamic(m->e->main, r, MAX_CUTS);
+    struct web_cut *cuts = arena_array(m->a, struct web_cut, n + 1);
+    for (int j = 0; j < n; j++)
+        if (r[j].leaf == k)
+            cuts[v->n_cuts++] =
+                (struct web_cut){r[j].dim, place(m, f, &f->plan->root[r[j].size_leaf])};
+    v->cuts = cuts;
+}
 static void results(struct maker *m, const struct frame *f) {
-    const struct shape *s = m->e->main->entry->root->shape;
-    for (int k = 0; k < f->plan->n_root; k++) {
-        const struct shape *leaf = shape_leaf(s, k);
-        const char *name =
-            k < m->o->n_outputs ? m->o->outputs[k] : arena_printf(m->a, "result%d", k);
-        avec_push(
-            m->a, &m->p->outputs,
-            ((struct web_value){name, leaf, place(m, f, &f->plan->root[k]), shape_bytes(leaf)}));
+    const struct hlo_module *whole = m->e->main;
+    const struct shape *s = whole->entry->root->shape;
+    int n = m->o->whole ? f->plan->n_root : results_sent(whole);
+    for (int k = 0; k < n; k++) {
+        struct web_value v = {.shape = shape_leaf(s, k), .at = place(m, f, &f->plan->root[k])};
+        v.name = k < m->o->n_outputs ? m->o->outputs[k] : arena_printf(m->a, "result%d", k);
+        v.bytes = shape_bytes(v.shape);
+        if (!m->o->whole) cuts_of(m, f, k, &v);
+        avec_push(m->a, &m->p->outputs, v);
     }
 }
 static void tell_text(struct maker *m, const char *side, const char *name) {
@@ -299,12 +313,6 @@ static status_t make(struct maker *m) {
         if (k->k[n].scratch_bytes > scratch) scratch = k->k[n].scratch_bytes;
     }
     RETURN_IF_ERR(plan_make(m->a, m->e->main->entry, &plan));
-
-    struct dynamic_result dynamic[1];
-    if (results_dynamic(m->e->main, dynamic, 1)) {
-        strbuf_puts(&m->lacks, "a result whose size only the run knows");
-        m->n_lacks++;
-    }
     m->p->bytes = data > ALIGN ? data : ALIGN; // nothing lies at 0
     m->p->stack = take(m, STACK) + STACK;
     struct frame f = {.plan = plan, .params = parameters(m)};

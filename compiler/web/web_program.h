@@ -45,10 +45,16 @@ struct web_gpu {
     struct web_gpu_kernel *kernels; // [web_program.kernels]
     int n;                          // that have a text
 };
+struct web_cut { // of an output: how much of a dimension counts, which only a run knows
+    int dim;
+    int64_t at; // of the size, an s64
+};
 struct web_value {
     const char *name; // input or output
     const struct shape *shape;
     int64_t at, bytes;
+    const struct web_cut *cuts;
+    int n_cuts;
 };
 struct web_bytes { // what is in memory before the first run
     int64_t at, bytes;

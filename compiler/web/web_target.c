@@ -17,6 +17,7 @@ const struct target *web_target(void) {
         .backend = "wasm",
         .policy = &policy,
         .evaluates_prepare = true,
+        .expands_calls = true,
         .llvm_triple = "wasm32-unknown-unknown",
         .llvm_cpu = "generic",
         .llvm_features = "+simd128,+nontrapping-fptoint,+bulk-memory,+sign-ext,+mutable-globals",

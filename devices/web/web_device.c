@@ -210,6 +210,7 @@ static void list_leaves(struct web_exe *x) {
 static struct web_options options_of(const struct web_exe *x) {
     return (struct web_options){.backend = WEB_AUTO,
                                 .name = "run",
+                                .whole = true, // whoever returns results cuts them
                                 .inputs = x->in_names,
                                 .outputs = x->out_names,
                                 .n_inputs = x->n_in,

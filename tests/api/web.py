@@ -28,16 +28,17 @@ from harness import Daemon, Results, chosen, options, until  # noqa: E402
 MB = 1 << 20
 
 
-def net(weights=3, extra=()):
-    """Pictures of any number to 8 * weights numbers; nodes of `extra` find no kernel."""
+def net(weights=3, texts=0):
+    """Pictures of any number to 8 * weights numbers; and so many results of texts, which no page
+    can have."""
     w = np.random.default_rng(1).standard_normal((8 * weights, 3, 3, 3)).astype(np.float32)
     nodes = [helper.make_node("Conv", ["image", "w"], ["c"], pads=[1] * 4, strides=[2, 2]),
              helper.make_node("Relu", ["c"], ["r"]),
              helper.make_node("GlobalAveragePool", ["r"], ["y"])]
     outs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    for k, op in enumerate(extra):
-        nodes.append(helper.make_node(op, ["r"], ["e%d" % k], name="extra%d" % k))
-        outs.append(helper.make_tensor_value_info("e%d" % k, TensorProto.INT64, None))
+    for k in range(texts):
+        nodes.append(helper.make_node("Cast", ["r"], ["e%d" % k], to=TensorProto.STRING))
+        outs.append(helper.make_tensor_value_info("e%d" % k, TensorProto.STRING, None))
     g = helper.make_graph(nodes, "net", [
         helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, 16, 16])], outs,
         [numpy_helper.from_array(w, "w")])
@@ -214,9 +215,10 @@ def refused(d):
         assert d.json("POST", "/v1/models/%s/web" % path, {})[0] == status, path
     assert d.call("GET", "/v1/models/%s/web" % model)[0] in (400, 404, 405)
 
-    lacks = d.upload(net(extra=("NonZero",) * 2))
+    lacks = d.upload(net(texts=2))
     got, reply = d.json("POST", "/v1/models/%s/web" % lacks, {})
     assert got in (400, 412) and reply["reason"] == "UNSUPPORTED_OP", reply
+    assert {"output 'e%d': a tensor of texts" % k for k in (0, 1)} < set(reply["details"]), reply
     got, reply = d.json("POST", "/v1/models/%s/web" % d.upload(b"""HloModule m
 ENTRY main {
   a = u64[1] rng-get-and-update-state(), delta=1

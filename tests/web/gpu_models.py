@@ -37,10 +37,11 @@ try {
     inputs[v.name] = new (arrayOf(v.dtype))(bytes);
   }
   const before = [model.backend, model.backendNote], start = performance.now();
-  const out = await model.run(inputs), ms = performance.now() - start;
+  const shapes = {}, out = await model.run(inputs, { shapes }), ms = performance.now() - start;
   for (const [k, v] of model.outputs.entries())
     await fetch(`/out${k}.bin`, { method: "POST", body: out[v.name] });
-  globalThis.ended = { before, after: model.backend, ms, outputs: model.outputs,
+  globalThis.ended = { before, after: model.backend, ms,
+    outputs: model.outputs.map((v) => ({ ...v, shape: shapes[v.name] })),
     gpu: Object.keys(model.manifest.gpu ?? {}) };
   model.dispose();
 } catch (e) {

@@ -51,7 +51,13 @@ await model.run(zeros(model));
 // ---- manifests
 const manifests = {
   "another format": [(m) => { m.format = "x"; }, "no manifest of hlod"],
-  "a later version": [(m) => { m.version = 3; }, "reads versions 1 and 2"],
+  "a later version": [(m) => { m.version = 4; }, "reads versions 1 to 3"],
+  "a cut in an earlier version": [(m) => { m.outputs[0].cut = [[0, 64]]; }, "version 3 does it"],
+  "a cut of no dimension": [(m) => { m.version = 3; m.outputs[0].cut = [[9, 64]]; }, "what is cut"],
+  "a cut of one number": [(m) => { m.version = 3; m.outputs[0].cut = [[0]]; }, "a cut"],
+  "a size outside": [(m) => { m.version = 3; m.outputs[0].cut = [[0, m.memory.bytes - 4]]; }, "outside of memory"],
+  "a size between": [(m) => { m.version = 3; m.outputs[0].cut = [[0, 68]]; }, "no multiple of 8"],
+  "too many cuts": [(m) => { m.version = 3; m.outputs[0].cut = Array(65).fill([0, 64]); }, "version 3 does it"],
   "no memory": [(m) => { delete m.memory; }, "memory is missing"],
   "more than 4 GiB": [(m) => { m.memory.bytes = 2 ** 32; }, "memory.bytes"],
   "a negative place": [(m) => { m.memory.scratch = -1; }, "memory.scratch"],

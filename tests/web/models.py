@@ -5,8 +5,8 @@ and what the runtime refuses.
 
     models.py BUILD [--models REGEX] [--which small|families|packages|all|none] [--runs N]
 
-A line for each, PASS, FAIL or REFUSED; `N passed, N failed, N refused` last. --runs: the median of
-so many runs is printed too. A refusal fails but for those that REFUSED has.
+A line for each, PASS or FAIL; `N passed, N failed` last. --runs: the median of
+so many runs is printed too. A refusal fails: the zoo has no network that cannot be exported.
 """
 import argparse
 import base64
@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -24,56 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "zoo"), os.path.join(HERE, "..", "models")]
 import efficientnet  # noqa: E402
 import models  # noqa: E402
-from packages import TYPES, bindings  # noqa: E402
-
-# What the web target has no kernel for. It may only become shorter.
-REFUSED = {"detector-f32": "a result whose size only the run knows",
-           "trees-f32": "TreeEnsembleRegressor"}
-
-
-class Refused(Exception):
-    pass
-
-
-def command(*argv):
-    """Its end. Node may hang when it exits while WebAssembly is still compiled in the background
-    (nodejs/node#54918): it gets a second try."""
-    for last in (False, True):
-        try:
-            return subprocess.run(argv, capture_output=True, text=True, timeout=240)
-        except subprocess.TimeoutExpired as e:
-            if last or argv[0] != "node":
-                return subprocess.CompletedProcess(argv, 124, "", str(e))
-            print("once more: %s" % e, flush=True)
-
-
-class Node:
-    """Exports of one model, and their runs."""
-
-    def __init__(self, build, path, folder, options=()):
-        self.folder, self.package = folder, os.path.join(folder, "package")
-        done = command(os.path.join(build, "hlo"), "export", path, "--web", self.package, *options)
-        if "UNIMPLEMENTED" in done.stderr:
-            raise Refused(done.stderr.strip())
-        if done.returncode:
-            raise RuntimeError("hlo export: %d: %s" % (done.returncode, done.stderr.strip()))
-        self.sizes = dict(w.split("=") for w in done.stdout.split())
-
-    def run(self, runs=0):
-        done = command("node", os.path.join(HERE, "package.mjs"), self.package, self.folder,
-                       str(runs))
-        if done.returncode:
-            raise RuntimeError("node: " + done.stderr.strip()[-600:])
-        info = json.loads(done.stdout)
-        out = {}
-        for k, v in enumerate(info["outputs"]):
-            with open(os.path.join(self.folder, "out%d.bin" % k), "rb") as f:
-                out[v["name"]] = np.frombuffer(f.read(), TYPES[v["dtype"]]).reshape(v["shape"])
-        return out, info
-
-    def tensors(self, arrays):
-        for k, a in enumerate(arrays):
-            np.ascontiguousarray(a).tofile(os.path.join(self.folder, "in%d.bin" % k))
+from packages import Node, Refused, bindings, command  # noqa: E402
 
 
 def zoo_model(build, m, runs, folder):
@@ -85,8 +35,7 @@ def zoo_model(build, m, runs, folder):
     try:
         node = Node(build, m.path, folder, bindings(m.path, inputs))
     except Refused as e:
-        known = m.name in REFUSED and REFUSED[m.name] in str(e)
-        return "REFUSED" if known else "FAIL", str(e).replace("\n", "; ")
+        return "FAIL", str(e).replace("\n", "; ")
     names = [v["name"] for v in json.load(open(node.package + "/model/manifest.json"))["inputs"]]
     node.tensors([inputs[n] for n in names])
     got, info = node.run(runs)
@@ -176,7 +125,7 @@ def main():
     if not shutil.which("node"):
         print("SKIP exported models: no node")
         return 0
-    counts = {"PASS": 0, "FAIL": 0, "REFUSED": 0, "SKIP": 0}
+    counts = {"PASS": 0, "FAIL": 0, "SKIP": 0}
 
     def tell(name, status, text):
         counts[status] += 1
@@ -197,7 +146,7 @@ def main():
                 tell(m.name, *zoo_model(o.build, m, o.runs, folder))
             except RuntimeError as e:
                 tell(m.name, "FAIL", str(e))
-    print("%d passed, %d failed, %d refused" % (counts["PASS"], counts["FAIL"], counts["REFUSED"]))
+    print("%d passed, %d failed" % (counts["PASS"], counts["FAIL"]))
     return 1 if counts["FAIL"] or not counts["PASS"] else 0
 
 

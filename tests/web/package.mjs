@@ -27,7 +27,8 @@ model.inputs.forEach((v, k) => {
   inputs[v.name] = new type(bytes.buffer, 0, bytes.length / type.BYTES_PER_ELEMENT);
 });
 await model.run(inputs); // nothing of a run is left for the next
-let outputs = await model.run(inputs);
+const shapes = {};
+let outputs = await model.run(inputs, { shapes });
 const times = [];
 for (let k = 0; k < Number(runs ?? 0); k++) {
   const start = performance.now();
@@ -36,7 +37,8 @@ for (let k = 0; k < Number(runs ?? 0); k++) {
 }
 model.outputs.forEach((v, k) => writeFileSync(at(`out${k}.bin`), outputs[v.name]));
 times.sort((a, b) => a - b);
-console.log(JSON.stringify({ inputs: model.inputs, outputs: model.outputs, loaded,
+console.log(JSON.stringify({ inputs: model.inputs, loaded,
+  outputs: model.outputs.map((v) => ({ ...v, shape: shapes[v.name] })),
   backend: model.backend,
   ms: times[times.length >> 1] ?? null,
   top: model.outputs[0].dtype === "f32" ? model.top(outputs[model.outputs[0].name], 5) : [] }));

@@ -63,7 +63,7 @@ static status_t in_wasm(struct arena *a, const char *path, const struct test_cas
 static status_t run(struct arena *a, const char *path, const struct test_case *c,
                     const struct executable *e, struct strbuf *why, bool *ok) {
     const struct shape *root = e->main->entry->root->shape;
-    struct web_options o = {.name = "", .backend = all.backend};
+    struct web_options o = {.name = "", .backend = all.backend, .whole = true};
     struct web_files files;
     struct span in[64], *out;
     int n_in = 0, n_out = shape_leaves(root);

@@ -107,7 +107,9 @@ export class GpuEngine {
       else if (s.kind === COPY) extents.push([s.from, s.n], [s.to, s.n]);
       else extents.push([s.at, 4]);
     });
+    const sizes = outputs.flatMap((v) => (v.cut ?? []).map(([, at]) => [at, 8]));
     for (const v of [...inputs, ...outputs]) extents.push([v.at, v.bytes]);
+    extents.push(...sizes);
     for (const k of this.kernels) if (k) for (const t of tablesOf(k)) extents.push(t);
     const parts = this.parts = new Parts(extents);
 
@@ -127,7 +129,7 @@ export class GpuEngine {
       }
     });
     this.ins = inputs.map((v) => parts.range(v.at, v.bytes));
-    this.outs = outputs.map((v) => parts.range(v.at, v.bytes));
+    this.outs = [...outputs.map((v) => [v.at, v.bytes]), ...sizes].map((x) => parts.range(...x));
     this.eachStep = (f) => each(this.wasm.program, f);
   }
   onGpu(s) {

@@ -9,6 +9,8 @@ export interface TensorInfo {
   readonly name: string;
   readonly dtype: DType;
   readonly shape: readonly number[];
+  /** Dimensions whose size only a run knows; `shape` has the largest it can be. */
+  readonly open?: readonly number[];
 }
 export type TypedArray = Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array
   | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
@@ -36,6 +38,8 @@ export interface ImageOptions {
 export interface RunOptions {
   /** Gets [what was computed, milliseconds] of each kernel. */
   profile?: [string, number][];
+  /** Gets the shape of each output by name: where `open` names dimensions, what they are in this run. */
+  shapes?: Record<string, number[]>;
 }
 export interface Score {
   index: number;

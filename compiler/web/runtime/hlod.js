@@ -111,6 +111,21 @@ async function engineBy({ language, Engine, open }, manifest, wasm, read, option
   }
 }
 
+// What counts of an output, and its shape: sizes are [dimension, how much of it].
+function cutTo(values, v, sizes) {
+  const shape = [...v.shape];
+  for (const [dim, size] of sizes) {
+    const bound = shape[dim], n = Number(size < 0n ? 0n : size > BigInt(bound) ? BigInt(bound) : size);
+    const inner = shape.slice(dim + 1).reduce((a, b) => a * b, partsOf(v.dtype));
+    const outer = shape.slice(0, dim).reduce((a, b) => a * b, 1);
+    for (let k = 1; k < outer && n < bound; k++)
+      values.copyWithin(k * n * inner, k * bound * inner, (k * bound + n) * inner);
+    values = values.subarray(0, outer * n * inner);
+    shape[dim] = n;
+  }
+  return [values.slice(), shape];
+}
+
 const shapeText = (v) => `${v.dtype}[${v.shape}]`;
 
 /** A model in memory. Runs come one after the other. */
@@ -119,7 +134,8 @@ export class Model {
   #gpu;
   #last = Promise.resolve();
   constructor(manifest, engine, gpu = {}) {
-    const facts = (v) => Object.freeze({ name: v.name, dtype: v.dtype, shape: [...v.shape] });
+    const facts = (v) => Object.freeze({ name: v.name, dtype: v.dtype, shape: [...v.shape],
+      ...(v.cut ? { open: v.cut.map(([dim]) => dim) } : {}) });
     this.name = manifest.name;
     this.inputs = manifest.inputs.map(facts);
     this.outputs = manifest.outputs.map(facts);
@@ -136,7 +152,8 @@ export class Model {
   /**
    * Runs the model once. inputs: for each name an array of its type, or of numbers, in row-major order;
    * for the input that pictures become, also a picture. Gives the outputs by name. options.profile:
-   * a list that gets [what, milliseconds] of each kernel.
+   * a list that gets [what, milliseconds] of each kernel; options.shapes: an object that gets the shape
+   * of each output, where a size of it is open until the run.
    */
   async run(inputs, options = {}) {
     const known = new Set(this.inputs.map((v) => v.name));
@@ -145,11 +162,11 @@ export class Model {
         refuse(`there is no input '${name}'; there are ${[...known].join(", ")}`);
     const values = [];
     for (const v of this.manifest.inputs) values.push(await this.#value(v, inputs?.[v.name]));
-    const before = this.#last, run = before.then(() => this.#once(values, options.profile ?? null));
+    const before = this.#last, run = before.then(() => this.#once(values, options));
     this.#last = run.catch(() => {});
     return run;
   }
-  async #once(values, times) {
+  async #once(values, { profile: times = null, shapes = {} }) {
     this.manifest.inputs.forEach((v, k) => this.#put(v, values[k]));
     try {
       if (this.#gpu) await this.#gpu.run(times);
@@ -161,7 +178,11 @@ export class Model {
     const out = {};
     for (const v of this.manifest.outputs) {
       const type = arrayOf(v.dtype);
-      out[v.name] = this.#engine.array(type, v.at, v.bytes / type.BYTES_PER_ELEMENT).slice();
+      const all = this.#engine.array(type, v.at, v.bytes / type.BYTES_PER_ELEMENT).slice();
+      const sizes = (v.cut ?? []).map(([dim, at]) => [dim, this.#engine.array(BigInt64Array, at, 1)[0]]);
+      const [values, shape] = v.cut ? cutTo(all, v, sizes) : [all, [...v.shape]];
+      for (const [to, x] of [[out, values], [shapes, shape]])
+        Object.defineProperty(to, v.name, { value: x, enumerable: true, writable: true, configurable: true });
     }
     return out;
   }

@@ -62,7 +62,19 @@ class Checker {
     if (v.bytes !== elements * unit * partsOf(v.dtype))
       refuse(`damaged manifest: ${what} is not as large as its shape`);
     this.place(v.at, v.bytes, what);
+    if (v.cut !== undefined) this.cut(v, what);
     if (v.at % unit) refuse(`damaged manifest: ${what} does not lie at a multiple of its elements`);
+  }
+  // Dimensions of which only a run knows how much counts, and where it says so.
+  cut(v, what) {
+    if (this.m.version !== 3 || !isArray(v.cut, 64))
+      refuse(`damaged manifest: ${what} is cut otherwise than version 3 does it`);
+    for (const c of v.cut) {
+      if (!isArray(c, 2) || c.length !== 2) refuse(`damaged manifest: ${what}: a cut`);
+      whole(c[0], v.shape.length - 1, `${what}: what is cut`);
+      this.place(c[1], 8, `${what}: its size`);
+      if (c[1] % 8) refuse(`damaged manifest: ${what}: its size lies at no multiple of 8`);
+    }
   }
   kernel(k) {
     if (!isArray(k) || k.length !== 5) refuse("damaged manifest: a kernel is no list of five");
@@ -181,8 +193,8 @@ class Checker {
 /** Throws HlodError where the manifest is not one that this runtime can trust; gives it back. */
 export function checkManifest(m) {
   if (object(m, "the manifest").format !== "hlod-web") refuse("this is no manifest of hlod");
-  if (m.version !== 1 && m.version !== 2)
-    refuse(`manifest version ${m.version}: this runtime reads versions 1 and 2`);
+  if (![1, 2, 3].includes(m.version))
+    refuse(`manifest version ${m.version}: this runtime reads versions 1 to 3`);
   const c = new Checker(m);
   text(m.name, "name");
   c.memory();
@@ -190,7 +202,7 @@ export function checkManifest(m) {
   for (const side of ["inputs", "outputs"])
     list(m[side], side).forEach((v, k) => c.value(v, `${side} ${k}`));
   list(m.kernels, "kernels").forEach((k) => c.kernel(k));
-  if (m.version === 2) c.gpu();
+  if (m.version === 2 || (m.version === 3 && m.gpu !== undefined)) c.gpu();
   else if (m.gpu !== undefined) refuse("damaged manifest: version 1 has no gpu");
   c.weights();
   c.image();

@@ -27,12 +27,12 @@ function row(cells) {
   return tr;
 }
 
-function show(model, outputs, ms) {
+function show(model, outputs, shapes, ms) {
   const rows = [];
   for (const v of model.outputs) {
     const scores = outputs[v.name], many = model.labels.length === scores.length;
     if (many) for (const t of model.top(scores)) rows.push(row([t.label, t.score.toFixed(4)]));
-    else rows.push(row([`${v.name} ${v.dtype}[${v.shape}]`, Array.from(scores.slice(0, 8)).join(", ")]));
+    else rows.push(row([`${v.name} ${v.dtype}[${shapes[v.name]}]`, Array.from(scores.slice(0, 8)).join(", ")]));
   }
   $("results").replaceChildren(...rows);
   say(`${ms.toFixed(1)} ms`);
@@ -50,8 +50,8 @@ function randomInputs(model) {
 }
 
 async function once(model, inputs) {
-  const start = performance.now(), outputs = await model.run(inputs);
-  show(model, outputs, performance.now() - start);
+  const shapes = {}, start = performance.now(), outputs = await model.run(inputs, { shapes });
+  show(model, outputs, shapes, performance.now() - start);
   return outputs;
 }
 

@@ -33,7 +33,7 @@ queue_cases() { # NAME FOLDER: the cases of a folder
     timeout 3000 "$build/hlo-run" --cases --list-reference --device "$kind" "$2"/*.hlo \
         >"$work/log" 2>&1 || echo "FAIL $1 cases of tests/ops"
     cat "$work/log" >>"$work/logs"
-    grep -v "on the reference evaluator$" "$work/log" | sed "s,$2,$1 tests/ops,"
+    grep -v "on the reference evaluator$" "$work/log" | sed "s|$2|$1 tests/ops|"
 }
 queue_fallbacks() { # LOG: what fell back there, beside fallback.txt
     sed -n 's/^case at line [0-9]*: \(.*\) on the reference evaluator$/\1/p' "$1" | sort -u \
