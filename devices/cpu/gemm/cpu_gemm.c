@@ -42,8 +42,7 @@ static bool is_short(const struct hlo_instr *i) {
 }
 // Kernels convert a window's terms one by one, once for all rows: those are left to them.
 static bool short_pays(const struct hlo_instr *i, const struct cpu_sizes *s) {
-    return i->op == HLO_DOT && s->m >= SHORT_LEAST &&
-           (s->n >= SHORT_LEAST || s->n < TILE_COLUMNS);
+    return i->op == HLO_DOT && s->m >= SHORT_LEAST && (s->n >= SHORT_LEAST || s->n < TILE_COLUMNS);
 }
 static bool conv_ok(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
@@ -62,7 +61,8 @@ static bool conv_ok(const struct hlo_instr *i) {
     }
     return padded <= 8 * plain_size + 65536; // memory of the copy
 }
-// Filters of signals and images: many taps, few channels. The library makes code for each tap.
+// Filters of signals and images: many taps, few channels. The library makes code for each tap. Not
+// over a dilated input, of which each phase has few taps (compiler/passes/layout/conv_phases.c).
 bool cpu_gemm_filter(const struct hlo_instr *i) {
     enum { TAPS = 128, CHANNELS = 2 };
     if (i->op != HLO_CONVOLUTION || i->shape->dtype != DT_F32) return false;
@@ -72,6 +72,8 @@ bool cpu_gemm_filter(const struct hlo_instr *i) {
     int64_t taps = 1;
     for (int d = 0; d < l->n_spatial; d++)
         if (!sz_mul(taps, w->dims[l->k_spatial[d]], &taps)) return false;
+    for (int d = 0; d < c->window.n; d++)
+        if (c->window.v[d].base_dilation != 1) return false;
     return c->feature_group_count == 1 && w->dims[l->k_in] <= CHANNELS &&
            w->dims[l->k_out] <= CHANNELS && taps >= TAPS;
 }
