@@ -12,7 +12,7 @@
 #include "compiler/ops/while.h"
 
 enum { MAX_TRIES = 12, ROW = 4096, MINOR = 8 };
-enum { MINOR_VALUES = 1000, EDGE_VALUES = 600 }; // values of a kernel
+enum { MINOR_VALUES = 1000 }; // values of a kernel
 
 // ---- cuts
 
@@ -282,11 +282,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
         lower_begin(lw, n_in, o->n);
         RETURN_IF_ERR(lw->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
 
-        if (lw->k.n_vals > EDGE_VALUES && sp->n_edges && !lw->no_edges) {
-            sp->n_edges = 0;
-            lw->no_edges = true;
-            continue;
-        }
+        if (lower_edges_fewer(lw)) continue;
         if (lw->k.n_vals > MINOR_VALUES && take_back(lw)) continue;
         if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
 

@@ -60,9 +60,10 @@ struct lower {
         // (var / below) % extent (0: no remainder) is the turn of the loop of that stride.
         int64_t below, extent, stride;
     } units;
-    bool no_minor, long_rows;  // write nothing out; no reductions along a row either
-    bool short_rows;           // one was written out
-    bool no_edges;             // they made the kernel large
+    bool no_minor, long_rows; // write nothing out; no reductions along a row either
+    bool short_rows;          // one was written out
+    // Which edges loops begin anew at: fewer where all make the kernel large.
+    enum { EDGES_ALL, EDGES_LONGEST, EDGES_NONE } edges;
     bool small_units, settled; // units are few elements; cuts and edges were found, so merge them
     struct pmap var_space;     // loop variable -> struct lower_space; with its stride in imm_j
     struct lower_row *row;

@@ -102,9 +102,37 @@ static void look(void *ctx, struct kir_val *v) {
 bool lower_edges_find(struct lower *lw) {
     struct lower_space *s = lw->result;
     int before = s->n_edges;
-    if (lw->no_edges || lw->reduces || lw->cached.n) return false;
+    if (lw->edges != EDGES_ALL || lw->reduces || lw->cached.n) return false;
     kir_each(&lw->k.fn->top, look, lw);
     return s->n_edges > before;
+}
+// Of the parts of the innermost loop the longest stays, with what lies before it and behind: where
+// a window of many elements hangs over, turns of few kinds share one loop.
+static bool keep_longest(struct lower *lw) {
+    struct lower_space *s = lw->result;
+    int64_t inner = s->minor ? s->minor : 1, begin[LOWER_MAX_EDGES + 1];
+    int64_t extent = (s->n ? s->cut[s->n - 1] : s->total) / inner, from = 0, to = 0;
+    int n = lower_parts(lw, s, inner, extent, true, begin), kept = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t end = k + 1 < n ? begin[k + 1] : extent;
+        if (end - begin[k] > to - from) from = begin[k], to = end;
+    }
+    for (int k = 0; k < s->n_edges; k++)
+        if (s->edge[k].stride == inner && (s->edge[k].at == from || s->edge[k].at == to))
+            s->edge[kept++] = s->edge[k];
+    bool fewer = kept && kept < s->n_edges;
+    s->n_edges = kept;
+    return fewer;
+}
+bool lower_edges_fewer(struct lower *lw) {
+    enum { EDGE_VALUES = 600, LONGEST_VALUES = 900 }; // of a kernel
+    struct lower_space *s = lw->result;
+    uint32_t most = lw->edges == EDGES_ALL ? EDGE_VALUES : LONGEST_VALUES;
+    if (lw->k.n_vals <= most || !s->n_edges) return false;
+    bool longest = lw->edges == EDGES_ALL && keep_longest(lw);
+    lw->edges = longest ? EDGES_LONGEST : EDGES_NONE;
+    if (!longest) s->n_edges = 0;
+    return true;
 }
 int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t stride, int64_t extent,
                 bool innermost, int64_t *begin) {

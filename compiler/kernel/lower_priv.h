@@ -29,6 +29,9 @@ enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
 // lower_loops.c. Notes the edges that what was built shows; true: there are new ones.
 bool lower_edges_find(struct lower *lw);
+// Where the kernel became large by them: leaves those out that the longest part of the innermost
+// loop does without, then all; true: it is to be built again.
+bool lower_edges_fewer(struct lower *lw);
 // Where the parts of a loop begin, in order: begin has LOWER_MAX_EDGES + 1 places; how many.
 int lower_parts(const struct lower *lw, const struct lower_space *s, int64_t stride, int64_t extent,
                 bool innermost, int64_t *begin);
