@@ -194,7 +194,7 @@ static const struct window_dim no_window = {
     .size = 1, .stride = 1, .window_dilation = 1, .base_dilation = 1};
 // What windows v over s cost, in terms; after: the dimensions of what they give.
 static double window_cost(const int64_t *s, const struct window_dim *v, int n, int64_t *after) {
-    enum { PASS = 8 }; // writing a value and reading it again
+    enum { PASS = 3 }; // writing a value and reading it again
     double values = 1, terms = 1;
     for (int d = 0; d < n; d++) {
         after[d] = rule_window_size(s[d], &v[d]);
@@ -252,16 +252,18 @@ static struct hlo_instr *windowed(struct rule_ctx *r, const struct hlo_instr *i,
                    &(struct hlo_attr_window){.window = {v, x->shape->rank}}, i->called, 1);
 }
 // A window over 9x9 elements takes 18 terms as one over rows and one over columns, a window over
-// 256 takes 32 as 16 windows of 16. Where the initial value is neutral, since it counts again.
+// 256 takes 32 as 16 windows of 16. Where the initial value may count again: it is neutral, or the
+// operation gives the same however often.
 RULE_FN(split_window) {
     enum { LEAST = 50000 }; // terms
     enum hlo_op op;
     const struct shape *s = i->operands[0]->shape;
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !match_reducer(i->called[0], &op) ||
-        !neutral(op, i->operands[1]) || s->dtype != i->shape->dtype || s->dynamic ||
-        i->shape->dynamic || rule_running_window(i, NULL) || lib_pool(i))
+        s->dtype != i->shape->dtype || s->dynamic || i->shape->dynamic ||
+        rule_running_window(i, NULL) || lib_pool(i))
         return NULL;
-    bool extreme = op == HLO_MAXIMUM || op == HLO_MINIMUM;
+    bool extreme = op == HLO_MAXIMUM || op == HLO_MINIMUM || op == HLO_AND || op == HLO_OR;
+    if (!extreme && !neutral(op, i->operands[1])) return NULL;
     bool small = dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32; // rounded in between
     if (!extreme && dtype_is_float(s->dtype) && (r->strict || small)) return NULL;
     if (!extreme && dtype_is_complex(s->dtype) && r->strict) return NULL;
