@@ -5,7 +5,7 @@ Standard library only.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     from harness import Daemon, until
 """
-import argparse, fcntl, http.client, json, os, re, shutil, signal
+import argparse, contextlib, fcntl, http.client, json, os, re, shutil, signal
 import socket, struct, subprocess, tempfile, threading, time, traceback
 
 # What is waited for here comes in milliseconds, and a machine of two processors that others use may
@@ -150,7 +150,7 @@ def restarts(d):
     return [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
 
 class Stopped:
-    """The processes stand still."""
+    """The processes stand still, those that nobody kills meanwhile to the end."""
     def __init__(self, *pids):
         self.pids = pids
     def __enter__(self):
@@ -159,7 +159,8 @@ class Stopped:
         return self
     def __exit__(self, *error):
         for p in self.pids:
-            os.kill(p, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(p, signal.SIGCONT)
 
 def loopback_up():
     """In a fresh network namespace."""

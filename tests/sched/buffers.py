@@ -305,7 +305,8 @@ def worker_dies(d):
                                          {"model": m, "inputs": [{"name": "x", "handle": gone}],
                                           "keep": ["*"]}))
                 for _ in range(4)]
-        until("all are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 4)
+        # each a run and the plan that it is a part of
+        until("all are there", PATIENCE, lambda: metric(d, "hlod_jobs_active") == 8)
         os.kill(pid, signal.SIGKILL)
     for t, out in work:
         t.join()
