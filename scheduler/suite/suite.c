@@ -342,7 +342,7 @@ static void end_cancels(struct suites *s);
 static void job_saved(struct suite_job *j) {
     struct suite *x = j->suite;
     struct suites *s = x->s;
-    if (x->moved) return;
+    if (x->moved || j->state == J_ENDED) return;
     metric_add(M_BATCH_ENDED, 1);
     metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
     log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "proto/formats/cluster.pb-c.h"
 #include "proto/message.h"
+#include "proto/reason.h"
 #include "proto/weigh.h"
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/nodes.h"
@@ -48,7 +49,7 @@ struct taking { // of a suite
     uint32_t part;
     struct share_blobs blobs;
     size_t n_had, at;
-    const char **keys;
+    uint32_t *keys; // numbers of jobs
     size_t n_keys;
     VEC(struct job_record) ended;
     struct suite_record r;
@@ -194,13 +195,23 @@ static bool ends_with(struct move *m, const struct register_reply *r, const char
     if (why) taken(m, why);
     return why != NULL;
 }
+// A key that is another suite's here stays that one's: this one goes on without.
+MUST_CHECK static status_t add_record(struct journal_jobs *j, struct suite_record *r) {
+    struct suite_record with_key = *r;
+    bool existed = false;
+    status_t st = journal_suite_add(j, &with_key, &existed);
+    if (st ? st_get_reason(st) != HLOD__V1__REASON__REASON_KEY_REUSED : !existed) return st;
+    st_drop(st);
+    memset(&r->key, 0, sizeof r->key);
+    return journal_suite_add(j, r, &existed);
+}
 static void write_work(void *arg) {
     struct move *m = arg;
     struct taking *t = m->taking;
     struct journal_jobs *j = m->s->journal;
-    bool existed, *kept = arena_zarray(&t->arena, bool, t->ended.n + 1);
+    bool *kept = arena_zarray(&t->arena, bool, t->ended.n + 1);
     t->st = journal_suite_remove(j, t->id); // of an earlier time
-    if (!t->st) t->st = journal_suite_add(j, &t->r, &existed);
+    if (!t->st) t->st = add_record(j, &t->r);
     if (!t->st && t->ended.n) t->st = journal_jobs_write(j, t->ended.v, t->ended.n, kept);
 }
 static void written(void *arg) {
@@ -253,15 +264,12 @@ static void on_result(void *ctx, const struct register_reply *r) {
     if (ends_with(m, r, "a result is gone")) return;
     const Hlod__Cluster__Ended *e =
         weigh_unpack_in(&t->arena, &hlod__cluster__ended__descriptor, r->bytes);
-    int64_t n = 0;
-    bool fits = e && e->result.len && str_to_i64(str_of(t->keys[t->at - 1]), &n) && n > 0 &&
-                n <= t->r.n_jobs;
-    if (!fits) {
+    if (!e || !e->result.len || e->finished_ns <= 0) {
         taken(m, "a result is none");
         return;
     }
     vec_push(&t->ended, ((struct job_record){.suite = t->id,
-                                             .n = (uint32_t)n,
+                                             .n = t->keys[t->at - 1],
                                              .brief = {e->brief.data, e->brief.len},
                                              .result = {e->result.data, e->result.len},
                                              .log = {e->log.data, e->log.len},
@@ -274,9 +282,8 @@ static void next_result(struct move *m) {
     if (t->at == t->n_keys)
         loop_work(m->s->sched->loop, write_work, written, m);
     else {
-        const char *key = t->keys[t->at++];
-        registers_get(m->s->fleet.registers,
-                      arena_printf(&a, "result.%" PRId64 ".%.12s", t->id, key), on_result, m);
+        registers_get(m->s->fleet.registers, share_key(&a, "result", t->id, t->keys[t->at++]),
+                      on_result, m);
     }
     arena_done(&a);
 }
@@ -284,9 +291,12 @@ static void on_results(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
     struct taking *t = m->taking;
     if (ends_with(m, r, "its results are gone")) return;
-    t->keys = arena_array(&t->arena, const char *, r->n_keys + 1);
-    for (; t->n_keys < r->n_keys; t->n_keys++)
-        t->keys[t->n_keys] = arena_strdup(&t->arena, r->keys[t->n_keys]);
+    t->keys = arena_array(&t->arena, uint32_t, r->n_keys + 1);
+    for (size_t k = 0; k < r->n_keys; k++) { // others may have put what is no job's
+        int64_t n = 0;
+        if (str_to_i64(str_of(r->keys[k]), &n) && n > 0 && n <= t->r.n_jobs)
+            t->keys[t->n_keys++] = (uint32_t)n;
+    }
     next_result(m);
 }
 static void ask_results(struct move *m) {
