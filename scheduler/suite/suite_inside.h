@@ -50,7 +50,7 @@ struct suite {
     Hlod__V1__SubmitJobsRequest *q; // owned
     struct suite_job *jobs;         // [n_jobs]
     uint32_t n_jobs, n_left;        // left: not ENDED
-    uint32_t n_idle;                // QUEUED or WAITING
+    uint32_t n_idle, n_ending;      // QUEUED or WAITING; ENDING
     int n_running;
     struct suite_guest *guest; // it is another node's, and not in the list
     bool held;                 // it may be another node's: nothing of it begins
@@ -162,6 +162,10 @@ const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t
 // All that the journal has of it, as records; `done` with those that were not put.
 void share_again(struct suites *s, int64_t suite, bool with_head,
                  void (*done)(void *ctx, int64_t suite, int failed), void *ctx);
+
+// suite_move.c
+enum { SUITES_MOST = 8000 }; // that JetStream lists, of all nodes: one message
+bool suites_move_full(const struct suites *s);
 
 // suite_save.c
 void suite_save(struct suite_job *j);

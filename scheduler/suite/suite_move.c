@@ -29,7 +29,7 @@
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
-enum { SWEEP_MS = 500, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
+enum { SWEEP_MS = 100, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
 struct seen { // a head
     int64_t id;
     bool there;       // in the list of now
@@ -62,7 +62,7 @@ struct move {
     VEC(struct seen) all;              // by id
     size_t at;                         // of a sweep under way
     int64_t tick_ns, met_ns, since_ns; // met: JetStream; since: without a gap
-    int64_t again;                     // is put again; 0: none
+    int64_t again, after;              // is put again; 0: none. Those up to `after` were
     struct taking *taking;
     bool stopped; // frees itself at the end of the sweep that is under way
     bool busy;
@@ -137,6 +137,7 @@ static void remove_work(void *arg) {
 static void lost_over(void *arg) {
     struct lost *l = arg;
     l->s->n_runs--;
+    suites_share_ends(l->s, l->id);
     loop_timer_free(l->timer);
     suite_unref(l->x);
     free(l);
@@ -165,7 +166,8 @@ static void hand_over(struct move *m, struct suite *x, const char *home) {
     *l = (struct lost){s, x, x->id, loop_timer_new(s->sched->loop, tell_all, l)};
     log_event(LOG_WARN, "suite.moved", "suite=%" PRId64 " node=%s jobs=%u", x->id, home, x->n_left);
     s->n_runs++;
-    s->lost(x); // out of the list, whose reference is ours
+    vec_push(&s->sharing, x->id); // it is not taken back before its rows are gone
+    s->lost(x);                   // out of the list, whose reference is ours
     suite_save_then(s, on_saved, l, 0);
 }
 
@@ -418,6 +420,21 @@ static bool is_my_turn(const struct move *m, const Hlod__Cluster__Suite *h) {
         if (is_there(m, h->keepers[k])) return !strcmp(h->keepers[k], self(m));
     return false;
 }
+// Ours, and ended so long ago that its records may go.
+static bool is_over(const struct move *m, const struct seen *e) {
+    return e->home && !strcmp(e->home, self(m)) && e->ended_ns &&
+           clock_ns() - e->ended_ns > LAST_MS * CLOCK_MS;
+}
+// The head first: nobody takes what is there in part.
+static void forget_records(struct suites *s, int64_t id) {
+    static const char *const what[] = {"head", "result", "part"};
+    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
+        struct arena a = {0};
+        const char *key = share_key(&a, what[k], id, 0);
+        registers_drop(s->fleet.registers, k == 0 ? key : arena_printf(&a, "%s.>", key));
+        arena_done(&a);
+    }
+}
 static void on_head(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
     struct arena a = {0};
@@ -429,6 +446,7 @@ static void on_head(void *ctx, const struct register_reply *r) {
     if (acts) {
         struct suite *own = find(m->s, e->id);
         if (!e->home || strcmp(e->home, h->home) != 0) e->dead_ns = 0;
+        if (e->home && strcmp(e->home, h->home) != 0) e->ended_ns = 0;
         free(e->home);
         if (!(e->home = strdup(h->home))) abort();
         bool ours = !strcmp(h->home, self(m));
@@ -437,7 +455,10 @@ static void on_head(void *ctx, const struct register_reply *r) {
             suites_pump(m->s);
         } else if (own)
             hand_over(m, own, h->home);
-        else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
+        else if (is_over(m, e)) {
+            forget_records(m->s, e->id);
+            e->ended_ns = clock_ns(); // until it is out of the list
+        } else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
             take(m, e->id, r, h);
             arena_done(&a);
             return;
@@ -453,16 +474,7 @@ static bool wants_look(struct move *m, struct seen *e) {
     if (own) return own->held || !e->home;
     if (!e->home) return true;
     if (strcmp(e->home, self(m)) != 0) return dead_for(m, e) > lease_ns(m);
-    return !e->ended_ns;
-}
-static void forget_records(struct suites *s, int64_t id) {
-    static const char *const what[] = {"result", "part", "head"};
-    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
-        struct arena a = {0};
-        const char *key = share_key(&a, what[k], id, 0);
-        registers_drop(s->fleet.registers, k == 2 ? key : arena_printf(&a, "%s.>", key));
-        arena_done(&a);
-    }
+    return !e->ended_ns || is_over(m, e);
 }
 static void free_move(struct move *m) {
     for (size_t k = 0; k < m->all.n; k++)
@@ -484,9 +496,6 @@ static void next_sweep(struct move *m) {
 static void look_next(struct move *m) {
     while (m->at < m->all.n && !m->stopped) {
         struct seen *e = &m->all.v[m->at++];
-        bool mine = e->home && !strcmp(e->home, self(m));
-        if (mine && e->ended_ns && clock_ns() - e->ended_ns > LAST_MS * CLOCK_MS)
-            forget_records(m->s, e->id), e->ended_ns = clock_ns(); // until it is out of the list
         if (!wants_look(m, e)) continue;
         struct arena a = {0};
         registers_get(m->s->fleet.registers, share_key(&a, "head", e->id, 0), on_head, m);
@@ -495,18 +504,24 @@ static void look_next(struct move *m) {
     }
     next_sweep(m);
 }
+static void put_missing(struct move *m);
 static void on_again(void *ctx, int64_t suite, int failed) {
     struct move *m = ctx;
     if (!failed)
         log_event(LOG_WARN, "suite.again",
                   "suite=%" PRId64 " why=\"JetStream had lost it: it is put again\"", suite);
     m->again = 0;
+    m->after = suite;
     m->s->n_runs--;
-    if (m->stopped && !m->busy) free_move(m);
+    if (!m->stopped)
+        put_missing(m);
+    else if (!m->busy)
+        free_move(m);
 }
-// Ours that JetStream has not.
+// Ours that JetStream has not, one after the other.
 static void put_missing(struct move *m) {
     for (struct suite *x = m->s->first; x && !m->again && !m->stopped; x = x->next) {
+        if (x->id <= m->after) continue;
         size_t k = place(m, x->id);
         bool there = k < m->all.n && m->all.v[k].id == x->id;
         if (!suite_is_shared(x) || there || is_pending(m, x->id)) continue;
@@ -538,6 +553,7 @@ static void on_heads(void *ctx, const struct register_reply *r) {
     }
     m->all.n = n;
     m->at = 0;
+    if (!m->again) m->after = 0;
     put_missing(m);
     look_next(m);
 }
@@ -555,7 +571,7 @@ static void on_tick(void *arg) {
     m->tick_ns = now;
     for (struct suite *x = s->first; x && apart; x = x->next)
         x->held = x->held || suite_is_shared(x);
-    put_failed(s);
+    if (registers_ready(s->fleet.registers)) put_failed(s);
     m->busy = true;
     if (registers_ready(s->fleet.registers) && cluster_settled(s->fleet.cluster))
         registers_list(s->fleet.registers, "head", on_heads, m);
@@ -582,6 +598,9 @@ void suites_move(struct suites *s, const struct suites_fleet *f) {
     m->timer = loop_timer_new(s->sched->loop, on_tick, m);
     m->tick_ns = m->met_ns = clock_ns();
     loop_timer_start(m->timer, 0);
+}
+bool suites_move_full(const struct suites *s) {
+    return s->move && s->move->all.n + s->sharing.n >= SUITES_MOST;
 }
 void suites_share_ends(struct suites *s, int64_t id) {
     for (size_t k = 0; k < s->sharing.n; k++)
@@ -650,7 +669,8 @@ static void on_found(void *ctx, const struct register_reply *r) {
     free(k);
 }
 static void not_asked(void *arg) {
-    on_found(arg, &(struct register_reply){.what = REGISTER_NONE});
+    on_found(arg, &(struct register_reply){.what = REGISTER_FAILED,
+                                           .why = "the cluster is not reached"});
 }
 void suites_seek(struct suites *s, int64_t suite, const char *tenant,
                  void (*done)(void *, status_t, const char *), void *ctx) {
