@@ -85,6 +85,7 @@ struct suites {
     struct suites_fleet fleet;    // registers NULL: none
     struct move *move;            // the same
     struct suite_cancel *cancels; // that wait for results to be put
+    size_t n_listed;              // heads that JetStream has, of all nodes
     VEC(int64_t) sharing;         // ids of suites that are shared and not admitted yet
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
@@ -162,10 +163,6 @@ const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t
 // All that the journal has of it, as records; `done` with those that were not put.
 void share_again(struct suites *s, int64_t suite, bool with_head,
                  void (*done)(void *ctx, int64_t suite, int failed), void *ctx);
-
-// suite_move.c
-enum { SUITES_MOST = 8000 }; // that JetStream lists, of all nodes: one message
-bool suites_move_full(const struct suites *s);
 
 // suite_save.c
 void suite_save(struct suite_job *j);

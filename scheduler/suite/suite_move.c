@@ -442,8 +442,8 @@ static void on_head(void *ctx, const struct register_reply *r) {
     const Hlod__Cluster__Suite *h =
         r->what == REGISTER_OK ? weigh_unpack_in(&a, &hlod__cluster__suite__descriptor, r->bytes)
                                : NULL;
-    bool acts = h && !m->stopped && !is_pending(m, e->id);
-    if (acts) {
+
+    if (h && !m->stopped && !is_pending(m, e->id)) {
         struct suite *own = find(m->s, e->id);
         if (!e->home || strcmp(e->home, h->home) != 0) e->dead_ns = 0;
         if (e->home && strcmp(e->home, h->home) != 0) e->ended_ns = 0;
@@ -551,7 +551,7 @@ static void on_heads(void *ctx, const struct register_reply *r) {
         else
             free(e.home);
     }
-    m->all.n = n;
+    m->all.n = m->s->n_listed = n;
     m->at = 0;
     if (!m->again) m->after = 0;
     put_missing(m);
@@ -598,16 +598,6 @@ void suites_move(struct suites *s, const struct suites_fleet *f) {
     m->timer = loop_timer_new(s->sched->loop, on_tick, m);
     m->tick_ns = m->met_ns = clock_ns();
     loop_timer_start(m->timer, 0);
-}
-bool suites_move_full(const struct suites *s) {
-    return s->move && s->move->all.n + s->sharing.n >= SUITES_MOST;
-}
-void suites_share_ends(struct suites *s, int64_t id) {
-    for (size_t k = 0; k < s->sharing.n; k++)
-        if (s->sharing.v[k] == id) {
-            s->sharing.v[k] = s->sharing.v[--s->sharing.n];
-            return;
-        }
 }
 void suites_unshare(struct suites *s, int64_t id) {
     forget_records(s, id);

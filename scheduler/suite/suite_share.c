@@ -32,6 +32,7 @@
 #include "scheduler/suite/suite_inside.h"
 
 enum { PART = 128 << 10, MOST_PARTS = 128, KEEP_MS = 60000, MOST_BLOBS = 20000 };
+enum { SUITES_MOST = 8000 }; // of all nodes: their list is one message
 
 const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t n) {
     return n ? arena_printf(a, "%s.%" PRId64 ".%u", what, suite, n)
@@ -100,6 +101,13 @@ static void finish(struct share *h, status_t st) { // takes st
 static void give_up(struct share *h, const char *why) {
     finish(h, st_new(ST_UNAVAILABLE, "the suite cannot be kept by other nodes (jobs_replicas): %s",
                      why));
+}
+void suites_share_ends(struct suites *s, int64_t id) {
+    for (size_t k = 0; k < s->sharing.n; k++)
+        if (s->sharing.v[k] == id) {
+            s->sharing.v[k] = s->sharing.v[--s->sharing.n];
+            return;
+        }
 }
 // What is there is another suite's, and stays.
 static void is_taken(struct share *h) {
@@ -254,7 +262,7 @@ void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *,
         done(ctx, st_new(ST_UNAVAILABLE, "the cluster is not reached yet (jobs_replicas)"));
         return;
     }
-    if (suites_move_full(s)) {
+    if (s->n_listed + s->sharing.n >= SUITES_MOST) {
         r->id = 0;
         done(ctx, st_new(ST_RESOURCE_EXHAUSTED,
                          "%d suites of all nodes go on, or ended a short while ago: as many as "
