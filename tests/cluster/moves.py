@@ -316,9 +316,28 @@ def forged(o):
         for k in range(5):
             assert new.json("GET", f"/v1/jobs/{(1 << 52) + k}.1")[0] in (404, 503)
 
+def full(o):
+    """as many suites as their list takes: it is read, whole, and no more are accepted"""
+    with Server(o, "-js") as nats, site(o, nats, n=2) as n:
+        met(n)
+        a, raw = n.d[0], Raw(nats.port)
+        m = blob(a, model("m"))
+        wait(a, submit(a, m, inputs(1)))
+        for k in range(8000):
+            raw.publish(b"x", f"hlod.v1.suites.head.{(1 << 52) + k}")
+            if k % 500 == 499:
+                raw.flush()
+        raw.close()
+        got = []
+        def refused():
+            got[:] = a.json("POST", "/v1/jobs", {"models": [{"model": m}], "inputs": inputs(1)})
+            return got[0] != 200
+        until("it is refused", 60, refused)
+        assert got[0] == 429 and got[1]["message"].startswith("8000 suites"), got
+
 SHORT = [home_dies]
 ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, same_key, nats_wiped,
-               nobody_keeps]
+               nobody_keeps, full]
 
 if __name__ == "__main__":
     # A cluster of three NATS servers takes its time: with `make soak-cluster` alone.
