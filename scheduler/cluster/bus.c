@@ -299,6 +299,10 @@ MUST_CHECK static status_t connect_to(struct bus *b, const struct bus_server *x,
         st = wrap(natsConnection_SubscribeSync(&sub->shared, *out, b->cfg.subject), b->cfg.subject);
     if (!st && *b->cfg.inbox)
         st = wrap(natsConnection_SubscribeSync(&sub->inbox, *out, inbox), inbox);
+    // By itself the library drops what makes more than INBOX KiB wait, one long message too.
+    int room = INBOX * 1024 + 4 * (int)b->cfg.max_bytes;
+    if (!st && sub->inbox)
+        st = wrap(natsSubscription_SetPendingLimits(sub->inbox, INBOX, room), inbox);
     natsOptions_Destroy(o);
     arena_done(&a);
     if (st) hang_up(*out, sub);

@@ -33,7 +33,7 @@ struct request {
     int64_t number;
     register_done *done;
     void *ctx;
-    bool sent;
+    bool sent, unfit; // unfit: by its key; it fails
     int64_t since_ns; // that it was asked for, or sent
 };
 struct register_mail {
@@ -139,14 +139,15 @@ static void transmit(struct registers *r, struct request *q) {
 // Not faster than the bus lets answers in (bus.c).
 static void pump(struct registers *r) {
     for (size_t k = 0; k < r->all.n && r->ready && r->n_sent < AT_A_TIME; k++)
-        if (!r->all.v[k]->sent && r->in_tick < IN_A_TICK) transmit(r, r->all.v[k]);
+        if (!r->all.v[k]->sent && !r->all.v[k]->unfit && r->in_tick < IN_A_TICK)
+            transmit(r, r->all.v[k]);
 }
 static void pump_soon(void *arg) {
     pump(arg);
 }
 static struct request *ask(struct registers *r, const char *key, register_done *done, void *ctx) {
     struct request *q = arena_must_calloc(1, sizeof *q);
-    if (!key_fits(key)) abort(); // ours alone
+    q->unfit = !key_fits(key);
     q->id = ++r->last;
     q->since_ns = clock_ns();
     q->done = done;
@@ -278,8 +279,8 @@ void registers_hear(struct registers *r, const struct register_mail *m) {
 // ---- life
 
 static void fail_all(struct registers *r, const char *why) {
-    while (r->all.n)
-        fail(r, 0, why);
+    while (r->all.n) // from the back, where it costs no move of the others
+        fail(r, r->all.n - 1, why);
 }
 void registers_connected(struct registers *r, bool up) {
     r->up = up;
@@ -296,6 +297,10 @@ static void on_timer(void *arg) {
     for (size_t k = r->all.n; k-- > 0;) {
         if (k >= r->all.n) continue; // one that ended took others along
         const struct request *q = r->all.v[k];
+        if (q->unfit) {
+            fail(r, k, "its key is none");
+            continue;
+        }
         bool late = now - q->since_ns > ANSWER_MS * CLOCK_MS;
         if (late && (q->sent || !r->ready))
             fail(r, k, q->sent ? "JetStream does not answer" : "JetStream is not there");

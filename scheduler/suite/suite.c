@@ -40,6 +40,7 @@ static void set_state(struct suite_job *j, enum job_state state, const char *tex
     bool idle = j->state == J_QUEUED || j->state == J_WAITING;
     bool now_idle = state == J_QUEUED || state == J_WAITING;
     j->suite->n_idle += (uint32_t)now_idle - (uint32_t)idle;
+    j->suite->n_ending += (uint32_t)(state == J_ENDING) - (uint32_t)(j->state == J_ENDING);
     j->suite->n_running += (state == J_RUNNING) - (j->state == J_RUNNING);
     j->state = state;
     if (text) j->brief->state = (char *)(uintptr_t)text;
@@ -342,7 +343,7 @@ static void end_cancels(struct suites *s);
 static void job_saved(struct suite_job *j) {
     struct suite *x = j->suite;
     struct suites *s = x->s;
-    if (x->moved) return;
+    if (x->moved || j->state == J_ENDED) return;
     metric_add(M_BATCH_ENDED, 1);
     metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
     log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",
@@ -371,18 +372,18 @@ struct suite_cancel {
 };
 static bool is_ending(struct suites *s, const struct suite_cancel *c) {
     const struct suite *x = find_suite(s, c->suite);
-    for (uint32_t i = 0; x && i < x->n_jobs; i++)
-        if (x->jobs[i].state == J_ENDING && (!c->n || c->n == i + 1)) return true;
-    return false;
+    if (!x) return false;
+    return c->n ? c->n <= x->n_jobs && x->jobs[c->n - 1].state == J_ENDING : x->n_ending > 0;
 }
 static void end_cancels(struct suites *s) {
     for (struct suite_cancel **at = &s->cancels, *c; (c = *at);) {
-        if (!s->stopping && is_ending(s, c)) {
+        bool ending = is_ending(s, c);
+        if (!s->stopping && ending) {
             at = &c->next;
             continue;
         }
         *at = c->next;
-        suite_save_then(s, c->done, c->ctx, c->cancelled);
+        suite_save_then(s, c->done, c->ctx, ending ? SUITES_UNTOLD : c->cancelled);
         free(c);
     }
 }

@@ -91,7 +91,9 @@ void suites_tell_all(struct suite_watch *w);
 void suites_unwatch(struct suite_watch *w); // also from `changed`; not needed after `ended`
 
 // Jobs of the suite (or one) that go on become cancelled. done(ctx, how many) when that is on
-// disk; NULL is fine. NOT_FOUND is the caller's to say.
+// disk; NULL is fine. NOT_FOUND is the caller's to say. SUITES_UNTOLD: the server stops before it
+// is.
+#define SUITES_UNTOLD UINT32_MAX
 void suites_cancel(struct suites *s, int64_t suite, uint32_t n,
                    void (*done)(void *ctx, uint32_t cancelled), void *ctx);
 
@@ -127,7 +129,8 @@ struct suites_fleet { // borrowed
 void suites_move(struct suites *s, const struct suites_fleet *f); // NULL: no more
 bool suites_share_new(const struct suites *s); // are suites shared before they are accepted?
 // Gives r an id, and what it needs to others: to be in the journal only after `done` says OK, and
-// then to be admitted. Copied; takes st. suites_share_ends in any case.
+// then to be admitted. r lasts until then; takes st. suites_share_ends in any case but where r->id
+// is 0 then: it has none, and nothing was put.
 void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *ctx, status_t st),
                   void *ctx);
 void suites_share_ends(struct suites *s, int64_t id); // it is admitted, or that failed

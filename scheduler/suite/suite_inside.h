@@ -50,7 +50,7 @@ struct suite {
     Hlod__V1__SubmitJobsRequest *q; // owned
     struct suite_job *jobs;         // [n_jobs]
     uint32_t n_jobs, n_left;        // left: not ENDED
-    uint32_t n_idle;                // QUEUED or WAITING
+    uint32_t n_idle, n_ending;      // QUEUED or WAITING; ENDING
     int n_running;
     struct suite_guest *guest; // it is another node's, and not in the list
     bool held;                 // it may be another node's: nothing of it begins
@@ -85,6 +85,7 @@ struct suites {
     struct suites_fleet fleet;    // registers NULL: none
     struct move *move;            // the same
     struct suite_cancel *cancels; // that wait for results to be put
+    size_t n_listed;              // heads that JetStream has, of all nodes
     VEC(int64_t) sharing;         // ids of suites that are shared and not admitted yet
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "proto/formats/cluster.pb-c.h"
 #include "proto/message.h"
+#include "proto/reason.h"
 #include "proto/weigh.h"
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/nodes.h"
@@ -28,7 +29,7 @@
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
-enum { SWEEP_MS = 500, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
+enum { SWEEP_MS = 100, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
 struct seen { // a head
     int64_t id;
     bool there;       // in the list of now
@@ -48,7 +49,7 @@ struct taking { // of a suite
     uint32_t part;
     struct share_blobs blobs;
     size_t n_had, at;
-    const char **keys;
+    uint32_t *keys; // numbers of jobs
     size_t n_keys;
     VEC(struct job_record) ended;
     struct suite_record r;
@@ -61,7 +62,7 @@ struct move {
     VEC(struct seen) all;              // by id
     size_t at;                         // of a sweep under way
     int64_t tick_ns, met_ns, since_ns; // met: JetStream; since: without a gap
-    int64_t again;                     // is put again; 0: none
+    int64_t again, after;              // is put again; 0: none. Those up to `after` were
     struct taking *taking;
     bool stopped; // frees itself at the end of the sweep that is under way
     bool busy;
@@ -136,6 +137,7 @@ static void remove_work(void *arg) {
 static void lost_over(void *arg) {
     struct lost *l = arg;
     l->s->n_runs--;
+    suites_share_ends(l->s, l->id);
     loop_timer_free(l->timer);
     suite_unref(l->x);
     free(l);
@@ -164,7 +166,8 @@ static void hand_over(struct move *m, struct suite *x, const char *home) {
     *l = (struct lost){s, x, x->id, loop_timer_new(s->sched->loop, tell_all, l)};
     log_event(LOG_WARN, "suite.moved", "suite=%" PRId64 " node=%s jobs=%u", x->id, home, x->n_left);
     s->n_runs++;
-    s->lost(x); // out of the list, whose reference is ours
+    vec_push(&s->sharing, x->id); // it is not taken back before its rows are gone
+    s->lost(x);                   // out of the list, whose reference is ours
     suite_save_then(s, on_saved, l, 0);
 }
 
@@ -194,13 +197,23 @@ static bool ends_with(struct move *m, const struct register_reply *r, const char
     if (why) taken(m, why);
     return why != NULL;
 }
+// A key that is another suite's here stays that one's: this one goes on without.
+MUST_CHECK static status_t add_record(struct journal_jobs *j, struct suite_record *r) {
+    struct suite_record with_key = *r;
+    bool existed = false;
+    status_t st = journal_suite_add(j, &with_key, &existed);
+    if (st ? st_get_reason(st) != HLOD__V1__REASON__REASON_KEY_REUSED : !existed) return st;
+    st_drop(st);
+    memset(&r->key, 0, sizeof r->key);
+    return journal_suite_add(j, r, &existed);
+}
 static void write_work(void *arg) {
     struct move *m = arg;
     struct taking *t = m->taking;
     struct journal_jobs *j = m->s->journal;
-    bool existed, *kept = arena_zarray(&t->arena, bool, t->ended.n + 1);
+    bool *kept = arena_zarray(&t->arena, bool, t->ended.n + 1);
     t->st = journal_suite_remove(j, t->id); // of an earlier time
-    if (!t->st) t->st = journal_suite_add(j, &t->r, &existed);
+    if (!t->st) t->st = add_record(j, &t->r);
     if (!t->st && t->ended.n) t->st = journal_jobs_write(j, t->ended.v, t->ended.n, kept);
 }
 static void written(void *arg) {
@@ -253,15 +266,12 @@ static void on_result(void *ctx, const struct register_reply *r) {
     if (ends_with(m, r, "a result is gone")) return;
     const Hlod__Cluster__Ended *e =
         weigh_unpack_in(&t->arena, &hlod__cluster__ended__descriptor, r->bytes);
-    int64_t n = 0;
-    bool fits = e && e->result.len && str_to_i64(str_of(t->keys[t->at - 1]), &n) && n > 0 &&
-                n <= t->r.n_jobs;
-    if (!fits) {
+    if (!e || !e->result.len || e->finished_ns <= 0) {
         taken(m, "a result is none");
         return;
     }
     vec_push(&t->ended, ((struct job_record){.suite = t->id,
-                                             .n = (uint32_t)n,
+                                             .n = t->keys[t->at - 1],
                                              .brief = {e->brief.data, e->brief.len},
                                              .result = {e->result.data, e->result.len},
                                              .log = {e->log.data, e->log.len},
@@ -274,9 +284,8 @@ static void next_result(struct move *m) {
     if (t->at == t->n_keys)
         loop_work(m->s->sched->loop, write_work, written, m);
     else {
-        const char *key = t->keys[t->at++];
-        registers_get(m->s->fleet.registers,
-                      arena_printf(&a, "result.%" PRId64 ".%.12s", t->id, key), on_result, m);
+        registers_get(m->s->fleet.registers, share_key(&a, "result", t->id, t->keys[t->at++]),
+                      on_result, m);
     }
     arena_done(&a);
 }
@@ -284,9 +293,12 @@ static void on_results(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
     struct taking *t = m->taking;
     if (ends_with(m, r, "its results are gone")) return;
-    t->keys = arena_array(&t->arena, const char *, r->n_keys + 1);
-    for (; t->n_keys < r->n_keys; t->n_keys++)
-        t->keys[t->n_keys] = arena_strdup(&t->arena, r->keys[t->n_keys]);
+    t->keys = arena_array(&t->arena, uint32_t, r->n_keys + 1);
+    for (size_t k = 0; k < r->n_keys; k++) { // others may have put what is no job's
+        int64_t n = 0;
+        if (str_to_i64(str_of(r->keys[k]), &n) && n > 0 && n <= t->r.n_jobs)
+            t->keys[t->n_keys++] = (uint32_t)n;
+    }
     next_result(m);
 }
 static void ask_results(struct move *m) {
@@ -408,6 +420,21 @@ static bool is_my_turn(const struct move *m, const Hlod__Cluster__Suite *h) {
         if (is_there(m, h->keepers[k])) return !strcmp(h->keepers[k], self(m));
     return false;
 }
+// Ours, and ended so long ago that its records may go.
+static bool is_over(const struct move *m, const struct seen *e) {
+    return e->home && !strcmp(e->home, self(m)) && e->ended_ns &&
+           clock_ns() - e->ended_ns > LAST_MS * CLOCK_MS;
+}
+// The head first: nobody takes what is there in part.
+static void forget_records(struct suites *s, int64_t id) {
+    static const char *const what[] = {"head", "result", "part"};
+    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
+        struct arena a = {0};
+        const char *key = share_key(&a, what[k], id, 0);
+        registers_drop(s->fleet.registers, k == 0 ? key : arena_printf(&a, "%s.>", key));
+        arena_done(&a);
+    }
+}
 static void on_head(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
     struct arena a = {0};
@@ -415,10 +442,11 @@ static void on_head(void *ctx, const struct register_reply *r) {
     const Hlod__Cluster__Suite *h =
         r->what == REGISTER_OK ? weigh_unpack_in(&a, &hlod__cluster__suite__descriptor, r->bytes)
                                : NULL;
-    bool acts = h && !m->stopped && !is_pending(m, e->id);
-    if (acts) {
+
+    if (h && !m->stopped && !is_pending(m, e->id)) {
         struct suite *own = find(m->s, e->id);
         if (!e->home || strcmp(e->home, h->home) != 0) e->dead_ns = 0;
+        if (e->home && strcmp(e->home, h->home) != 0) e->ended_ns = 0;
         free(e->home);
         if (!(e->home = strdup(h->home))) abort();
         bool ours = !strcmp(h->home, self(m));
@@ -427,7 +455,10 @@ static void on_head(void *ctx, const struct register_reply *r) {
             suites_pump(m->s);
         } else if (own)
             hand_over(m, own, h->home);
-        else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
+        else if (is_over(m, e)) {
+            forget_records(m->s, e->id);
+            e->ended_ns = clock_ns(); // until it is out of the list
+        } else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
             take(m, e->id, r, h);
             arena_done(&a);
             return;
@@ -443,16 +474,7 @@ static bool wants_look(struct move *m, struct seen *e) {
     if (own) return own->held || !e->home;
     if (!e->home) return true;
     if (strcmp(e->home, self(m)) != 0) return dead_for(m, e) > lease_ns(m);
-    return !e->ended_ns;
-}
-static void forget_records(struct suites *s, int64_t id) {
-    static const char *const what[] = {"result", "part", "head"};
-    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
-        struct arena a = {0};
-        const char *key = share_key(&a, what[k], id, 0);
-        registers_drop(s->fleet.registers, k == 2 ? key : arena_printf(&a, "%s.>", key));
-        arena_done(&a);
-    }
+    return !e->ended_ns || is_over(m, e);
 }
 static void free_move(struct move *m) {
     for (size_t k = 0; k < m->all.n; k++)
@@ -474,9 +496,6 @@ static void next_sweep(struct move *m) {
 static void look_next(struct move *m) {
     while (m->at < m->all.n && !m->stopped) {
         struct seen *e = &m->all.v[m->at++];
-        bool mine = e->home && !strcmp(e->home, self(m));
-        if (mine && e->ended_ns && clock_ns() - e->ended_ns > LAST_MS * CLOCK_MS)
-            forget_records(m->s, e->id), e->ended_ns = clock_ns(); // until it is out of the list
         if (!wants_look(m, e)) continue;
         struct arena a = {0};
         registers_get(m->s->fleet.registers, share_key(&a, "head", e->id, 0), on_head, m);
@@ -485,18 +504,24 @@ static void look_next(struct move *m) {
     }
     next_sweep(m);
 }
+static void put_missing(struct move *m);
 static void on_again(void *ctx, int64_t suite, int failed) {
     struct move *m = ctx;
     if (!failed)
         log_event(LOG_WARN, "suite.again",
                   "suite=%" PRId64 " why=\"JetStream had lost it: it is put again\"", suite);
     m->again = 0;
+    m->after = suite;
     m->s->n_runs--;
-    if (m->stopped && !m->busy) free_move(m);
+    if (!m->stopped)
+        put_missing(m);
+    else if (!m->busy)
+        free_move(m);
 }
-// Ours that JetStream has not.
+// Ours that JetStream has not, one after the other.
 static void put_missing(struct move *m) {
     for (struct suite *x = m->s->first; x && !m->again && !m->stopped; x = x->next) {
+        if (x->id <= m->after) continue;
         size_t k = place(m, x->id);
         bool there = k < m->all.n && m->all.v[k].id == x->id;
         if (!suite_is_shared(x) || there || is_pending(m, x->id)) continue;
@@ -526,8 +551,9 @@ static void on_heads(void *ctx, const struct register_reply *r) {
         else
             free(e.home);
     }
-    m->all.n = n;
+    m->all.n = m->s->n_listed = n;
     m->at = 0;
+    if (!m->again) m->after = 0;
     put_missing(m);
     look_next(m);
 }
@@ -545,7 +571,7 @@ static void on_tick(void *arg) {
     m->tick_ns = now;
     for (struct suite *x = s->first; x && apart; x = x->next)
         x->held = x->held || suite_is_shared(x);
-    put_failed(s);
+    if (registers_ready(s->fleet.registers)) put_failed(s);
     m->busy = true;
     if (registers_ready(s->fleet.registers) && cluster_settled(s->fleet.cluster))
         registers_list(s->fleet.registers, "head", on_heads, m);
@@ -572,13 +598,6 @@ void suites_move(struct suites *s, const struct suites_fleet *f) {
     m->timer = loop_timer_new(s->sched->loop, on_tick, m);
     m->tick_ns = m->met_ns = clock_ns();
     loop_timer_start(m->timer, 0);
-}
-void suites_share_ends(struct suites *s, int64_t id) {
-    for (size_t k = 0; k < s->sharing.n; k++)
-        if (s->sharing.v[k] == id) {
-            s->sharing.v[k] = s->sharing.v[--s->sharing.n];
-            return;
-        }
 }
 void suites_unshare(struct suites *s, int64_t id) {
     forget_records(s, id);
@@ -640,7 +659,8 @@ static void on_found(void *ctx, const struct register_reply *r) {
     free(k);
 }
 static void not_asked(void *arg) {
-    on_found(arg, &(struct register_reply){.what = REGISTER_NONE});
+    on_found(arg, &(struct register_reply){.what = REGISTER_FAILED,
+                                           .why = "the cluster is not reached"});
 }
 void suites_seek(struct suites *s, int64_t suite, const char *tenant,
                  void (*done)(void *, status_t, const char *), void *ctx) {

@@ -98,10 +98,11 @@ static void save_next(struct suites *s) {
         r->suite = j->suite->id;
         r->n = j->n;
         Hlod__V1__Job brief = *j->brief;
-        if (j->outcome) suite_ended_brief(j, &brief);
+        bool ends = j->outcome && j->put == P_NONE; // else its result is not a record yet
+        if (ends) suite_ended_brief(j, &brief);
         r->brief = message_pack(&b->arena, &brief.base);
         r->log = (struct span){arena_dup(&b->arena, strbuf_cstr(&j->log), j->log.n), j->log.n};
-        if (!j->outcome) continue;
+        if (!ends) continue;
         r->result = message_pack(&b->arena, &j->outcome->base);
         r->finished_ns = clock_wall_ns();
     }

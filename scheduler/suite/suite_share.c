@@ -32,6 +32,7 @@
 #include "scheduler/suite/suite_inside.h"
 
 enum { PART = 128 << 10, MOST_PARTS = 128, KEEP_MS = 60000, MOST_BLOBS = 20000 };
+enum { SUITES_MOST = 8000 }; // of all nodes: their list is one message
 
 const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t n) {
     return n ? arena_printf(a, "%s.%" PRId64 ".%u", what, suite, n)
@@ -83,6 +84,7 @@ struct share {
     size_t n_candidates, at;
     struct ask *ask;
     uint32_t part;
+    struct suite_record *fresh; // whose id was drawn for it; NULL: it is put again
     char why[300];
     void (*done)(void *ctx, status_t st);
     void *ctx;
@@ -100,18 +102,37 @@ static void give_up(struct share *h, const char *why) {
     finish(h, st_new(ST_UNAVAILABLE, "the suite cannot be kept by other nodes (jobs_replicas): %s",
                      why));
 }
+void suites_share_ends(struct suites *s, int64_t id) {
+    for (size_t k = 0; k < s->sharing.n; k++)
+        if (s->sharing.v[k] == id) {
+            s->sharing.v[k] = s->sharing.v[--s->sharing.n];
+            return;
+        }
+}
+// What is there is another suite's, and stays.
+static void is_taken(struct share *h) {
+    if (h->fresh) {
+        suites_share_ends(h->s, h->id);
+        h->fresh->id = 0;
+    }
+    give_up(h, "its id is another one's");
+}
 static void on_head(void *ctx, const struct register_reply *r) {
     struct share *h = ctx;
     if (r->what == REGISTER_OK)
         finish(h, ST_OK);
+    else if (r->what == REGISTER_CONFLICT)
+        is_taken(h);
     else
-        give_up(h, r->what == REGISTER_FAILED ? r->why : "its id is another one's");
+        give_up(h, r->what == REGISTER_FAILED ? r->why : "JetStream refuses");
 }
 static void put_next(struct share *h);
 static void on_part(void *ctx, const struct register_reply *r) {
     struct share *h = ctx;
     if (r->what == REGISTER_OK)
         put_next(h);
+    else if (r->what == REGISTER_CONFLICT)
+        is_taken(h);
     else
         give_up(h, r->what == REGISTER_FAILED ? r->why : "JetStream refuses");
 }
@@ -126,8 +147,8 @@ static void put_next(struct share *h) {
                       REGISTER_NEW, on_head, h);
     else
         registers_put(g, share_key(&a, "part", h->id, ++h->part),
-                      (struct span){h->request.p + from, left < PART ? left : PART}, REGISTER_ANY,
-                      on_part, h);
+                      (struct span){h->request.p + from, left < PART ? left : PART},
+                      h->fresh ? REGISTER_NEW : REGISTER_ANY, on_part, h);
     arena_done(&a);
 }
 static void ask_next(struct share *h);
@@ -241,9 +262,18 @@ void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *,
         done(ctx, st_new(ST_UNAVAILABLE, "the cluster is not reached yet (jobs_replicas)"));
         return;
     }
+    if (s->n_listed + s->sharing.n >= SUITES_MOST) {
+        r->id = 0;
+        done(ctx, st_new(ST_RESOURCE_EXHAUSTED,
+                         "%d suites of all nodes go on, or ended a short while ago: as many as "
+                         "their list takes (jobs_replicas)",
+                         SUITES_MOST));
+        return;
+    }
     if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) abort();
     r->id = (clock_wall_ns() / CLOCK_MS) << 20 | (drawn & 0xfffff); // by age, and one's own
     struct share *h = new_share(s, r);
+    h->fresh = r;
     h->done = done;
     h->ctx = ctx;
     vec_push(&s->sharing, r->id);
@@ -299,10 +329,12 @@ static void on_put(void *ctx, const struct register_reply *r) {
     struct put *p = ctx;
     struct suite_job *j = p->j;
     struct arena a = {0};
-    if (p->suite->moved || r->what == REGISTER_FAILED || r->what == REGISTER_NONE) {
+    bool conflict = r->what == REGISTER_CONFLICT;
+    if (p->suite->moved || r->what == REGISTER_FAILED || r->what == REGISTER_NONE ||
+        (conflict && !p->suite->s->fleet.registers)) {
         j->put = P_FAILED; // the sweep tries again
         put_over(p);
-    } else if (r->what == REGISTER_CONFLICT && p->suite->s->fleet.registers) {
+    } else if (conflict) {
         registers_get(p->suite->s->fleet.registers, share_key(&a, "result", p->suite->id, j->n),
                       on_winner, p);
     } else {

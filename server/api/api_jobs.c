@@ -64,7 +64,8 @@ static void done(void *arg) {
         share(w);
         return;
     }
-    if (w->st && w->suite_record.id) suites_doubt(s, w->suite_record.key);
+    bool reused = st_get_reason(w->st) == HLOD__V1__REASON__REASON_KEY_REUSED; // it is not there
+    if (w->st && w->suite_record.id && !reused) suites_doubt(s, w->suite_record.key);
     if (!w->st && w->existed) w->stored = suites_doubted(s, w->suite_record.key);
     // Whoever waits for the answer or not: it is on disk now.
     if (w->stored) w->st = st_first(w->st, suites_admit(s, &w->suite_record));
@@ -418,6 +419,12 @@ static void cancelled(void *ctx, uint32_t n) {
     struct jobs_work *w = ctx;
     struct call *c = w->c;
     if (!call_goes_on(c, ST_OK)) return;
+    if (n == SUITES_UNTOLD) {
+        call_finish(c, NULL,
+                    st_because(ST_UNAVAILABLE, SHUTTING_DOWN,
+                               "the server is shutting down before the cancel is recorded"));
+        return;
+    }
     Hlod__V1__CancelJobReply *m = message_new(&c->arena, &hlod__v1__cancel_job_reply__descriptor);
     m->cancelled = n;
     call_finish(c, &m->base, ST_OK);
@@ -437,9 +444,7 @@ status_t api_cancel_job(struct call *c) {
 
 static bool is_elsewhere(const struct jobs_work *w) {
     struct suites *s = w->c->api->suites;
-    if (w->suite < SUITE_SHARED || w->c->forwarded || !suites_share_new(s) ||
-        suites_keeps(s, w->suite))
-        return false;
+    if (w->suite < SUITE_SHARED || !suites_share_new(s) || suites_keeps(s, w->suite)) return false;
     if (w->st) return st_get_reason(w->st) == HLOD__V1__REASON__REASON_JOB_NOT_FOUND;
     // What has not ended and does not go on here has moved.
     return w->work == get_work ? !w->ended : w->n_ended < w->jobs.n || !w->jobs.n;
@@ -468,6 +473,8 @@ static void on_home(void *ctx, status_t st, const char *node) {
     struct jobs_work *w = ctx;
     struct call *c = w->c;
     bool list = w->work == list_work && !w->jobs.n;
+    if (!st && c->forwarded) // once
+        st = st_new(ST_UNAVAILABLE, "the suite is node %s's now: ask again", node);
     if (list && st && (w->query.after_n || st_code(st) == ST_NOT_FOUND)) { // there are none
         st_drop(st);
         if (call_goes_on(c, ST_OK)) call_fail(c, w->then(w));

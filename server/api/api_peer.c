@@ -229,7 +229,8 @@ static void keep_next(struct keep *k) {
 }
 status_t api_keep_blobs(struct call *c) {
     const Hlod__V1__KeepBlobsRequest *q = call_request(c);
-    if (!c->api->cluster || !c->principal.node || !cluster_pull(c->api->cluster))
+    if (!c->api->cluster || !c->principal.node || !cluster_pull(c->api->cluster) ||
+        !cluster_registers(c->api->cluster)) // jobs_replicas
         return st_because(ST_PERMISSION_DENIED, MISSING_SCOPE, "for nodes of its cluster alone");
     if (!peer_name_fits(q->home))
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "home: which node has them");

@@ -9,9 +9,9 @@ import contextlib, os, signal, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Nats, Nodes, Raw, Server, free_ports, model, scenarios, sealed, states,
                   tenants_tokens, text, value)
-from batch import blob, inputs, listed, ready, result, submit, wait
+from batch import blob, inputs, listed, ready, once_each, result, submit, wait
 from link import Link
-from harness import until
+from harness import in_thread, until
 
 SLOW = "run_ms 150\n"
 OPTIONS = ("--jobs-replicas", "1", "--job-parallel", "2")
@@ -140,6 +140,11 @@ def asked_elsewhere(o):
         status, r = n.d[2].json("DELETE", f"/v1/jobs/{long}")
         assert status == 200 and r["cancelled"] == 6, r
         wait(b, long, state="cancelled")
+        # What another node sent here is not sent on: whose it is is said, not that it is none.
+        for path in (f"/v1/jobs/{suite}.1", f"/v1/jobs/{suite}.1/logs", f"/v1/jobs/{suite}/watch",
+                     f"/v1/jobs?suite={suite}"):
+            status, r = b.json("GET", path, headers={"Hlod-Forwarded": "n2"})
+            assert status == 503 and "n0" in r["message"], (path, status, r)
         for none in (1 << 52) + 5, int(suite) + 1, 7:
             for path in f"/v1/jobs/{none}.1", f"/v1/jobs/{none}.1/result", f"/v1/jobs/{none}/watch":
                 status, r = b.json("GET", path)
@@ -180,6 +185,37 @@ def tenants(o):
             assert d.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["two"])[0] == 404
         r = new.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["one"])[1]
         assert r["state"] == "passed", r
+
+def same_key(o):
+    """a key that two nodes have of one client: the suite that is taken over goes on without it; one
+    that is used for two requests at a time is one suite, once; with the shortest lease"""
+    with Server(o, "-js") as nats, site(o, nats, n=2, lease_ms=1000) as n:
+        met(n)
+        a, b = n.d
+        slow = blob(a, model("slow", SLOW))
+        one, two = (submit(d, blob(d, model("slow", SLOW)), inputs(20), idempotency_key="k")
+                    for d in (a, b))
+        assert one != two
+        def ask(key, k):
+            return b.json("POST", "/v1/jobs", {"models": [{"model": slow}], "inputs": inputs(1 + k),
+                                               "idempotencyKey": key})
+        for pair in range(6):
+            asked = [in_thread(ask, f"p{pair}", k) for k in range(2)]
+            for t, _ in asked:
+                t.join(30)
+            answers = [got[0] for _, got in asked]
+            assert sorted(status for status, _ in answers) == [200, 409], answers
+            k = [status for status, _ in answers].index(200)
+            status, again = ask(f"p{pair}", k)
+            assert status == 200 and again["existed"], again
+            assert again["suite"] == answers[k][1]["suite"], (again, answers)
+            wait(b, again["suite"])
+            once_each(b, again["suite"], 1 + k)
+        a.kill()
+        assert moved_to([b], one) is b
+        assert len(wait(b, one)) == 20 and len(wait(b, two)) == 20
+        once_each(b, two, 20)
+        assert submit(b, slow, inputs(20), idempotency_key="k") == two
 
 def nats_wiped(o):
     """JetStream loses everything while a suite is under way: its home puts it again, and it moves
@@ -267,6 +303,8 @@ def forged(o):
             raw.publish(bad, f"hlod.v1.suites.result.{suite}.{k * 1000 + 77}")
         raw.publish(b"x", "hlod.v1.suites.head.zz")
         raw.publish(b"x", f"hlod.v1.suites.result.{suite}.zz")
+        raw.publish(b"x", f"hlod.v1.suites.result.{suite}.a$b")
+        raw.publish(b"x", "hlod.v1.suites.head.a$b")
         raw.flush()
         raw.close()
         some_ended(a, suite)
@@ -278,8 +316,28 @@ def forged(o):
         for k in range(5):
             assert new.json("GET", f"/v1/jobs/{(1 << 52) + k}.1")[0] in (404, 503)
 
+def full(o):
+    """as many suites as their list takes: it is read, whole, and no more are accepted"""
+    with Server(o, "-js") as nats, site(o, nats, n=2) as n:
+        met(n)
+        a, raw = n.d[0], Raw(nats.port)
+        m = blob(a, model("m"))
+        wait(a, submit(a, m, inputs(1)))
+        for k in range(8000):
+            raw.publish(b"x", f"hlod.v1.suites.head.{(1 << 52) + k}")
+            if k % 500 == 499:
+                raw.flush()
+        raw.close()
+        got = []
+        def refused():
+            got[:] = a.json("POST", "/v1/jobs", {"models": [{"model": m}], "inputs": inputs(1)})
+            return got[0] != 200
+        until("it is refused", 60, refused)
+        assert got[0] == 429 and got[1]["message"].startswith("8000 suites"), got
+
 SHORT = [home_dies]
-ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, nats_wiped, nobody_keeps]
+ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, same_key, nats_wiped,
+               nobody_keeps, full]
 
 if __name__ == "__main__":
     # A cluster of three NATS servers takes its time: with `make soak-cluster` alone.
