@@ -16,17 +16,14 @@ enum { MINOR_VALUES = 1000 }; // values of a kernel
 
 // ---- cuts
 
-static int64_t width(const struct lower_space *s) {
-    return s->minor ? s->minor : 1;
-}
 // Adds boundary b unless it does not divide its neighbours.
 static bool cut(struct lower_space *s, int64_t b) {
     int at = 0;
-    if (b <= width(s) || b >= s->total || s->n >= LOWER_MAX_CUTS) return false;
+    if (b <= lower_width(s) || b >= s->total || s->n >= LOWER_MAX_CUTS) return false;
     while (at < s->n && s->cut[at] > b)
         at++;
     if (at < s->n && s->cut[at] == b) return false;
-    int64_t above = at ? s->cut[at - 1] : s->total, below = at < s->n ? s->cut[at] : width(s);
+    int64_t above = at ? s->cut[at - 1] : s->total, below = at < s->n ? s->cut[at] : lower_width(s);
     if (above % b || b % below || (below == 1 && b < 4)) return false;
     memmove(s->cut + at + 1, s->cut + at, sizeof s->cut[0] * (size_t)(s->n - at));
     s->cut[at] = b;
@@ -136,7 +133,7 @@ static status_t build_part(struct lower *lw, const struct nest *t, int i, struct
             .var = l->var, .begin = lo, .end = hi, .base = k->depth - 1, .extent = most};
         l->vectorize = true;
         lw->row = t->sp->minor ? NULL : &row;
-        for (int64_t e = 0; e < width(t->sp) && !st; e++)
+        for (int64_t e = 0; e < lower_width(t->sp) && !st; e++)
             st = lower_store_all(lw, t->o, t->s, kir_idx_add(k, v, kir_i64(k, e)));
         lw->row = NULL;
     } else {
@@ -196,7 +193,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
     struct kir *k = &lw->k;
     struct nest t = {.o = o, .s = s, .sp = sp, .n = sp->n + 1, .chunks = 1};
     for (int i = 0; i < t.n; i++) {
-        t.stride[i] = i == sp->n ? width(sp) : sp->cut[i];
+        t.stride[i] = i == sp->n ? lower_width(sp) : sp->cut[i];
         t.extent[i] = (i ? sp->cut[i - 1] : sp->total) / t.stride[i];
     }
 

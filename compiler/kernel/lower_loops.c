@@ -52,8 +52,7 @@ static int64_t up(int64_t a, int64_t b) { // b > 0
 }
 static void note(struct lower *lw, int64_t stride, int64_t at, bool place) {
     struct lower_space *s = lw->result;
-    bool inner = stride == (s->minor ? s->minor : 1),
-         outer = !place && s->n && stride == s->cut[s->n - 1];
+    bool inner = stride == lower_width(s), outer = !place && s->n && stride == s->cut[s->n - 1];
     if ((!inner && !outer) || at <= 0 || s->n_edges == LOWER_MAX_EDGES) return;
     for (int k = 0; k < s->n_edges; k++)
         if (s->edge[k].stride == stride && s->edge[k].at == at) return;
@@ -63,7 +62,7 @@ static void note(struct lower *lw, int64_t stride, int64_t at, bool place) {
 // between *lo and *hi.
 static bool by_outer(const struct lower_space *s, const struct line *l, int64_t *a, int64_t *lo,
                      int64_t *hi) {
-    int64_t inner = s->minor ? s->minor : 1;
+    int64_t inner = lower_width(s);
     int o = l->terms == 2 && l->stride[0] == inner; // which of them is the outer's
     if (l->terms != 2 || !s->n || l->stride[o] != s->cut[s->n - 1] || l->stride[!o] != inner)
         return false;
@@ -110,7 +109,7 @@ bool lower_edges_find(struct lower *lw) {
 // a window of many elements hangs over, turns of few kinds share one loop.
 static bool keep_longest(struct lower *lw) {
     struct lower_space *s = lw->result;
-    int64_t inner = s->minor ? s->minor : 1, begin[LOWER_MAX_EDGES + 1];
+    int64_t inner = lower_width(s), begin[LOWER_MAX_EDGES + 1];
     int64_t extent = (s->n ? s->cut[s->n - 1] : s->total) / inner, from = 0, to = 0;
     int n = lower_parts(lw, s, inner, extent, true, begin), kept = 0;
     for (int k = 0; k < n; k++) {

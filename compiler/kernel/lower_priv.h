@@ -27,6 +27,10 @@ struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
 void lower_kept_ready(struct lower *lw, const struct kir_val *var);
 enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
+// Elements that a turn of the innermost loop makes.
+static inline int64_t lower_width(const struct lower_space *s) {
+    return s->minor ? s->minor : 1;
+}
 // lower_loops.c. Notes the edges that what was built shows; true: there are new ones.
 bool lower_edges_find(struct lower *lw);
 // Where the kernel became large by them: leaves those out that the longest part of the innermost
