@@ -245,6 +245,26 @@ static bool under_join(const struct fusion_group *g, const struct hlo_instr *p) 
     return renames(g->ctx, p) && p->users.n == 1 && p->users.v[0] == g->v[0] &&
            g->v[0]->op == HLO_CONCATENATE;
 }
+// A broadcast to a few elements that lie side by side (the channels of a pixel, the parts of a
+// point): the kernel's turn makes them together, so that what is broadcast is computed once.
+static bool spreads_little(const struct hlo_instr *u) {
+    enum { FEW = 4 };
+    int64_t times = 1;
+    if (u->op != HLO_BROADCAST || !plain(u)) return false;
+    struct i64s dims = HLO_ATTR(u, dims)->dimensions;
+    for (int d = 0; d < dims.n; d++)
+        if (dims.v[d] != d) return false;
+    for (int d = dims.n; d < u->shape->rank && times <= FEW; d++)
+        times *= u->shape->dims[d];
+    return dims.n && times <= FEW;
+}
+// Gives other dimensions to what is broadcast so.
+static bool under_spread(const struct fusion_group *g, const struct hlo_instr *p) {
+    if (!renames(g->ctx, p)) return false;
+    for (size_t k = 0; k < p->users.n; k++)
+        if (!spreads_little(p->users.v[k])) return false;
+    return true;
+}
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p) || (view(g->ctx, p) && !has_contraction(g) && !used_by_contraction(p)))
@@ -254,7 +274,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
     bool picked = picks(target_of(g), p), index = only_indices(target_of(g), p);
     if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p) && !picked &&
-        !index && !under_join(g, p))
+        !index && !under_join(g, p) && !under_spread(g, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     if (too_long_to_join(g, p)) return "a concatenation's parts would each have a copy of it";
@@ -265,7 +285,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
-        if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
+        if (u->op == HLO_BROADCAST && !(spreads_little(u) && (light(p) || renames(g->ctx, p))))
+            return "the broadcast would compute it again for each element";
         if (u->op == HLO_GATHER && u->operands[0] == p) return "a gather reads it anywhere";
         if (u->op == HLO_GATHER && !picks_one(target_of(g), u))
             return "each element of a gather's slice would compute it again";
