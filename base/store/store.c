@@ -31,16 +31,17 @@ enum {
     CHUNK = 64 << 10,
     TOUCH_S = 60 // files of their own digest: how exactly their last use is known
 };
-static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables", "tunings"};
+static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables", "tunings",
+                                                    "packages"};
 
 struct store {
     char *dir;
     int lock_fd;
     int64_t budget;
-    pthread_mutex_t mutex; // pins, counter, upto, puts
+    pthread_mutex_t mutex;   // pins, counter, upto, puts
     pthread_mutex_t placing; // which file is a blob's
-    int64_t upto;          // executables have no more bytes than these; -1: not known
-    uint64_t puts;         // of executables
+    int64_t upto;            // executables have no more bytes than these; -1: not known
+    uint64_t puts;           // of executables
     uint64_t counter;
     struct smap pins;    // "kind/hex"
     struct smap checked; // "kind/hex" -> struct stamp: of the file whose bytes had their digest

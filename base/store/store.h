@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // store: content-addressed files under a folder: DIR/<kind>/<aa>/<64 hex>. Two kinds of key: blobs
-// are named by the SHA-256 of their own bytes; entries (executables, tunings) are named by a key
-// chosen by the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp,
-// then rename: a reader sees a whole file or none. Blobs, which nobody can make again, are on the
-// disk when a write ends; entries, which can be, are the kernel's to write: one that a power
+// are named by the SHA-256 of their own bytes; entries (executables, tunings, packages) are named
+// by a key chosen by the caller and carry a header with the SHA-256 of the payload. Writes go to
+// DIR/tmp, then rename: a reader sees a whole file or none. Blobs, which nobody can make again, are
+// on the disk when a write ends; entries, which can be, are the kernel's to write: one that a power
 // failure cut short is found by its digest. Every entry read checks the digest; a damaged one moves
 // to DIR/quarantine and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call from the
 // thread pool, or where blocking is fine. Thread compatible: one store object may be used by
@@ -15,8 +15,15 @@
 #include "base/status.h"
 
 struct store;
-// TUNING: what was measured of the executable of the same key.
-enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_TUNING, STORE_KIND_COUNT };
+// TUNING: what was measured of the executable of the same key. PACKAGE: what an export gave.
+enum store_kind {
+    STORE_BLOB,
+    STORE_PROGRAM,
+    STORE_EXECUTABLE,
+    STORE_TUNING,
+    STORE_PACKAGE,
+    STORE_KIND_COUNT
+};
 
 // Where hlod's data lies by default: $XDG_DATA_HOME/hlod, or under the home folder.
 const char *store_default_dir(struct arena *a);

@@ -46,7 +46,7 @@ status_t opt_target(const char *name, struct target *out) {
         return ST_OK;
     }
     if (strcmp(name, "webgpu") == 0 || strcmp(name, "webgl") == 0) {
-        *out = *(strcmp(name, "webgl") ? &shader_wgsl : &shader_glsl)->target();
+        *out = *(strcmp(name, "webgl") ? &shader_wgsl : &shader_glsl)->target(false);
         return ST_OK;
     }
     const struct target *device = gl_target_named(name);

@@ -33,6 +33,7 @@ struct web_options {
     const char *name;         // of the package; "" = the module's
     bool single_file;         // one page that holds all; else a folder
     bool whole;               // results as the program leaves them: up to their bounds, sizes too
+    bool tiles;               // for tests: contractions of GPUs are tiles, however small
     bool f16;                 // weights of f32 are sent as f16, where none of a tensor overflows
     const char *const *inputs, *const *outputs; // [n_inputs], [n_outputs] names by leaf; those
     int n_inputs, n_outputs;                    // that lack are the module's

@@ -97,14 +97,15 @@ static int64_t work_by_rows(struct maker *m, const struct web_kernel *k) {
     struct arena a = {0};
     struct kir_fn *f;
     const char *why;
-    status_t st = lower_kernel(&a, k->of, shader_wgsl.target(), m->o->precision, &f, &why);
+    status_t st =
+        lower_kernel(&a, k->of, shader_wgsl.target(m->o->tiles), m->o->precision, &f, &why);
     int64_t work = st ? INT64_MAX : kir_work(f);
     st_drop(st);
     arena_done(&a);
     return work;
 }
 static bool computes_again(struct maker *m, const struct web_kernel *k, const struct kir_fn *f) {
-    const struct kernel_policy *p = policy_of(m->g->language->target());
+    const struct kernel_policy *p = policy_of(m->g->language->target(m->o->tiles));
     if (p->rows || k->of->op != HLO_FUSION) return false;
     return kir_work(f) / MOST_AGAIN > work_by_rows(m, k);
 }
@@ -112,7 +113,7 @@ static status_t one(struct maker *m, const struct web_kernel *k, struct web_gpu_
     struct arena a = {0};
     struct kir_fn *f;
     const char *why;
-    const struct target *t = m->g->language->target();
+    const struct target *t = m->g->language->target(m->o->tiles);
     status_t st = lower_kernel(&a, k->of, t, m->o->precision, &f, &why);
     if (!st && shader_too_narrow(f))
         out->why = "few units with much to do";

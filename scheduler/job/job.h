@@ -210,6 +210,7 @@ struct job_result {
             const Hlod__V1__WebPackage *info;
             Hlod__V1__ShapeBinding **assumed; // as of a compile
             size_t n_assumed;
+            bool hit; // it was kept
         } export;
     };
 };

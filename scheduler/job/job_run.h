@@ -15,6 +15,8 @@ struct export_own { // sizes of the inputs
     size_t n_bindings;
     Hlod__V1__ShapeBinding **assumed;
     size_t n_assumed;
+    struct digest key; // of the package, by the worker that is to make it
+    bool looked;       // whether it is kept: it is not
 };
 struct warm_own {
     size_t n_buckets;      // begun

@@ -2,8 +2,8 @@
 // INSPECT, TUNE, TRAIN and EXPORT jobs: what compile workers do besides reading and compiling
 // models. A stage of an executable, out of its artefact or made again from its program; who is to
 // run its steps, by measurement; a model's file as the program that trains it, a checkpoint as the
-// model's file with new weights, and a model as a package for browsers, of which nothing is kept:
-// their descriptors stay the job's until it is freed.
+// model's file with new weights, and a model as a package for browsers, which is kept for the next
+// export of the same: their descriptors stay the job's until it is freed.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/queue/aside.h"
+#include "scheduler/records/package.h"
 #include "scheduler/records/tuning.h"
 
 // ---- inspect
@@ -270,6 +271,54 @@ status_t export_check(struct job *j, UNUSED struct delivery *d) {
     return ST_OK;
 }
 
+static void give_package(struct job *j, struct job_result done, bool hit) {
+    done.export.package = j->reply.export->package;
+    done.export.info = j->reply.export->info;
+    done.export.assumed = j->export->assumed;
+    done.export.n_assumed = j->export->n_assumed;
+    done.export.hit = hit;
+    job_answer(j, &done);
+    job_finish(j, ST_OK);
+}
+
+// A package on its way to the store, or out of it.
+struct packing {
+    struct job *j; // held
+    struct store *store;
+    struct digest key;
+    const Hlod__Wire__ExportReply *reply; // the job's, which stays as long as the job
+    int fds[FRAME_MAX_FDS];
+    int n_fds;
+    struct package found;
+    status_t st;
+};
+static struct packing *packing_new(struct job *j) {
+    struct packing *p = arena_new_of(&j->arena, struct packing);
+    *p = (struct packing){.j = j, .store = j->s->store, .key = j->export->key};
+    job_hold(j);
+    return p;
+}
+
+static void keep_package(void *arg) {
+    struct packing *p = arg;
+    struct span bytes;
+    void *base;
+    size_t n;
+    p->st = blob_map(p->reply->package, p->fds, p->n_fds, &bytes, &base, &n);
+    if (p->st) return;
+    p->st = package_keep(p->store, p->key, p->reply->info, bytes, PACKAGES_BYTES);
+    frame_unmap(base, n);
+}
+static void package_kept(void *arg) {
+    struct packing *p = arg;
+    struct job *j = p->j;
+    if (p->st)
+        log_event(LOG_WARN, "package.not_kept", "key=%s why=\"%s\"", digest_to_hex(p->key).z,
+                  st_message(p->st));
+    st_drop(p->st); // it is there all the same
+    if (job_held_no_more(j)) give_package(j, j->r, false);
+}
+
 static void on_export(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_EXPORT_REPLY) return;
@@ -284,22 +333,20 @@ static void on_export(void *ctx, struct frame *f, status_t lost) {
             j, ROW_REPLY,
             &(struct delivery){.reply = &r->base, .timing = "export", .since_ns = j->sent_ns});
     if (!st && (!r->package || !r->info)) st = st_internal("an export without a package");
-
-    struct job_result done = j->r;
-    if (!st) {
-        done.export.package = r->package;
-        done.export.info = r->info;
-        done.export.assumed = j->export->assumed;
-        done.export.n_assumed = j->export->n_assumed;
+    if (st) {
+        job_finish(j, st);
+        return;
     }
-    job_answer(j, &done);
-    job_finish(j, st);
+    struct packing *p = packing_new(j);
+    p->reply = r;
+    p->n_fds = j->r.n_fds;
+    memcpy(p->fds, j->r.fds, sizeof p->fds);
+    loop_work(j->s->loop, keep_package, package_kept, p);
 }
 
-status_t export_send(struct job *j) {
+static status_t make_package(struct job *j) {
     int fd, n = 0;
     Hlod__Wire__Blob source;
-    RETURN_IF_ERR(sched_reply_room(j->s, j->tenant));
     RETURN_IF_ERR(
         wire_blob_open(j->s->store, STORE_BLOB, j->model->source, STORE_TRUST, &fd, &n, &source));
     Hlod__Wire__Export m = HLOD__WIRE__EXPORT__INIT;
@@ -314,6 +361,70 @@ status_t export_send(struct job *j) {
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_EXPORT, &m.base, &fd, n, on_export);
     sched_charge(c->w, c->id, j->tenant, "export", j->subject);
     close(fd);
+    return ST_OK;
+}
+
+static void look_for_package(void *arg) {
+    struct packing *p = arg;
+    p->st = package_open(p->store, p->key, &p->found);
+}
+static void drop_found(struct packing *p) {
+    if (!p->st) {
+        close(p->found.fd);
+        hlod__v1__web_package__free_unpacked(p->found.info, NULL);
+    }
+    st_drop(p->st);
+}
+static void package_looked_for(void *arg) {
+    struct packing was = *(struct packing *)arg, *p = &was; // the job's arena may go
+    struct job *j = p->j;
+    if (st_code(p->st) == ST_DATA_LOSS) {
+        metric_add(M_CACHE_QUARANTINED, 1);
+        log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", digest_to_hex(p->key).z,
+                  st_message(p->st));
+    }
+    if (!job_held_no_more(j)) {
+        drop_found(p);
+        return;
+    }
+    metric_add(p->st ? M_CACHE_MISSES : M_CACHE_HITS, 1);
+    if (p->st) {
+        st_drop(p->st); // it is made then
+        j->export->looked = true;
+        job_advance(j);
+        return;
+    }
+
+    Hlod__Wire__ExportReply *r = arena_must_calloc(1, sizeof *r); // freed with the job
+    hlod__wire__export_reply__init(r);
+    r->info = p->found.info;
+    r->package = arena_must_calloc(1, sizeof *r->package);
+    hlod__wire__blob__init(r->package);
+    r->package->fd = 1;
+    r->package->offset = (uint64_t)p->found.offset;
+    r->package->size = (uint64_t)p->found.bytes;
+    job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+    struct job_result done = j->r;
+    done.fds[0] = p->found.fd;
+    done.n_fds = 1;
+    give_package(j, done, true);
+}
+
+// In its place with a worker, so that no more packages are read into memory at a time than can be
+// made.
+status_t export_send(struct job *j) {
+    struct export_own *own = j->export;
+    RETURN_IF_ERR(sched_reply_room(j->s, j->tenant));
+    struct package_parts parts = {.tenant = j->tenant->name,
+                                  .format = j->model->rec->format,
+                                  .bindings =
+                                      key_bindings_text(&j->arena, own->bindings, own->n_bindings),
+                                  .build_id = worker_hello(j->slot.w)->build_id,
+                                  .source = j->model->source,
+                                  .how = j->spec->export.how};
+    own->key = package_key(&parts);
+    if (own->looked) return make_package(j);
+    loop_work(j->s->loop, look_for_package, package_looked_for, packing_new(j));
     return ST_OK;
 }
 

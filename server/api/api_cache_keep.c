@@ -75,7 +75,8 @@ static status_t verify_blob(struct verify *v, enum store_kind kind, struct diges
 }
 // What models and programs were stored as: their bytes are their names.
 static status_t verify_blobs(struct verify *v) {
-    static const enum store_kind others[] = {STORE_BLOB, STORE_PROGRAM, STORE_TUNING};
+    static const enum store_kind others[] = {STORE_BLOB, STORE_PROGRAM, STORE_TUNING,
+                                             STORE_PACKAGE};
     for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
         v->keys.n = 0;
         RETURN_IF_ERR(store_list(v->w->store, others[k], add_key, v));

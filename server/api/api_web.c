@@ -53,6 +53,7 @@ static status_t exported(struct call *c, const struct job_result *r, const Proto
     m->file_name = (char *)(uintptr_t)file_name(&c->arena, q);
     m->media_type = (char *)(uintptr_t)(q->single_file ? "text/html" : "application/x-tar");
     m->bytes = (int64_t)b->size;
+    m->cache_hit = r->export.hit;
     m->assumed = r->export.assumed;
     m->n_assumed = r->export.n_assumed;
     *out = &m->base;

@@ -115,7 +115,7 @@ class Here(Daemon):
         for f in os.listdir("/proc/%d/fd" % self.p.pid):
             at = "/proc/%d/fd/%s" % (self.p.pid, f)
             try:
-                if "memfd:hlod-package" in os.readlink(at):
+                if re.search("memfd:hlod-(package|entry)", os.readlink(at)):
                     n += os.stat(at).st_size
             except FileNotFoundError:
                 pass
@@ -251,6 +251,53 @@ def fields_of_all_kinds(d):
     assert d.p.poll() is None
 
 
+def kept(d):
+    """The same export again is not compiled again; another option, size, model or tenant is
+    another; what is damaged is made anew, after a restart too."""
+    def ask(model, who="a", **q):
+        status, m = d.json("POST", "/v1/models/%s/web" % model, q, d.tokens[who])
+        assert status == 200, m
+        return m.get("cacheHit", False), base64.b64decode(m["data"]), m
+
+    def files():
+        at = os.path.join(d.dir, "data", "packages")
+        return [os.path.join(p, f) for p, _, fs in os.walk(at) for f in fs]
+    model = d.upload(net(), d.tokens["a"])
+    hit, first, whole = ask(model)
+    assert not hit and len(files()) == 1
+    hit, again, m = ask(model, backend="auto", weights="f32", timeoutMs=9000)
+    assert hit and again == first
+    assert {**m, "cacheHit": False} == {**whole, "cacheHit": False}
+    assert d.call("POST", "/v1/models/%s/web" % model, "{}", d.tokens["a"])[0] == 200
+    shape = [{"input": "image", "dims": [2, 3, 16, 16]}]
+    others = [{"weights": "f16"}, {"backend": "wasm"}, {"singleFile": True}, {"name": "other"},
+              {"labels": "a"}, {"image": {"std": [2]}}, {"shapes": shape}]
+    for q in others:
+        hit, other, _ = ask(model, **q)
+        assert not hit and other != first, q
+    for q in others:
+        assert ask(model, **q)[0], q
+    assert len(files()) == 1 + len(others)
+    another = d.upload(net(weights=4), d.tokens["a"])
+    assert not ask(another)[0] and ask(another)[0]
+
+    d.upload(net(), d.tokens["b"])  # the same bytes; what a exported b does not see
+    hit, theirs, _ = ask(model, "b")
+    assert not hit and theirs == first and ask(model, "b")[0]
+
+    n = len(files())
+    for path in files():
+        with open(path, "r+b") as f:
+            f.seek(-20, os.SEEK_END)
+            old = f.read(1)
+            f.seek(-20, os.SEEK_END)
+            f.write(bytes([old[0] ^ 1]))
+    hit, mended, _ = ask(model)
+    assert not hit and mended == first
+    assert "cache.quarantined" in d.logs() and ask(model)[0] and len(files()) == n
+kept.tokens = True
+
+
 def tenants(d):
     """Another's model is not there; a token needs the scope."""
     a, b, reader = (d.tokens[n] for n in ("a", "b", "a-reads"))
@@ -321,7 +368,8 @@ leaving.args = ["--reply-bytes", "80M", "--compile-workers", "2"]
 
 if __name__ == "__main__":
     options, results = options("build"), Results()
-    for scenario in chosen(options, [same_bytes, refused, fields_of_all_kinds, tenants, leaving]):
+    for scenario in chosen(options, [same_bytes, refused, fields_of_all_kinds, kept, tenants,
+                                     leaving]):
         results.scenario(scenario.__name__, Here(options.build, scenario), scenario)
     print("packages for browsers: %d scenarios, %d failures" % (results.n, results.bad))
     sys.exit(results.code())

@@ -24,6 +24,7 @@ from harness import Results  # noqa: E402
 RUNTIME = os.path.join(HERE, "..", "..", "compiler", "web", "runtime")
 LISTS = {"webgpu": ("--wgsl", os.path.join(HERE, "in_wasm.txt")),
          "webgl": ("--glsl", os.path.join(HERE, "in_wasm_webgl.txt"))}
+TILED = [os.path.join(HERE, "..", "ops", n + ".hlo") for n in ("dot", "convolution")]
 PAGE = b"""<!doctype html><meta charset="utf-8"><script type="module">
 import { load } from "/runtime/hlod.js";
 import { arrayOf } from "/runtime/dtypes.js";
@@ -102,11 +103,15 @@ class Requests(http.server.BaseHTTPRequestHandler):
         self.reply(b"", "text/plain")
 
 
-def check(b, build, backend, cases, result):
+def check(b, build, backend, cases, result, tiles=False):
     serve = os.path.join(HERE, "serve.mjs")
     lists = ["--refused", os.path.join(HERE, "refused.txt"), *LISTS.get(backend, ())]
     for name, argv, more in (("kernels", [build + "/web_kernels"], []),
-                             ("cases of tests/ops", [build + "/web_cases", *lists], cases)):
+                             ("cases of tests/ops", [build + "/web_cases", *lists], cases),
+                             ("contractions always in tiles",
+                              [build + "/web_cases", *lists, "--tiles", "always"], TILED)):
+        if tiles != (more is TILED):
+            continue
         with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
             def call(how):
                 return subprocess.run([*argv, "--backend", backend, how, folder, RUNTIME, serve,
@@ -139,6 +144,8 @@ def main():
         b = browser.Browser(flags=flags)
         try:
             check(b, build, backend, cases, result)
+            if backend != "wasm":
+                check(b, build, backend, cases, result, tiles=True)
         finally:
             b.stop()
     return result.code()

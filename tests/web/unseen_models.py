@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The models of unseen.py against ONNX Runtime on every target: exported and run in Node, in
-headless Chromium by WebGPU and WebGL2 over the CPU (where chromedriver is), and on devices.
+"""The models of unseen.py and unseen_families.py against ONNX Runtime on every target: exported
+and run in Node, in headless Chromium by WebGPU and WebGL2 over the CPU (where chromedriver is),
+and on devices.
 
-    unseen_models.py BUILD [--models REGEX] [--on node,webgpu,webgl,opencl,gl,cpu]
+    unseen_models.py BUILD [--models REGEX] [--on node,webgpu,webgl]
 
 A line for each, PASS, FAIL or SKIP; `N passed, N failed` last."""
 import argparse
 import http.server
+import itertools
 import os
 import re
 import shutil
@@ -23,6 +25,7 @@ sys.path[:0] = [HERE]
 import gpu_models as pages  # noqa: E402
 import packages as node  # noqa: E402
 import unseen  # noqa: E402
+import unseen_families  # noqa: E402
 
 zoo = pages.models
 BOUND = 2e-5, 5e-3  # of the largest magnitude: f32 and wider; f16
@@ -32,7 +35,7 @@ class Failed(Exception):
     pass
 
 
-def compare(want, got):
+def compare(model, want, got):
     worst = 0.0
     if list(want) != list(got):
         raise Failed("outputs %s, expected %s" % (list(got), list(want)))
@@ -45,7 +48,7 @@ def compare(want, got):
                 raise Failed("%s: %s, expected %s" % (name, g, w))
             continue
         error = zoo.difference(g, w)
-        if error > BOUND[w.dtype == np.float16]:
+        if error > unseen_families.BOUNDS.get(model, BOUND[w.dtype == np.float16]):
             raise Failed("%s: error %.3g" % (name, error))
         worst = max(worst, error)
     return "error %.2g" % worst
@@ -106,7 +109,7 @@ def one(build, run, row):
         read = {i.name for i in s.get_inputs()}
         want = dict(zip([o.name for o in s.get_outputs()],
                         s.run(None, {k: v for k, v in inputs.items() if k in read})))
-        return compare(want, run(build, path, inputs, folder))
+        return compare(name, want, run(build, path, inputs, folder))
 
 
 def main():
@@ -122,7 +125,7 @@ def main():
             print("SKIP unseen models, %s: no %s" % (on, tool))
             continue
         run = in_node if on == "node" else Browser(on)
-        for row in unseen.models():
+        for row in itertools.chain(unseen.models(), unseen_families.models()):
             if not re.search(o.models, row[0]):
                 continue
             try:

@@ -6,6 +6,7 @@
 // With --backend packages have WGSL or GLSL too. What stays in WebAssembly is such a list for each
 // language, of operations and reasons.
 //     web_cases [--node PROGRAM] [--refused FILE] [--backend webgpu|webgl]
+//               [--tiles always]
 //               [--wgsl FILE] [--glsl FILE] [--write DIR | --read DIR] RUNTIME SERVE FILE...
 #include <stdlib.h>
 
@@ -19,6 +20,7 @@ static struct {
     const char *node, *refused;
     struct web_runner r;
     enum web_backend backend;
+    bool tiles; // of GPUs, however few units are left
     int ran, failed, refusals;
     struct strbuf names; // of what was refused
     struct smap known;   // operations that the list has
@@ -63,7 +65,7 @@ static status_t in_wasm(struct arena *a, const char *path, const struct test_cas
 static status_t run(struct arena *a, const char *path, const struct test_case *c,
                     const struct executable *e, struct strbuf *why, bool *ok) {
     const struct shape *root = e->main->entry->root->shape;
-    struct web_options o = {.name = "", .backend = all.backend, .whole = true};
+    struct web_options o = {.name = "", .backend = all.backend, .whole = true, .tiles = all.tiles};
     struct web_files files;
     struct span in[64], *out;
     int n_in = 0, n_out = shape_leaves(root);
@@ -149,6 +151,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[k], "--refused") == 0) all.refused = argv[k + 1];
         if (strcmp(argv[k], "--wgsl") == 0) all.lists[0].path = argv[k + 1];
         if (strcmp(argv[k], "--glsl") == 0) all.lists[1].path = argv[k + 1];
+        if (strcmp(argv[k], "--tiles") == 0) all.tiles = strcmp(argv[k + 1], "always") == 0;
         if (strcmp(argv[k], "--backend") == 0) all.backend = web_runner_backend(argv[k + 1]);
         bool writes = strcmp(argv[k], "--write") == 0;
         if (writes || strcmp(argv[k], "--read") == 0) {

@@ -5,6 +5,7 @@ wrongly or not at all, that it serves its own tenant alone, that it is gone when
 without the device `web` there is nothing of it. Standard library and NumPy.
 Usage: worker.py BUILD"""
 import os
+import resource
 import socket
 import ssl
 import struct
@@ -428,6 +429,98 @@ def over_tls():
             result("over TLS the daemon ends with a page there", code == 0 and page.closed(), code)
 
 
+# ---- many sockets
+
+REQUEST = ("GET /v1/workers HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nUpgrade: websocket\r\n"
+           "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: "
+           "hlod.worker.v1\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
+
+
+def resident(d):
+    with open("/proc/%d/status" % d.p.pid) as f:
+        return int(next(x.split()[1] for x in f if x.startswith("VmRSS"))) << 10
+
+
+def crowd_of(d, n):
+    """So many sockets of another address: that say nothing, stop in the handshake, or end it and
+    leave the answer unread."""
+    host = "%s:%d" % d.addr
+    whole = (REQUEST % (host, host) + "\r\n").encode()
+    said, held = [b"", whole[:-20], whole, whole + tabs.frame(b"x" * 100)[:50]], []
+    for k in range(n):
+        s = socket.socket()
+        s.settimeout(20)
+        s.bind(("127.0.0.2", 0))
+        try:
+            s.connect(d.addr)
+            s.sendall(said[k % len(said)])
+        except OSError:
+            pass  # the server may have closed it
+        held.append(s)
+    return held
+
+
+def crowd():
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+    n = min(3000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+    with daemon.Daemon(build, args=WEB) as d:
+        model = upload(d)
+        d.run(model, {"x": X})
+        before = resident(d)
+        held = crowd_of(d, n)
+        out, _ = d.run(model, {"x": X})
+        result("%d sockets that go no further: runs are served" % n,
+               np.array_equal(list(out.values())[0], X + X))
+        grown = resident(d) - before
+        result("and memory is bounded", grown < 128 << 20, "%d MiB more" % (grown >> 20))
+        for s in held:
+            s.close()
+        free(d)
+        page = tabs.Page(d.addr)
+        ready(d)
+        thread, got = harness.in_thread(ask, d, model)
+        serve(page)
+        thread.join(20)
+        result("they go: a page joins and serves", got and got[0][0] == 200, got)
+        page.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+
+
+def slow_reader():
+    """A page that is sent a model and reads nothing of it: its run ends by its deadline, the page
+    is let go, and the next page serves."""
+    text = (b"HloModule big\nENTRY e { x = f32[4] parameter(0)\n w = f32[4194304] parameter(1)\n"
+            b"f = f32[4] slice(w), slice={[0:4]}\n s = f32[4] add(x, f)\n ROOT r = (f32[4]) "
+            b"tuple(s) }\n")
+    with daemon.Daemon(build, args=WEB) as d:
+        model = d.json("POST", "/v1/executables", text,
+                       {"Content-Type": "text/x-hlo"})["sourceDigest"]
+        page = tabs.Page(d.addr)
+        page.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ready(d)
+        before, begun = resident(d), time.monotonic()
+        w = np.zeros(4194304, np.float32)
+        try:
+            d.run(model, {"x": X, "w": w}, device="web", timeoutMs=3000)
+            code = 200
+        except daemon.Refused as e:
+            code = e.code
+        result("a page that reads nothing: the run ends by its deadline",
+               code in (503, 504) and time.monotonic() - begun < 20, code)
+        result("and memory is bounded", resident(d) - before < 256 << 20, resident(d) - before)
+        free(d)
+        model = upload(d)
+        page.close()
+        page = tabs.Page(d.addr)
+        ready(d)
+        thread, got = harness.in_thread(ask, d, model)
+        serve(page)
+        thread.join(20)
+        result("the next page serves", got and got[0][0] == 200, got)
+        page.close()
+
+
 def main():
     off()
     with daemon.Daemon(build, args=WEB) as d:
@@ -443,6 +536,8 @@ def main():
         result("no worker crashed", "worker.lost" not in log, log)
     tenants()
     rates()
+    crowd()
+    slow_reader()
     over_tls()
     return result.code()
 

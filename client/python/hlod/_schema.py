@@ -668,6 +668,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         10: ('in_wasm', 's*', ''),
         11: ('assumed', 'm*', 'ShapeBinding'),
         12: ('glsl_bytes', 'i', ''),
+        13: ('cache_hit', '?', ''),
     },
     'ShowModelRequest': {
         1: ('model', 's', ''),

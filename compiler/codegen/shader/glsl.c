@@ -12,9 +12,11 @@
      .max_buffers = SHADER_MAX_BUFFERS}
 static const struct kernel_policy policy = POLICY(TILES_OF_DRAWS),
                                   always = POLICY(TILES_OF_DRAWS_ALWAYS);
-static const struct target *glsl_target(void) {
-    static const struct target t = SHADER_TARGET("webgl:glsl", "web", "glsl", &policy, true);
-    return &t;
+static const struct target *glsl_target(bool tiles) {
+    static const struct target t = SHADER_TARGET("webgl:glsl", "web", "glsl", &policy, true),
+                               in_tiles =
+                                   SHADER_TARGET("webgl:glsl:tiles", "web", "glsl", &always, true);
+    return tiles ? &in_tiles : &t;
 }
 const struct target *gl_target(bool tiles) {
     static const struct target t = SHADER_TARGET("gl:glsl", "gl", "glsl", &policy, false),

@@ -53,9 +53,9 @@
 
 enum { SHADER_MAX_BUFFERS = 60, SHADER_GROUP = 64, SHADER_WORK_OF_FEW = 4 << 20 };
 struct shader {
-    const char *name;                     // of the back end; files end in it
-    const char *prologue;                 // what stands before kernels: declarations and functions
-    const struct target *(*target)(void); // lives for ever
+    const char *name;     // of the back end; files end in it
+    const char *prologue; // what stands before kernels: declarations and functions
+    const struct target *(*target)(bool tiles); // lives for ever; tiles: as of gl_target
     // A kernel, appended. UNIMPLEMENTED: what the language lacks.
     status_t (*kernel)(struct strbuf *b, const struct kir_fn *f, const char *name);
     // Bytes that each unit writes of a result of such a kernel, where a word is written by itself

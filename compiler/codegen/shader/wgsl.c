@@ -2,16 +2,21 @@
 #include "compiler/codegen/ctext.h"
 #include "compiler/codegen/shader/shader.h"
 
-static const struct kernel_policy policy = {.units = 16384,
-                                            .elements = true,
-                                            .rows = true,
-                                            .tiled = true,
-                                            .tiles = TILES_OF_GPU,
-                                            .max_buffers = SHADER_MAX_BUFFERS,
-                                            .has_scratch = true};
-static const struct target *wgsl_target(void) {
-    static const struct target t = SHADER_TARGET("webgpu:wgsl", "web", "wgsl", &policy, true);
-    return &t;
+#define POLICY(schedule)                                                                           \
+    {.units = 16384,                                                                               \
+     .elements = true,                                                                             \
+     .rows = true,                                                                                 \
+     .tiled = true,                                                                                \
+     .tiles = schedule,                                                                            \
+     .max_buffers = SHADER_MAX_BUFFERS,                                                            \
+     .has_scratch = true}
+static const struct kernel_policy policy = POLICY(TILES_OF_GPU),
+                                  always = POLICY(TILES_OF_GPU_ALWAYS);
+static const struct target *wgsl_target(bool tiles) {
+    static const struct target t = SHADER_TARGET("webgpu:wgsl", "web", "wgsl", &policy, true),
+                               in_tiles =
+                                   SHADER_TARGET("webgpu:wgsl:tiles", "web", "wgsl", &always, true);
+    return tiles ? &in_tiles : &t;
 }
 
 // What operations need beside the language. p[0].z is 0: what is joined with it is no constant, so
