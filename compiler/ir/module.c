@@ -161,15 +161,23 @@ static void link_operand(struct hlo_instr *user, struct hlo_instr *x) {
     avec_push(user->parent->module->arena, &x->users, user);
     user->parent->edits++;
 }
-static void unlink_operand(struct hlo_instr *user, struct hlo_instr *x) {
-    for (size_t k = 0; k < x->users.n; k++)
-        if (x->users.v[k] == user) {
-            memmove(&x->users.v[k], &x->users.v[k + 1], sizeof *x->users.v * (x->users.n - k - 1));
-            x->users.n--;
-            user->parent->edits++;
-            return;
-        }
+// A slot of `user` among x's users, which are alike: from both ends, since passes take values apart
+// from either.
+static size_t user_slot(const struct hlo_instr *x, const struct hlo_instr *user) {
+    size_t n = x->users.n;
+    for (size_t k = 0; k < n; k++) {
+        if (x->users.v[n - 1 - k] == user) return n - 1 - k;
+        if (x->users.v[k] == user) return k;
+    }
     assert(!"operand without its user");
+    return n;
+}
+static void unlink_operand(struct hlo_instr *user, struct hlo_instr *x) {
+    size_t k = user_slot(x, user);
+    if (k == x->users.n) return;
+    memmove(&x->users.v[k], &x->users.v[k + 1], sizeof *x->users.v * (x->users.n - k - 1));
+    x->users.n--;
+    user->parent->edits++;
 }
 
 // ---- instructions
@@ -498,7 +506,7 @@ int hlo_remove_dead(struct hlo_computation *c) {
     return n;
 }
 
-bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
+static bool reaches(const struct hlo_instr *i, const struct hlo_instr *on, uint32_t first) {
     if (i == on) return true;
     if (!i->n_operands) return false;
     VEC(const struct hlo_instr *) work = {0};
@@ -513,7 +521,7 @@ bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
             const struct hlo_instr *y = x->operands[k];
             uint64_t bit = UINT64_C(1) << y->id % 64, *word = &seen[y->id / 64];
             found = y == on;
-            if (*word & bit) continue;
+            if (*word & bit || (first && y->place < first)) continue;
             *word |= bit;
             if (y->n_operands) vec_push(&work, y);
         }
@@ -521,6 +529,17 @@ bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
     vec_done(&work);
     if (seen != small) free(seen);
     return found;
+}
+bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
+    return reaches(i, on, 0);
+}
+bool hlo_depends_on_by_place(const struct hlo_instr *i, const struct hlo_instr *on) {
+    return i == on || (i->place > on->place && reaches(i, on, on->place));
+}
+void hlo_number_list(struct hlo_computation *c) {
+    uint32_t n = 0;
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        i->place = n++;
 }
 
 status_t hlo_sort_instrs(struct hlo_computation *c) {

@@ -51,6 +51,7 @@ struct hlo_instr {
     struct hlo_computation *parent;
     struct hlo_instr *prev, *next; // list order = execution order
     uint32_t mark;                 // scratch for the running pass; undefined at its start
+    uint32_t place;                // the same: by hlo_number_list
     void *tmp;                     // the same
 };
 #define HLO_ATTR(i, record) ((const struct hlo_attr_##record *)(i)->attr)
@@ -165,6 +166,10 @@ void hlo_mark_fused(struct hlo_instr *fusion);
 int hlo_remove_dead(struct hlo_computation *c); // pure instructions without users; returns how many
 bool hlo_depends_on(const struct hlo_instr *i,
                     const struct hlo_instr *on); // is `on` reachable through operands
+void hlo_number_list(struct hlo_computation *c); // `place` of each: how many stand before it
+// The same answer where the places of all that stands between the two are right: a walk over these
+// alone.
+bool hlo_depends_on_by_place(const struct hlo_instr *i, const struct hlo_instr *on);
 // Restores list order (operands first) after edits; stable for what was in order. INTERNAL on a
 // cycle.
 status_t hlo_sort_instrs(struct hlo_computation *c) MUST_CHECK;

@@ -114,7 +114,7 @@ status_t hlo_infer_slice(struct arena *a, const struct hlo_instr *i, const struc
         if (x.start < 0 || x.limit < x.start || x.limit > s->dims[d] || x.stride < 1)
             return st_invalid("[%lld:%lld:%lld] in dimension %d of %s", (long long)x.start,
                               (long long)x.limit, (long long)x.stride, d, shape_text(a, s));
-        dims[d] = (x.limit - x.start + x.stride - 1) / x.stride;
+        dims[d] = x.limit > x.start ? (x.limit - x.start - 1) / x.stride + 1 : 0;
     }
     *out = shape_make(a, s->dtype, dims, s->rank);
     return ST_OK;

@@ -11,6 +11,7 @@
 #include "compiler/ir/work.h"
 #include "compiler/plan/in_place.h"
 #include "compiler/plan/loops.h"
+#include "compiler/plan/room.h"
 
 enum { ALIGN = 64 };
 
@@ -322,28 +323,17 @@ static void place(struct planner *pl) {
     size_t n = pl->buffers.n;
     struct buffer **order = arena_dup(pl->a, pl->buffers.v, sizeof *order * n);
     int64_t end = 0;
+    struct arena *scratch = arena_new();
+    struct room *r = room_new(scratch, (int)pl->steps.n + 1); // results live to the end
     if (n) qsort(order, n, sizeof *order, by_size);
     for (size_t k = 0; k < n; k++) {
         struct buffer *b = order[k];
-        bool moved = true;
         if (b->into || b->param >= 0) continue;
-        b->offset = 0;
-        while (moved) {
-            moved = false;
-            for (size_t j = 0; j < k; j++) {
-                const struct buffer *o = order[j];
-                if (o->into || o->param >= 0) continue;
-                bool together = o->birth <= b->death && b->birth <= o->death;
-                if (together && b->offset < o->offset + o->size &&
-                    o->offset < b->offset + b->size) {
-                    b->offset = o->offset + o->size;
-                    moved = true;
-                }
-            }
-        }
+        b->offset = room_take(r, b->birth, b->death, b->size);
         if (b->offset + b->size > end) end = b->offset + b->size;
     }
     pl->p->arena_bytes = end;
+    arena_free(scratch);
 }
 
 static void resolve(struct planner *pl, struct slice *s) {

@@ -78,6 +78,8 @@ ONNX(sequenceinsert) {
     size_t at = position(c, 2, l->n, l->n, l->n + 1);
     if (!hb_ok(b)) return;
     if (!fits(c, 1, l)) return;
+    // A loop that inserts makes a list of each length.
+    if (l->n >= MAX_PARTS) return onnx_fail(c, "a sequence of %zu", l->n + 1);
     struct onnx_list *r = new_list(c, l);
     for (size_t k = 0; k <= l->n; k++) {
         if (k == at) avec_push(c->a, r, onnx_in_any(c, 1));

@@ -310,10 +310,12 @@ ONNX_X(slice) {
 
     for (int k = 0; k < n && hb_ok(b); k++) {
         int64_t size = x->shape->dims[axes[k]], s = starts[k], e = ends[k];
-        if (steps[k] == 0 || steps[k] == INT64_MIN)
-            return onnx_fail(c, "step %lld", (long long)steps[k]);
+        if (steps[k] == 0) return onnx_fail(c, "step 0");
+        steps[k] = clamp64(steps[k], -size - 1, size + 1); // as far beyond the dimension
         if (s < 0) s = s < -size ? (steps[k] > 0 ? 0 : -1) : s + size;
         if (e < 0) e = e < -size ? -1 : e + size;
+        // The largest integers are no places but the end, as ONNX Runtime has them.
+        if (steps[k] < 0 && (ends[k] == INT64_MAX || ends[k] == INT32_MAX)) e = -1;
         if (steps[k] > 0) {
             s = clamp64(s, 0, size);
             e = clamp64(e, s, size);

@@ -147,6 +147,7 @@ status_t pass_attention(struct hlo_module *m, struct pass_ctx *p) {
     if (!t || !t->library_accepts || !t->library_attention) return ST_OK;
     HLO_EACH_COMPUTATION(comp, m) {
         if (comp->fusion) continue;
+        hlo_number_list(comp);
         for (struct hlo_instr *i = comp->first, *next; i; i = next) {
             struct attention_call c;
             struct hlo_instr *v[MOST + 2], *f;

@@ -9,7 +9,7 @@ enum { MAX_MEMBERS = 64 };
 
 // A sum's other operand must exist before the fusion does, and must not depend on it.
 static bool operand_ready(const struct lib_step *s, const struct hlo_instr *hero) {
-    return !s->post.operand || !hlo_depends_on(s->post.operand, hero);
+    return !s->post.operand || !hlo_depends_on_by_place(s->post.operand, hero);
 }
 
 // Why the chain ends behind `at`, and the decision for each of its users.
@@ -139,10 +139,10 @@ status_t pass_fuse_epilogue(struct hlo_module *m, struct pass_ctx *p) {
     bool ordered = false;
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;
+        hlo_number_list(c);
         for (struct hlo_instr *i = c->first; i; i = i->next) {
             ordered |= i->control_preds.n != 0;
-            if (i->op == HLO_CONVOLUTION || i->op == HLO_DOT)
-                avec_push(&p->scratch, &heroes, i);
+            if (i->op == HLO_CONVOLUTION || i->op == HLO_DOT) avec_push(&p->scratch, &heroes, i);
         }
     }
     for (size_t k = 0; k < heroes.n; k++)

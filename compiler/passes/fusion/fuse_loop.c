@@ -21,7 +21,8 @@ enum {
     MOST_JOINED = 4,
     MOST_AGAIN = 3,
     JOINED_WEIGHT = 80,
-    SHORT_ROW = 256
+    SHORT_ROW = 256,
+    MANY_USERS = 4 * MAX_MEMBERS // not all of them are in one fusion
 };
 struct ctx {
     const struct target *t;
@@ -149,10 +150,8 @@ static const struct hlo_instr *way_of(const struct fusion_group *g, const struct
     const struct hlo_instr *way = NULL;
     for (size_t k = 0; k < x->users.n; k++) {
         const struct hlo_instr *u = x->users.v[k], *by;
-        int at = 0;
-        while (at < g->n && g->v[at] != u)
-            at++;
-        if (at == g->n) return &several;
+        int at = fusion_index(g, u);
+        if (at < 0) return &several;
         if (!w->done[at]) w->by[at] = at ? way_of(g, u, w) : NULL;
         w->done[at] = true;
         by = w->by[at] == &several || elementwise(u) ? w->by[at] : u;
@@ -267,6 +266,9 @@ static bool under_spread(const struct fusion_group *g, const struct hlo_instr *p
 }
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
+    if (p->op == HLO_PARAMETER || p->op == HLO_CONSTANT) return "it lies in memory";
+    if (!free_to_copy(p) && p->users.n > MANY_USERS)
+        return "it has a user outside, and nothing is computed twice";
     if (free_to_copy(p) || (view(g->ctx, p) && !has_contraction(g) && !used_by_contraction(p)))
         return NULL;
     if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
@@ -325,6 +327,7 @@ static bool has_layouts(const struct target *t, const struct hlo_computation *c)
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;
     struct ctx x = {t, has_layouts(t, c)};
+    hlo_number_list(c);
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         struct fusion_group g = {
             .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = &x};

@@ -97,6 +97,7 @@ static bool worth_it(const struct rows *r) {
 
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     find_reduces(c);
+    hlo_number_list(c);
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         prev = i->prev;
         if ((!i->users.n && i != c->root) || !plain(i) ||

@@ -4,36 +4,9 @@
 
 #include "compiler/passes/control/graph.h"
 
-#define MEMBER UINT32_MAX
-// Numbers the list from v[0] both ways until all of v have been met: groups lie close together.
-static void number(struct hlo_instr **v, int n) {
-    struct hlo_instr *before = v[0]->prev, *after = v[0]->next;
-    uint32_t middle = UINT32_MAX / 2, at = 0;
-    int missing = n;
-    for (int k = 0; k < n; k++)
-        v[k]->mark = 0;
-    for (int k = 0; k < n; k++) { // what stands there twice counts once
-        missing -= v[k]->mark == MEMBER;
-        v[k]->mark = MEMBER;
-    }
-    v[0]->mark = middle;
-    for (missing--; missing > 0 && (before || after); at++) {
-        if (before) {
-            missing -= before->mark == MEMBER;
-            before->mark = middle - 1 - at;
-            before = before->prev;
-        }
-        if (after) {
-            missing -= after->mark == MEMBER;
-            after->mark = middle + 1 + at;
-            after = after->next;
-        }
-    }
-}
 void fusion_in_list_order(struct hlo_instr **v, int n) {
-    number(v, n);
     for (int k = 1; k < n; k++)
-        for (int j = k; j > 0 && v[j]->mark < v[j - 1]->mark; j--) {
+        for (int j = k; j > 0 && v[j]->place < v[j - 1]->place; j--) {
             struct hlo_instr *t = v[j];
             v[j] = v[j - 1];
             v[j - 1] = t;
@@ -84,6 +57,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     hlo_mark_fused(f);
 
     hlo_move_before(f, last);
+    f->place = last->place; // which goes
     hlo_replace_uses(last, f);
     *out = f;
     return ST_OK;
@@ -101,10 +75,17 @@ bool fusion_drops_ones(const struct hlo_instr *reshape) {
     return true; // as many elements: the rest of b is ones
 }
 
+// A member's mark is its index; of others it may be anything (P. Briggs, L. Torczon, "An efficient
+// representation for sparse sets", 1993).
+int fusion_index(const struct fusion_group *g, const struct hlo_instr *i) {
+    return i->mark < (uint32_t)g->n && g->v[i->mark] == i ? (int)i->mark : -1;
+}
 bool fusion_has(const struct fusion_group *g, const struct hlo_instr *i) {
-    for (int k = 0; k < g->n; k++)
-        if (g->v[k] == i) return true;
-    return false;
+    return fusion_index(g, i) >= 0;
+}
+static void take_in(struct fusion_group *g, struct hlo_instr *i) {
+    i->mark = (uint32_t)g->n;
+    g->v[g->n++] = i;
 }
 
 // The first operand of a member that may come in, or NULL.
@@ -117,8 +98,10 @@ static struct hlo_instr *candidate(const struct fusion_group *g) {
     return NULL;
 }
 void fusion_grow(struct fusion_group *g) {
+    for (int k = 0; k < g->n; k++)
+        g->v[k]->mark = (uint32_t)k;
     for (struct hlo_instr *p; g->n < g->max && (p = candidate(g));)
-        g->v[g->n++] = p;
+        take_in(g, p);
 }
 
 void fusion_tell(const struct pass_ctx *p, const struct fusion_group *g) {

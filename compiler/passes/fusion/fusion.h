@@ -4,7 +4,8 @@
 #include "compiler/ir/ir.h"
 #include "compiler/passes/pass.h"
 
-// Brings instructions of one computation into list order.
+// Brings instructions of one computation into list order, by their places (hlo_number_list): who
+// makes fusions numbers the list first, and each fusion takes the place of what it replaces.
 void fusion_in_list_order(struct hlo_instr **v, int n);
 // Moves instrs[0..n), which stand in list order and whose last is the only one used outside, into
 // the body of a new fusion that replaces the last. Constants are copied into the body. The fusion
@@ -24,8 +25,11 @@ struct fusion_group {
     const char *(*keeps_out)(const struct fusion_group *g, const struct hlo_instr *p);
     const void *ctx; // for keeps_out
 };
-bool fusion_has(const struct fusion_group *g, const struct hlo_instr *i);
+// Makes v[0]'s group as large as it may be. The members' marks are the group's; the next two go by
+// them, and are keeps_out's to ask.
 void fusion_grow(struct fusion_group *g);
+bool fusion_has(const struct fusion_group *g, const struct hlo_instr *i);
+int fusion_index(const struct fusion_group *g, const struct hlo_instr *i); // in v; -1: no member
 // Tells the trace of each operand of a member whether it came in, or why not.
 void fusion_tell(const struct pass_ctx *p, const struct fusion_group *g);
 // Makes the fusion and removes the members that died with it. *out_prev: the instruction of the

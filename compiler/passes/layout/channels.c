@@ -191,6 +191,7 @@ status_t pass_channels(struct hlo_module *m, struct pass_ctx *p) {
     if (!t || !t->wants_form || !t->library_channels || !t->conv_block) return ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;
+        hlo_number_list(c);
         for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
             struct fusion_group g = {
                 .v = {i}, .n = 1, .max = FUSION_MAX_MEMBERS, .keeps_out = keeps_out, .ctx = t};

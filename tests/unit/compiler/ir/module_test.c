@@ -80,6 +80,11 @@ static void order_is_restored(void **state) {
     struct hlo_instr *twice = named(m, "twice");
     assert_true(hlo_depends_on(named(m, "r"), twice));
     assert_false(hlo_depends_on(twice, named(m, "map")));
+    hlo_number_list(m->entry);
+    HLO_EACH_INSTR(i, m->entry)
+    HLO_EACH_INSTR(on, m->entry) {
+        assert_int_equal(hlo_depends_on(i, on), hlo_depends_on_by_place(i, on));
+    }
     hlo_set_operand(twice, 0, named(m, "map")); // a cycle
     expect(hlo_sort_instrs(m->entry), ST_INTERNAL, "cycle");
     hlo_module_free(m);
