@@ -196,6 +196,15 @@ static bool read_record(struct registers *r, const struct request *q, const char
                  seal_open_record(r->cfg.seal, x->a, q->key, bytes, &x->bytes, &why);
     return whole;
 }
+// "created":"2026-01-31T12:00:00.123456789Z", of the stream.
+static int64_t made_at(const char *text) {
+    static const char CREATED[] = "\"created\":\"";
+    const char *at = strstr(text, CREATED), *to = at ? strchr(at + sizeof CREATED - 1, '"') : NULL;
+    int64_t ns = 0;
+    if (!to) return 0;
+    at += sizeof CREATED - 1;
+    return clock_wall_read((struct str){at, (size_t)(to - at)}, &ns) ? ns : 0;
+}
 // {"...subjects":{"NAME.v1.suites.PREFIX.KEY":1,...}}
 static void read_keys(const struct registers *r, const struct request *q, const char *text,
                       struct register_reply *x) {
@@ -203,6 +212,7 @@ static void read_keys(const struct registers *r, const struct request *q, const 
     VEC(const char *) keys = {0};
     int n = snprintf(own, sizeof own, "\"%s.v1.suites.%s.", r->cfg.name, q->key);
     const char *at = strstr(text, "\"state\":");
+    x->made_ns = made_at(text);
     while (at && keys.n < MOST_KEYS && (at = strstr(at, own))) {
         at += n;
         const char *to = strchr(at, '"');

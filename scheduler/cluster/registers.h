@@ -29,6 +29,7 @@ struct register_reply { // borrowed
     struct span bytes; // that were read
     const char **keys; // of a list, after its prefix
     size_t n_keys;
+    int64_t made_ns; // of a list: wall clock of when the stream was made; 0: not said
     struct arena *a; // where they are
 };
 typedef void register_done(void *ctx, const struct register_reply *r);

@@ -34,6 +34,7 @@ enum statement {
     S_RESULTS,
     S_TOTALS,
     S_OLDEST,
+    S_ENDED,
     S_REMOVE_JOBS,
     S_REMOVE_SUITE,
     STATEMENT_COUNT
@@ -83,6 +84,7 @@ static const char *const texts[] = {
     [S_TOTALS] = "SELECT total(jobs), total(bytes) FROM suite WHERE ended = jobs",
     [S_OLDEST] = "SELECT id, jobs, bytes, finished FROM suite WHERE ended = jobs "
                  "ORDER BY finished, id LIMIT 1",
+    [S_ENDED] = "SELECT id FROM suite WHERE id >= 1 << 52 AND ended = jobs AND finished >= ?1",
     [S_REMOVE_JOBS] = "DELETE FROM job WHERE suite = ?1",
     [S_REMOVE_SUITE] = "DELETE FROM suite WHERE id = ?1",
 };
@@ -497,8 +499,48 @@ static status_t remove_suite(struct jcopy *c, void *arg) {
     }
     return ST_OK;
 }
-status_t journal_suite_remove(struct journal_jobs *j, int64_t id) {
-    return jdb_write(j->db, remove_suite, &id);
+struct replace {
+    const struct suite_record *r;
+    const struct job_record *ended;
+    size_t n;
+};
+static status_t replace(struct jcopy *c, void *arg) {
+    const struct replace *q = arg;
+    struct suite_record found = *q->r, r = *q->r;
+    struct add k = {.r = &found};
+    bool kept;
+    RETURN_IF_ERR(remove_suite(c, &r.id));
+    status_t st = find_key(c, &k);
+    if (st && st_get_reason(st) != HLOD__V1__REASON__REASON_KEY_REUSED) return st;
+    if (st || k.existed) memset(&r.key, 0, sizeof r.key);
+    st_drop(st);
+    RETURN_IF_ERR(add(c, &r));
+    for (size_t i = 0; i < q->n; i++)
+        RETURN_IF_ERR(write_one(c, &q->ended[i], &kept));
+    return ST_OK;
+}
+status_t journal_suite_replace(struct journal_jobs *j, const struct suite_record *r,
+                               const struct job_record *ended, size_t n) {
+    struct replace q = {r, ended, n};
+    return jdb_write(j->db, replace, &q);
+}
+struct ended {
+    int64_t since_ns;
+    void (*fn)(void *, int64_t);
+    void *ctx;
+};
+static status_t ended(struct jcopy *c, void *arg) {
+    const struct ended *q = arg;
+    status_t st = ST_OK;
+    sqlite3_bind_int64(c->s[S_ENDED], 1, q->since_ns);
+    while (jcopy_next(c, S_ENDED, -1, &st))
+        q->fn(q->ctx, sqlite3_column_int64(c->s[S_ENDED], 0));
+    return st;
+}
+status_t journal_suites_ended(struct journal_jobs *j, int64_t since_ns, void (*fn)(void *, int64_t),
+                              void *ctx) {
+    struct ended q = {since_ns, fn, ctx};
+    return jdb_read(j->db, ended, &q);
 }
 struct trim {
     const struct jobs_retention *keep;

@@ -65,8 +65,13 @@ status_t journal_jobs_unfinished(struct journal_jobs *j,
 // One suite with all its jobs, and their results; *out_open: jobs that go on, -1: it is not there.
 status_t journal_suite_read(struct journal_jobs *j, int64_t id, const struct journal_jobs_reader *r,
                             int64_t *out_open) MUST_CHECK;
-// All of it goes; none is fine.
-status_t journal_suite_remove(struct journal_jobs *j, int64_t id) MUST_CHECK;
+// What is there of suite r->id, if anything, goes; r is there then with those results, in one
+// transaction. A key that is another suite's stays that one's: r goes without.
+status_t journal_suite_replace(struct journal_jobs *j, const struct suite_record *r,
+                               const struct job_record *ended, size_t n) MUST_CHECK;
+// Suites of SUITE_SHARED that have ended, the last one since then; `fn` on this thread.
+status_t journal_suites_ended(struct journal_jobs *j, int64_t since_ns,
+                              void (*fn)(void *ctx, int64_t id), void *ctx) MUST_CHECK;
 
 enum journal_job_part { JOB_PART_BRIEF, JOB_PART_RESULT, JOB_PART_LOG };
 // A part of one job in `a`; *out_ended. tenant NULL = any. NOT_FOUND, JOB_NOT_FOUND.

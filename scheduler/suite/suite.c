@@ -357,6 +357,7 @@ static void job_saved(struct suite_job *j) {
     end_watches(s, x, j->n);
     end_cancels(s);
     if (x->n_left) return;
+    if (suite_is_shared(x)) vec_push(&s->ends, ((struct suite_end){x->id, clock_ns()}));
     drop_suite(x);
     suite_unref(x);
 }
@@ -520,7 +521,8 @@ bool suites_doubted(struct suites *s, struct digest key) {
 }
 
 static void read_suite(void *ctx, const struct suite_record *r) {
-    add_suite(ctx, r);
+    struct suite *x = add_suite(ctx, r);
+    if (x) x->unsure = true;
 }
 static void free_brief(void *m) {
     hlod__v1__job__free_unpacked(m, NULL);
@@ -625,6 +627,7 @@ void suites_free(struct suites *s) {
         loop_turn(sched_loop(s->sched));
     suite_save_free(s);
     vec_done(&s->sharing);
+    vec_done(&s->ends);
     while (s->cancels) {
         struct suite_cancel *c = s->cancels;
         s->cancels = c->next;

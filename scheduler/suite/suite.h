@@ -136,9 +136,11 @@ void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *c
 void suites_share_ends(struct suites *s, int64_t id); // it is admitted, or that failed
 void suites_unshare(struct suites *s, int64_t id);    // it is not to be
 bool suites_keeps(struct suites *s, int64_t suite);   // it goes on here
-// A suite that is not in the journal here: which node to ask about it; borrowed. tenant NULL: any.
-// NOT_FOUND, UNAVAILABLE. Once, never from inside; takes st.
-void suites_seek(struct suites *s, int64_t suite, const char *tenant,
+// A suite that does not go on here: which node to ask about it; borrowed. tenant NULL: any. `here`:
+// the journal has it, and in it jobs that go on; then it is never NOT_FOUND, and this node's own
+// name says that it ended meanwhile: read it again. NOT_FOUND, UNAVAILABLE. Once, never from
+// inside; takes st.
+void suites_seek(struct suites *s, int64_t suite, const char *tenant, bool here,
                  void (*done)(void *ctx, status_t st, const char *node), void *ctx);
-// Whether it is ours: UNAVAILABLE where that could not be looked at for too long.
+// Whether it is ours: UNAVAILABLE where that was not looked at since it may have moved.
 status_t suites_sure(struct suites *s, int64_t suite) MUST_CHECK;

@@ -54,6 +54,7 @@ struct suite {
     int n_running;
     struct suite_guest *guest; // it is another node's, and not in the list
     bool held;                 // it may be another node's: nothing of it begins
+    bool unsure;               // it is of an earlier process, and nobody was asked since
     bool moved;                // it is, and not in the list
 };
 struct suite_watch {
@@ -69,6 +70,9 @@ struct save_done { // after everything saved before it
     void (*fn)(void *ctx, uint32_t n);
     void *ctx;
     uint32_t n;
+};
+struct suite_end {
+    int64_t id, at_ns;
 };
 struct save_batch;
 struct suites {
@@ -87,6 +91,7 @@ struct suites {
     struct suite_cancel *cancels; // that wait for results to be put
     size_t n_listed;              // heads that JetStream has, of all nodes
     VEC(int64_t) sharing;         // ids of suites that are shared and not admitted yet
+    VEC(struct suite_end) ends;   // of such suites here, that suite_move.c has not seen yet
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
     struct suite_watch *watches;

@@ -2,7 +2,8 @@
 // Whose suites are: every few beats each node looks through the heads that JetStream keeps.
 //
 //   of ours, not looked at since we were apart  -> still ours: it goes on; another's: handed over
-//   of ours, and not there: JetStream lost it   -> put again
+//   of ours, and not there: JetStream lost it   -> put again; the same for a while after it ended
+//   another's that was ours                     -> once all its jobs have results: copied here
 //   of ours, and not here                       -> ended: its records go; else fetched from them
 //   another's that is lost for longer than the lease, and we are the first of its keepers that is
 //   there -> fetched: request, blobs; then the head is made ours, if nobody did so; then its
@@ -29,6 +30,7 @@
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
+enum { COPY_MS = 500, COPY_MOST_MS = 60000, APART_MS = 60000 }; // APART: clocks, at most
 enum { SWEEP_MS = 100, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
 struct seen { // a head
     int64_t id;
@@ -36,11 +38,14 @@ struct seen { // a head
     char *home;       // NULL: not read yet
     int64_t dead_ns;  // since when its home, if not known at all, is not there; 0: it is
     int64_t ended_ns; // of ours: when it was found to have ended; 0: it goes on, as far as is known
+    bool forgot;      // its records were dropped
+    bool copy;        // was ours: the journal has it, without the results of its new home
+    int64_t copy_ns, pause_ms; // when to look next whether it has ended there
 };
-struct taking { // of a suite
+struct taking { // of a suite; copy: of its results alone, once all are there
     struct arena arena;
     int64_t id;
-    bool ours; // by its head
+    bool ours, copy; // ours by its head
     const char *from;
     uint64_t number; // of the head
     Hlod__Cluster__Suite *head;
@@ -63,6 +68,7 @@ struct move {
     size_t at;                         // of a sweep under way
     int64_t tick_ns, met_ns, since_ns; // met: JetStream; since: without a gap
     int64_t again, after;              // is put again; 0: none. Those up to `after` were
+    int64_t made_ns;                   // wall clock: when the stream was made; 0: not known
     struct taking *taking;
     bool stopped; // frees itself at the end of the sweep that is under way
     bool busy;
@@ -130,10 +136,6 @@ struct lost {
     int64_t id;
     struct loop_timer *timer;
 };
-static void remove_work(void *arg) {
-    const struct lost *l = arg;
-    st_drop(journal_suite_remove(l->s->journal, l->id));
-}
 static void lost_over(void *arg) {
     struct lost *l = arg;
     l->s->n_runs--;
@@ -145,11 +147,9 @@ static void lost_over(void *arg) {
 static void tell_all(void *arg);
 static void on_told(void *ctx, UNUSED int64_t suite, int failed) {
     struct lost *l = ctx;
-    if (!failed)
-        loop_work(l->s->sched->loop, remove_work, lost_over, l);
-    else if (l->s->fleet.registers)
+    if (failed && l->s->fleet.registers)
         loop_timer_start(l->timer, AGAIN_MS);
-    else // it stays in the journal: the next daemon looks again
+    else
         lost_over(l);
 }
 // What only our journal had of it goes to the records first.
@@ -160,14 +160,19 @@ static void tell_all(void *arg) {
 static void on_saved(void *ctx, UNUSED uint32_t n) {
     tell_all(ctx);
 }
-static void hand_over(struct move *m, struct suite *x, const char *home) {
+// It stays in the journal as it is, until a copy with all results takes its place; the next daemon
+// looks again.
+static void hand_over(struct move *m, struct seen *e, struct suite *x, const char *home) {
     struct suites *s = m->s;
     struct lost *l = arena_must_calloc(1, sizeof *l);
     *l = (struct lost){s, x, x->id, loop_timer_new(s->sched->loop, tell_all, l)};
     log_event(LOG_WARN, "suite.moved", "suite=%" PRId64 " node=%s jobs=%u", x->id, home, x->n_left);
     s->n_runs++;
-    vec_push(&s->sharing, x->id); // it is not taken back before its rows are gone
-    s->lost(x);                   // out of the list, whose reference is ours
+    vec_push(&s->sharing, x->id); // it is not taken back before its results are records
+    e->copy = true;
+    e->copy_ns = 0;
+    e->pause_ms = COPY_MS;
+    s->lost(x); // out of the list, whose reference is ours
     suite_save_then(s, on_saved, l, 0);
 }
 
@@ -197,24 +202,11 @@ static bool ends_with(struct move *m, const struct register_reply *r, const char
     if (why) taken(m, why);
     return why != NULL;
 }
-// A key that is another suite's here stays that one's: this one goes on without.
-MUST_CHECK static status_t add_record(struct journal_jobs *j, struct suite_record *r) {
-    struct suite_record with_key = *r;
-    bool existed = false;
-    status_t st = journal_suite_add(j, &with_key, &existed);
-    if (st ? st_get_reason(st) != HLOD__V1__REASON__REASON_KEY_REUSED : !existed) return st;
-    st_drop(st);
-    memset(&r->key, 0, sizeof r->key);
-    return journal_suite_add(j, r, &existed);
-}
 static void write_work(void *arg) {
     struct move *m = arg;
     struct taking *t = m->taking;
     struct journal_jobs *j = m->s->journal;
-    bool *kept = arena_zarray(&t->arena, bool, t->ended.n + 1);
-    t->st = journal_suite_remove(j, t->id); // of an earlier time
-    if (!t->st) t->st = add_record(j, &t->r);
-    if (!t->st && t->ended.n) t->st = journal_jobs_write(j, t->ended.v, t->ended.n, kept);
+    t->st = journal_suite_replace(j, &t->r, t->ended.v, t->ended.n);
 }
 static void written(void *arg) {
     struct move *m = arg;
@@ -224,7 +216,12 @@ static void written(void *arg) {
         struct strbuf b = strbuf_over(why, sizeof why);
         strbuf_puts(&b, st_message(t->st));
         st_drop(t->st);
+    } else if (t->copy) {
+        log_event(LOG_INFO, "suite.copied", "suite=%" PRId64 " from=%s jobs=%u", t->id, t->from,
+                  t->r.n_jobs);
+        seen_of(m, t->id)->copy = false;
     } else {
+        seen_of(m, t->id)->copy = false;
         log_event(LOG_WARN, "suite.taken", "suite=%" PRId64 " from=%s jobs=%u ended=%zu", t->id,
                   t->from, t->r.n_jobs, t->ended.n);
         if (!m->stopped) m->s->found(m->s, &t->r, t->ended.v, t->ended.n);
@@ -281,7 +278,9 @@ static void on_result(void *ctx, const struct register_reply *r) {
 static void next_result(struct move *m) {
     struct taking *t = m->taking;
     struct arena a = {0};
-    if (t->at == t->n_keys)
+    if (t->at == t->n_keys && t->copy && t->ended.n < t->r.n_jobs)
+        taken(m, "a result is none");
+    else if (t->at == t->n_keys)
         loop_work(m->s->sched->loop, write_work, written, m);
     else {
         registers_get(m->s->fleet.registers, share_key(&a, "result", t->id, t->keys[t->at++]),
@@ -345,9 +344,9 @@ static void next_blob(struct move *m) {
     struct pull *p = m->s->sched->pull;
     if (!p)
         taken(m, "the cluster has ended");
-    else if (t->n_had < t->blobs.n)
+    else if (t->n_had < t->blobs.n && !t->copy)
         pull_get(p, t->head->tenant, t->blobs.v[t->n_had++], t->from, on_blob, m);
-    else if (t->ours)
+    else if (t->ours || t->copy)
         ask_results(m);
     else
         make_ours(m);
@@ -379,6 +378,21 @@ static void next_part(struct move *m) {
     }
     arena_done(&a);
 }
+// Of one that was ours: are all its results there?
+static void on_count(void *ctx, const struct register_reply *r) {
+    struct move *m = ctx;
+    struct taking *t = m->taking;
+    size_t n = 0;
+    if (ends_with(m, r, "its results are gone")) return;
+    for (size_t k = 0; k < r->n_keys; k++) {
+        int64_t job = 0;
+        n += str_to_i64(str_of(r->keys[k]), &job) && job > 0 && job <= t->head->jobs;
+    }
+    if (n == t->head->jobs)
+        next_part(m);
+    else
+        taken(m, NULL);
+}
 static void skip_suite(UNUSED void *ctx, UNUSED const struct suite_record *r) {}
 static void skip_job(UNUSED void *ctx, UNUSED const struct job_record *r) {}
 static void look_work(void *arg) {
@@ -386,7 +400,7 @@ static void look_work(void *arg) {
     struct taking *t = m->taking;
     struct journal_jobs_reader r = {skip_suite, skip_job, NULL};
     t->open = -1;
-    if (t->ours) t->st = journal_suite_read(m->s->journal, t->id, &r, &t->open);
+    if (t->ours || t->copy) t->st = journal_suite_read(m->s->journal, t->id, &r, &t->open);
 }
 static void looked(void *arg) {
     struct move *m = arg;
@@ -395,13 +409,18 @@ static void looked(void *arg) {
     status_t st = t->st;
     t->st = ST_OK;
     if (st || m->stopped || ended || find(m->s, t->id) || is_pending(m, t->id)) {
-        if (ended) seen_of(m, t->id)->ended_ns = clock_ns();
+        if (ended && t->ours) seen_of(m, t->id)->ended_ns = clock_ns();
+        if (ended) seen_of(m, t->id)->copy = false;
         st_drop(st);
         taken(m, NULL);
+    } else if (t->copy) {
+        struct arena a = {0};
+        registers_list(m->s->fleet.registers, share_key(&a, "result", t->id, 0), on_count, m);
+        arena_done(&a);
     } else
         next_part(m);
 }
-static void take(struct move *m, int64_t id, const struct register_reply *r,
+static void take(struct move *m, int64_t id, bool copy, const struct register_reply *r,
                  const Hlod__Cluster__Suite *h) {
     struct taking *t = m->taking = arena_must_calloc(1, sizeof *t);
     t->id = id;
@@ -410,6 +429,7 @@ static void take(struct move *m, int64_t id, const struct register_reply *r,
                               message_pack(&t->arena, &h->base));
     t->from = t->head ? t->head->home : "";
     t->ours = !strcmp(t->from, self(m));
+    t->copy = copy;
     loop_work(m->s->sched->loop, look_work, looked, m);
 }
 
@@ -435,6 +455,9 @@ static void forget_records(struct suites *s, int64_t id) {
         arena_done(&a);
     }
 }
+static bool wants_copy(const struct seen *e) {
+    return e->copy && clock_ns() >= e->copy_ns;
+}
 static void on_head(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
     struct arena a = {0};
@@ -451,15 +474,22 @@ static void on_head(void *ctx, const struct register_reply *r) {
         if (!(e->home = strdup(h->home))) abort();
         bool ours = !strcmp(h->home, self(m));
         if (own && ours) {
-            own->held = false;
+            own->held = own->unsure = false;
             suites_pump(m->s);
         } else if (own)
-            hand_over(m, own, h->home);
+            hand_over(m, e, own, h->home);
         else if (is_over(m, e)) {
             forget_records(m->s, e->id);
             e->ended_ns = clock_ns(); // until it is out of the list
+            e->forgot = true;
         } else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
-            take(m, e->id, r, h);
+            take(m, e->id, false, r, h);
+            arena_done(&a);
+            return;
+        } else if (wants_copy(e)) {
+            e->pause_ms = e->pause_ms < COPY_MOST_MS / 2 ? 2 * e->pause_ms : COPY_MOST_MS;
+            e->copy_ns = clock_ns() + e->pause_ms * CLOCK_MS;
+            take(m, e->id, true, r, h);
             arena_done(&a);
             return;
         }
@@ -470,10 +500,10 @@ static void on_head(void *ctx, const struct register_reply *r) {
 // Is there something to be found out about it?
 static bool wants_look(struct move *m, struct seen *e) {
     const struct suite *own = find(m->s, e->id);
-    if (is_pending(m, e->id)) return false;
+    if (!e->there || is_pending(m, e->id)) return false;
     if (own) return own->held || !e->home;
     if (!e->home) return true;
-    if (strcmp(e->home, self(m)) != 0) return dead_for(m, e) > lease_ns(m);
+    if (strcmp(e->home, self(m)) != 0) return wants_copy(e) || dead_for(m, e) > lease_ns(m);
     return !e->ended_ns || is_over(m, e);
 }
 static void free_move(struct move *m) {
@@ -518,17 +548,50 @@ static void on_again(void *ctx, int64_t suite, int failed) {
     else if (!m->busy)
         free_move(m);
 }
-// Ours that JetStream has not, one after the other.
-static void put_missing(struct move *m) {
-    for (struct suite *x = m->s->first; x && !m->again && !m->stopped; x = x->next) {
-        if (x->id <= m->after) continue;
+// Of ours, and ended a short while ago: its head is kept.
+static bool lasts(const struct move *m, const struct seen *e) {
+    return e->home && !strcmp(e->home, self(m)) && e->ended_ns && !e->forgot && !is_over(m, e);
+}
+// For how long the stream is there, at least; a new one lacks what its forerunner had.
+static int64_t stream_age(const struct move *m) {
+    int64_t age = m->made_ns ? clock_wall_ns() - m->made_ns : 0;
+    return age > 0 ? age : 0;
+}
+// The next that JetStream has not, though it is ours. One of an earlier process may have been taken
+// by another node since: where the stream is new that one is to put it.
+static int64_t next_missing(struct move *m) {
+    int64_t id = INT64_MAX;
+    bool early = stream_age(m) < 2 * lease_ns(m);
+    for (const struct suite *x = m->s->first; x && id == INT64_MAX; x = x->next) {
         size_t k = place(m, x->id);
-        bool there = k < m->all.n && m->all.v[k].id == x->id;
-        if (!suite_is_shared(x) || there || is_pending(m, x->id)) continue;
-        m->again = x->id;
-        m->s->n_runs++;
-        share_again(m->s, x->id, true, on_again, m);
+        bool there = k < m->all.n && m->all.v[k].id == x->id && m->all.v[k].there;
+        bool none = !suite_is_shared(x) || there || is_pending(m, x->id) || (early && x->unsure);
+        if (x->id > m->after && !none) id = x->id;
     }
+    for (size_t k = 0; k < m->all.n; k++) {
+        const struct seen *e = &m->all.v[k];
+        if (e->id > m->after && e->id < id && !e->there && lasts(m, e) && !find(m->s, e->id))
+            id = e->id;
+    }
+    return id;
+}
+static void put_missing(struct move *m) {
+    int64_t id = m->again || m->stopped ? INT64_MAX : next_missing(m);
+    if (id == INT64_MAX) return;
+    m->again = id;
+    m->s->n_runs++;
+    share_again(m->s, id, true, on_again, m);
+}
+// Suites that ended here.
+static void note_ends(struct move *m) {
+    for (size_t k = 0; k < m->s->ends.n; k++) {
+        struct seen *e = seen_of(m, m->s->ends.v[k].id);
+        free(e->home); // the one that it was taken from, maybe
+        if (!(e->home = strdup(self(m)))) abort();
+        e->ended_ns = m->s->ends.v[k].at_ns;
+        e->copy = e->forgot = false;
+    }
+    m->s->ends.n = 0;
 }
 static void on_heads(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
@@ -543,10 +606,12 @@ static void on_heads(void *ctx, const struct register_reply *r) {
         m->all.v[k].there = false;
     for (size_t k = 0; k < r->n_keys; k++)
         if (str_to_i64(str_of(r->keys[k]), &id) && id >= SUITE_SHARED) seen_of(m, id)->there = true;
+    note_ends(m);
+    m->made_ns = r->made_ns;
     size_t n = 0;
     for (size_t k = 0; k < m->all.n; k++) {
         struct seen e = m->all.v[k];
-        if (e.there)
+        if (e.there || e.copy || lasts(m, &e))
             m->all.v[n++] = e;
         else
             free(e.home);
@@ -556,6 +621,30 @@ static void on_heads(void *ctx, const struct register_reply *r) {
     if (!m->again) m->after = 0;
     put_missing(m);
     look_next(m);
+}
+// What ended in an earlier process, a short while ago, is put again, too.
+struct earlier {
+    struct suites *s;
+    VEC(int64_t) ids;
+    status_t st;
+};
+static void add_earlier(void *ctx, int64_t id) {
+    struct earlier *r = ctx;
+    vec_push(&r->ids, id);
+}
+static void read_earlier(void *arg) {
+    struct earlier *r = arg;
+    r->st =
+        journal_suites_ended(r->s->journal, clock_wall_ns() - LAST_MS * CLOCK_MS, add_earlier, r);
+}
+static void earlier_read(void *arg) {
+    struct earlier *r = arg;
+    for (size_t k = 0; k < r->ids.n && !r->st; k++)
+        vec_push(&r->s->ends, ((struct suite_end){r->ids.v[k], clock_ns()}));
+    st_drop(r->st);
+    r->s->n_runs--;
+    vec_done(&r->ids);
+    free(r);
 }
 static void put_failed(struct suites *s) {
     for (struct suite *x = s->first; x; x = x->next)
@@ -597,6 +686,10 @@ void suites_move(struct suites *s, const struct suites_fleet *f) {
     s->n_runs++;
     m->timer = loop_timer_new(s->sched->loop, on_tick, m);
     m->tick_ns = m->met_ns = clock_ns();
+    struct earlier *r = arena_must_calloc(1, sizeof *r);
+    r->s = s;
+    s->n_runs++;
+    loop_work(s->sched->loop, read_earlier, earlier_read, r);
     loop_timer_start(m->timer, 0);
 }
 void suites_unshare(struct suites *s, int64_t id) {
@@ -608,17 +701,17 @@ bool suites_keeps(struct suites *s, int64_t suite) {
 }
 status_t suites_sure(struct suites *s, int64_t suite) {
     const struct suite *x = find(s, suite);
-    const struct move *m = s->move;
     if (!x || !suite_is_shared(x) || !x->held) return ST_OK;
-    if (m && clock_ns() - m->met_ns < lease_ns(m) / 2) return ST_OK; // it is being looked at
     return st_new(ST_UNAVAILABLE,
-                  "suite %" PRId64 " may be another node's by now: JetStream is not reached",
+                  "suite %" PRId64 " may be another node's by now: JetStream is not reached, or "
+                  "has not said yet whose it is",
                   suite);
 }
 
 struct seek {
     struct suites *s;
     int64_t id;
+    bool here;
     char *tenant; // NULL: any
     void (*done)(void *ctx, status_t st, const char *node);
     void *ctx;
@@ -628,7 +721,24 @@ MUST_CHECK static status_t no_such(int64_t id) {
 }
 static bool has_ended(const struct move *m, int64_t id) {
     size_t k = place(m, id);
+    for (size_t i = 0; i < m->s->ends.n; i++)
+        if (m->s->ends.v[i].id == id) return true;
     return k < m->all.n && m->all.v[k].id == id && m->all.v[k].ended_ns;
+}
+// May a suite that has no head have been accepted? It is older than the stream, and who has it may
+// not have put it again yet: the stream is new, or a node was lost since before it was there.
+static bool may_be(const struct move *m, int64_t id) {
+    int64_t at_ns = (id >> 20) * CLOCK_MS, young = 4 * lease_ns(m), age = stream_age(m);
+    if (!m->made_ns) return true;
+    if (at_ns > m->made_ns + APART_MS * CLOCK_MS) return false;
+    const struct nodes *all = cluster_nodes(m->s->fleet.cluster);
+    int64_t since_ns = clock_ns() - age;
+    bool lost = age < young;
+    for (size_t k = 0; k < all->v.n && !lost; k++) {
+        const struct node *x = all->v.v[k];
+        lost = x->m->proved && (x->lost || x->gone) && x->heard_ns < since_ns + young;
+    }
+    return lost;
 }
 static void on_found(void *ctx, const struct register_reply *r) {
     struct seek *k = ctx;
@@ -638,13 +748,19 @@ static void on_found(void *ctx, const struct register_reply *r) {
         r->what == REGISTER_OK ? weigh_unpack_in(&a, &hlod__cluster__suite__descriptor, r->bytes)
                                : NULL;
     status_t st = ST_OK;
-    if (r->what == REGISTER_NONE || (h && k->tenant && strcmp(k->tenant, h->tenant) != 0))
+
+    if (r->what == REGISTER_NONE && (!m || k->here || may_be(m, k->id)))
+        st = st_new(ST_UNAVAILABLE,
+                    "whose suite %" PRId64 " is nobody says now: JetStream has lost it, and the "
+                    "node that has it has not put it there again yet",
+                    k->id);
+    else if (r->what == REGISTER_NONE || (h && k->tenant && strcmp(k->tenant, h->tenant) != 0))
         st = no_such(k->id);
     else if (!h || !m)
         st = st_new(ST_UNAVAILABLE, "whose suite %" PRId64 " is cannot be looked at: %s", k->id,
                     r->why ? r->why : "the cluster has ended");
     else if (!strcmp(h->home, self(m)) && has_ended(m, k->id))
-        st = no_such(k->id); // no such job of it
+        st = k->here ? ST_OK : no_such(k->id); // no such job of it
     else if (!strcmp(h->home, self(m)))
         st = st_new(ST_UNAVAILABLE, "suite %" PRId64 " is on its way to this node", k->id);
     else if (!is_there(m, h->home))
@@ -662,11 +778,11 @@ static void not_asked(void *arg) {
     on_found(arg, &(struct register_reply){.what = REGISTER_FAILED,
                                            .why = "the cluster is not reached"});
 }
-void suites_seek(struct suites *s, int64_t suite, const char *tenant,
+void suites_seek(struct suites *s, int64_t suite, const char *tenant, bool here,
                  void (*done)(void *, status_t, const char *), void *ctx) {
     struct arena a = {0};
     struct seek *k = arena_must_calloc(1, sizeof *k);
-    *k = (struct seek){s, suite, tenant ? strdup(tenant) : NULL, done, ctx};
+    *k = (struct seek){s, suite, here, tenant ? strdup(tenant) : NULL, done, ctx};
     if (tenant && !k->tenant) abort();
     s->n_runs++;
     if (s->fleet.registers)

@@ -84,6 +84,7 @@ struct share {
     size_t n_candidates, at;
     struct ask *ask;
     uint32_t part;
+    bool ended;                 // its results alone are needed
     struct suite_record *fresh; // whose id was drawn for it; NULL: it is put again
     char why[300];
     void (*done)(void *ctx, status_t st);
@@ -168,7 +169,7 @@ static void on_kept(void *ctx, status_t st, UNUSED struct arena *a, UNUSED Proto
 static void ask_next(struct share *h) {
     const struct suites_fleet *f = &h->s->fleet;
     Hlod__V1__KeepBlobsRequest q = HLOD__V1__KEEP_BLOBS_REQUEST__INIT;
-    if ((int)h->head.n_keepers == h->s->cfg.replicas || !f->registers) {
+    if (h->ended || (int)h->head.n_keepers == h->s->cfg.replicas || !f->registers) {
         put_next(h);
         return;
     }
@@ -451,6 +452,7 @@ static void all_put(struct again *g) {
         return;
     }
     struct share *h = new_share(g->s, &g->r);
+    h->ended = g->open == 0;
     h->done = on_shared;
     h->ctx = g;
     begin(h);

@@ -473,6 +473,11 @@ static void on_home(void *ctx, status_t st, const char *node) {
     struct jobs_work *w = ctx;
     struct call *c = w->c;
     bool list = w->work == list_work && !w->jobs.n;
+
+    if (!st && !strcmp(node, cluster_node(c->api->cluster))) { // it ended here meanwhile
+        if (call_goes_on(c, ST_OK)) call_fail(c, go(w));
+        return;
+    }
     if (!st && c->forwarded) // once
         st = st_new(ST_UNAVAILABLE, "the suite is node %s's now: ask again", node);
     if (list && st && (w->query.after_n || st_code(st) == ST_NOT_FOUND)) { // there are none
@@ -500,7 +505,8 @@ static void on_home(void *ctx, status_t st, const char *node) {
     c->on_cancel = ask_left;
 }
 static void seek(struct jobs_work *w) {
+    bool here = !w->st && (w->work == get_work || w->jobs.n);
     st_drop(w->st);
     w->st = ST_OK;
-    suites_seek(w->c->api->suites, w->suite, w->tenant, on_home, w);
+    suites_seek(w->c->api->suites, w->suite, w->tenant, here, on_home, w);
 }

@@ -147,8 +147,8 @@ def asked_elsewhere(o):
             assert status == 503 and "n0" in r["message"], (path, status, r)
         for none in (1 << 52) + 5, int(suite) + 1, 7:
             for path in f"/v1/jobs/{none}.1", f"/v1/jobs/{none}.1/result", f"/v1/jobs/{none}/watch":
-                status, r = b.json("GET", path)
-                assert status == 404, (path, status, r)
+                # In a stream that is new what it lacks may be another node's to put there again.
+                until(f"{path} is none", 60, lambda: b.json("GET", path)[0] == 404)
         status, r = b.json("POST", "/v1/peer/blobs", {"home": "n0"})
         assert status == 403, r
 
@@ -238,6 +238,50 @@ def nats_wiped(o):
         all = wait(new, suite, 90)
         now = outcomes(new, all)
         assert {k: now[k] for k in told} == told and len(now) == 60
+
+def wipe(nats):
+    nats.kill()
+    subprocess.run(["rm", "-r", nats.dir + "/jetstream"], check=True, timeout=20)
+    nats.start()
+def never_none(d, suite, n):
+    """asked until it answers: the whole list, or that it cannot be known now; never that there is
+    no such suite, or fewer jobs"""
+    def whole():
+        status, r = d.json("GET", f"/v1/jobs?suite={suite}&limit=1000")
+        one, job = d.json("GET", f"/v1/jobs/{suite}.1/result")
+        assert status in (200, 503) and one in (200, 503), (status, r, one, job)
+        assert status == 503 or len(r.get("jobs", [])) == n, r
+        return status == one == 200
+    until("it is known", 60, whole)
+    return outcomes(d, listed(d, suite))
+
+def ended_and_wiped(o):
+    """JetStream loses all after suites ended, one of them where it moved to: each node says how
+    they ended, or that it cannot know now, and the node that took it has the results itself"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a = n.d[0]
+        first = submit(a, blob(a, model("slow", SLOW)), inputs(4))
+        before = outcomes(a, wait(a, first))
+        suite = submit(a, blob(a, model("slow", SLOW)), inputs(20))
+        some_ended(a, suite, 2)
+        a.kill()
+        own = ends(a, suite)
+        new = moved_to(n.d[1:], suite)
+        now = outcomes(new, wait(new, suite))
+        wipe(nats)
+        n.restart(0)
+        for d in n.d:
+            assert never_none(d, suite, 20) == now
+            assert never_none(d, first, 4) == before
+        a = n.d[0]
+        until("it has the results itself", 60,
+              lambda: f"ev=suite.copied suite={suite} " in a.logs())
+        assert ends(a, suite) == own
+        new.kill()
+        nats.kill()
+        assert outcomes(a, listed(a, suite)) == now and len(now) == 20
+        assert a.json("GET", f"/v1/jobs/{suite}.1/logs")[1]["ended"]
 
 def three_servers(o):
     """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed
@@ -337,6 +381,7 @@ def full(o):
 
 SHORT = [home_dies]
 ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, same_key, nats_wiped,
+               ended_and_wiped,
                nobody_keeps, full]
 
 if __name__ == "__main__":

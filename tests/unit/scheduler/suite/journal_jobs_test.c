@@ -436,6 +436,9 @@ static void count_job(void *ctx, const struct job_record *r) {
     c->jobs++;
     c->results += r->result.n != 0;
 }
+static void note_id(void *ctx, int64_t id) {
+    *(int64_t *)ctx = id;
+}
 static void shared_ids(void **state) {
     (void)state;
     struct journal_jobs *j = opened();
@@ -475,18 +478,41 @@ static void shared_ids(void **state) {
     assert_int_equal(open, 1);
     assert_true(c.suites == 1 && c.jobs == 2 && c.results == 1 && c.key.b[0] == 9);
 
-    // Its key is known before anything is added, and goes with it.
+    // Its key is known before anything is added.
     struct suite_record again = {.tenant = "t", .request = text("shared"), .key = r.key};
     assert_null(journal_suite_find(j, &again, &existed));
     assert_true(existed && again.id == shared && again.n_jobs == 2);
-    assert_null(journal_suite_remove(j, shared));
-    assert_null(journal_suite_remove(j, shared));
-    assert_null(journal_suite_find(j, &again, &existed));
-    assert_false(existed);
-    assert_null(journal_suite_read(j, shared, &read, &open));
-    assert_true(open == -1 && c.suites == 1);
+
+    // Another node's results take the place of what is there, all at once; where its key is another
+    // suite's here, without it.
     assert_null(add_suite(j, "t", 0, "own", 2, &id, &existed));
     assert_int_equal(id, 4);
+    struct job_record all[] = {one, one};
+    struct suite_record moved = {.id = shared,
+                                 .tenant = "t",
+                                 .request = text("shared"),
+                                 .briefs = briefs,
+                                 .n_jobs = 2,
+                                 .key = r.key};
+    all[0].n = 1;
+    all[1].n = 2;
+    for (size_t n = 0; n <= 2; n++) {
+        c = (struct count){0};
+        assert_null(journal_suite_replace(j, &moved, all, n));
+        assert_null(journal_suite_read(j, shared, &read, &open));
+        assert_true(open == 2 - (int64_t)n && c.suites == 1 && c.jobs == 2);
+        assert_true((size_t)c.results == n && c.key.b[0] == 9);
+    }
+    int64_t seen = 0;
+    assert_null(journal_suites_ended(j, 5, note_id, &seen));
+    assert_int_equal(seen, shared);
+    seen = 0;
+    assert_null(journal_suites_ended(j, 6, note_id, &seen));
+    assert_int_equal(seen, 0);
+    moved.id = shared + 1;
+    assert_null(journal_suite_replace(j, &moved, all, 0));
+    assert_null(journal_suite_read(j, shared + 1, &read, &open));
+    assert_true(open == 2 && digest_is_zero(c.key) && moved.id == shared + 1);
     journal_jobs_close(j);
 }
 
