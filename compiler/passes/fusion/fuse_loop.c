@@ -92,6 +92,23 @@ static bool folds(const struct target *t, const struct hlo_instr *i) {
     if (rule_running_window(i, NULL)) return false; // a kernel of its own
     return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
 }
+// A reduction of several values together (the largest and its position), which is a root only.
+static bool folds_together(const struct hlo_instr *i) {
+    if (i->op != HLO_REDUCE || i->n_operands < 4 || i->control_preds.n) return false;
+    for (int k = 0; k < i->n_operands; k++)
+        if (!plain(i->operands[k])) return false;
+    return true;
+}
+// Is p one of u's initial values?
+static bool begins(const struct hlo_instr *p, const struct hlo_instr *u) {
+    for (int k = u->n_operands / 2; k < u->n_operands; k++)
+        if (u->operands[k] == p) return true;
+    return false;
+}
+// Along the rows there are no vectors for it, and none for what came into its kernel.
+static bool goes_along_rows(const struct hlo_instr *i) {
+    return i64s_has(HLO_ATTR(i, dims)->dimensions, i->operands[0]->shape->rank - 1);
+}
 // A contraction of ours: its tiles go through what follows them element by element.
 static bool contracts(const struct target *t, const struct hlo_instr *i) {
     return (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) && plain(i) && !lib_direct(i) &&
@@ -135,7 +152,8 @@ static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
 static bool can_root(const struct ctx *x, const struct hlo_instr *i) {
     const struct target *t = x->t;
     if (joins_computed(x, i)) return true;
-    return elementwise(i) || moves(i) || picks_one(t, i) || (i->op == HLO_REDUCE && folds(t, i));
+    return elementwise(i) || moves(i) || picks_one(t, i) || folds_together(i) ||
+           (i->op == HLO_REDUCE && folds(t, i));
 }
 
 // At which elements the fusion computes a member is said by the first operation on its way to the
@@ -271,6 +289,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         return "it has a user outside, and nothing is computed twice";
     if (free_to_copy(p) || (view(g->ctx, p) && !has_contraction(g) && !used_by_contraction(p)))
         return NULL;
+    if (folds_together(g->v[0]) && goes_along_rows(g->v[0]))
+        return "the reduction has no vectors for it";
     if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
@@ -295,8 +315,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (chosen_by(g->ctx, u) && !light(p) && !moves(p) && !index && !renames(g->ctx, p))
             return "a concatenation would choose among what is dear";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
-        if (u->op == HLO_REDUCE && u->operands[0] != p)
-            return "it is the reduction's initial value";
+        if (u->op == HLO_REDUCE && begins(p, u)) return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
         if (folds(target_of(g), p) && !elementwise(u))
             return "it is a reduction, used elsewhere than it is made";
@@ -312,7 +331,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
 
 static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
-        if (folds(target_of(g), g->v[k])) return true;
+        if (folds(target_of(g), g->v[k]) || folds_together(g->v[k])) return true;
     return false;
 }
 static bool has_layouts(const struct target *t, const struct hlo_computation *c) {
