@@ -327,11 +327,6 @@ static bool is_plain_extremum(const struct emit *e, const struct kir_val *v) {
         if (v->args[k]->op == K_CONST || v->args[k]->op == K_CARRY) return false;
     return true;
 }
-// Does no element's value overflow? Of indices the bounds say so; LLVM joins accesses that take
-// turns only where their places are known not to wrap.
-static bool is_exact(const struct kir_val *v) {
-    return v->type == DT_S64 && !v->lanes && v->lo > INT64_MIN && v->hi < INT64_MAX;
-}
 static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     int bits = bits_of(e, v);
     LLVMValueRef x = arg_of(e, v, 0, bits), y = arg_of(e, v, 1, bits);
@@ -340,15 +335,15 @@ static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
 
     switch (v->op) {
     case K_ADD:
-        return f             ? LLVMBuildFAdd(e->b, x, y, "")
-               : is_exact(v) ? LLVMBuildNSWAdd(e->b, x, y, "")
-                             : LLVMBuildAdd(e->b, x, y, "");
+        return f                 ? LLVMBuildFAdd(e->b, x, y, "")
+               : kir_is_exact(v) ? LLVMBuildNSWAdd(e->b, x, y, "")
+                                 : LLVMBuildAdd(e->b, x, y, "");
     case K_SUB:
         return f ? LLVMBuildFSub(e->b, x, y, "") : LLVMBuildSub(e->b, x, y, "");
     case K_MUL:
-        return f             ? LLVMBuildFMul(e->b, x, y, "")
-               : is_exact(v) ? LLVMBuildNSWMul(e->b, x, y, "")
-                             : LLVMBuildMul(e->b, x, y, "");
+        return f                 ? LLVMBuildFMul(e->b, x, y, "")
+               : kir_is_exact(v) ? LLVMBuildNSWMul(e->b, x, y, "")
+                                 : LLVMBuildMul(e->b, x, y, "");
     case K_DIV:
         return f   ? LLVMBuildFDiv(e->b, x, y, "")
                : s ? LLVMBuildSDiv(e->b, x, y, "")

@@ -158,6 +158,11 @@ bool kir_is_const(const struct kir_val *v, int64_t *out); // integer constant
 static inline bool kir_fits_32(const struct kir_val *v) {
     return v->type == DT_S64 && !v->lanes && v->lo >= INT32_MIN && v->hi <= INT32_MAX;
 }
+// An s64 with bounds, which its sum or product thus does not overflow: indices have them. LLVM
+// joins accesses that take turns only where their places are known not to wrap.
+static inline bool kir_is_exact(const struct kir_val *v) {
+    return v->type == DT_S64 && !v->lanes && v->lo > INT64_MIN && v->hi < INT64_MAX;
+}
 
 // For index.c: finds or places the pure value `t`.
 struct kir_val *kir_intern(struct kir *k, const struct kir_val *t);

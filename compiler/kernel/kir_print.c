@@ -253,7 +253,8 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
     }
     if (v->flags & KF_REASSOC) strbuf_puts(b, " reassoc");
     if (v->flags & KF_CONTRACT) strbuf_puts(b, " contract");
-    if (p->sizes && v->type == DT_S64 && !kir_fits_32(v)) strbuf_puts(b, " wide");
+    if (p->sizes && v->type == DT_S64 && !kir_fits_32(v))
+        strbuf_puts(b, kir_is_exact(v) ? " wide exact" : " wide");
     if (v->flags & KF_FITS) strbuf_puts(b, " fits");
     strbuf_putc(b, '\n');
 }

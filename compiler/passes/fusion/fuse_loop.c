@@ -20,6 +20,7 @@ enum {
     FLOAT_MEMBERS = 300,
     MOST_JOINED = 4,
     MOST_AGAIN = 3,
+    MOST_SPREAD = 4,
     JOINED_WEIGHT = 80,
     SHORT_ROW = 256,
     MANY_USERS = 4 * MAX_MEMBERS // not all of them are in one fusion
@@ -262,18 +263,44 @@ static bool under_join(const struct fusion_group *g, const struct hlo_instr *p) 
     return renames(g->ctx, p) && p->users.n == 1 && p->users.v[0] == g->v[0] &&
            g->v[0]->op == HLO_CONCATENATE;
 }
-// A broadcast to a few elements that lie side by side (the channels of a pixel, the parts of a
-// point): the kernel's turn makes them together, so that what is broadcast is computed once.
-static bool spreads_little(const struct hlo_instr *u) {
-    enum { FEW = 4 };
+// How many elements that lie side by side (the channels of a pixel, the parts of a point) a
+// broadcast makes of each; 0: they lie apart, or there is but one.
+static int64_t spread(const struct hlo_instr *u) {
     int64_t times = 1;
-    if (u->op != HLO_BROADCAST || !plain(u)) return false;
+    if (u->op != HLO_BROADCAST || !plain(u)) return 0;
     struct i64s dims = HLO_ATTR(u, dims)->dimensions;
     for (int d = 0; d < dims.n; d++)
-        if (dims.v[d] != d) return false;
-    for (int d = dims.n; d < u->shape->rank && times <= FEW; d++)
+        if (dims.v[d] != d) return 0;
+    for (int d = dims.n; d < u->shape->rank && times <= MOST_SPREAD; d++)
         times *= u->shape->dims[d];
-    return dims.n && times <= FEW;
+    return dims.n ? times : 0;
+}
+// A few: the kernel's turn makes them together, so that what is broadcast is computed once.
+static bool spreads_little(const struct hlo_instr *u) {
+    int64_t times = spread(u);
+    return times && times <= MOST_SPREAD;
+}
+// To how many such elements each of p's goes, by all broadcasts on its ways to the root.
+static int64_t spread_behind(const struct fusion_group *g, const struct hlo_instr *p,
+                             int64_t *known) {
+    int64_t most = 1;
+    for (size_t k = 0; k < p->users.n && most <= MOST_SPREAD; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        int at = fusion_index(g, u);
+        if (at < 0) continue;
+        if (!known[at]) known[at] = at ? spread_behind(g, u, known) : 1;
+        int64_t times = known[at] * (u->op == HLO_BROADCAST ? spread(u) : 1);
+        if (times > most) most = times;
+    }
+    return most;
+}
+// Would broadcasts make p again, or make it together with more than a turn holds?
+static const char *keeps_spread_out(const struct fusion_group *g, const struct hlo_instr *p) {
+    int64_t known[MAX_MEMBERS] = {0}, times = spread_behind(g, p, known);
+    if (times > MOST_SPREAD) return "broadcasts would compute it again for each element";
+    if (times > 1 && !elementwise(p) && !renames(g->ctx, p) && p->op != HLO_SLICE)
+        return "a broadcast would make it again";
+    return NULL;
 }
 // Gives other dimensions to what is broadcast so.
 static bool under_spread(const struct fusion_group *g, const struct hlo_instr *p) {
@@ -320,7 +347,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (folds(target_of(g), p) && !elementwise(u))
             return "it is a reduction, used elsewhere than it is made";
     }
-    if (!computed_often(g, p)) return NULL;
+    const char *again = keeps_spread_out(g, p);
+    if (again || !computed_often(g, p)) return again;
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
     if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)

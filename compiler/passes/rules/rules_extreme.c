@@ -74,12 +74,13 @@ static bool try_value(struct trial *t, const struct hlo_instr *i, double *out) {
 
 // Does the reducer keep the first of the largest (smallest) values with its position, and NaN
 // before all, where positions ascend? The initial one may be that of the first element.
-static bool keeps_first(const struct hlo_computation *c, bool largest) {
+static bool keeps_first(const struct hlo_computation *c, bool largest, bool nans) {
     static const double values[][2] = {{1, 2}, {2, 1}, {1, 1}, {NAN, 1}, {1, NAN}, {NAN, NAN}};
     static const double places[][2] = {{3, 7}, {5, 5}};
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++)
         for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
             double x = values[v][0], y = values[v][1], value, place;
+            if (!nans && (isnan(x) || isnan(y))) continue;
             bool stays = isnan(x) || (!isnan(y) && (largest ? x >= y : x <= y));
             struct trial t = {c, {x, places[k][0], y, places[k][1]}, 500};
             if (!try_value(&t, c->root->operands[0], &value) ||
@@ -98,6 +99,15 @@ static bool counts_along(const struct hlo_instr *i, int64_t axis) {
     return along < map.n && map.v[along] == axis;
 }
 
+// Does every value of the type stand at it or before it? *largest: they are above it.
+static bool is_worst(enum dtype t, double v, bool *largest) {
+    int bits = dtype_bits(t);
+    bool sign = dtype_class(t) == DC_SIGNED;
+    double lo = sign ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, bits - sign) - 1;
+    *largest = dtype_is_float(t) ? v < 0 : v == lo;
+    return dtype_is_float(t) ? isinf(v) : v == lo || v == hi;
+}
+
 // get-tuple-element of the position; along the last dimension, where a reduction of two values has
 // no vectors.
 RULE_FN(place_of_extreme) {
@@ -110,14 +120,16 @@ RULE_FN(place_of_extreme) {
     const struct shape *s = x->operands[0]->shape;
     struct i64s d = HLO_ATTR(x, dims)->dimensions;
     double worst, first;
+    bool largest, is_float = dtype_is_float(s->dtype);
     if (d.n != 1 || d.v[0] != s->rank - 1 || s->dynamic || s->dims[d.v[0]] < 8 ||
-        s->dims[d.v[0]] >= INT32_MAX || !dtype_is_float(s->dtype) || dtype_bits(s->dtype) > 32 ||
-        !dtype_is_int(i->shape->dtype) || dtype_bits(i->shape->dtype) < 32 || i->shape->dynamic)
+        s->dims[d.v[0]] >= INT32_MAX || !(is_float || dtype_is_int(s->dtype)) ||
+        s->dtype == DT_PRED || dtype_bits(s->dtype) > 32 || !dtype_is_int(i->shape->dtype) ||
+        dtype_bits(i->shape->dtype) < 32 || i->shape->dynamic)
         return NULL;
     if (!counts_along(x->operands[1], d.v[0]) || !match_splat(x->operands[2], &worst) ||
-        !match_splat(x->operands[3], &first) || !isinf(worst) || first != 0 ||
-        !keeps_first(x->called[0], worst < 0))
+        !match_splat(x->operands[3], &first) || !is_worst(s->dtype, worst, &largest) ||
+        first != 0 || !keeps_first(x->called[0], largest, is_float))
         return NULL;
-    hv place = hb_place_of_extreme(&r->b, x->operands[0], d.v[0], worst < 0, false);
+    hv place = hb_place_of_extreme(&r->b, x->operands[0], d.v[0], largest, false);
     return hb_convert(&r->b, place, i->shape->dtype);
 }
