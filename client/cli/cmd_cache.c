@@ -155,10 +155,14 @@ static int collect(struct hlo *h, const struct words *w) {
     json_array_foreach(json_object_get(j, "removed"), k, d) puts(json_string_value(d));
     json_array_foreach(json_object_get(j, "blobs"), k, d)
         printf("%s  upload\n", json_string_value(d));
+    json_array_foreach(json_object_get(j, "packages"), k, d)
+        printf("%s  package\n", json_string_value(d));
     size_t n = json_array_size(json_object_get(j, "removed")) +
-               json_array_size(json_object_get(j, "blobs"));
-    printf("%zu %s, %s; %s of executables kept\n", n, w->dry_run ? "would go" : "removed",
-           size_text(number_at(j, "freedBytes")).s, size_text(number_at(j, "keptBytes")).s);
+               json_array_size(json_object_get(j, "blobs")) +
+               json_array_size(json_object_get(j, "packages"));
+    printf("%zu %s, %s; %s of executables and packages kept\n", n,
+           w->dry_run ? "would go" : "removed", size_text(number_at(j, "freedBytes")).s,
+           size_text(number_at(j, "keptBytes")).s);
     json_decref(j);
     return 0;
 }

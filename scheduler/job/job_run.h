@@ -15,8 +15,9 @@ struct export_own { // sizes of the inputs
     size_t n_bindings;
     Hlod__V1__ShapeBinding **assumed;
     size_t n_assumed;
-    struct digest key; // of the package, by the worker that is to make it
-    bool looked;       // whether it is kept: it is not
+    struct span how;      // of the request, what goes into the package's key
+    struct digest key;    // of the package
+    const char *not_kept; // by this build of the compiler: it was looked for; or NULL
 };
 struct warm_own {
     size_t n_buckets;      // begun

@@ -286,6 +286,7 @@ struct packing {
     struct job *j; // held
     struct store *store;
     struct digest key;
+    struct package_parts parts;           // what is looked for
     const Hlod__Wire__ExportReply *reply; // the job's, which stays as long as the job
     int fds[FRAME_MAX_FDS];
     int n_fds;
@@ -332,7 +333,9 @@ static void on_export(void *ctx, struct frame *f, status_t lost) {
         job_deliver(
             j, ROW_REPLY,
             &(struct delivery){.reply = &r->base, .timing = "export", .since_ns = j->sent_ns});
-    if (!st && (!r->package || !r->info)) st = st_internal("an export without a package");
+    const Hlod__Wire__Blob *b = !st ? r->package : NULL;
+    if (!st && (!b || !b->fd || !b->size || !r->info))
+        st = st_internal("an export without a package");
     if (st) {
         job_finish(j, st);
         return;
@@ -366,6 +369,7 @@ static status_t make_package(struct job *j) {
 
 static void look_for_package(void *arg) {
     struct packing *p = arg;
+    p->key = package_key(&p->parts);
     p->st = package_open(p->store, p->key, &p->found);
 }
 static void drop_found(struct packing *p) {
@@ -390,7 +394,8 @@ static void package_looked_for(void *arg) {
     metric_add(p->st ? M_CACHE_MISSES : M_CACHE_HITS, 1);
     if (p->st) {
         st_drop(p->st); // it is made then
-        j->export->looked = true;
+        j->export->key = p->key;
+        j->export->not_kept = p->parts.build_id;
         job_advance(j);
         return;
     }
@@ -415,16 +420,21 @@ static void package_looked_for(void *arg) {
 status_t export_send(struct job *j) {
     struct export_own *own = j->export;
     RETURN_IF_ERR(sched_reply_room(j->s, j->tenant));
-    struct package_parts parts = {.tenant = j->tenant->name,
-                                  .format = j->model->rec->format,
-                                  .bindings =
-                                      key_bindings_text(&j->arena, own->bindings, own->n_bindings),
-                                  .build_id = worker_hello(j->slot.w)->build_id,
-                                  .source = j->model->source,
-                                  .how = j->spec->export.how};
-    own->key = package_key(&parts);
-    if (own->looked) return make_package(j);
-    loop_work(j->s->loop, look_for_package, package_looked_for, packing_new(j));
+    const char *build = worker_hello(j->slot.w)->build_id;
+    if (own->not_kept && !strcmp(own->not_kept, build)) return make_package(j);
+
+    // The request is the client's, which may leave meanwhile, the worker may end: the pool has
+    // copies of both.
+    if (!own->how.p) own->how = package_how(&j->arena, j->spec->export.how);
+    struct packing *p = packing_new(j);
+    p->parts = (struct package_parts){
+        .tenant = j->tenant->name,
+        .format = j->model->rec->format,
+        .bindings = key_bindings_text(&j->arena, own->bindings, own->n_bindings),
+        .build_id = arena_strdup(&j->arena, build),
+        .source = j->model->source,
+        .how = own->how};
+    loop_work(j->s->loop, look_for_package, package_looked_for, p);
     return ST_OK;
 }
 

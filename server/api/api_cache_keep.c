@@ -244,7 +244,8 @@ status_t api_pin(struct call *c) {
 
 // ---- collect
 
-struct entry {
+struct entry { // an executable or a package for browsers
+    enum store_kind kind;
     struct digest key;
     int64_t bytes, used_ns;
     bool stays;
@@ -259,10 +260,10 @@ struct collect {
 static const Hlod__V1__CollectCacheRequest *collect_request(const struct cache_work *w) {
     return (Hlod__V1__CollectCacheRequest *)w->c->request;
 }
-static void add_entry(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
+static void add_entry(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
                       int64_t mtime, bool pinned) {
     struct collect *k = ctx;
-    struct entry e = {key, bytes, mtime, pinned};
+    struct entry e = {kind, key, bytes, mtime, pinned};
     avec_push(k->a, &k->all, e);
     k->total += bytes;
 }
@@ -277,6 +278,7 @@ static status_t collect_list(struct cache_work *w) {
     struct collect *k = w->own;
     int64_t blobs = collect_request(w)->blobs_unused_s;
     RETURN_IF_ERR(store_list(w->store, STORE_EXECUTABLE, add_entry, k));
+    RETURN_IF_ERR(store_list(w->store, STORE_PACKAGE, add_entry, k));
     if (k->all.n) qsort(k->all.v, k->all.n, sizeof *k->all.v, oldest_first);
     return blobs ? blobs_unused(w->store, w->journal, suites_journal(w->c->api->suites),
                                 before(blobs), k->a, &k->blobs)
@@ -284,8 +286,12 @@ static status_t collect_list(struct cache_work *w) {
 }
 static status_t collect_remove(struct cache_work *w) {
     struct collect *k = w->own;
+    struct digest d;
+    for (size_t i = 0; i < k->m->n_packages; i++) {
+        (void)digest_parse(str_of(k->m->packages[i]), &d);
+        st_drop(store_remove(w->store, STORE_PACKAGE, d));
+    }
     for (size_t i = 0; i < k->m->n_removed; i++) {
-        struct digest d;
         (void)digest_parse(str_of(k->m->removed[i]), &d);
         st_drop(store_remove(w->store, STORE_EXECUTABLE, d)); // gone already is as good
         st_drop(store_remove(w->store, STORE_TUNING, d));     // few have one
@@ -296,17 +302,24 @@ static status_t collect_remove(struct cache_work *w) {
     w->reply = &k->m->base;
     return ST_OK;
 }
-static void choose_executables(struct cache_work *w, struct collect *k) {
+static void choose_entries(struct cache_work *w, struct collect *k) {
     const Hlod__V1__CollectCacheRequest *q = collect_request(w);
     int64_t left = k->total, old = before(q->unused_s);
     k->m->removed = arena_array(k->a, char *, k->all.n + 1);
+    k->m->packages = arena_array(k->a, char *, k->all.n + 1);
     for (size_t i = 0; i < k->all.n; i++) {
         const struct entry *e = &k->all.v[i];
         bool unused = q->unused_s && e->used_ns < old, over = q->max_bytes && left > q->max_bytes;
-        if (e->stays || (!unused && !over) || sched_loaded(w->c->api->sched, e->key)) continue;
-        k->m->removed[k->m->n_removed++] = api_hex(k->a, e->key);
+        bool package = e->kind == STORE_PACKAGE;
+        if (e->stays || (!unused && !over)) continue;
+        if (!package && sched_loaded(w->c->api->sched, e->key)) continue;
         k->m->freed_bytes += e->bytes;
         left -= e->bytes;
+        if (package) {
+            k->m->packages[k->m->n_packages++] = api_hex(k->a, e->key);
+            continue;
+        }
+        k->m->removed[k->m->n_removed++] = api_hex(k->a, e->key);
         if (!q->dry_run) sched_forget_executable(w->c->api->sched, e->key);
     }
     k->m->kept_bytes = left;
@@ -326,9 +339,9 @@ static void choose_blobs(struct cache_work *w, struct collect *k) {
 static status_t choose(struct cache_work *w) {
     struct collect *k = w->own;
     k->m = message_new(k->a, &hlod__v1__collect_cache_reply__descriptor);
-    choose_executables(w, k);
+    choose_entries(w, k);
     choose_blobs(w, k);
-    if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_blobs))
+    if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_packages && !k->m->n_blobs))
         return call_reply(w->c, &k->m->base);
     w->work = collect_remove;
     w->then = NULL;

@@ -361,18 +361,20 @@ static void do_export(struct frame *f) {
     Hlod__Wire__ExportReply r = HLOD__WIRE__EXPORT_REPLY__INIT;
     Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
     Hlod__V1__WebPackage info = HLOD__V1__WEB_PACKAGE__INIT;
-    char text[300];
+    char text[300], *script = script_in(q->source, f);
     int fd = -1;
     size_t n = (size_t)snprintf(text, sizeof text, "%.40s %.10s", q->how->name, q->how->backend);
     for (size_t k = 0; k < q->n_bindings && n < sizeof text; k++)
         n += (size_t)snprintf(text + n, sizeof text - n, " %.40s=%lld", q->bindings[k]->symbol,
                               (long long)q->bindings[k]->size);
     r.status = &s;
-    if (done_or(&s, script_in(q->source, f), "export", f->call)) {
+    if (done_or(&s, script, "export", f->call)) {
         b.size = strlen(text);
         b.fd = 1;
         if (frame_memfd("package", (int64_t)b.size, &fd) || pwrite(fd, text, b.size, 0) < 0)
             abort();
+        if (!strcmp(value(script, "package"), "nowhere")) b.fd = 0;
+        if (!strcmp(value(script, "package"), "empty")) b.size = 0;
         info.weight_bytes = 7;
         r.package = &b;
         r.info = &info;

@@ -68,9 +68,17 @@ class Here(Daemon):
             file = os.path.join(self.scratch, "tokens")
             self.tokens = {name: self.token(file, name, scopes) for name, scopes in (
                 ("a", "read,run,compile,load"), ("b", "read,run,compile,load"),
-                ("a-reads", "read,run"))}
+                ("a-reads", "read,run"), ("all", "cache"))}
             args += ["--tokens", file]
+        self.args = args
         super().__init__(build + "/hlod", build + "/hlod-worker", args=args)
+        self.url = "http://%s:%d" % self.addr
+
+    def again(self):
+        """Ends it and starts it anew on the same folder."""
+        assert self.stop_keep() == 0
+        super().__init__(self.hlod, self.worker, data=self.dir, args=self.args)
+        self.own = True
         self.url = "http://%s:%d" % self.addr
 
     def token(self, file, name, scopes):
@@ -252,8 +260,8 @@ def fields_of_all_kinds(d):
 
 
 def kept(d):
-    """The same export again is not compiled again; another option, size, model or tenant is
-    another; what is damaged is made anew, after a restart too."""
+    """The same export again is not compiled again, after a restart too; another option, size, model
+    or tenant is another; what is damaged is made anew; what is collected is gone."""
     def ask(model, who="a", **q):
         status, m = d.json("POST", "/v1/models/%s/web" % model, q, d.tokens[who])
         assert status == 200, m
@@ -285,6 +293,11 @@ def kept(d):
     hit, theirs, _ = ask(model, "b")
     assert not hit and theirs == first and ask(model, "b")[0]
 
+    d.again()
+    hit, later, m = ask(model)
+    assert hit and later == first and {**m, "cacheHit": False} == {**whole, "cacheHit": False}
+    assert ask(model, "b")[0] and ask(another)[0] and all(ask(model, **q)[0] for q in others)
+
     n = len(files())
     for path in files():
         with open(path, "r+b") as f:
@@ -295,6 +308,25 @@ def kept(d):
     hit, mended, _ = ask(model)
     assert not hit and mended == first
     assert "cache.quarantined" in d.logs() and ask(model)[0] and len(files()) == n
+
+    def collect(**q):
+        status, m = d.json("POST", "/v1/cache/gc", q, d.tokens["all"])
+        assert status == 200, m
+        return m.get("packages", []), int(m.get("freedBytes", 0)), int(m.get("keptBytes", 0))
+    assert d.json("POST", "/v1/cache/gc", {"unusedS": 1}, d.tokens["a"])[0] == 403
+    assert collect(unusedS=3600)[0] == [] and len(files()) == n
+    names = {os.path.basename(f) for f in files()}
+    size = {os.path.basename(f): os.stat(f).st_size for f in files()}
+    last = max(files(), key=lambda f: os.stat(f).st_mtime_ns)  # by max bytes the least used go
+    told, freed, left = collect(maxBytes=1, dryRun=True)
+    assert set(told) == names and freed >= sum(size.values()) and len(files()) == n
+    gone, freed, left = collect(maxBytes=freed + left - 1)
+    assert freed and last in files() and {os.path.basename(f) for f in files()} == names - set(gone)
+    time.sleep(1.1)
+    gone, freed, left = collect(unusedS=1)
+    assert os.path.basename(last) in gone and freed >= sum(size[f] for f in gone) and not files()
+    hit, mended, _ = ask(model)
+    assert not hit and mended == first and ask(model)[0]
 kept.tokens = True
 
 

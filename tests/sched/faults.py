@@ -310,6 +310,22 @@ def changed_while_read(d):
         status, r = d.json("POST", "/v1/executables?shape=x=1x4", text)
         assert status == (400 if script else 200), r
 
+def no_package(d):
+    """A worker that answers an export with a package of no descriptor, or of no bytes: an error,
+    and nothing of it is kept."""
+    at = os.path.join(glob.escape(d.dir), "data", "packages", "*", "*")
+    for what in ("nowhere", "empty"):
+        source, _ = put(d, "package " + what)
+        for _ in range(2):
+            status, r = d.json("POST", f"/v1/models/{source}/web", {"shapes": [
+                {"input": "x", "dims": [1, 4]}]})
+            assert status == 500 and "package" in r["message"], (what, status, r)
+            assert not glob.glob(at), what
+    source, _ = put(d)
+    status, r = d.json("POST", f"/v1/models/{source}/web", {"shapes": [
+        {"input": "x", "dims": [1, 4]}]})
+    assert status == 200 and len(glob.glob(at)) == 1, r
+
 def refused_start(d, data, *args):
     p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "", "--data",
                         os.path.join(d.dir, data), "--worker", d.worker, *args],
@@ -733,9 +749,9 @@ SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work
              changed_while_read, expected, crash_storm, put_aside, single_flight, long_compiles,
              deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves,
              half_close, half_headers, ended_headers, stalled_bodies, per_address, warm_restart,
-             two_daemons, bad_starts, full_disk, few_files, drain, lame, hostile_framing,
-             compressed_bodies, big_tensors, upload_memory, receive_budget, receive_waits,
-             many_clients]
+             two_daemons, bad_starts, no_package, full_disk, few_files, drain, lame,
+             hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget,
+             receive_waits, many_clients]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

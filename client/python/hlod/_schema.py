@@ -597,6 +597,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('freed_bytes', 'i', ''),
         3: ('kept_bytes', 'i', ''),
         4: ('blobs', 's*', ''),
+        5: ('packages', 's*', ''),
     },
     'ExportExecutableRequest': {
         1: ('digest', 's', ''),
