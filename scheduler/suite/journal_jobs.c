@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See journal_jobs.h. Rows of a job: its brief (what lists show),
 // its result, its log. `ended` of a suite counts its jobs with a result, so that unfinished suites
-// and those to be removed are found without looking at jobs.
+// and those to be removed are found without looking at jobs. `finished` of a suite that has jobs
+// without a result, and is another node's by now, is no time but the text "moved to NODE": a
+// journal of this schema had the column already, and nothing reads it as a time before all jobs
+// have ended.
 #include "scheduler/suite/journal_jobs.h"
 
 #include <sqlite3.h>
@@ -35,6 +38,8 @@ enum statement {
     S_TOTALS,
     S_OLDEST,
     S_ENDED,
+    S_MOVE,
+    S_MOVED,
     S_REMOVE_JOBS,
     S_REMOVE_SUITE,
     STATEMENT_COUNT
@@ -43,6 +48,7 @@ enum statement {
 #define SOUND_SUITE                                                                                \
     "jdb_sum('suite', suite.id, tenant, key, request, jobs, ended, created, finished, bytes) IS "  \
     "suite.sum"
+#define MOVED_TO  "CASE WHEN typeof(finished) = 'text' THEN substr(finished, 10) END"
 #define SOUND_JOB "jdb_sum('job', job.suite, job.n, brief, result, log) IS job.sum"
 static const char *const texts[] = {
     [S_FIND_KEY] = "SELECT id, request, jobs, " SOUND_SUITE " FROM suite WHERE key = ?1",
@@ -63,7 +69,7 @@ static const char *const texts[] = {
                     "WHERE id = ?1",
     [S_UPDATE_JOB] = "UPDATE job SET brief = ?3, log = ?4, sum = jdb_sum('job', ?1, ?2, ?3, NULL, "
                      "?4) WHERE suite = ?1 AND n = ?2 AND result IS NULL",
-    [S_OPEN_SUITES] = "SELECT id, tenant, request, jobs, created, " SOUND_SUITE
+    [S_OPEN_SUITES] = "SELECT id, tenant, request, jobs, created, " MOVED_TO ", " SOUND_SUITE
                       " FROM suite WHERE ended < jobs ORDER BY id",
     [S_SUITE_JOBS] = "SELECT n, brief, log, result IS NOT NULL, " SOUND_JOB
                      " FROM job WHERE suite = ?1 ORDER BY n",
@@ -75,7 +81,8 @@ static const char *const texts[] = {
         "SELECT brief, result, log, " SOUND_JOB " FROM job JOIN suite ON suite.id = job.suite "
         "WHERE suite = ?1 AND n = ?2 AND (?3 IS NULL OR tenant = ?3)",
     [S_LIST] = "SELECT suite, n, brief, result IS NOT NULL, " SOUND_JOB " FROM job JOIN suite ON "
-               "suite.id = job.suite WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = 0 OR suite = ?2) "
+               "suite.id = job.suite WHERE (?1 IS NULL OR tenant = ?1) AND ((?2 = 0 AND "
+               "typeof(finished) != 'text') OR suite = ?2) "
                "AND (?3 = 0 OR suite < ?3 OR (suite = ?3 AND n > ?4)) "
                "ORDER BY suite DESC, n LIMIT ?5",
     [S_REQUESTS] = "SELECT request, " SOUND_SUITE " FROM suite",
@@ -85,6 +92,9 @@ static const char *const texts[] = {
     [S_OLDEST] = "SELECT id, jobs, bytes, finished FROM suite WHERE ended = jobs "
                  "ORDER BY finished, id LIMIT 1",
     [S_ENDED] = "SELECT id FROM suite WHERE id >= 1 << 52 AND ended = jobs AND finished >= ?1",
+    [S_MOVE] = "UPDATE suite SET finished = 'moved to ' || ?2 WHERE id = ?1 AND ended < jobs",
+    [S_MOVED] = "SELECT id, " MOVED_TO ", " SOUND_SUITE
+                " FROM suite WHERE ended < jobs AND typeof(finished) = 'text'",
     [S_REMOVE_JOBS] = "DELETE FROM job WHERE suite = ?1",
     [S_REMOVE_SUITE] = "DELETE FROM suite WHERE id = ?1",
 };
@@ -337,7 +347,8 @@ static status_t read_suites(struct jcopy *c, const struct journal_jobs_reader *r
                                  .tenant = (const char *)sqlite3_column_text(s, 1),
                                  .request = column(s, 2),
                                  .n_jobs = (uint32_t)sqlite3_column_int64(s, 3),
-                                 .created_ns = sqlite3_column_int64(s, 4)};
+                                 .created_ns = sqlite3_column_int64(s, 4),
+                                 .moved_to = (const char *)sqlite3_column_text(s, 5)};
         if (r) r->suite(r->ctx, &x);
         st = read_jobs(c, x.id, r);
     }
@@ -523,6 +534,39 @@ status_t journal_suite_replace(struct journal_jobs *j, const struct suite_record
                                const struct job_record *ended, size_t n) {
     struct replace q = {r, ended, n};
     return jdb_write(j->db, replace, &q);
+}
+struct moved {
+    int64_t id;
+    const char *node;
+    void (*fn)(void *, int64_t, const char *);
+    void *ctx;
+};
+static status_t move(struct jcopy *c, void *arg) {
+    const struct moved *q = arg;
+    sqlite3_stmt *s = c->s[S_MOVE];
+    sqlite3_bind_int64(s, 1, q->id);
+    sqlite3_bind_text(s, 2, q->node, -1, SQLITE_STATIC);
+    RETURN_IF_ERR(jcopy_run(c, S_MOVE));
+    return sum_suite(c, q->id);
+}
+status_t journal_suite_move(struct journal_jobs *j, int64_t id, const char *node) {
+    struct moved q = {.id = id, .node = node};
+    return jdb_write(j->db, move, &q);
+}
+static status_t moved(struct jcopy *c, void *arg) {
+    const struct moved *q = arg;
+    status_t st = ST_OK;
+    for (int pass = 0; pass < 2 && !st; pass++)
+        while (next_row(c, S_MOVED, &st))
+            if (pass)
+                q->fn(q->ctx, sqlite3_column_int64(c->s[S_MOVED], 0),
+                      (const char *)sqlite3_column_text(c->s[S_MOVED], 1));
+    return st;
+}
+status_t journal_suites_moved(struct journal_jobs *j,
+                              void (*fn)(void *ctx, int64_t id, const char *node), void *ctx) {
+    struct moved q = {.fn = fn, .ctx = ctx};
+    return jdb_read(j->db, moved, &q);
 }
 struct ended {
     int64_t since_ns;

@@ -32,6 +32,7 @@ struct suite_record {
     uint32_t n_jobs;
     int64_t created_ns;                   // wall clock
     const char *traceparent, *tracestate; // that the briefs have; NULL where they are read
+    const char *moved_to; // a node; NULL: it is this one's. Of journal_jobs_unfinished alone
 };
 // One transaction. A key that is there with the same request: *out_existed, its id and number of
 // jobs; with another: ALREADY_EXISTS, KEY_REUSED.
@@ -69,6 +70,12 @@ status_t journal_suite_read(struct journal_jobs *j, int64_t id, const struct jou
 // transaction. A key that is another suite's stays that one's: r goes without.
 status_t journal_suite_replace(struct journal_jobs *j, const struct suite_record *r,
                                const struct job_record *ended, size_t n) MUST_CHECK;
+// That suite is NODE's from now on, until it is replaced; one whose jobs have all ended stays as it
+// is. Then those of which this was said: `fn` on this thread.
+status_t journal_suite_move(struct journal_jobs *j, int64_t id, const char *node) MUST_CHECK;
+status_t journal_suites_moved(struct journal_jobs *j,
+                              void (*fn)(void *ctx, int64_t id, const char *node),
+                              void *ctx) MUST_CHECK;
 // Suites of SUITE_SHARED that have ended, the last one since then; `fn` on this thread.
 status_t journal_suites_ended(struct journal_jobs *j, int64_t since_ns,
                               void (*fn)(void *ctx, int64_t id), void *ctx) MUST_CHECK;
@@ -89,7 +96,7 @@ status_t journal_jobs_contents(struct journal_jobs *j,
                                const struct journal_jobs_contents *fns) MUST_CHECK;
 struct jobs_query {
     const char *tenant;  // NULL = all
-    int64_t suite;       // 0 = all
+    int64_t suite;       // 0 = all but those that moved
     int64_t after_suite; // page: newest suite first, then by number; 0 = from the start
     uint32_t after_n;
     int64_t limit;

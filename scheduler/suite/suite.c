@@ -426,6 +426,17 @@ void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(voi
 
 // ---- suites that come and go (suite_move.c)
 
+static void end_moved_cancels(struct suites *s, int64_t suite) {
+    for (struct suite_cancel **at = &s->cancels, *c; (c = *at);) {
+        if (c->suite != suite) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        suite_save_then(s, c->done, c->ctx, SUITES_MOVED);
+        free(c);
+    }
+}
 static void lost(struct suite *x) {
     struct suites *s = x->s;
     size_t n = 0;
@@ -447,7 +458,7 @@ static void lost(struct suite *x) {
         w->ended(w->ctx, st_new(ST_UNAVAILABLE, "the suite moved to another node: ask again"));
     }
     drop_gone(s);
-    end_cancels(s);
+    end_moved_cancels(s, x->id);
     suites_pump(s);
 }
 
@@ -520,9 +531,19 @@ bool suites_doubted(struct suites *s, struct digest key) {
     return smap_del(&s->doubtful, digest_str(&key)) != NULL;
 }
 
+// One that moved is no suite of ours: only a head that names this node makes it one
+// (suite_move.c). Where suites do not move (any more), nobody can say whose it is.
 static void read_suite(void *ctx, const struct suite_record *r) {
-    struct suite *x = add_suite(ctx, r);
-    if (x) x->unsure = true;
+    struct suites *s = ctx;
+    struct suite *x = r->moved_to ? NULL : add_suite(s, r);
+    if (!x) return;
+    x->unsure = true;
+    if (x->id < SUITE_SHARED || s->cfg.replicas) return;
+    x->held = true;
+    log_event(LOG_WARN, "suite.held",
+              "suite=%" PRId64 " why=\"it may be another node's by now: it waits for a start with "
+              "jobs_replicas\"",
+              x->id);
 }
 static void free_brief(void *m) {
     hlod__v1__job__free_unpacked(m, NULL);
@@ -628,6 +649,9 @@ void suites_free(struct suites *s) {
     suite_save_free(s);
     vec_done(&s->sharing);
     vec_done(&s->ends);
+    for (size_t k = 0; k < s->away.n; k++)
+        free(s->away.v[k].node);
+    vec_done(&s->away);
     while (s->cancels) {
         struct suite_cancel *c = s->cancels;
         s->cancels = c->next;

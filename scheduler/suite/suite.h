@@ -94,6 +94,7 @@ void suites_unwatch(struct suite_watch *w); // also from `changed`; not needed a
 // disk; NULL is fine. NOT_FOUND is the caller's to say. SUITES_UNTOLD: the server stops before it
 // is.
 #define SUITES_UNTOLD UINT32_MAX
+#define SUITES_MOVED  (UINT32_MAX - 1) // another node has it by now: ask again
 void suites_cancel(struct suites *s, int64_t suite, uint32_t n,
                    void (*done)(void *ctx, uint32_t cancelled), void *ctx);
 

@@ -74,6 +74,10 @@ struct save_done { // after everything saved before it
 struct suite_end {
     int64_t id, at_ns;
 };
+struct suite_moved { // rows are here
+    int64_t id;
+    char *node; // owned
+};
 struct save_batch;
 struct suites {
     struct sched *sched;
@@ -92,6 +96,7 @@ struct suites {
     size_t n_listed;              // heads that JetStream has, of all nodes
     VEC(int64_t) sharing;         // ids of suites that are shared and not admitted yet
     VEC(struct suite_end) ends;   // of such suites here, that suite_move.c has not seen yet
+    VEC(struct suite_moved) away; // the same, of those that moved in an earlier process
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job
     struct suite_watch *watches;
@@ -168,6 +173,10 @@ const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t
 // All that the journal has of it, as records; `done` with those that were not put.
 void share_again(struct suites *s, int64_t suite, bool with_head,
                  void (*done)(void *ctx, int64_t suite, int failed), void *ctx);
+void share_forget(struct suites *s, int64_t id); // its records
+
+// suite_leave.c: it is node HOME's now. The list's reference goes with it.
+void suite_leave(struct suite *x, const char *home);
 
 // suite_save.c
 void suite_save(struct suite_job *j);

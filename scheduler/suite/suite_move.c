@@ -3,7 +3,8 @@
 //
 //   of ours, not looked at since we were apart  -> still ours: it goes on; another's: handed over
 //   of ours, and not there: JetStream lost it   -> put again; the same for a while after it ended
-//   another's that was ours                     -> once all its jobs have results: copied here
+//   another's that was ours                     -> the journal says so; once all its jobs have
+//                                                  results: copied here
 //   of ours, and not here                       -> ended: its records go; else fetched from them
 //   another's that is lost for longer than the lease, and we are the first of its keepers that is
 //   there -> fetched: request, blobs; then the head is made ours, if nobody did so; then its
@@ -31,7 +32,7 @@
 #include "scheduler/suite/suite_inside.h"
 
 enum { COPY_MS = 500, COPY_MOST_MS = 60000, APART_MS = 60000 }; // APART: clocks, at most
-enum { SWEEP_MS = 100, SWEEP_MOST_MS = 5000, LAST_MS = 600000, AGAIN_MS = 2000, MOST_KEEPERS = 64 };
+enum { SWEEP_MS = 100, SWEEP_MOST_MS = 5000, LAST_MS = 600000, MOST_KEEPERS = 64 };
 struct seen { // a head
     int64_t id;
     bool there;       // in the list of now
@@ -40,6 +41,7 @@ struct seen { // a head
     int64_t ended_ns; // of ours: when it was found to have ended; 0: it goes on, as far as is known
     bool forgot;      // its records were dropped
     bool copy;        // was ours: the journal has it, without the results of its new home
+    bool told;        // what the journal has of it are records, as far as nobody was first
     int64_t copy_ns, pause_ms; // when to look next whether it has ended there
 };
 struct taking { // of a suite; copy: of its results alone, once all are there
@@ -130,50 +132,12 @@ static bool is_pending(const struct move *m, int64_t id) {
 
 // ---- one that is another's
 
-struct lost {
-    struct suites *s;
-    struct suite *x;
-    int64_t id;
-    struct loop_timer *timer;
-};
-static void lost_over(void *arg) {
-    struct lost *l = arg;
-    l->s->n_runs--;
-    suites_share_ends(l->s, l->id);
-    loop_timer_free(l->timer);
-    suite_unref(l->x);
-    free(l);
-}
-static void tell_all(void *arg);
-static void on_told(void *ctx, UNUSED int64_t suite, int failed) {
-    struct lost *l = ctx;
-    if (failed && l->s->fleet.registers)
-        loop_timer_start(l->timer, AGAIN_MS);
-    else
-        lost_over(l);
-}
-// What only our journal had of it goes to the records first.
-static void tell_all(void *arg) {
-    struct lost *l = arg;
-    share_again(l->s, l->id, false, on_told, l);
-}
-static void on_saved(void *ctx, UNUSED uint32_t n) {
-    tell_all(ctx);
-}
-// It stays in the journal as it is, until a copy with all results takes its place; the next daemon
-// looks again.
-static void hand_over(struct move *m, struct seen *e, struct suite *x, const char *home) {
-    struct suites *s = m->s;
-    struct lost *l = arena_must_calloc(1, sizeof *l);
-    *l = (struct lost){s, x, x->id, loop_timer_new(s->sched->loop, tell_all, l)};
-    log_event(LOG_WARN, "suite.moved", "suite=%" PRId64 " node=%s jobs=%u", x->id, home, x->n_left);
-    s->n_runs++;
-    vec_push(&s->sharing, x->id); // it is not taken back before its results are records
+static void hand_over(struct seen *e, struct suite *x, const char *home) {
     e->copy = true;
+    e->told = false;
     e->copy_ns = 0;
     e->pause_ms = COPY_MS;
-    s->lost(x); // out of the list, whose reference is ours
-    suite_save_then(s, on_saved, l, 0);
+    suite_leave(x, home);
 }
 
 // ---- one that becomes ours
@@ -400,12 +364,32 @@ static void look_work(void *arg) {
     struct taking *t = m->taking;
     struct journal_jobs_reader r = {skip_suite, skip_job, NULL};
     t->open = -1;
-    if (t->ours || t->copy) t->st = journal_suite_read(m->s->journal, t->id, &r, &t->open);
+    t->st = journal_suite_read(m->s->journal, t->id, &r, &t->open);
 }
+static void look_on(struct move *m) {
+    struct taking *t = m->taking;
+    if (t->copy) {
+        struct arena a = {0};
+        registers_list(m->s->fleet.registers, share_key(&a, "result", t->id, 0), on_count, m);
+        arena_done(&a);
+    } else
+        next_part(m);
+}
+static void on_own(void *ctx, int64_t suite, int failed) {
+    struct move *m = ctx;
+    if (m->stopped || failed) {
+        taken(m, m->stopped ? "the server is shutting down"
+                            : "what the journal has of it cannot be put");
+        return;
+    }
+    seen_of(m, suite)->told = true;
+    look_on(m);
+}
+// What was told from our journal is to hold: it goes to the records before they take its place.
 static void looked(void *arg) {
     struct move *m = arg;
     struct taking *t = m->taking;
-    bool ended = !t->st && t->open == 0;
+    bool ended = !t->st && t->open == 0 && (t->ours || t->copy);
     status_t st = t->st;
     t->st = ST_OK;
     if (st || m->stopped || ended || find(m->s, t->id) || is_pending(m, t->id)) {
@@ -413,12 +397,10 @@ static void looked(void *arg) {
         if (ended) seen_of(m, t->id)->copy = false;
         st_drop(st);
         taken(m, NULL);
-    } else if (t->copy) {
-        struct arena a = {0};
-        registers_list(m->s->fleet.registers, share_key(&a, "result", t->id, 0), on_count, m);
-        arena_done(&a);
-    } else
-        next_part(m);
+    } else if (t->open >= 0 && !seen_of(m, t->id)->told)
+        share_again(m->s, t->id, false, on_own, m);
+    else
+        look_on(m);
 }
 static void take(struct move *m, int64_t id, bool copy, const struct register_reply *r,
                  const Hlod__Cluster__Suite *h) {
@@ -445,16 +427,6 @@ static bool is_over(const struct move *m, const struct seen *e) {
     return e->home && !strcmp(e->home, self(m)) && e->ended_ns &&
            clock_ns() - e->ended_ns > LAST_MS * CLOCK_MS;
 }
-// The head first: nobody takes what is there in part.
-static void forget_records(struct suites *s, int64_t id) {
-    static const char *const what[] = {"head", "result", "part"};
-    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
-        struct arena a = {0};
-        const char *key = share_key(&a, what[k], id, 0);
-        registers_drop(s->fleet.registers, k == 0 ? key : arena_printf(&a, "%s.>", key));
-        arena_done(&a);
-    }
-}
 static bool wants_copy(const struct seen *e) {
     return e->copy && clock_ns() >= e->copy_ns;
 }
@@ -477,9 +449,9 @@ static void on_head(void *ctx, const struct register_reply *r) {
             own->held = own->unsure = false;
             suites_pump(m->s);
         } else if (own)
-            hand_over(m, e, own, h->home);
+            hand_over(e, own, h->home);
         else if (is_over(m, e)) {
-            forget_records(m->s, e->id);
+            share_forget(m->s, e->id);
             e->ended_ns = clock_ns(); // until it is out of the list
             e->forgot = true;
         } else if (ours || (dead_for(m, e) > lease_ns(m) && is_my_turn(m, h))) {
@@ -592,6 +564,17 @@ static void note_ends(struct move *m) {
         e->copy = e->forgot = false;
     }
     m->s->ends.n = 0;
+    for (size_t k = 0; k < m->s->away.n; k++) {
+        struct suite_moved *x = &m->s->away.v[k];
+        struct seen *e = seen_of(m, x->id);
+        if (!e->home)
+            e->home = x->node;
+        else
+            free(x->node);
+        e->copy = true;
+        e->pause_ms = COPY_MS;
+    }
+    m->s->away.n = 0;
 }
 static void on_heads(void *ctx, const struct register_reply *r) {
     struct move *m = ctx;
@@ -608,26 +591,36 @@ static void on_heads(void *ctx, const struct register_reply *r) {
         if (str_to_i64(str_of(r->keys[k]), &id) && id >= SUITE_SHARED) seen_of(m, id)->there = true;
     note_ends(m);
     m->made_ns = r->made_ns;
+
     size_t n = 0;
+    m->s->n_listed = 0;
     for (size_t k = 0; k < m->all.n; k++) {
         struct seen e = m->all.v[k];
+        m->s->n_listed += e.there;
         if (e.there || e.copy || lasts(m, &e))
             m->all.v[n++] = e;
         else
             free(e.home);
     }
-    m->all.n = m->s->n_listed = n;
+    m->all.n = n;
     m->at = 0;
     if (!m->again) m->after = 0;
     put_missing(m);
     look_next(m);
 }
-// What ended in an earlier process, a short while ago, is put again, too.
+// What ended in an earlier process, a short while ago, is put again, too; what moved is looked for.
 struct earlier {
     struct suites *s;
     VEC(int64_t) ids;
+    VEC(struct suite_moved) away;
     status_t st;
 };
+static void add_away(void *ctx, int64_t id, const char *node) {
+    struct earlier *r = ctx;
+    char *own = strdup(node);
+    if (!own) abort();
+    vec_push(&r->away, ((struct suite_moved){id, own}));
+}
 static void add_earlier(void *ctx, int64_t id) {
     struct earlier *r = ctx;
     vec_push(&r->ids, id);
@@ -636,12 +629,17 @@ static void read_earlier(void *arg) {
     struct earlier *r = arg;
     r->st =
         journal_suites_ended(r->s->journal, clock_wall_ns() - LAST_MS * CLOCK_MS, add_earlier, r);
+    if (!r->st) r->st = journal_suites_moved(r->s->journal, add_away, r);
 }
 static void earlier_read(void *arg) {
     struct earlier *r = arg;
     for (size_t k = 0; k < r->ids.n && !r->st; k++)
         vec_push(&r->s->ends, ((struct suite_end){r->ids.v[k], clock_ns()}));
+    for (size_t k = 0; k < r->away.n; k++)
+        vec_push(&r->s->away, r->away.v[k]);
+    if (r->st) log_event(LOG_ERROR, "jobs.read", "why=\"%s\"", st_message(r->st));
     st_drop(r->st);
+    vec_done(&r->away);
     r->s->n_runs--;
     vec_done(&r->ids);
     free(r);
@@ -692,20 +690,16 @@ void suites_move(struct suites *s, const struct suites_fleet *f) {
     loop_work(s->sched->loop, read_earlier, earlier_read, r);
     loop_timer_start(m->timer, 0);
 }
-void suites_unshare(struct suites *s, int64_t id) {
-    forget_records(s, id);
-    suites_share_ends(s, id);
-}
 bool suites_keeps(struct suites *s, int64_t suite) {
     return find(s, suite) != NULL;
 }
 status_t suites_sure(struct suites *s, int64_t suite) {
     const struct suite *x = find(s, suite);
-    if (!x || !suite_is_shared(x) || !x->held) return ST_OK;
-    return st_new(ST_UNAVAILABLE,
-                  "suite %" PRId64 " may be another node's by now: JetStream is not reached, or "
-                  "has not said yet whose it is",
-                  suite);
+    if (!x || !x->held) return ST_OK;
+    return st_new(ST_UNAVAILABLE, "suite %" PRId64 " may be another node's by now: %s", suite,
+                  suite_is_shared(x)
+                      ? "JetStream is not reached, or has not said yet whose it is"
+                      : "it is looked for once this node is started with jobs_replicas");
 }
 
 struct seek {
@@ -740,6 +734,13 @@ static bool may_be(const struct move *m, int64_t id) {
     }
     return lost;
 }
+// The node that had it when it was last heard of, of one whose head is gone: it answers for as long
+// as its journal has it. NULL: nobody.
+static const char *last_home(const struct move *m, int64_t id) {
+    size_t k = place(m, id);
+    const struct seen *e = k < m->all.n && m->all.v[k].id == id ? &m->all.v[k] : NULL;
+    return e && e->copy && e->home && strcmp(e->home, self(m)) != 0 ? e->home : NULL;
+}
 static void on_found(void *ctx, const struct register_reply *r) {
     struct seek *k = ctx;
     struct arena a = {0};
@@ -748,8 +749,14 @@ static void on_found(void *ctx, const struct register_reply *r) {
         r->what == REGISTER_OK ? weigh_unpack_in(&a, &hlod__cluster__suite__descriptor, r->bytes)
                                : NULL;
     status_t st = ST_OK;
+    const char *last = r->what == REGISTER_NONE && m && k->here ? last_home(m, k->id) : NULL;
 
-    if (r->what == REGISTER_NONE && (!m || k->here || may_be(m, k->id)))
+    if (last)
+        st = is_there(m, last)
+                 ? ST_OK
+                 : st_new(ST_UNAVAILABLE, "node %s, which had suite %" PRId64 " last, is lost",
+                          last, k->id);
+    else if (r->what == REGISTER_NONE && (!m || k->here || may_be(m, k->id)))
         st = st_new(ST_UNAVAILABLE,
                     "whose suite %" PRId64 " is nobody says now: JetStream has lost it, and the "
                     "node that has it has not put it there again yet",
@@ -768,7 +775,7 @@ static void on_found(void *ctx, const struct register_reply *r) {
                     "node %s, which has suite %" PRId64 ", is lost: it waits, and moves once its "
                     "lease is over",
                     h->home, k->id);
-    k->done(k->ctx, st, h ? h->home : "");
+    k->done(k->ctx, st, last ? last : h ? h->home : "");
     k->s->n_runs--;
     arena_done(&a);
     free(k->tenant);

@@ -281,6 +281,21 @@ void suites_share(struct suites *s, struct suite_record *r, void (*done)(void *,
     loop_post(s->sched->loop, begin, h);
 }
 
+// The head first: nobody takes what is there in part.
+void share_forget(struct suites *s, int64_t id) {
+    static const char *const what[] = {"head", "result", "part"};
+    for (size_t k = 0; k < sizeof what / sizeof *what && s->fleet.registers; k++) {
+        struct arena a = {0};
+        const char *key = share_key(&a, what[k], id, 0);
+        registers_drop(s->fleet.registers, k == 0 ? key : arena_printf(&a, "%s.>", key));
+        arena_done(&a);
+    }
+}
+void suites_unshare(struct suites *s, int64_t id) {
+    share_forget(s, id);
+    suites_share_ends(s, id);
+}
+
 // ---- a result
 
 struct put {

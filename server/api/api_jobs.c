@@ -37,7 +37,8 @@ struct jobs_work {
     Hlod__V1__SubmitJobsRequest *q;
     struct suite_record suite_record;
     bool existed, stored;
-    int looks;      // at a list
+    int looks;      // at the journal
+    bool past_end;  // of a list: no page, but the suite is here, whose jobs are as many everywhere
     int64_t shared; // its id, once other nodes keep what it needs
     struct suite_watch *watch;
     struct ask *ask; // of the node that has the suite
@@ -251,6 +252,7 @@ status_t api_train(struct call *c) {
 // ---- one job
 
 static status_t get_work(struct jobs_work *w) {
+    w->looks++;
     return journal_job_get(w->journal, w->tenant, w->suite, w->n, w->part, &w->c->arena, &w->record,
                            &w->ended);
 }
@@ -314,10 +316,17 @@ static void add_job(void *ctx, const struct job_record *r) {
     avec_push(&w->c->arena, &w->jobs, b);
     w->n_ended += r->finished_ns != 0;
 }
+static void find_past_end(void *ctx, UNUSED const struct job_record *r) {
+    ((struct jobs_work *)ctx)->past_end = true;
+}
 static status_t list_work(struct jobs_work *w) {
     w->jobs.n = w->n_ended = 0;
     w->looks++;
-    return journal_jobs_list(w->journal, &w->query, add_job, w);
+    RETURN_IF_ERR(journal_jobs_list(w->journal, &w->query, add_job, w));
+    w->past_end = false;
+    if (w->jobs.n || !w->query.suite || !w->query.after_n) return ST_OK;
+    const struct jobs_query first = {.tenant = w->tenant, .suite = w->query.suite, .limit = 1};
+    return journal_jobs_list(w->journal, &first, find_past_end, w);
 }
 // False: one ended between the looks.
 static bool overlay_all(struct jobs_work *w) {
@@ -425,12 +434,21 @@ static void cancelled(void *ctx, uint32_t n) {
                                "the server is shutting down before the cancel is recorded"));
         return;
     }
+    if (n == SUITES_MOVED) {
+        call_finish(c, NULL,
+                    st_new(ST_UNAVAILABLE, "the suite moved to another node before the cancel was "
+                                           "recorded: ask again"));
+        return;
+    }
     Hlod__V1__CancelJobReply *m = message_new(&c->arena, &hlod__v1__cancel_job_reply__descriptor);
     m->cancelled = n;
     call_finish(c, &m->base, ST_OK);
 }
 static status_t cancel(struct jobs_work *w) {
     if (!w->jobs.n) return no_such(((Hlod__V1__CancelJobRequest *)w->c->request)->job);
+    // It ended between the looks, or moved.
+    bool gone = w->n_ended < w->jobs.n && !suites_keeps(w->c->api->suites, w->suite);
+    if (gone && w->looks < MOST_LOOKS) return go(w);
     w->c->busy = true;
     suites_cancel(w->c->api->suites, w->suite, w->n, cancelled, w);
     return ST_OK;
@@ -444,10 +462,14 @@ status_t api_cancel_job(struct call *c) {
 
 static bool is_elsewhere(const struct jobs_work *w) {
     struct suites *s = w->c->api->suites;
-    if (w->suite < SUITE_SHARED || !suites_share_new(s) || suites_keeps(s, w->suite)) return false;
-    if (w->st) return st_get_reason(w->st) == HLOD__V1__REASON__REASON_JOB_NOT_FOUND;
-    // What has not ended and does not go on here has moved.
-    return w->work == get_work ? !w->ended : w->n_ended < w->jobs.n || !w->jobs.n;
+    bool move = suites_share_new(s);
+    if (w->suite < SUITE_SHARED || suites_keeps(s, w->suite)) return false;
+    if (w->st) return move && st_get_reason(w->st) == HLOD__V1__REASON__REASON_JOB_NOT_FOUND;
+    // What has not ended and does not go on here has moved; or ended between the looks, where
+    // nobody else can be asked.
+    bool open = w->work == get_work ? !w->ended : w->n_ended < w->jobs.n;
+    if (!move) return open && w->looks >= MOST_LOOKS;
+    return open || (w->work != get_work && !w->jobs.n && !w->past_end);
 }
 static void on_event(void *ctx, Hlod__V1__Event *e) {
     struct jobs_work *w = ctx;
@@ -480,7 +502,7 @@ static void on_home(void *ctx, status_t st, const char *node) {
     }
     if (!st && c->forwarded) // once
         st = st_new(ST_UNAVAILABLE, "the suite is node %s's now: ask again", node);
-    if (list && st && (w->query.after_n || st_code(st) == ST_NOT_FOUND)) { // there are none
+    if (list && st_code(st) == ST_NOT_FOUND) { // there are none
         st_drop(st);
         if (call_goes_on(c, ST_OK)) call_fail(c, w->then(w));
         return;

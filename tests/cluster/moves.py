@@ -86,6 +86,7 @@ def cut_off(o):
                 told = some_ended(a, suite)
                 inward.part(True)
                 outward.part(True)
+                cancel, answer = in_thread(a.json, "DELETE", f"/v1/jobs/{suite}")
                 new = moved_to(n.d[1:], suite)
                 until("it says that it does not know", 20, lambda: a.json(
                     "GET", f"/v1/jobs/{suite}.1")[1].get("code") == "UNAVAILABLE")
@@ -98,6 +99,8 @@ def cut_off(o):
                 inward.heal()
                 outward.heal()
                 until("it hands over", 30, lambda: f"ev=suite.moved suite={suite} " in a.logs())
+                cancel.join(60) # it could not be recorded before the suite was another's
+                assert answer[0][0] == 503, answer
                 assert outcomes(a, listed(a, suite)) == now
                 assert set(ends(a, suite)) == before
         finally:
@@ -283,6 +286,91 @@ def ended_and_wiped(o):
         assert outcomes(a, listed(a, suite)) == now and len(now) == 20
         assert a.json("GET", f"/v1/jobs/{suite}.1/logs")[1]["ended"]
 
+def purge(nats, suite):
+    """its head goes, as ten minutes after its end"""
+    raw = Raw(nats.port)
+    raw.publish(b'{"filter":"hlod.v1.suites.head.%s"}' % suite.encode(),
+                "$JS.API.STREAM.PURGE.hlod-suites")
+    raw.flush()
+    raw.close()
+def forgotten(o):
+    """a home that handed a suite over is away until nobody's record says whose it is: it neither
+    begins it nor puts it again, whether suites still move or not, says who had it last, and has the
+    results once that node is back"""
+    with Server(o, "-js") as nats, site(o, nats) as n:
+        met(n)
+        a = n.d[0]
+        names = [{"model": blob(a, model("short", SLOW))},
+                 {"model": blob(a, model("long", "run_ms 9000\n"))}]
+        status, r = a.json("POST", "/v1/jobs", {"models": names, "inputs": inputs(2)})
+        assert status == 200, r
+        suite = r["suite"]
+        told = some_ended(a, suite, 2)
+        a.p.send_signal(signal.SIGSTOP)
+        try:
+            new = moved_to(n.d[1:], suite)
+        finally:
+            a.p.send_signal(signal.SIGCONT)
+        until("it hands over", 30, lambda: f"ev=suite.moved suite={suite} " in a.logs())
+        until("it is in no list of all", 20, lambda: not a.json("GET", "/v1/jobs")[1].get("jobs"))
+        assert f"ev=suite.copied suite={suite} " not in a.logs(), "it ended too early to tell"
+        assert len(listed(a, suite)) == 4
+        a.kill()
+        own = ends(a, suite)
+        now = outcomes(new, wait(new, suite))
+        assert {k: now[k] for k in told} == told and len(now) == 4
+        new.kill()
+        purge(nats, suite)
+
+        def waits(a, why):
+            for path in f"/v1/jobs/{suite}.4", f"/v1/jobs?suite={suite}", f"/v1/jobs/{suite}/watch":
+                status, r = a.json("GET", path)
+                assert status == 503 and why in r["message"], (path, status, r)
+            status, r = a.json("DELETE", f"/v1/jobs/{suite}")
+            assert status == 503 and why in r["message"], (status, r)
+            assert ends(a, suite) == own and f"ev=suite.again suite={suite}" not in a.logs()
+            assert {k: result(a, k) for k in told} == told
+            assert not [j for j in a.json("GET", "/v1/jobs")[1].get("jobs", [])
+                        if j["suite"] == suite]
+        n.restart(0)
+        a = n.d[0]
+        until("it knows who had it", 60, lambda: "is lost" in a.json(
+            "GET", f"/v1/jobs/{suite}.4")[1].get("message", ""))
+        m = blob(a, model("m"))
+        def accepted():
+            return a.json("POST", "/v1/jobs", {"models": [{"model": m}], "inputs": inputs(1)})
+        got = []
+        def taken():
+            got[:] = accepted()
+            return got[0] == 200
+        until("another one is accepted", 60, taken)
+        wait(a, got[1]["suite"])
+        waits(a, "which had suite")
+        # Behind the last page there is nothing, as the rows say.
+        page = f"/v1/jobs?suite={suite}&page_token={suite}.4"
+        status, r = a.json("GET", page)
+        assert status == 200 and not r.get("jobs"), (status, r)
+        a.kill()
+        args = n.args[0]
+        n.args[0] = [*args, "--jobs-replicas", "0"]
+        n.restart(0)
+        a = n.d[0]
+        n.args[0] = args
+        m = blob(a, model("m"))
+        wait(a, submit(a, m, inputs(1)))
+        waits(a, "cannot be looked at")
+        a.kill()
+        n.restart(0)
+        a = n.d[0]
+        n.restart(n.d.index(new))
+        assert never_none(a, suite, 4) == now
+        assert ends(a, suite) == own
+        # A node without its rows cannot know of a page where it cannot ask.
+        third = [d for d in n.d[1:] if f"suite={suite} " not in d.logs()][0]
+        nats.kill()
+        assert third.json("GET", page)[0] == 503
+        assert a.json("GET", page)[0] == 200
+
 def three_servers(o):
     """NATS as a cluster of three, each of which keeps all (--cluster-replicas 3): one is killed
     under load, then the home of a suite, too: nothing is lost, and what was ended stays so"""
@@ -381,7 +469,7 @@ def full(o):
 
 SHORT = [home_dies]
 ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, same_key, nats_wiped,
-               ended_and_wiped,
+               ended_and_wiped, forgotten,
                nobody_keeps, full]
 
 if __name__ == "__main__":

@@ -516,9 +516,82 @@ static void shared_ids(void **state) {
     journal_jobs_close(j);
 }
 
+// A suite that moved says so, in a file of the schema that had no such word: it is in no list of
+// all, its jobs can be asked for, and it is as any other once its copy is there.
+static void find_moved(void *ctx, int64_t id, const char *node) {
+    char *out = ctx;
+    snprintf(out, 80, "%lld at %s", (long long)(id - SUITE_SHARED), node);
+}
+static void note_suite(void *ctx, const struct suite_record *r) {
+    char *out = ctx, one[60];
+    snprintf(one, sizeof one, "%lld:%s ", (long long)(r->id % 1000),
+             r->moved_to ? r->moved_to : "-");
+    strncat(out, one, 100);
+}
+static void skip_job(void *ctx, const struct job_record *r) {
+    (void)ctx;
+    (void)r;
+}
+static void moves(void **state) {
+    (void)state;
+    struct journal_jobs *j = opened();
+    struct span briefs[] = {text("a"), text("b")};
+    struct suite_record r = {.id = SUITE_SHARED + 9,
+                             .tenant = "t",
+                             .request = text("shared"),
+                             .briefs = briefs,
+                             .n_jobs = 2,
+                             .created_ns = 1};
+    bool existed, kept;
+    int64_t id, open = 0, seen = 0;
+    char got[400] = "", all[400] = "", where[80] = "";
+    struct jobs_query every = {.limit = 99}, one = {.suite = r.id, .limit = 99};
+    assert_null(add_suite(j, "t", 0, "own", 1, &id, &existed));
+    assert_null(journal_suite_add(j, &r, &existed));
+    assert_null(end_job(j, r.id, 2, "told", &kept));
+    assert_null(journal_suite_move(j, r.id, "12"));
+    journal_jobs_close(j);
+    j = opened(); // whole: both files, and their sums
+    struct journal_jobs_reader read = {note_suite, skip_job, all};
+    assert_null(journal_jobs_unfinished(j, &read));
+    char want[60];
+    snprintf(want, sizeof want, "1:- %lld:12 ", (long long)(r.id % 1000));
+    assert_string_equal(all, want);
+    assert_null(journal_suites_moved(j, find_moved, where));
+    assert_string_equal(where, "9 at 12");
+    assert_null(journal_jobs_list(j, &every, note, got));
+    assert_string_equal(got, "1.1 ");
+    got[0] = 0;
+    assert_null(journal_jobs_list(j, &one, note, got));
+    assert_int_equal(strlen(got), 2 * strlen("4503599627370505.1 ") + 1);
+    result_is(j, r.id, 2, "told");
+    struct jobs_retention keep = {.before_ns = INT64_MAX};
+    assert_null(journal_jobs_trim(j, &keep, &seen));
+    assert_int_equal(seen, 0);
+
+    struct job_record last[] = {
+        {.suite = r.id, .n = 1, .brief = text("a"), .result = text("x"), .finished_ns = 5},
+        {.suite = r.id, .n = 2, .brief = text("b"), .result = text("told"), .finished_ns = 6}};
+    assert_null(journal_suite_replace(j, &r, last, 2));
+    assert_null(journal_suite_move(j, r.id, "n1")); // too late: all of it is here
+    where[0] = got[0] = 0;
+    assert_null(journal_suites_moved(j, find_moved, where));
+    assert_string_equal(where, "");
+    assert_null(journal_jobs_list(j, &every, note, got));
+    assert_int_equal(strlen(got), strlen("1.1 ") + 2 * strlen("4503599627370505.1! "));
+    assert_null(journal_suites_ended(j, 6, note_id, &seen));
+    assert_int_equal(seen, r.id);
+    struct count c = {0};
+    struct journal_jobs_reader both = {count_suite, count_job, &c};
+    assert_null(journal_suite_read(j, r.id, &both, &open));
+    assert_true(open == 0 && c.results == 2);
+    journal_jobs_close(j);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(shared_ids, fresh, gone),
+        cmocka_unit_test_setup_teardown(moves, fresh, gone),
         cmocka_unit_test_setup_teardown(one_result, fresh, gone),
         cmocka_unit_test_setup_teardown(keys, fresh, gone),
         cmocka_unit_test_setup_teardown(lists, fresh, gone),
