@@ -3,6 +3,8 @@
 // shape_check; the rest relies on it.
 #include "compiler/ir/shape.h"
 
+#include <math.h>
+
 struct dtype_row {
     const char *name, *numpy;
     int bits, size, xla, onnx;
@@ -27,6 +29,14 @@ int dtype_size(enum dtype t) {
 }
 int dtype_bits(enum dtype t) {
     return row(t)->bits;
+}
+double dtype_lowest(enum dtype t) {
+    if (dtype_is_float(t)) return -(double)INFINITY;
+    return dtype_class(t) == DC_SIGNED ? -ldexp(1, dtype_bits(t) - 1) : 0;
+}
+double dtype_highest(enum dtype t) {
+    if (dtype_is_float(t)) return (double)INFINITY;
+    return ldexp(1, dtype_bits(t) - (dtype_class(t) == DC_SIGNED)) - 1;
 }
 int dtype_to_onnx(enum dtype t) {
     return row(t)->onnx;

@@ -29,6 +29,9 @@ enum dtype dtype_from_xla(int code);
 int dtype_to_xla(enum dtype t);
 int dtype_size(enum dtype t); // bytes of a stored element
 int dtype_bits(enum dtype t);
+// The least and the greatest value: infinities of floats; of 64 bits the greatest is rounded up.
+double dtype_lowest(enum dtype t);
+double dtype_highest(enum dtype t);
 enum dtype_class dtype_class(enum dtype t);
 static inline bool dtype_is_int(enum dtype t) {
     return dtype_class(t) == DC_SIGNED || dtype_class(t) == DC_UNSIGNED;

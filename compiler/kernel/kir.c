@@ -346,9 +346,7 @@ struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, 
 }
 // x without bounds that the cast to an integer of 8 or 16 bits has by itself: it saturates.
 static struct kir_val *unclamped(enum dtype t, struct kir_val *x) {
-    int bits = dtype_bits(t);
-    bool sign = dtype_class(t) == DC_SIGNED;
-    double lo = sign ? -(double)(1 << (bits - 1)) : 0, hi = (1 << (bits - sign)) - 1;
+    double lo = dtype_lowest(t), hi = dtype_highest(t);
     while (x->op == K_MIN || x->op == K_MAX) {
         int c = x->args[0]->op == K_CONST ? 0 : 1;
         const struct kir_val *bound = x->args[c];

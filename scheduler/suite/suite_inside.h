@@ -170,6 +170,7 @@ struct share_blobs {
 };
 bool share_blobs(const Hlod__V1__SubmitJobsRequest *q, struct share_blobs *out);     // each once
 const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t n); // 0: none
+uint32_t share_job(const char *key, uint32_t jobs); // its n, of so many jobs; 0: it is none
 // All that the journal has of it, as records; `done` with those that were not put.
 void share_again(struct suites *s, int64_t suite, bool with_head,
                  void (*done)(void *ctx, int64_t suite, int failed), void *ctx);

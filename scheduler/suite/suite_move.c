@@ -258,9 +258,8 @@ static void on_results(void *ctx, const struct register_reply *r) {
     if (ends_with(m, r, "its results are gone")) return;
     t->keys = arena_array(&t->arena, uint32_t, r->n_keys + 1);
     for (size_t k = 0; k < r->n_keys; k++) { // others may have put what is no job's
-        int64_t n = 0;
-        if (str_to_i64(str_of(r->keys[k]), &n) && n > 0 && n <= t->r.n_jobs)
-            t->keys[t->n_keys++] = (uint32_t)n;
+        uint32_t n = share_job(r->keys[k], t->r.n_jobs);
+        if (n) t->keys[t->n_keys++] = n;
     }
     next_result(m);
 }
@@ -348,10 +347,8 @@ static void on_count(void *ctx, const struct register_reply *r) {
     struct taking *t = m->taking;
     size_t n = 0;
     if (ends_with(m, r, "its results are gone")) return;
-    for (size_t k = 0; k < r->n_keys; k++) {
-        int64_t job = 0;
-        n += str_to_i64(str_of(r->keys[k]), &job) && job > 0 && job <= t->head->jobs;
-    }
+    for (size_t k = 0; k < r->n_keys; k++)
+        n += share_job(r->keys[k], t->head->jobs) > 0;
     if (n == t->head->jobs)
         next_part(m);
     else

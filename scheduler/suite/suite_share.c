@@ -38,6 +38,10 @@ const char *share_key(struct arena *a, const char *what, int64_t suite, uint32_t
     return n ? arena_printf(a, "%s.%" PRId64 ".%u", what, suite, n)
              : arena_printf(a, "%s.%" PRId64, what, suite);
 }
+uint32_t share_job(const char *key, uint32_t jobs) {
+    int64_t n = 0;
+    return str_to_i64(str_of(key), &n) && n > 0 && n <= jobs ? (uint32_t)n : 0;
+}
 
 // ---- what it needs
 

@@ -4,12 +4,7 @@
 
 // A fragment writes its own texel and nothing else, and keeps nothing: a unit is an element, and
 // what tiles sum is drawn first.
-#define POLICY(schedule)                                                                           \
-    {.units = 16384,                                                                               \
-     .elements = true,                                                                             \
-     .tiled = true,                                                                                \
-     .tiles = schedule,                                                                            \
-     .max_buffers = SHADER_MAX_BUFFERS}
+#define POLICY(schedule) SHADER_POLICY(schedule, .rows = false, .has_scratch = false)
 static const struct kernel_policy policy = POLICY(TILES_OF_DRAWS),
                                   always = POLICY(TILES_OF_DRAWS_ALWAYS);
 static const struct target *glsl_target(bool tiles) {

@@ -67,6 +67,14 @@ enum { SHADER_MOST_SUMS = KIR_SUMS_OF_UNIT, SHADER_SUM_LAYERS = SHADER_MOST_SUMS
 static inline int shader_sums(const struct kir_fn *f) {
     return f->sums ? f->sums->own.lanes * f->sums->own.n : 0;
 }
+// What both policies have, and what the language has beside.
+#define SHADER_POLICY(schedule, ...)                                                               \
+    {.units = 16384,                                                                               \
+     .elements = true,                                                                             \
+     .tiled = true,                                                                                \
+     .tiles = schedule,                                                                            \
+     .max_buffers = SHADER_MAX_BUFFERS,                                                            \
+     __VA_ARGS__}
 // What both targets have. `name` is a literal: of the API and the language.
 #define SHADER_TARGET(name, its_kind, language, its_policy, evaluates)                             \
     {.id = name ":abi" HLOD_KERNEL_ABI_TEXT,                                                       \

@@ -2,14 +2,7 @@
 #include "compiler/codegen/ctext.h"
 #include "compiler/codegen/shader/shader.h"
 
-#define POLICY(schedule)                                                                           \
-    {.units = 16384,                                                                               \
-     .elements = true,                                                                             \
-     .rows = true,                                                                                 \
-     .tiled = true,                                                                                \
-     .tiles = schedule,                                                                            \
-     .max_buffers = SHADER_MAX_BUFFERS,                                                            \
-     .has_scratch = true}
+#define POLICY(schedule) SHADER_POLICY(schedule, .rows = true, .has_scratch = true)
 static const struct kernel_policy policy = POLICY(TILES_OF_GPU),
                                   always = POLICY(TILES_OF_GPU_ALWAYS);
 static const struct target *wgsl_target(bool tiles) {

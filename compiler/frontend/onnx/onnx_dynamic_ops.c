@@ -174,8 +174,8 @@ static void pass_neutral(struct pass *p, const struct neutral *how) {
     enum dtype t = p->x->v->shape->dtype;
     if (p->x != p->in[0]) return refuse(p);
     p->masked[0] = masked(c, p->x,
-                          how->kind == LOWEST    ? onnx_lowest_of(t)
-                          : how->kind == HIGHEST ? onnx_highest_of(t)
+                          how->kind == LOWEST    ? dtype_lowest(t)
+                          : how->kind == HIGHEST ? dtype_highest(t)
                                                  : how->number);
     if (!run_both(p)) return;
     if (node_is(c, "ReduceMean") && changed_dim(p, 0) == -1) { // of all; of those that count
@@ -206,7 +206,7 @@ static void pass_topk(struct pass *p) {
     if (!hb_ok(b)) return;
     if (p->x)
         p->masked[0] =
-            masked(c, p->x, onnx_at_int(c, "largest", 1) ? onnx_lowest_of(t) : onnx_highest_of(t));
+            masked(c, p->x, onnx_at_int(c, "largest", 1) ? dtype_lowest(t) : dtype_highest(t));
     bool along_it = p->x && p->x->size_dim == axis;
     if (p->x && !along_it && k && k->known) return pass_plain(p);
     if ((p->x && !along_it) || !k || shape_elements(k->v->shape) != 1) return refuse(p);
@@ -415,7 +415,7 @@ static void pass_maker(struct pass *p) {
         if (!scores || scores->size_dim != 2 || !scores->size ||
             (boxes->size && boxes->size != scores->size))
             return refuse(p);
-        p->masked[1] = masked(c, scores, onnx_lowest_of(scores->v->shape->dtype));
+        p->masked[1] = masked(c, scores, dtype_lowest(scores->v->shape->dtype));
     }
     run_on(p, false);
 }

@@ -260,14 +260,6 @@ hv onnx_and(struct onnx_ctx *c, hv x, hv y) {
 hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi) {
     return onnx_and(c, onnx_compare_k(c, x, lo, CMP_GE), onnx_compare_k(c, x, hi, CMP_LE));
 }
-double onnx_lowest_of(enum dtype t) {
-    if (dtype_is_float(t)) return -(double)INFINITY;
-    return dtype_class(t) == DC_SIGNED ? -ldexp(1, dtype_bits(t) - 1) : 0;
-}
-double onnx_highest_of(enum dtype t) {
-    if (dtype_is_float(t)) return (double)INFINITY;
-    return ldexp(1, dtype_bits(t) - (dtype_class(t) == DC_SIGNED)); // saturates to the largest
-}
 size_t onnx_at_floats(const struct onnx_ctx *c, const char *name, const float **v) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     *v = a ? a->floats.v : NULL;

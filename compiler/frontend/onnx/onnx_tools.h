@@ -7,7 +7,7 @@
 hv onnx_add_k(struct onnx_ctx *c, hv x, double k); // x + k
 hv onnx_mul_k(struct onnx_ctx *c, hv x, double k); // x * k
 hv onnx_compare_k(struct onnx_ctx *c, hv x, double k, enum cmp_direction d);
-hv onnx_scalar_in(struct onnx_ctx *c, size_t k);   // input k, which has one element, as a scalar
+hv onnx_scalar_in(struct onnx_ctx *c, size_t k); // input k, which has one element, as a scalar
 hv onnx_spread(struct onnx_ctx *c, hv scalar,
                const struct shape *like); // a scalar over like's dims
 hv onnx_along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis);
@@ -45,9 +45,7 @@ hv onnx_add_along(struct onnx_ctx *c, hv y, size_t k, int64_t dim);
 hv onnx_softmax_over(struct onnx_ctx *c, hv x, const int64_t *axes, int n);
 hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
 hv onnx_and(struct onnx_ctx *c, hv x, hv y);
-hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
-double onnx_lowest_of(enum dtype t);                            // the identity of max
-double onnx_highest_of(enum dtype t);                           // the identity of min
+hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi);                     // lo <= x <= hi
 size_t onnx_at_floats(const struct onnx_ctx *c, const char *name, const float **v); // how many
 enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // onnx_extreme.c: s64 positions of the largest (smallest) elements along an axis, of equal ones the

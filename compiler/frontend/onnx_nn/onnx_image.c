@@ -342,7 +342,7 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     hv count = hb_select(b, any, all, onnx_splat_like(c, all, 0));
     v[ROI_LIMIT] =
         n ? onnx_reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
-    v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? onnx_lowest_of(t) : 0);
+    v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? dtype_lowest(t) : 0);
     onnx_loop_times(c, -1, v, ROI_N, roi_sample, r);
     if (!hb_ok(b)) return x;
     hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
@@ -509,7 +509,7 @@ static hv bin_maximum(struct onnx_ctx *c, hv x, hv in, int64_t axis) {
     dims[axis] = in->shape->dims[1];
     x = hb_broadcast(b, x, dims, 5, map);
     in = hb_broadcast(b, in, dims, 5, (int64_t[]){0, axis, over});
-    hv none = onnx_splat_like(c, x, onnx_lowest_of(x->shape->dtype));
+    hv none = onnx_splat_like(c, x, dtype_lowest(x->shape->dtype));
     return onnx_reduce_keep(c, hb_select(b, in, x, none), &over, 1, HLO_MAXIMUM, false);
 }
 ONNX_X(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty bin gives 0
@@ -526,7 +526,7 @@ ONNX_X(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty
                          x->shape->dims[d + 2]);
     x = onnx_take(c, x, hb_convert(b, onnx_row(c, rois, 1, 0), DT_S64), 0);
     hv y = bin_maximum(c, bin_maximum(c, x, in[0], 2), in[1], 3);
-    hv none = hb_compare(b, y, onnx_splat_like(c, y, onnx_lowest_of(y->shape->dtype)), CMP_EQ);
+    hv none = hb_compare(b, y, onnx_splat_like(c, y, dtype_lowest(y->shape->dtype)), CMP_EQ);
     onnx_out_val(c, 0, hb_select(b, none, onnx_splat_like(c, y, 0), y));
 }
 

@@ -74,7 +74,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
                              MAX_OFFSETS);
     }
 
-    double low = onnx_lowest_of(x->shape->dtype);
+    double low = dtype_lowest(x->shape->dtype);
     hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, low), pads);
     hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, -1), pads);
     r[0] = (struct range){0, x->shape->dims[0], 1};
@@ -120,7 +120,7 @@ ONNX_X(pool) {
     if (onnx_op_arg(c) == HLO_MAXIMUM) {
         if (c->n->out.n > 1 && c->n->out.v[1].n) return max_with_indices(c, x, &s);
         return onnx_out_val(c, 0,
-                            window_reduce(c, x, &s, HLO_MAXIMUM, onnx_lowest_of(x->shape->dtype)));
+                            window_reduce(c, x, &s, HLO_MAXIMUM, dtype_lowest(x->shape->dtype)));
     }
     hv sum = window_reduce(c, x, &s, HLO_ADD, 0);
     bool padded = false, grown = false, with_pads = onnx_at_int(c, "count_include_pad", 0) != 0;

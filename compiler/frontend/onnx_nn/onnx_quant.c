@@ -39,7 +39,7 @@ hv onnx_quant_saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
     }
     x = hb_unary(b, HLO_ROUND_EVEN, x);
     if (zero) x = hb_add(b, x, hb_convert(b, zero, DT_F32));
-    double lo = onnx_lowest_of(t), hi = onnx_highest_of(t) - 1;
+    double lo = dtype_lowest(t), hi = dtype_highest(t);
     x = hb_clamp(b, hb_const_f64(b, DT_F32, lo), x, hb_const_f64(b, DT_F32, hi));
     return hb_convert(b, x, t);
 }

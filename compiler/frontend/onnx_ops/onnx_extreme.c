@@ -45,7 +45,7 @@ static hv by_pair(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool
     struct hlo_computation *f = picker(c, t, e);
     struct hlo_attr_dims d = {.dimensions = {&axis, 1}};
     hv in[] = {x, onnx_index_along(c, x->shape, DT_S64, axis),
-               hb_const_f64(b, t, e.largest ? onnx_lowest_of(t) : onnx_highest_of(t)),
+               hb_const_f64(b, t, e.largest ? dtype_lowest(t) : dtype_highest(t)),
                hb_const_i64(b, DT_S64, e.last ? -1 : INT64_MAX)};
     int64_t dims[HLO_MAX_RANK];
     int rank = 0;

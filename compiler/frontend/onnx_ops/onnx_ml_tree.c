@@ -111,7 +111,7 @@ static hv leaf_table(struct onnx_ctx *c, struct forest *f, int64_t leaves, enum 
         return onnx_fail(c, "%lld leaves, %lld targets", (long long)leaves, (long long)f->targets),
                NULL;
     struct literal *w = lit_new(c->a, shape_make(c->a, t, dims, 2));
-    double none = op == HLO_MINIMUM ? onnx_highest_of(t) : onnx_lowest_of(t);
+    double none = op == HLO_MINIMUM ? dtype_highest(t) : dtype_lowest(t);
     for (int64_t k = 0; k < n * dims[1] && op != HLO_ADD; k++)
         lit_set_f64(w, k, none);
     for (int64_t k = 0; k < f->weights; k++) {

@@ -4,13 +4,14 @@
 // movements (transpose, slice, reverse, pad, dynamic-slice), gathers (with what computes their
 // places where a slice is one element), a reduction or window whose results are used one by one,
 // and any broadcast or iota (they cost an index, so each fusion may have its own). A concatenation
-// of what is computed for it is a root too. Chains of operations on bits (random numbers) are long
-// and keep few values at a time: a fusion with more than FLOAT_MEMBERS takes in nothing else.
-// Nothing dear is computed twice: an operation used outside stays outside, and one that a broadcast
-// or a window would repeat stays in memory, as does a reduction whose elements two movements would
-// ask for. A contraction that the library does not take comes in, one a fusion, where only simple
-// elementwise operations follow it. A fusion with a contraction is kOutput, one with a reduction
-// kInput, others are kLoop.
+// of what is computed for it is a root too, so is a reduction of several values. Chains of
+// operations on bits (random numbers) are long and keep few values at a time: a fusion with more
+// than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an operation used
+// outside stays outside, and one that a broadcast (to more than the few elements that a turn makes
+// together) or a window would repeat stays in memory, as does a reduction whose elements two
+// movements would ask for. A contraction that the library does not take comes in, one a fusion,
+// where only simple elementwise operations follow it. A fusion with a contraction is kOutput, one
+// with a reduction kInput, others are kLoop.
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion/fusion.h"
 #include "compiler/passes/fusion/library.h"

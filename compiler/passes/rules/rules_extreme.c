@@ -101,11 +101,8 @@ static bool counts_along(const struct hlo_instr *i, int64_t axis) {
 
 // Does every value of the type stand at it or before it? *largest: they are above it.
 static bool is_worst(enum dtype t, double v, bool *largest) {
-    int bits = dtype_bits(t);
-    bool sign = dtype_class(t) == DC_SIGNED;
-    double lo = sign ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, bits - sign) - 1;
-    *largest = dtype_is_float(t) ? v < 0 : v == lo;
-    return dtype_is_float(t) ? isinf(v) : v == lo || v == hi;
+    *largest = v == dtype_lowest(t);
+    return *largest || v == dtype_highest(t);
 }
 
 // get-tuple-element of the position; along the last dimension, where a reduction of two values has
@@ -123,7 +120,7 @@ RULE_FN(place_of_extreme) {
     bool largest, is_float = dtype_is_float(s->dtype);
     if (d.n != 1 || d.v[0] != s->rank - 1 || s->dynamic || s->dims[d.v[0]] < 8 ||
         s->dims[d.v[0]] >= INT32_MAX || !(is_float || dtype_is_int(s->dtype)) ||
-        s->dtype == DT_PRED || dtype_bits(s->dtype) > 32 || !dtype_is_int(i->shape->dtype) ||
+        dtype_bits(s->dtype) > 32 || !dtype_is_int(i->shape->dtype) ||
         dtype_bits(i->shape->dtype) < 32 || i->shape->dynamic)
         return NULL;
     if (!counts_along(x->operands[1], d.v[0]) || !match_splat(x->operands[2], &worst) ||
