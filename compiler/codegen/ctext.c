@@ -557,6 +557,17 @@ static void join(struct writer *w, const struct kir_val *v) {
     }
     strbuf_putc(b, ')');
 }
+static void zip(struct writer *w, const struct kir_val *v) {
+    struct strbuf *b = w->x->out;
+    strbuf_putc(b, '(');
+    put_type(w, v->type, v->lanes);
+    for (int k = 0; k < v->lanes; k++) {
+        strbuf_puts(b, k ? ", " : ")(");
+        put_val(w, v->args[k % 2], false);
+        strbuf_printf(b, ".s%x", (unsigned)((v->imm_i ? v->lanes / 2 : 0) + k / 2));
+    }
+    strbuf_putc(b, ')');
+}
 static void expression(struct writer *w, const struct kir_val *v) {
     int at;
     const struct kir_val *m = product_in(w, v, &at);
@@ -571,6 +582,8 @@ static void expression(struct writer *w, const struct kir_val *v) {
         divmod(w, v);
     } else if (v->op == K_JOIN) {
         join(w, v);
+    } else if (v->op == K_ZIP && !w->words) {
+        zip(w, v);
     } else if (v->op == K_LOAD || v->op == K_TABLE) {
         memory(w, v);
     } else if (m) {

@@ -187,6 +187,12 @@ static LLVMValueRef splat(struct emit *e, LLVMValueRef x, int lanes) {
                  one = LLVMBuildInsertElement(e->b, none, x, ci(i32, 0), "");
     return LLVMBuildShuffleVector(e->b, one, none, LLVMConstNull(lanes_of(i32, lanes)), "");
 }
+static LLVMValueRef zip(struct emit *e, LLVMValueRef x, LLVMValueRef y, int lanes, bool second) {
+    LLVMValueRef at[KIR_MAX_LANES];
+    for (int n = 0; n < lanes; n++)
+        at[n] = ci(i_n(e, 32), (second ? lanes / 2 : 0) + n / 2 + n % 2 * lanes);
+    return LLVMBuildShuffleVector(e->b, x, y, LLVMConstVector(at, (unsigned)lanes), "");
+}
 static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
 }
@@ -400,6 +406,8 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
     case K_SPLAT:
         return splat(e, x, v->lanes);
+    case K_ZIP:
+        return zip(e, x, val(v->args[1]), v->lanes, v->imm_i);
     case K_LOAD:
         if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v);
         return load(e, base_of(e, v->imm_i), v->elem, v->args[0], v->imm_i);

@@ -447,6 +447,14 @@ struct kir_val *kir_join(struct kir *k, struct kir_val *const *x, int lanes) {
     memcpy(t.args, x, sizeof *x * (size_t)lanes);
     return kir_intern(k, &t);
 }
+struct kir_val *kir_zip(struct kir *k, struct kir_val *x, struct kir_val *y, bool second) {
+    return kir_intern(k, &(struct kir_val){.op = K_ZIP,
+                                           .type = x->type,
+                                           .lanes = x->lanes,
+                                           .imm_i = second,
+                                           .n_args = 2,
+                                           .args = {x, y}});
+}
 struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
                                int lanes) {
     struct kir_val t = {.op = K_LOAD,

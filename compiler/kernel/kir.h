@@ -21,7 +21,14 @@ enum kop {
 };
 // KIR_OWN: vectors of a unit's own, fn->own; stored whole at places that are constants, loaded one
 // element at a time. KIR_SUMS: what the units of fn->sums left there, KIR_SUMS_OF_UNIT places each.
-enum { KIR_SCRATCH = -1, KIR_OWN = -2, KIR_SUMS = -3, KIR_SUMS_OF_UNIT = 16, KIR_MAX_LEVEL = 40 };
+enum {
+    KIR_SCRATCH = -1,
+    KIR_OWN = -2,
+    KIR_SUMS = -3,
+    KIR_SUMS_OF_UNIT = 16,
+    KIR_MAX_LEVEL = 40,
+    KIR_MAX_LANES = 64
+};
 enum {               // value flags
     KF_REASSOC = 1,  // the order of additions may change (sums of a reduction)
     KF_CONTRACT = 2, // may fuse with its multiplication
@@ -149,6 +156,8 @@ void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, stru
 struct kir_val *kir_splat(struct kir *k, struct kir_val *x, int lanes);
 // A vector of 2 or 4 scalars of one type.
 struct kir_val *kir_join(struct kir *k, struct kir_val *const *x, int lanes);
+// Lanes of x and of y in turn, as many as one has: of their first halves, or of their second ones.
+struct kir_val *kir_zip(struct kir *k, struct kir_val *x, struct kir_val *y, bool second);
 struct kir_val *kir_load_lanes(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
                                int lanes);
 int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data); // data copied

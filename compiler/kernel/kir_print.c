@@ -206,6 +206,9 @@ static void print_imm(struct printer *p, struct kir_val *v) {
         strbuf_i64(b, v->imm_j);
         if (p->sizes) strbuf_puts(b, v->args[0]->hi < INT64_C(0xffffffff) ? " 32" : " 64");
         break;
+    case K_ZIP:
+        strbuf_puts(b, v->imm_i ? " second" : " first");
+        break;
     case K_TABLE:
         strbuf_printf(b, " t%" PRId64, v->imm_i);
         break;
@@ -346,6 +349,9 @@ static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
     bool two = v->op >= K_ADD && v->op <= K_REM;
     if (two && (v->args[0]->type != v->type || v->args[1]->type != v->type))
         return st_internal("kir: types of %s (%u) differ", kop_name(v->op), v->id);
+    if (v->op == K_ZIP && (v->args[0]->type != v->type || v->args[1]->type != v->type ||
+                           v->args[0]->lanes != v->lanes || v->args[1]->lanes != v->lanes))
+        return st_internal("kir: vectors of zip (%u) differ", v->id);
     if (v->op == K_SELECT && (v->args[0]->type != DT_PRED || v->args[1]->type != v->args[2]->type))
         return st_internal("kir: types of select (%u)", v->id);
     return ST_OK;

@@ -96,12 +96,15 @@ status_t lower_tile_get(struct lower *lw, struct kir_val *const *index,
 
 // ---- products of many small matrices (small_dot_lower.c)
 
-struct small_dot { // [batch, m, n] of [batch, m, k] or [batch, k, m] and [batch, k, n]
+// [batch, m, n] of [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k] (turned)
+struct small_dot {
     const struct hlo_instr *i;
     int x, y; // buffers of the operands
     int64_t batch, m, k, n;
     int64_t row, term; // elements between rows, and between terms, of the left operand
-    int lanes, sums;   // of a vector; vectors that registers hold at most
+    bool turned;
+    bool swapped; // of the operands: the product is turned
+    int lanes, sums; // of a vector; vectors that registers hold at most
 };
 // Is `i` one, of operands that lie in memory as they are?
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,

@@ -2,7 +2,7 @@
 """More of programs.py: programs that were slow when they were first tried here (docs/performance.md
 says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
 convolutions and their gradients, remainders, sums of exponentials, recurrences, products with a
-transposed matrix in loops, halves that are joined."""
+transposed matrix in loops, halves that are joined, products of many small matrices."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +19,7 @@ def define(program, f32, below, of):
     sequences(program, f32)
     descents(program, f32, below, of)
     halves(program, f32, below, of)
+    small_products(program, f32)
 
 
 def perlin(x, y, table):
@@ -167,3 +168,19 @@ def halves(program, f32, below, of):
         return sand - 4 * over + p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
     program("sandpile of 64x64, 50 steps", below(6, 64, 64))(
         lambda s: lax.fori_loop(0, 50, lambda _, s: topple(s), s))
+
+
+def small_products(program, f32):
+    def route(votes):
+        """Routing by agreement of capsules (Sabour et al., 2017)."""
+        def step(_, b):
+            s = jnp.einsum("bnk,bnkd->bkd", jax.nn.softmax(b, -1), votes)
+            v = s / (1 + jnp.linalg.norm(s, axis=-1, keepdims=True))
+            return b + jnp.einsum("bnkd,bkd->bnk", votes, v)
+        return lax.fori_loop(0, 3, step, jnp.zeros(votes.shape[:3]))
+    program("capsules' votes and routing, 8 of 64 to 10", f32(8, 64, 8), f32(64, 10, 8, 8))(
+        lambda u, w: route(jnp.einsum("bnd,nkde->bnke", u, w)))
+    program("300 products of 80x14 by 14x3", f32(300, 80, 14), f32(300, 14, 3))(
+        lambda x, y: x @ y)
+    program("300 products of 14x24 by 10x24, turned", f32(300, 14, 24), f32(300, 10, 24))(
+        lambda x, y: x @ jnp.swapaxes(y, 1, 2))

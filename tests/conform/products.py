@@ -96,13 +96,13 @@ def taps(rng, t):
 
 
 def small(rng, t):
-    m, k, n = (int(rng.integers(1, 33)) if rng.integers(2) else int(rng.integers(1, 9))
-               for _ in range(3))
+    m, k, n = (int(rng.integers(1, (33, 9, 129)[rng.integers(3)])) for _ in range(3))
     batch = [int(rng.integers(2, 9)) for _ in range(rng.integers(1, 3))]
-    left, nb = ([m, k], [k, m])[turned := int(rng.integers(2))], len(batch)
-    where = ((nb + 1 - turned,), (nb,)), (tuple(range(nb)),) * 2
-    return (lambda x, y: lax.dot_general(x, y, where), values(rng, t, batch + left),
-            values(rng, t, batch + [k, n]))
+    columns, turned, nb = *(int(c) for c in rng.integers(2, size=2)), len(batch)
+    where = ((nb + 1 - columns,), (nb + turned,)), (tuple(range(nb)),) * 2
+    return (lambda x, y: lax.dot_general(x, y, where),
+            values(rng, t, batch + ([m, k], [k, m])[columns]),
+            values(rng, t, batch + ([k, n], [n, k])[turned]))
 
 
 def vector(rng, t):
