@@ -55,6 +55,14 @@ def rnn():
                     attrs["linear_before_reset"] = 1
                 add("%s %s, %d steps%s" % (op, direction, steps, ", lengths" if lens else ""), op,
                     x, attrs, 3 if op == "LSTM" else 2, opset=14)
+    for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        for steps in (5, 40):
+            x = [f32(steps, 3, 4), f32(2, gates * 6, 4), f32(2, gates * 6, 6), None,
+                 np.array([0, steps, 0], np.int32), f32(2, 3, 6)]
+            add("%s of sequences without a step, %d" % (op, steps), op,
+                x + [f32(2, 3, 6)] * (op == "LSTM"),
+                {"hidden_size": 6, "direction": "bidirectional"}, 3 if op == "LSTM" else 2,
+                opset=14)
     x = [f32(6, 2, 3), f32(1, 20, 3), f32(1, 20, 5), f32(1, 40)]
     add("LSTM clip, activations", "LSTM", x,
         {"hidden_size": 5, "clip": 0.4, "activations": ["HardSigmoid", "Softsign", "Elu"],
@@ -115,6 +123,12 @@ def image():
                  "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
             # ratio 0: samples by the region's size, none of an empty one
             far = np.array([[0, 0, 30, 4], [5, 5, 5, 5], [7, 9, 3, 8], [-4, 2, 9, 60]], np.float32)
+            wide = np.array([[-3000, 2, 9000, 4], [-507, -400, 603, 700], [1, 2, 3, 4000],
+                             [-2000, -2000, -3, -3], [20, 1, 4000, 5]], np.float32)
+            add("RoiAlign beyond the image %s %s" % (mode, way), "RoiAlign",
+                [x, wide, np.array([0, 1, 1, 0, 1])],
+                {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
+                 "output_width": 2, "spatial_scale": 0.3}, opset=16)
             add("RoiAlign by size %s %s" % (mode, way), "RoiAlign",
                 [x, far, np.array([0, 1, 1, 0])],
                 {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
@@ -157,6 +171,16 @@ def pools():
                 add("AveragePool %s %d" % (name, inside), "AveragePool", [x],
                     dict(a, count_include_pad=inside), opset=19)
             add("LpPool " + name, "LpPool", [x], dict(a, p=3), opset=18)
+    for name, kernel, attrs in (("window wider by less than a stride", [10, 3],
+                                 {"strides": [2, 1]}),
+                                ("VALID", [4, 3], {"auto_pad": "VALID", "strides": [3, 3]}),
+                                ("VALID and wider", [10, 3],
+                                 {"auto_pad": "VALID", "strides": [2, 2]}),
+                                ("a stride beyond the input", [2, 2],
+                                 {"strides": [2**31 - 1] * 2})):
+        for op in ("MaxPool", "AveragePool", "LpPool"):
+            add("%s, ceil, %s" % (op, name), op, [x],
+                dict(attrs, kernel_shape=kernel, ceil_mode=1), opset=18 if op == "LpPool" else 19)
     for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
                         ("pads",
                          {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
@@ -521,6 +545,8 @@ def run(build, variant, folder):
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
     # of the types that ONNX Runtime finds
     results = [onnx.ValueInfoProto(name=o) for o in out if o]
+    if attrs.get("output_qk"):  # whose type it does not find
+        results[-1] = helper.make_tensor_value_info(results[-1].name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
     sets = ([helper.make_opsetid("", opset)]
             + [helper.make_opsetid(domain, 3 if domain == "ai.onnx.ml" else 1)] * bool(domain))

@@ -271,7 +271,9 @@ static hv pairs(struct onnx_ctx *c, hv x, int64_t p, int64_t q, bool first) {
     return hb_reshape(&c->b, x, flat, 2);
 }
 // Where each region has a number of samples of its own, ceil(size of a bin) along each side: sample
-// t of all regions at a time, as long as any has one.
+// t of all regions at a time, as long as any has one that may lie on the image. A side of a bin has
+// no more of those than the image takes at their distance, however large the region is: the others,
+// which are 0, are not looked at.
 struct roi_samples {
     int64_t out[2]; // bins
     struct image m;
@@ -285,7 +287,9 @@ enum {
     ROI_FROM,
     ROI_BIN = ROI_FROM + 2,
     ROI_GRID = ROI_BIN + 2,
-    ROI_N = ROI_GRID + 2
+    ROI_FIRST = ROI_GRID + 2, // f[rois, bins]: of the samples that are looked at
+    ROI_TURNS = ROI_FIRST + 2,
+    ROI_N = ROI_TURNS + 2
 };
 static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bins) {
     struct hb *b = &c->b;
@@ -295,16 +299,37 @@ static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bi
        n = onnx_along(c, hb_convert(b, v[ROI_GRID + d], t), s, 0);
     hv at = hb_add(b, onnx_along(c, v[ROI_FROM + d], s, 0),
                    hb_mul(b, hb_convert(b, onnx_index_along(c, s, DT_S64, 1), t), bin));
-    hv part = onnx_add_k(c, onnx_along(c, hb_convert(b, k, t), s, 0), 0.5);
-    return hb_add(b, at, hb_div(b, hb_mul(b, part, bin), n));
+    hv turn = hb_add(b, onnx_along(c, hb_convert(b, k, t), s, 0), v[ROI_FIRST + d]);
+    at = hb_add(b, at, hb_div(b, hb_mul(b, onnx_add_k(c, turn, 0.5), bin), n));
+    return hb_select(b, hb_compare(b, turn, n, CMP_LT), at, onnx_splat_like(c, at, -2));
+}
+// Which samples of each bin may lie on an image of this size: from ROI_FIRST on, ROI_TURNS of them.
+static void roi_turns(struct onnx_ctx *c, hv *v, int d, int64_t bins, int64_t size) {
+    struct hb *b = &c->b;
+    enum dtype t = v[ROI_BIN]->shape->dtype;
+    const struct shape *s = shape_make(c->a, t, (int64_t[]){v[ROI_BIN]->shape->dims[0], bins}, 2);
+    hv n = hb_convert(b, v[ROI_GRID + d], t), apart = hb_div(b, v[ROI_BIN + d], n);
+    hv most =
+        hb_unary(b, HLO_CEIL, hb_div(b, onnx_splat_like(c, apart, (double)(size + 1)), apart));
+    most = onnx_add_k(c, most, 4);           // the first is up to two early
+    hv few = hb_compare(b, most, n, CMP_LT); // false where they are NaN
+    v[ROI_TURNS + d] = hb_convert(b, hb_select(b, few, most, n), DT_S64);
+    hv bin = onnx_along(c, v[ROI_BIN + d], s, 0), wide = onnx_along(c, n, s, 0);
+    hv at = hb_add(b, onnx_along(c, v[ROI_FROM + d], s, 0),
+                   hb_mul(b, hb_convert(b, onnx_index_along(c, s, DT_S64, 1), t), bin));
+    hv skip = hb_div(b, hb_sub(b, onnx_splat_like(c, at, -1), at), onnx_along(c, apart, s, 0));
+    skip = hb_unary(b, HLO_FLOOR, onnx_add_k(c, skip, -1.5));
+    hv some = onnx_and(c, onnx_compare_k(c, skip, 0, CMP_GT), onnx_along(c, few, s, 0));
+    v[ROI_FIRST + d] =
+        hb_select(b, some, hb_binary(b, HLO_MINIMUM, skip, wide), onnx_splat_like(c, skip, 0));
 }
 static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
     const struct roi_samples *r = user;
     struct hb *b = &c->b;
     struct taps t[2];
-    hv now = onnx_spread(c, turn, v[ROI_GRID]->shape), y = hb_div(b, now, v[ROI_GRID + 1]);
-    hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_GRID + 1]))};
-    hv valid = hb_compare(b, y, v[ROI_GRID], CMP_LT);
+    hv now = onnx_spread(c, turn, v[ROI_TURNS]->shape), y = hb_div(b, now, v[ROI_TURNS + 1]);
+    hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_TURNS + 1]))};
+    hv valid = hb_compare(b, y, v[ROI_TURNS], CMP_LT);
     for (int d = 0; d < 2; d++) {
         t[d] = roi_taps(c, roi_sample_at(c, v, d, at[d], r->out[d]), r->m.dims[d]);
         for (int k = 0; k < 2; k++) {
@@ -324,7 +349,8 @@ static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
 static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv const *size,
                        struct roi_samples *r) {
     struct hb *b = &c->b;
-    hv v[ROI_N] = {[ROI_IMAGE] = r->m.pixels, [ROI_OF] = batch}, all = NULL, any = NULL;
+    hv v[ROI_N] = {[ROI_IMAGE] = r->m.pixels, [ROI_OF] = batch}, all = NULL, any = NULL,
+       turns = NULL, left = NULL;
     enum dtype t = x->shape->dtype;
     int64_t n = batch->shape->dims[0], axis = 0, dims[3] = {n};
     dims[channels_at(&r->m)] = x->shape->dims[1];
@@ -338,8 +364,13 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
         v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, onnx_splat_like(c, grid, 1)), DT_S64);
         any = any ? onnx_and(c, any, some) : some;
         all = all ? hb_mul(b, all, v[ROI_GRID + d]) : v[ROI_GRID + d];
+        roi_turns(c, v, d, r->out[d], r->m.dims[d]);
+        turns = turns ? hb_mul(b, turns, v[ROI_TURNS + d]) : v[ROI_TURNS + d];
+        hv less = hb_compare(b, v[ROI_TURNS + d], v[ROI_GRID + d], CMP_LT);
+        left = left ? hb_binary(b, HLO_OR, left, less) : less;
     }
-    hv count = hb_select(b, any, all, onnx_splat_like(c, all, 0));
+
+    hv count = hb_select(b, any, turns, onnx_splat_like(c, turns, 0));
     v[ROI_LIMIT] =
         n ? onnx_reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
     v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? dtype_lowest(t) : 0);
@@ -347,6 +378,10 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     if (!hb_ok(b)) return x;
     hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
     hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
+    if (r->max) { // those that were not looked at
+        hv least = hb_max(b, sum, onnx_splat_like(c, sum, 0));
+        sum = hb_select(b, hb_broadcast(b, left, dims, 3, (int64_t[]){0}), least, sum);
+    }
     sum = hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
     return samples_with(c, &r->m, sum, false);
 }
