@@ -256,6 +256,9 @@ def more():
     for op, a in (("Acosh", np.abs(x) * 3 + 1), ("Asinh", x * 1e3), ("Atanh", np.tanh(x)),
                   ("Sinh", x * 4), ("Cosh", x * 4), ("Asin", np.tanh(x)), ("Atan", x * 9)):
         add(op, op, [a.astype(np.float32)])
+    add("PRelu whose slope is the larger", "PRelu", [f32(3, 1, 4), f32(2, 1)], opset=16)
+    for value in 5, 0:
+        add("NonZero of the scalar %d" % value, "NonZero", [np.array(value, np.int32)], opset=13)
     add("Trilu", "Trilu", [x, np.array(-1)], {"upper": 0}, opset=14)
     pooled, where = np.array([[[[5, 7], [13, 15]]]], np.float32), np.array([[[[5, 7], [13, 15]]]])
     add("MaxUnpool", "MaxUnpool", [pooled, where], {"kernel_shape": [2, 2], "strides": [2, 2]},

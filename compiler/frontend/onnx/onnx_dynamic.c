@@ -104,8 +104,8 @@ ONNX_X(nonzero) {
     int rank = x->shape->rank;
     int64_t n = shape_elements(x->shape), row[] = {1, n};
     if (!hb_ok(b)) return;
-    if (n == 0 || rank == 0) {
-        if (rank == 0) return onnx_fail(c, "of a scalar");
+    if (rank == 0) x = hb_reshape(b, x, &n, rank = 1); // as ONNX Runtime takes a scalar
+    if (n == 0) {
         return onnx_out_val(
             c, 0, hb_constant(b, lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){rank, 0}, 2))));
     }
