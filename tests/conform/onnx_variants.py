@@ -153,6 +153,17 @@ def image():
             "NonMaxSuppression", [boxes, scores, np.array([most]), np.array([over], np.float32),
                                   np.array([least], np.float32)], {"center_point_box": center},
             constant=(2, 3, 4), opset=11)
+    # bins of whole sizes, which a rounded reciprocal makes a little larger
+    big = f32(1, 2, 64, 64)
+    for out in 7, 14, 15:
+        whole = np.array([[0, 0, out * k, out * k] for k in range(1, 12)], np.float32)
+        add("RoiAlign, %d bins of whole sizes" % out, "RoiAlign",
+            [big, whole, np.zeros(11, np.int64)],
+            {"coordinate_transformation_mode": "output_half_pixel", "output_height": out,
+             "output_width": out}, opset=16)
+        add("MaxRoiPool, %d bins of whole sizes" % out, "MaxRoiPool",
+            [big, np.concatenate([np.zeros((11, 1), np.float32), whole - [0, 0, 1, 1]],
+                                 1).astype(np.float32)], {"pooled_shape": [out, out]}, opset=16)
     add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)],
         {"pooled_shape": [2, 3]}, opset=16)
 

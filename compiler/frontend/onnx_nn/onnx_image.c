@@ -254,6 +254,10 @@ static struct taps roi_taps(struct onnx_ctx *c, hv x, int64_t size) {
     r.weight[1] = hb_select(b, inside, f, none);
     return r;
 }
+// Divided, for its ends are rounded up: 7 * (1 / 7.) is above 1.
+static hv bin_size(struct onnx_ctx *c, hv size, int64_t bins) {
+    return hb_div(&c->b, size, onnx_splat_like(c, size, (double)bins));
+}
 // Positions [rois, bins*samples] along one side: start + (bin + (sample + 0.5) / samples) * size.
 static hv roi_positions(struct onnx_ctx *c, hv from, hv size, int64_t bins, int64_t samples) {
     int64_t n = bins * samples, dims[2] = {from->shape->dims[0], n};
@@ -356,7 +360,7 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     dims[channels_at(&r->m)] = x->shape->dims[1];
     dims[r->m.last ? 1 : 2] = r->out[0] * r->out[1];
     for (int d = 0; d < 2; d++) {
-        hv bin = v[ROI_BIN + d] = onnx_mul_k(c, size[d], 1 / (double)r->out[d]);
+        hv bin = v[ROI_BIN + d] = bin_size(c, size[d], r->out[d]);
         hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
                            hb_const_f64(b, t, 32768));
         hv some = onnx_compare_k(c, grid, 0, CMP_GT);
@@ -423,8 +427,7 @@ ONNX_X(roialign) {
 
     for (int d = 0; d < 2; d++) {
         span[d] = out[d] * samples;
-        hv at =
-            roi_positions(c, from[d], onnx_mul_k(c, size[d], 1 / (double)out[d]), out[d], samples);
+        hv at = roi_positions(c, from[d], bin_size(c, size[d], out[d]), out[d], samples);
         t[d] = roi_taps(c, at, x->shape->dims[d + 2]);
     }
     for (int d = 0; d < 2; d++)
@@ -525,8 +528,7 @@ static hv roi_bins(struct onnx_ctx *c, hv from, hv to, int64_t bins, int64_t siz
     hv len = hb_max(b, onnx_add_k(c, hb_sub(b, to, from), 1), onnx_splat_like(c, from, 1));
     int64_t dims[3] = {from->shape->dims[0], bins, size};
     const struct shape *s = shape_make(c->a, from->shape->dtype, dims, 3);
-    hv each = onnx_along(c, onnx_mul_k(c, len, 1 / (double)bins), s, 0),
-       start = onnx_along(c, from, s, 0);
+    hv each = onnx_along(c, bin_size(c, len, bins), s, 0), start = onnx_along(c, from, s, 0);
     hv k = hb_convert(b, onnx_index_along(c, s, DT_S32, 1), s->dtype);
     hv at = hb_convert(b, onnx_index_along(c, s, DT_S32, 2), s->dtype);
     hv lo = hb_add(b, hb_unary(b, HLO_FLOOR, hb_mul(b, k, each)), start);
