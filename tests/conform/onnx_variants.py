@@ -182,6 +182,13 @@ def pools():
                 add("AveragePool %s %d" % (name, inside), "AveragePool", [x],
                     dict(a, count_include_pad=inside), opset=19)
             add("LpPool " + name, "LpPool", [x], dict(a, p=3), opset=18)
+    volume = f32(2, 3, 7, 9, 8)
+    for kernel, attrs in (([2, 3, 3], {"strides": [2, 2, 2]}), ([3, 3, 3], {"pads": [1] * 6}),
+                          ([2, 2, 3], {"strides": [2, 3, 1], "dilations": [2, 1, 2],
+                                       "ceil_mode": 1}), ([3, 1, 1], {"strides": [2, 1, 1]}),
+                          ([1, 2, 2], {"auto_pad": "SAME_UPPER", "strides": [1, 2, 2]})):
+        add("MaxPool of volumes %s %s" % (kernel, sorted(attrs)), "MaxPool", [volume],
+            dict(attrs, kernel_shape=kernel), opset=19)
     for name, kernel, attrs in (("window wider by less than a stride", [10, 3],
                                  {"strides": [2, 1]}),
                                 ("VALID", [4, 3], {"auto_pad": "VALID", "strides": [3, 3]}),
@@ -298,6 +305,14 @@ def signal():
     add("DFT", "DFT", [f32(2, 10, 1), np.array(16)], {"axis": 1, "onesided": 1}, constant=(1,),
         opset=17)
     add("DFT inverse", "DFT", [f32(2, 12, 2)], {"axis": 1, "inverse": 1}, opset=17)
+    for n in 64, 128, 240, 256, 337, 500, 512:
+        for parts in 1, 2:
+            for inverse in (0, 1)[:parts]:
+                add("DFT of %d, %d parts, inverse %d" % (n, parts, inverse), "DFT",
+                    [f32(3, n, 2, parts)], {"axis": 1, "inverse": inverse}, opset=17,
+                    bound=5e-4)  # ONNX Runtime adds up one by one where n is no power of two
+        add("DFT of %d, one-sided" % n, "DFT", [f32(5, n, 1)], {"axis": 1, "onesided": 1},
+            opset=17, bound=5e-4)
     add("DFT long", "DFT", [f32(1, 2048, 2)], {"axis": 1}, opset=17)
     add("STFT", "STFT",
         [f32(2, 64, 1), np.array(8), np.hanning(16).astype(np.float32), np.array(16)],

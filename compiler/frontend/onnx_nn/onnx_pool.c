@@ -170,13 +170,35 @@ static hv window_counts(struct onnx_ctx *c, hv x, struct spatial s, const struct
     hv ones = hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, s.n + 2), 1);
     return window_reduce(c, ones, &s, HLO_ADD, 0);
 }
+// The maxima of volumes [N, C, d, h, w] are those of planes, and then of what lies behind each
+// other there: two pools of images, which libraries have.
+static hv maxima(struct onnx_ctx *c, hv x, const struct spatial *s) {
+    struct hb *b = &c->b;
+    double least = dtype_lowest(x->shape->dtype);
+    const int64_t *d = x->shape->dims;
+    struct spatial plane = {.n = 2}, depth = {.n = 2, {0, 1}, {0, 1}, {0, 1}, {0}, {0}};
+    if (s->n != 3) return window_reduce(c, x, s, HLO_MAXIMUM, least);
+    for (int k = 0; k < 2; k++)
+        plane.kernel[k] = s->kernel[k + 1], plane.stride[k] = s->stride[k + 1],
+        plane.dilation[k] = s->dilation[k + 1], plane.low[k] = s->low[k + 1],
+        plane.high[k] = s->high[k + 1];
+    depth.kernel[0] = s->kernel[0], depth.stride[0] = s->stride[0];
+    depth.dilation[0] = s->dilation[0], depth.low[0] = s->low[0], depth.high[0] = s->high[0];
+
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]}, 4);
+    x = window_reduce(c, x, &plane, HLO_MAXIMUM, least);
+    if (!hb_ok(b)) return x;
+    int64_t high = x->shape->dims[2], wide = x->shape->dims[3];
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1], d[2], high * wide}, 4);
+    x = window_reduce(c, x, &depth, HLO_MAXIMUM, least);
+    return hb_reshape(b, x, (int64_t[]){d[0], d[1], x->shape->dims[2], high, wide}, 5);
+}
 ONNX_X(pool) {
     struct spatial s, declared;
     if (!pool_window(c, x, &s, &declared)) return;
     if (onnx_op_arg(c) == HLO_MAXIMUM) {
         if (c->n->out.n > 1 && c->n->out.v[1].n) return max_with_indices(c, x, &s);
-        return onnx_out_val(c, 0,
-                            window_reduce(c, x, &s, HLO_MAXIMUM, dtype_lowest(x->shape->dtype)));
+        return onnx_out_val(c, 0, maxima(c, x, &s));
     }
     hv sum = window_reduce(c, x, &s, HLO_ADD, 0);
     bool padded = false, grown = false, with_pads = onnx_at_int(c, "count_include_pad", 0) != 0;
