@@ -287,6 +287,15 @@ def more():
             {"mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2,
              "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
              "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
+    for what, pool in (("near", [3, 900, 7, 3, 7, 7, 900]), ("one apart", [0, 2, 1, 0, 0, 0, 1]),
+                       ("far", [-5, 10**9, 7, -5, 7, 7, 10**9])):
+        words = np.array([pool[k % 3] for k in R.integers(0, 3, 40)] + [-1, 10**12, 4, -2**63],
+                         np.int64)
+        add("TfIdfVectorizer, words that lie %s" % what, "TfIdfVectorizer",
+            [R.permutation(words).reshape(4, 11)],
+            {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1,
+             "ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3, 4], "pool_int64s": pool},
+            opset=9)
     for op in ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
                "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"):
         for name, x in (("f32", f32(3, 4)), ("s32", R.integers(1, 9, (3, 4)).astype(np.int32))):
