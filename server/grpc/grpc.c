@@ -626,6 +626,16 @@ const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
     }
     return NULL;
 }
+bool rpc_header_clear(const struct rpc_call *c, const char *name) {
+    int times = 0;
+    for (size_t i = 0; i < c->headers.count; i++) {
+        const grpc_metadata *m = &c->headers.metadata[i];
+        if (grpc_slice_str_cmp(m->key, name) != 0) continue;
+        size_t n = GRPC_SLICE_LENGTH(m->value);
+        if (++times > 1 || (n && memchr(GRPC_SLICE_START_PTR(m->value), 0, n))) return false;
+    }
+    return true;
+}
 size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out) {
     static const char *const kinds[] = {GRPC_X509_CN_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME};
     *out = NULL;

@@ -221,8 +221,13 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 
 // ---- life
 
+MUST_CHECK static status_t unclear(const char *name) {
+    return st_because(ST_INVALID_ARGUMENT, BAD_FRAMING,
+                      "metadata '%s' more than once, or with a NUL", name);
+}
 status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
                            struct principal *out) {
+    if (!rpc_header_clear(rc, "authorization")) return unclear("authorization");
     struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
     who.n_names = rpc_peer_names(rc, a, &who.names);
     struct api *api = rpc_api(rpc_of(rc));
@@ -233,15 +238,18 @@ status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struc
 struct metadata {
     struct rpc_call *rc;
     struct arena *a;
+    const char *unclear; // or NULL
 };
 static const char *metadata(void *ctx, const char *name) {
-    const struct metadata *m = ctx;
+    struct metadata *m = ctx;
+    if (!rpc_header_clear(m->rc, name)) m->unclear = name;
     return rpc_header(m->rc, m->a, name);
 }
 status_t api_request_headers(struct rpc_call *rc, struct call *c) {
-    struct metadata m = {rc, &c->arena};
+    struct metadata m = {rc, &c->arena, NULL};
     c->timeout_ms = rpc_timeout_ms(rc);
-    return call_headers(c, metadata, &m);
+    status_t st = call_headers(c, metadata, &m);
+    return !st && m.unclear ? unclear(m.unclear) : st;
 }
 
 static void begin(struct rpc_call *rc) {

@@ -45,6 +45,8 @@ void rpc_set_data(struct rpc_call *c, void *data);
 void *rpc_data(const struct rpc_call *c);
 int64_t rpc_timeout_ms(const struct rpc_call *c);                              // left; 0 = none
 const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name); // NULL if absent
+// Whether all who read it take it alike: it is there at most once, without a NUL.
+bool rpc_header_clear(const struct rpc_call *c, const char *name);
 
 // CN and SANs of the client's verified certificate, in a; returns how many.
 size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out);

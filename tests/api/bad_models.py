@@ -22,6 +22,9 @@ FLOAT, INT64 = 1, 7
 def node(op, ins, outs, *attrs, name="n", domain=b""):
     return sub(1, *[sub(1, i) for i in ins], *[sub(2, o) for o in outs], sub(3, name), sub(4, op),
                *attrs, domain)
+def ints(name, *v):  # an attribute
+    return sub(5, sub(1, name), *(num(8, k) for k in v), num(20, 7))
+def num_attr(name, v): return sub(5, sub(1, name), num(3, v), num(20, 2))
 def tensor(name, dims, raw, dtype=FLOAT):
     return sub(5, *[num(1, d) for d in dims], num(2, dtype), sub(8, name), sub(9, raw))
 def value(field, name, dims, dtype=FLOAT):
@@ -65,6 +68,15 @@ def cases():
                               X, Y), None
     yield "wrong dtype", model(node("Add", ["x", "w"], ["y"]),
                                tensor("w", [2, 3], b"\0" * 48, INT64), X, Y), None
+    four = lambda name, f: value(f, name, [1, 1, 4, 4])  # noqa: E731
+    for what in "strides", "dilations", "pads":
+        for op, more in (("MaxPool", ints("kernel_shape", 2, 2)), ("Conv", b"")):
+            n = 4 if what == "pads" else 2
+            yield (f"{op} with {what} of 2^63 - 1",
+                   model(node(op, ["x", "w"][:1 + (op == "Conv")], ["y"], more,
+                              ints(what, *[(1 << 63) - 1] * n), num_attr("ceil_mode", 1)
+                              if op == "MaxPool" else b""), four("x", 11), four("y", 12),
+                         tensor("w", [1, 1, 2, 2], b"\0" * 16)), ["window"])
     yield "2.2 GB length field", num(1, 8) + varint(7 << 3 | 2) + varint(2200 << 20) + b"abc", None
     yield "length of 2^63", num(1, 8) + varint(7 << 3 | 2) + varint(1 << 63) + b"abc", None
     yield "opset from the future", model(node("Relu", ["x"], ["y"]), X, Y, opset=9999), None

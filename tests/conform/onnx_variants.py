@@ -55,6 +55,14 @@ def rnn():
                     attrs["linear_before_reset"] = 1
                 add("%s %s, %d steps%s" % (op, direction, steps, ", lengths" if lens else ""), op,
                     x, attrs, 3 if op == "LSTM" else 2, opset=14)
+    for op, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        for steps in (5, 40):
+            x = [f32(steps, 3, 4), f32(2, gates * 6, 4), f32(2, gates * 6, 6), None,
+                 np.array([0, steps, 0], np.int32), f32(2, 3, 6)]
+            add("%s of sequences without a step, %d" % (op, steps), op,
+                x + [f32(2, 3, 6)] * (op == "LSTM"),
+                {"hidden_size": 6, "direction": "bidirectional"}, 3 if op == "LSTM" else 2,
+                opset=14)
     x = [f32(6, 2, 3), f32(1, 20, 3), f32(1, 20, 5), f32(1, 40)]
     add("LSTM clip, activations", "LSTM", x,
         {"hidden_size": 5, "clip": 0.4, "activations": ["HardSigmoid", "Softsign", "Elu"],
@@ -115,6 +123,12 @@ def image():
                  "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
             # ratio 0: samples by the region's size, none of an empty one
             far = np.array([[0, 0, 30, 4], [5, 5, 5, 5], [7, 9, 3, 8], [-4, 2, 9, 60]], np.float32)
+            wide = np.array([[-3000, 2, 9000, 4], [-507, -400, 603, 700], [1, 2, 3, 4000],
+                             [-2000, -2000, -3, -3], [20, 1, 4000, 5]], np.float32)
+            add("RoiAlign beyond the image %s %s" % (mode, way), "RoiAlign",
+                [x, wide, np.array([0, 1, 1, 0, 1])],
+                {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
+                 "output_width": 2, "spatial_scale": 0.3}, opset=16)
             add("RoiAlign by size %s %s" % (mode, way), "RoiAlign",
                 [x, far, np.array([0, 1, 1, 0])],
                 {"mode": mode, "coordinate_transformation_mode": way, "output_height": 3,
@@ -139,6 +153,17 @@ def image():
             "NonMaxSuppression", [boxes, scores, np.array([most]), np.array([over], np.float32),
                                   np.array([least], np.float32)], {"center_point_box": center},
             constant=(2, 3, 4), opset=11)
+    # bins of whole sizes, which a rounded reciprocal makes a little larger
+    big = f32(1, 2, 64, 64)
+    for out in 7, 14, 15:
+        whole = np.array([[0, 0, out * k, out * k] for k in range(1, 12)], np.float32)
+        add("RoiAlign, %d bins of whole sizes" % out, "RoiAlign",
+            [big, whole, np.zeros(11, np.int64)],
+            {"coordinate_transformation_mode": "output_half_pixel", "output_height": out,
+             "output_width": out}, opset=16)
+        add("MaxRoiPool, %d bins of whole sizes" % out, "MaxRoiPool",
+            [big, np.concatenate([np.zeros((11, 1), np.float32), whole - [0, 0, 1, 1]],
+                                 1).astype(np.float32)], {"pooled_shape": [out, out]}, opset=16)
     add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)],
         {"pooled_shape": [2, 3]}, opset=16)
 
@@ -157,6 +182,23 @@ def pools():
                 add("AveragePool %s %d" % (name, inside), "AveragePool", [x],
                     dict(a, count_include_pad=inside), opset=19)
             add("LpPool " + name, "LpPool", [x], dict(a, p=3), opset=18)
+    volume = f32(2, 3, 7, 9, 8)
+    for kernel, attrs in (([2, 3, 3], {"strides": [2, 2, 2]}), ([3, 3, 3], {"pads": [1] * 6}),
+                          ([2, 2, 3], {"strides": [2, 3, 1], "dilations": [2, 1, 2],
+                                       "ceil_mode": 1}), ([3, 1, 1], {"strides": [2, 1, 1]}),
+                          ([1, 2, 2], {"auto_pad": "SAME_UPPER", "strides": [1, 2, 2]})):
+        add("MaxPool of volumes %s %s" % (kernel, sorted(attrs)), "MaxPool", [volume],
+            dict(attrs, kernel_shape=kernel), opset=19)
+    for name, kernel, attrs in (("window wider by less than a stride", [10, 3],
+                                 {"strides": [2, 1]}),
+                                ("VALID", [4, 3], {"auto_pad": "VALID", "strides": [3, 3]}),
+                                ("VALID and wider", [10, 3],
+                                 {"auto_pad": "VALID", "strides": [2, 2]}),
+                                ("a stride beyond the input", [2, 2],
+                                 {"strides": [2**31 - 1] * 2})):
+        for op in ("MaxPool", "AveragePool", "LpPool"):
+            add("%s, ceil, %s" % (op, name), op, [x],
+                dict(attrs, kernel_shape=kernel, ceil_mode=1), opset=18 if op == "LpPool" else 19)
     for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
                         ("pads",
                          {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
@@ -232,6 +274,9 @@ def more():
     for op, a in (("Acosh", np.abs(x) * 3 + 1), ("Asinh", x * 1e3), ("Atanh", np.tanh(x)),
                   ("Sinh", x * 4), ("Cosh", x * 4), ("Asin", np.tanh(x)), ("Atan", x * 9)):
         add(op, op, [a.astype(np.float32)])
+    add("PRelu whose slope is the larger", "PRelu", [f32(3, 1, 4), f32(2, 1)], opset=16)
+    for value in 5, 0:
+        add("NonZero of the scalar %d" % value, "NonZero", [np.array(value, np.int32)], opset=13)
     add("Trilu", "Trilu", [x, np.array(-1)], {"upper": 0}, opset=14)
     pooled, where = np.array([[[[5, 7], [13, 15]]]], np.float32), np.array([[[[5, 7], [13, 15]]]])
     add("MaxUnpool", "MaxUnpool", [pooled, where], {"kernel_shape": [2, 2], "strides": [2, 2]},
@@ -242,6 +287,15 @@ def more():
             {"mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2,
              "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
              "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
+    for what, pool in (("near", [3, 900, 7, 3, 7, 7, 900]), ("one apart", [0, 2, 1, 0, 0, 0, 1]),
+                       ("far", [-5, 10**9, 7, -5, 7, 7, 10**9])):
+        words = np.array([pool[k % 3] for k in R.integers(0, 3, 40)] + [-1, 10**12, 4, -2**63],
+                         np.int64)
+        add("TfIdfVectorizer, words that lie %s" % what, "TfIdfVectorizer",
+            [R.permutation(words).reshape(4, 11)],
+            {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1,
+             "ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3, 4], "pool_int64s": pool},
+            opset=9)
     for op in ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
                "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"):
         for name, x in (("f32", f32(3, 4)), ("s32", R.integers(1, 9, (3, 4)).astype(np.int32))):
@@ -260,6 +314,14 @@ def signal():
     add("DFT", "DFT", [f32(2, 10, 1), np.array(16)], {"axis": 1, "onesided": 1}, constant=(1,),
         opset=17)
     add("DFT inverse", "DFT", [f32(2, 12, 2)], {"axis": 1, "inverse": 1}, opset=17)
+    for n in 64, 128, 240, 256, 337, 500, 512:
+        for parts in 1, 2:
+            for inverse in (0, 1)[:parts]:
+                add("DFT of %d, %d parts, inverse %d" % (n, parts, inverse), "DFT",
+                    [f32(3, n, 2, parts)], {"axis": 1, "inverse": inverse}, opset=17,
+                    bound=5e-4)  # ONNX Runtime adds up one by one where n is no power of two
+        add("DFT of %d, one-sided" % n, "DFT", [f32(5, n, 1)], {"axis": 1, "onesided": 1},
+            opset=17, bound=5e-4)
     add("DFT long", "DFT", [f32(1, 2048, 2)], {"axis": 1}, opset=17)
     add("STFT", "STFT",
         [f32(2, 64, 1), np.array(8), np.hanning(16).astype(np.float32), np.array(16)],
@@ -521,6 +583,8 @@ def run(build, variant, folder):
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
     # of the types that ONNX Runtime finds
     results = [onnx.ValueInfoProto(name=o) for o in out if o]
+    if attrs.get("output_qk"):  # whose type it does not find
+        results[-1] = helper.make_tensor_value_info(results[-1].name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
     sets = ([helper.make_opsetid("", opset)]
             + [helper.make_opsetid(domain, 3 if domain == "ai.onnx.ml" else 1)] * bool(domain))

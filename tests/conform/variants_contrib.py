@@ -429,7 +429,71 @@ def gates(add):
                 [f32(5, 8).astype(t), f32(7, 8).astype(t)], {"metric": metric})
 
 
+def older(add):
+    """Operators of ONNX Runtime's first exporters, and of its tools for generation."""
+    x = f32(2, 3, 6, 7)
+    full, one = R.integers(0, 2, (2, 3, 6, 7)).astype(np.int32), R.integers(0, 2, (
+        1, 1, 6, 7)).astype(np.int32)
+    ones = np.ones_like(full)
+    for name, attrs in (("", {}), (", pads", {"pads": [1, 2, 1, 0], "strides": [2, 1]}),
+                        (", same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
+        for what, mask in (("a mask for all", one), ("nothing hidden", ones),
+                           ("all hidden", ones[:1, :1] * 0)):
+            add("MaxpoolWithMask, %s%s" % (what, name), MS + "MaxpoolWithMask", [x, mask],
+                dict(attrs, kernel_shape=[3, 3]))
+    add("MaxpoolWithMask 1-D", MS + "MaxpoolWithMask",
+        [f32(2, 3, 9), np.array([[[0, 1, 1, 1, 0, 1, 1, 0, 1]]], np.int32)],
+        {"kernel_shape": [3], "pads": [1, 1]})
+    add("MaxpoolWithMask 3-D", MS + "MaxpoolWithMask",
+        [f32(1, 2, 4, 5, 6), R.integers(0, 2, (1, 1, 4, 5, 6)).astype(np.int32)],
+        {"kernel_shape": [2, 2, 3], "strides": [1, 2, 2]})
+    words = np.array([[3, 4, 5, 0, 0, 0], [7, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6],
+                      [2, 9, 9, 9, 0, 0]], np.int32)
+    for k in (1, 3, 6):
+        add("WordConvEmbedding of %d" % k, MS + "WordConvEmbedding",
+            [words, f32(5, 1, k, 4), f32(5), f32(10, 4)])
+    v = np.array([3, 1, 1, -2, 3, 7, 1], np.float32)
+    add("ms Unique", MS + "Unique", [v], {}, 3)
+    for group in (1, 2):
+        add("ConvTransposeWithDynamicPads %d" % group, MS + "ConvTransposeWithDynamicPads",
+            [f32(1, 4, 5, 6), f32(4, 3, 3, 3), np.array([1, 0, 1, 2]), f32(3 * group)],
+            {"strides": [2, 2], "group": group, "kernel_shape": [3, 3]}, constant=(2,))
+    masked, heads = MS + "DecoderMaskedMultiHeadAttention", {"num_heads": 2}
+    shared = dict(heads, past_present_share_buffer=1)
+    q, k, v = f32(3, 1, 8), f32(3, 1, 8), f32(3, 1, 8)
+    cache, at = [f32(3, 2, 9, 4), f32(3, 2, 9, 4)], np.array([5], np.int32)
+    mask = np.array([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1]], np.int32)
+    add("DecoderMaskedMultiHeadAttention of an encoder", masked,
+        [q, f32(3, 2, 7, 4), f32(3, 2, 7, 4)], heads)
+    add("DecoderMaskedMultiHeadAttention of an encoder, mask, bias, qk", masked,
+        [q, f32(3, 2, 6, 4), f32(3, 2, 6, 4), mask] + [None] * 6 + [f32(24)],
+        dict(heads, output_qk=1, scale=0.3), ("o0", "", "", "o3"))
+    for what, m, more, bias in (("", None, None, None), (", mask", mask, None, None),
+                                (", bias", None, None, f32(24)),
+                                (", mask, added", mask, f32(3, 2, 1, 6), f32(24))):
+        add("DecoderMaskedMultiHeadAttention" + what, masked,
+            [q, k, v, m, more, *cache, at, None, None, bias], shared, 3)
+    add("DecoderMaskedMultiHeadAttention, none before", masked,
+        [q, k, v, None, None, *cache, at * 0], shared, 3)
+    for steps, causal in ((1, 0), (1, 1), (3, 0), (3, 1)):
+        add("MultiHeadAttention, shared past, %d steps, causal %d" % (steps, causal),
+            MS + "MultiHeadAttention",
+            [f32(3, steps, 8), f32(3, steps, 8), f32(3, steps, 8), f32(24), None, None, *cache, at],
+            dict(heads, unidirectional=causal), 3)
+    tables = [f32(20, 4), f32(20, 4)]
+    where = R.integers(0, 20, (3, 2, 5))
+    for layout in (0, 1):
+        for name, x, more in (("4-D", f32(2, 3, 5, 8), {}),
+                              ("3-D, interleaved", f32(2, 5, 24),
+                               {"interleaved": 1, "num_heads": 3, "rotary_embedding_dim": 8}),
+                              ("part of a head", f32(2, 3, 5, 12),
+                               {"num_heads": 3, "rotary_embedding_dim": 8})):
+            add("MRotaryEmbedding %d %s" % (layout, name), MS + "MRotaryEmbedding",
+                [x, where, *tables],
+                dict(more, mrope_section=[2, 1, 1], mrope_layout=layout))
+
+
 def families(add):
-    for family in (fused, norms, attention, quantised, matrices, crops, experts, packed_experts,
-                   gates):
+    for family in (fused, norms, attention, older, quantised, matrices, crops, experts,
+                   packed_experts, gates):
         family(add)

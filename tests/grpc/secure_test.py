@@ -309,6 +309,13 @@ def grpc_calls(s):
         assert h.ListModels(metadata=[("authorization", "bearer " + s.reader)]).models[
             -1].name == "plus"
         assert h.Version().api == "hlod.v1" and h.Health().live
+        # Two tokens, or two wishes: a proxy and this server would each take another one.
+        mine = ("authorization", "Bearer " + s.reader)
+        for twice in ([mine, ("authorization", "Bearer other")], [mine, mine],
+                      [mine, ("hlod-priority", "1"), ("hlod-priority", "2")],
+                      [mine, ("hlod-timeout-ms", "5000"), ("hlod-timeout-ms", "6000")]):
+            e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.ListModels(metadata=twice))
+            assert ("hlod-reason", "BAD_FRAMING") in [(k, v) for k, v in e.trailing_metadata()], e
         # A stream that may not begin ends before it takes a message.
         stream, request = h.api.method(ch, "/inference.GRPCInferenceService/ModelStreamInfer")
         refused(grpc.StatusCode.UNAUTHENTICATED,

@@ -88,12 +88,12 @@ def reach(opt):
 REFUSED = (("ImageDecoder", "it decodes image files: send pixels"),
            ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
            ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling "
-            "com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
+            "com.microsoft.WhisperBeamSearch",
             "a whole generation in one node, with a decoder inside: run the decoder step by step "
             "over resident buffers (docs/buffers.md)"),
            ("com.microsoft.Tokenizer com.microsoft.NGramHashMapping "
             "com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
-           ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.EngramGate "
+           ("com.microsoft.SparseAttention com.microsoft.EngramGate "
             "com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
             "parts of recent language models that no model seen here has; they can be written with "
             "operators that run"),
@@ -103,12 +103,9 @@ REFUSED = (("ImageDecoder", "it decodes image files: send pixels"),
             "com.microsoft.NGramRepeatBlock",
             "steps between the runs of a decoder, on lists of tokens: do them in the client"),
            ("Crop DynamicSlice", "experiments that ONNX dropped in 1.5: Slice does the same"),
-           ("com.microsoft.Unique", "the forerunner of ONNX's own Unique: use that"),
            ("com.microsoft.SampleOp", "an example in ONNX Runtime's sources: use Identity"),
-           ("com.microsoft.AttnLSTM com.microsoft.ConvTransposeWithDynamicPads "
-            "com.microsoft.MaxpoolWithMask com.microsoft.QEmbedLayerNormalization "
-            "com.microsoft.WordConvEmbedding",
-            "no model seen here has them; they can be written with operators that run"),
+           ("com.microsoft.AttnLSTM",
+            "no model seen here has it; it can be written with operators that run"),
            ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool "
             "com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool "
             "com.microsoft.nchwc.Upsample " "com.microsoft.nchwc.ReorderInput "

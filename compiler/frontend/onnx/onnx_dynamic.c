@@ -21,22 +21,18 @@ struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
 hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count) {
     struct hb *b = &c->b;
     const struct shape *s = shape_with_dtype(c->a, mask->shape, DT_S64);
-    hv pos = hb_iota(b, s, 0), n = hb_splat(b, s, (double)s->dims[0]), axis_less = NULL;
-    int64_t zero = 0;
-    *count =
-        hb_reduce(b, hb_convert(b, mask, DT_S64), hb_const_i64(b, DT_S64, 0), &zero, 1, HLO_ADD);
-    // Those that do not hold sort behind all others, in their own order.
-    hv key = hb_select(b, mask, pos, hb_add(b, pos, n));
-    struct hlo_computation *less = onnx_computation(c, "less");
-    struct hb in = hb_begin(less);
-    hv x = hlo_add_param(less, 0, shape_scalar(c->a, DT_S64), "x"),
-       y = hlo_add_param(less, 1, shape_scalar(c->a, DT_S64), "y");
-    axis_less = hb_compare(&in, x, y, CMP_LT);
-    hlo_set_root(less, axis_less);
-    hb_fail(b, hb_end(&in));
-    struct hlo_attr_sort attr = {.dimensions = {&zero, 1}};
-    key = hb_call(b, HLO_SORT, s, &key, 1, &attr, &less, 1);
-    return hb_select(b, hb_compare(b, key, n, CMP_LT), key, hb_sub(b, key, n));
+    int64_t n = s->dims[0], zero = 0, two[2] = {n, 1};
+    hv pos = hb_iota(b, s, 0), one = hb_convert(b, mask, DT_S64);
+    *count = hb_reduce(b, one, hb_const_i64(b, DT_S64, 0), &zero, 1, HLO_ADD);
+    if (n == 0) return pos;
+    // How many hold up to each position is where it goes; those that do not hold go behind all
+    // others, in their own order.
+    struct window_dim w = {n, 1, n - 1, 0, 1, 1, false};
+    hv upto =
+        hb_reduce_window(b, one, hb_const_i64(b, DT_S64, 0), &(struct window){&w, 1}, HLO_ADD);
+    hv behind = hb_add(b, onnx_spread(c, *count, s), hb_sub(b, pos, upto));
+    hv to = hb_select(b, mask, onnx_add_k(c, upto, -1), behind);
+    return onnx_put_points(c, hb_splat(b, s, 0), hb_reshape(b, to, two, 2), 1, pos, HLO_COPY);
 }
 static hv truth(struct onnx_ctx *c, hv x) {
     return x->shape->dtype == DT_PRED ? x : onnx_compare_k(c, x, 0, CMP_NE);
@@ -104,8 +100,8 @@ ONNX_X(nonzero) {
     int rank = x->shape->rank;
     int64_t n = shape_elements(x->shape), row[] = {1, n};
     if (!hb_ok(b)) return;
-    if (n == 0 || rank == 0) {
-        if (rank == 0) return onnx_fail(c, "of a scalar");
+    if (rank == 0) x = hb_reshape(b, x, &n, rank = 1); // as ONNX Runtime takes a scalar
+    if (n == 0) {
         return onnx_out_val(
             c, 0, hb_constant(b, lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){rank, 0}, 2))));
     }

@@ -5,8 +5,8 @@
 // the end of the past, and a row that is masked as a whole gives 0.
 #include <math.h>
 
-#include "compiler/frontend/onnx_nn/onnx_attention.h"
 #include "compiler/frontend/onnx/onnx_scope.h"
+#include "compiler/frontend/onnx_nn/onnx_attention.h"
 
 struct attention {
     hv q, k, v;                 // [batch, heads, sequence, size]
@@ -201,7 +201,44 @@ hv onnx_rotate(struct onnx_ctx *c, hv x, hv cosine, hv sine, int64_t dim, bool i
         y = hb_concat(b, (hv[]){re, im}, 2, 3);
     return dim < size ? hb_concat(b, (hv[]){y, onnx_part(c, x, 3, dim, size)}, 2, 3) : y;
 }
-// Arg 1: com.microsoft's, whose positions come second: one, from which it counts, or all.
+// A table of cosines or sines [positions, half] at [3, batch, sequence]: which of the three streams
+// each column goes by, `section` says; they lie one behind the other or, of layout 1, in turns.
+static hv by_streams(struct onnx_ctx *c, hv table, hv at, const int64_t *section, bool turns) {
+    struct hb *b = &c->b;
+    int64_t half = table->shape->dims[1], *of = arena_array(c->a, int64_t, half + 1), k = 0;
+    hv y = NULL;
+    for (int64_t end = 0, s = 0; s < 3; s++)
+        for (end += section[s]; k < half && k < end; k++)
+            of[k] = turns ? 0 : s;
+    for (int64_t s = 1; s < 3 && turns; s++)
+        for (k = s; k < half && k < 3 * section[s]; k += 3)
+            of[k] = s;
+    hv which = onnx_lit_s64s(c, of, &half, 1);
+    for (int64_t s = 0; s < 3 && hb_ok(b); s++) {
+        hv one = onnx_take(c, table, onnx_row(c, at, 0, s), 0);
+        hv mine = onnx_along(c, onnx_compare_k(c, which, (double)s, CMP_EQ), one->shape, 2);
+        y = y ? hb_select(b, mine, one, y) : one;
+    }
+    return y;
+}
+static void multimodal(struct onnx_ctx *c, hv at, hv *cosine, hv *sine) {
+    int64_t section[3];
+    int n;
+    if (!onnx_at_ints(c, "mrope_section", section, 3, &n) || n != 3 || at->shape->rank != 3 ||
+        at->shape->dims[0] != 3 || (*cosine)->shape->rank != 2 || (*sine)->shape->rank != 2 ||
+        !shape_same_dims((*cosine)->shape, (*sine)->shape))
+        return onnx_fail(c, "position_ids %s, cos_cache %s, sin_cache %s", onnx_show(c, at),
+                         onnx_show(c, *cosine), onnx_show(c, *sine));
+    int64_t half = (*cosine)->shape->dims[1], left = half;
+    for (n = 0; n < 3; left -= section[n++])
+        if (section[n] < 0 || section[n] > left) break;
+    if (n < 3 || left) return onnx_fail(c, "mrope_section for %lld columns", (long long)half);
+    bool turns = onnx_at_int(c, "mrope_layout", 0) == 1;
+    *cosine = by_streams(c, *cosine, at, section, turns);
+    *sine = by_streams(c, *sine, at, section, turns);
+}
+// Arg 1: com.microsoft's, whose positions come second: one, from which it counts, or all. 2: its
+// MRotaryEmbedding, of three positions each.
 ONNX_X(rotary) {
     hv y;
     const struct shape *s = x->shape;
@@ -215,7 +252,10 @@ ONNX_X(rotary) {
         return onnx_fail(c, "input %s with %lld heads", shape_text(c->a, s), (long long)heads);
     x = flat ? hb_reshape(b, x, (int64_t[]){s->dims[0], s->dims[1], heads, s->dims[2] / heads}, 4)
              : onnx_swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
-    if (own && shape_elements(at->shape) == 1) {
+    if (onnx_op_arg(c) == 2) {
+        multimodal(c, at, &cosine, &sine);
+        at = NULL;
+    } else if (own && shape_elements(at->shape) == 1) {
         const struct shape *rows = shape_make(c->a, at->shape->dtype, x->shape->dims, 2);
         at = hb_add(b, onnx_spread(c, hb_reshape(b, at, NULL, 0), rows), hb_iota(b, rows, 1));
     }

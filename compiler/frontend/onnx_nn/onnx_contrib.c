@@ -123,6 +123,47 @@ ONNX(nhwcmaxpool) {
     onnx_channels_first(c, onnx_pool);
 }
 
+// Words of characters, s32[words, length] (0: none), by a convolution over the characters' vectors,
+// its tanh, and the largest value of each filter over the places that the word fills. A word that
+// begins with no character gives 0.
+ONNX_X(wordconv) {
+    hv w = onnx_in_val(c, 1), table = onnx_in_val(c, 3), low;
+    const int64_t *f = w->shape->dims;
+    if (x->shape->rank != 2 || w->shape->rank != 4 || table->shape->rank != 2 || f[1] != 1 ||
+        f[3] != table->shape->dims[1] || f[2] < 1 || f[2] > x->shape->dims[1] ||
+        table->shape->dims[0] < 1)
+        return onnx_fail(c, "words %s, filters %s, characters %s", onnx_show(c, x), onnx_show(c, w),
+                         onnx_show(c, table));
+    int64_t words = x->shape->dims[0], length = x->shape->dims[1], size = f[3],
+            places = length - f[2] + 1, axis = 1, four[4] = {words, 1, length, size},
+            three[3] = {words, f[0], places};
+
+    hv there = onnx_compare_k(c, x, 0, CMP_GT), first = onnx_row(c, there, 1, 0);
+    hv n = onnx_reduce_keep(c, hb_convert(b, there, DT_S64), &axis, 1, HLO_ADD, false);
+    hv at = hb_clamp(b, hb_const_i64(b, x->shape->dtype, 0), x,
+                     hb_const_i64(b, x->shape->dtype, table->shape->dims[0] - 1));
+    struct window_dim win[2] = {{f[2], 1, 0, 0, 1, 1, false}, {size, 1, 0, 0, 1, 1, false}};
+    struct hlo_attr_conv a = {.window = {win, 2}, .feature_group_count = 1, .batch_group_count = 1};
+    a.dim_labels =
+        (struct labels){.n_spatial = 2, .in_feature = 1, .k_in = 1, .k_out = 0, .out_feature = 1};
+    for (int d = 0; d < 2; d++)
+        a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
+            d + 2;
+    hv y = hb_conv(b, hb_reshape(b, onnx_take(c, table, at, 0), four, 4), w, &a);
+    y = onnx_add_along(c, hb_reshape(b, y, three, 3), 2, 1);
+    y = hb_unary(b, HLO_TANH, y);
+    if (!hb_ok(b)) return;
+
+    low = onnx_splat_like(c, y, -1e12);
+    hv last = hb_max(b, onnx_add_k(c, n, -(double)f[2]), onnx_splat_like(c, n, 0));
+    const struct shape *s = shape_with_dtype(c->a, y->shape, DT_S64);
+    hv inside = hb_compare(b, hb_iota(b, s, 2), onnx_along(c, last, s, 0), CMP_LE);
+    axis = 2;
+    y = onnx_reduce_keep(c, hb_select(b, inside, y, low), &axis, 1, HLO_MAXIMUM, false);
+    hv given = hb_broadcast(b, first, three, 2, (int64_t[]){0});
+    onnx_out_val(c, 0, hb_select(b, given, y, onnx_splat_like(c, y, 0)));
+}
+
 // ---- shapes
 
 ONNX(expanddims) {

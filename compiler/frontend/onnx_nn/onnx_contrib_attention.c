@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention as com.microsoft has it: Attention and QAttention (with the projection),
-// MultiHeadAttention, GroupQueryAttention. A mask adds
-// mask_filter_value to what it hides, as ONNX Runtime does; what causality hides is gone. Buffers
-// shared between past and present are a matter of memory and not taken, but for those of
-// GroupQueryAttention, whose length the request brings.
+// MultiHeadAttention, DecoderMaskedMultiHeadAttention, GroupQueryAttention. A mask adds
+// mask_filter_value to what it hides, as ONNX Runtime does; what causality hides is gone. Where
+// past and present share a buffer, how much of it counts is a value of the run, or, of
+// GroupQueryAttention, bound by value.
 #include <math.h>
 
 #include "compiler/frontend/onnx_nn/onnx_attention.h"
@@ -111,6 +111,48 @@ static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t 
     }
     if (onnx_at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t, past);
 }
+// One buffer for past and present, input `past`, [batch, heads, longest, size]: the rows of x stand
+// from `at` on, over what is there.
+static hv shared_past(struct onnx_ctx *c, hv x, size_t past, hv at) {
+    hv old = onnx_in_val(c, past), zero = hb_const_i64(&c->b, DT_S64, 0);
+    const int64_t *o = old->shape->dims, *d = x->shape->dims;
+    if (!hb_ok(&c->b)) return x;
+    if (x->shape->rank != 4 || old->shape->rank != 4 || o[0] != d[0] || o[1] != d[1] ||
+        o[2] < d[2] || o[3] != d[3])
+        return onnx_fail(c, "past %s for %s", onnx_show(c, old), onnx_show(c, x)), x;
+    return hb_op(&c->b, HLO_DYNAMIC_UPDATE_SLICE, NULL, (hv[]){old, x, zero, zero, at, zero}, 6,
+                 NULL);
+}
+// Keys, values and masks of a past that shares its buffer with the present; input `length` says how
+// many of its rows there are. What lies behind the new rows is hidden.
+static void attend_shared(struct onnx_ctx *c, struct attend *a, size_t past, size_t length,
+                          size_t mask, size_t bias) {
+    struct hb *b = &c->b;
+    hv at = hb_convert(b, onnx_scalar_in(c, length), DT_S64);
+    int64_t own = a->k->shape->rank == 4 ? a->k->shape->dims[2] : 0;
+    a->k = shared_past(c, a->k, past, at), a->v = shared_past(c, a->v, past + 1, at);
+    if (!hb_ok(b)) return;
+    int64_t s = a->q->shape->dims[2], t = a->k->shape->dims[2];
+    if (onnx_in_has(c, mask)) {
+        const struct shape *m = onnx_in_val(c, mask)->shape;
+        int64_t keys = m->rank > 1 && m->dims[m->rank - 1] < t ? m->dims[m->rank - 1] : t;
+        a->add = padding_mask(c, mask, a->q->shape->dims[0], keys);
+        if (hb_ok(b)) a->add = onnx_pad_axis(c, a->add, 3, 0, t - keys, 0);
+    }
+    if (onnx_in_has(c, bias) && hb_ok(b)) {
+        hv more = hb_convert(b, onnx_in_val(c, bias), DT_F32);
+        if (more->shape->rank != 4 || more->shape->dims[3] > t)
+            return onnx_fail(c, "attention_bias %s", onnx_show(c, more));
+        more = onnx_pad_axis(c, more, 3, 0, t - more->shape->dims[3], 0);
+        if (a->add) hb_numpy_pair(b, &a->add, &more);
+        a->add = a->add ? hb_add(b, a->add, more) : more;
+    }
+    const struct shape *wide = shape_make(c->a, DT_S64, (int64_t[]){1, 1, s, t}, 4);
+    bool causal = onnx_at_int(c, "unidirectional", 0) != 0;
+    hv last = causal ? hb_iota(b, wide, 2) : hb_splat(b, wide, (double)(own - 1));
+    last = hb_add(b, last, onnx_spread(c, at, wide));
+    a->seen = hb_compare(b, hb_iota(b, wide, 3), last, CMP_LE);
+}
 static void join_past(struct onnx_ctx *c, hv *x, hv past) {
     if (past->shape->rank != 4) return onnx_fail(c, "past %s", onnx_show(c, past));
     *x = hb_concat(&c->b, (hv[]){past, *x}, 2, 2);
@@ -195,12 +237,12 @@ static hv with_bias(struct onnx_ctx *c, hv x, size_t bias, int64_t from) {
 static hv unpacked(struct onnx_ctx *c, hv x, int64_t k) {
     return onnx_swap_axes(c, onnx_row(c, x, 3, k), 1, 2);
 }
-static bool read_heads(struct onnx_ctx *c, struct attend *a) {
+static bool read_heads(struct onnx_ctx *c, struct attend *a, size_t bias) {
     int64_t heads = onnx_at_int(c, "num_heads", 0);
     hv q = onnx_in_val(c, 0), k = onnx_in_opt(c, 1), v = onnx_in_opt(c, 2);
     if (q->shape->rank == 5) {
         if (q->shape->dims[3] != 3) return onnx_fail(c, "query %s", onnx_show(c, q)), false;
-        if (onnx_in_has(c, MH_BIAS))
+        if (onnx_in_has(c, bias))
             return onnx_fail(c, "bias of packed heads is not supported"), false;
         a->q = unpacked(c, q, 0), a->k = unpacked(c, q, 1), a->v = unpacked(c, q, 2);
         return hb_ok(&c->b);
@@ -213,32 +255,62 @@ static bool read_heads(struct onnx_ctx *c, struct attend *a) {
     if (!k || q->shape->rank != 3)
         return onnx_fail(c, "query %s without key", onnx_show(c, q)), false;
     int64_t size = q->shape->dims[2];
-    a->q = onnx_split_heads(c, with_bias(c, q, MH_BIAS, 0), heads);
+    a->q = onnx_split_heads(c, with_bias(c, q, bias, 0), heads);
     if (k->shape->rank == 5 && k->shape->dims[3] == 2) {
         a->k = unpacked(c, k, 0), a->v = unpacked(c, k, 1);
         return hb_ok(&c->b);
     }
     if (!v) return onnx_fail(c, "value is missing"), false;
-    a->k = onnx_split_heads(c, with_bias(c, k, MH_BIAS, size), heads);
-    a->v = onnx_split_heads(c, with_bias(c, v, MH_BIAS, 2 * size), heads);
+    a->k = onnx_split_heads(c, with_bias(c, k, bias, size), heads);
+    a->v = onnx_split_heads(c, with_bias(c, v, bias, 2 * size), heads);
     return hb_ok(&c->b);
 }
 ONNX(multihead) {
     struct attend a = {.scale = onnx_at_float(c, "scale", 0)};
-    if (onnx_in_has(c, MH_SHARED) || onnx_in_has(c, MH_BEAMS) ||
-        onnx_at_int(c, "past_present_share_buffer", 0))
-        return onnx_fail(c, "buffers shared between past and present are not supported");
-    if (!read_heads(c, &a)) return;
+    bool shared = onnx_in_has(c, MH_PAST) && onnx_in_has(c, MH_SHARED);
+    if (onnx_in_has(c, MH_BEAMS)) return onnx_fail(c, "cache_indirection is not supported");
+    if (!read_heads(c, &a, MH_BIAS)) return;
     int64_t own = a.k->shape->rank == 4 ? a.k->shape->dims[2] : 0;
-    if (onnx_in_has(c, MH_PAST)) join_past(c, &a.k, onnx_in_val(c, MH_PAST));
-    if (onnx_in_has(c, MH_PAST + 1)) join_past(c, &a.v, onnx_in_val(c, MH_PAST + 1));
-    if (!hb_ok(b)) return;
-    add_masks(c, &a, MH_MASK, MH_ADDED, a.k->shape->dims[2] - own);
+    if (shared) {
+        attend_shared(c, &a, MH_PAST, MH_SHARED, MH_MASK, MH_ADDED);
+    } else {
+        if (onnx_in_has(c, MH_PAST)) join_past(c, &a.k, onnx_in_val(c, MH_PAST));
+        if (onnx_in_has(c, MH_PAST + 1)) join_past(c, &a.v, onnx_in_val(c, MH_PAST + 1));
+        if (!hb_ok(b)) return;
+        add_masks(c, &a, MH_MASK, MH_ADDED, a.k->shape->dims[2] - own);
+    }
     if (!attend(c, &a)) return;
+    if (shared && c->n->out.n > 3 && c->n->out.v[3].n)
+        return onnx_fail(c, "qk beside a past that shares its buffer is not supported");
     onnx_out_val(c, 0, join_heads(c, a.y));
     onnx_out_val(c, 1, a.k);
     onnx_out_val(c, 2, a.v);
     onnx_out_val(c, 3, hb_convert(b, a.scores, a.q->shape->dtype));
+}
+
+// ---- DecoderMaskedMultiHeadAttention: one query at a time, whose keys are those of an encoder
+// [batch, heads, keys, size], or its own behind a past
+
+enum { DM_MASK = 3, DM_ADDED, DM_PAST, DM_LENGTH = 7, DM_WIDTH, DM_BEAMS, DM_BIAS };
+ONNX(decodermasked) {
+    struct attend a = {.scale = onnx_at_float(c, "scale", 0)};
+    bool self = onnx_in_has(c, DM_PAST);
+    if (onnx_in_has(c, DM_BEAMS)) return onnx_fail(c, "cache_indirection is not supported");
+    if (!read_heads(c, &a, DM_BIAS)) return;
+    if (a.q->shape->rank != 4 || a.q->shape->dims[2] != 1)
+        return onnx_fail(c, "query %s: one a run is expected", onnx_show(c, a.q));
+    if (self && !onnx_in_has(c, DM_LENGTH)) return onnx_fail(c, "past_sequence_length is missing");
+    if (self && onnx_at_int(c, "output_qk", 0))
+        return onnx_fail(c, "qk beside a past that shares its buffer is not supported");
+    if (self)
+        attend_shared(c, &a, DM_PAST, DM_LENGTH, DM_MASK, DM_ADDED);
+    else
+        add_masks(c, &a, DM_MASK, DM_ADDED, 0);
+    if (!attend(c, &a)) return;
+    onnx_out_val(c, 0, join_heads(c, a.y));
+    onnx_out_val(c, 1, a.k);
+    onnx_out_val(c, 2, a.v);
+    onnx_out_val(c, 3, a.scores);
 }
 
 // ---- GroupQueryAttention: query, key, value, past_key, past_value, seqlens_k,

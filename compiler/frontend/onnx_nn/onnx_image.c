@@ -254,6 +254,10 @@ static struct taps roi_taps(struct onnx_ctx *c, hv x, int64_t size) {
     r.weight[1] = hb_select(b, inside, f, none);
     return r;
 }
+// Divided, for its ends are rounded up: 7 * (1 / 7.) is above 1.
+static hv bin_size(struct onnx_ctx *c, hv size, int64_t bins) {
+    return hb_div(&c->b, size, onnx_splat_like(c, size, (double)bins));
+}
 // Positions [rois, bins*samples] along one side: start + (bin + (sample + 0.5) / samples) * size.
 static hv roi_positions(struct onnx_ctx *c, hv from, hv size, int64_t bins, int64_t samples) {
     int64_t n = bins * samples, dims[2] = {from->shape->dims[0], n};
@@ -271,7 +275,9 @@ static hv pairs(struct onnx_ctx *c, hv x, int64_t p, int64_t q, bool first) {
     return hb_reshape(&c->b, x, flat, 2);
 }
 // Where each region has a number of samples of its own, ceil(size of a bin) along each side: sample
-// t of all regions at a time, as long as any has one.
+// t of all regions at a time, as long as any has one that may lie on the image. A side of a bin has
+// no more of those than the image takes at their distance, however large the region is: the others,
+// which are 0, are not looked at.
 struct roi_samples {
     int64_t out[2]; // bins
     struct image m;
@@ -285,7 +291,9 @@ enum {
     ROI_FROM,
     ROI_BIN = ROI_FROM + 2,
     ROI_GRID = ROI_BIN + 2,
-    ROI_N = ROI_GRID + 2
+    ROI_FIRST = ROI_GRID + 2, // f[rois, bins]: of the samples that are looked at
+    ROI_TURNS = ROI_FIRST + 2,
+    ROI_N = ROI_TURNS + 2
 };
 static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bins) {
     struct hb *b = &c->b;
@@ -295,16 +303,37 @@ static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bi
        n = onnx_along(c, hb_convert(b, v[ROI_GRID + d], t), s, 0);
     hv at = hb_add(b, onnx_along(c, v[ROI_FROM + d], s, 0),
                    hb_mul(b, hb_convert(b, onnx_index_along(c, s, DT_S64, 1), t), bin));
-    hv part = onnx_add_k(c, onnx_along(c, hb_convert(b, k, t), s, 0), 0.5);
-    return hb_add(b, at, hb_div(b, hb_mul(b, part, bin), n));
+    hv turn = hb_add(b, onnx_along(c, hb_convert(b, k, t), s, 0), v[ROI_FIRST + d]);
+    at = hb_add(b, at, hb_div(b, hb_mul(b, onnx_add_k(c, turn, 0.5), bin), n));
+    return hb_select(b, hb_compare(b, turn, n, CMP_LT), at, onnx_splat_like(c, at, -2));
+}
+// Which samples of each bin may lie on an image of this size: from ROI_FIRST on, ROI_TURNS of them.
+static void roi_turns(struct onnx_ctx *c, hv *v, int d, int64_t bins, int64_t size) {
+    struct hb *b = &c->b;
+    enum dtype t = v[ROI_BIN]->shape->dtype;
+    const struct shape *s = shape_make(c->a, t, (int64_t[]){v[ROI_BIN]->shape->dims[0], bins}, 2);
+    hv n = hb_convert(b, v[ROI_GRID + d], t), apart = hb_div(b, v[ROI_BIN + d], n);
+    hv most =
+        hb_unary(b, HLO_CEIL, hb_div(b, onnx_splat_like(c, apart, (double)(size + 1)), apart));
+    most = onnx_add_k(c, most, 4);           // the first is up to two early
+    hv few = hb_compare(b, most, n, CMP_LT); // false where they are NaN
+    v[ROI_TURNS + d] = hb_convert(b, hb_select(b, few, most, n), DT_S64);
+    hv bin = onnx_along(c, v[ROI_BIN + d], s, 0), wide = onnx_along(c, n, s, 0);
+    hv at = hb_add(b, onnx_along(c, v[ROI_FROM + d], s, 0),
+                   hb_mul(b, hb_convert(b, onnx_index_along(c, s, DT_S64, 1), t), bin));
+    hv skip = hb_div(b, hb_sub(b, onnx_splat_like(c, at, -1), at), onnx_along(c, apart, s, 0));
+    skip = hb_unary(b, HLO_FLOOR, onnx_add_k(c, skip, -1.5));
+    hv some = onnx_and(c, onnx_compare_k(c, skip, 0, CMP_GT), onnx_along(c, few, s, 0));
+    v[ROI_FIRST + d] =
+        hb_select(b, some, hb_binary(b, HLO_MINIMUM, skip, wide), onnx_splat_like(c, skip, 0));
 }
 static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
     const struct roi_samples *r = user;
     struct hb *b = &c->b;
     struct taps t[2];
-    hv now = onnx_spread(c, turn, v[ROI_GRID]->shape), y = hb_div(b, now, v[ROI_GRID + 1]);
-    hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_GRID + 1]))};
-    hv valid = hb_compare(b, y, v[ROI_GRID], CMP_LT);
+    hv now = onnx_spread(c, turn, v[ROI_TURNS]->shape), y = hb_div(b, now, v[ROI_TURNS + 1]);
+    hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_TURNS + 1]))};
+    hv valid = hb_compare(b, y, v[ROI_TURNS], CMP_LT);
     for (int d = 0; d < 2; d++) {
         t[d] = roi_taps(c, roi_sample_at(c, v, d, at[d], r->out[d]), r->m.dims[d]);
         for (int k = 0; k < 2; k++) {
@@ -324,13 +353,14 @@ static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
 static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv const *size,
                        struct roi_samples *r) {
     struct hb *b = &c->b;
-    hv v[ROI_N] = {[ROI_IMAGE] = r->m.pixels, [ROI_OF] = batch}, all = NULL, any = NULL;
+    hv v[ROI_N] = {[ROI_IMAGE] = r->m.pixels, [ROI_OF] = batch}, all = NULL, any = NULL,
+       turns = NULL, left = NULL;
     enum dtype t = x->shape->dtype;
     int64_t n = batch->shape->dims[0], axis = 0, dims[3] = {n};
     dims[channels_at(&r->m)] = x->shape->dims[1];
     dims[r->m.last ? 1 : 2] = r->out[0] * r->out[1];
     for (int d = 0; d < 2; d++) {
-        hv bin = v[ROI_BIN + d] = onnx_mul_k(c, size[d], 1 / (double)r->out[d]);
+        hv bin = v[ROI_BIN + d] = bin_size(c, size[d], r->out[d]);
         hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
                            hb_const_f64(b, t, 32768));
         hv some = onnx_compare_k(c, grid, 0, CMP_GT);
@@ -338,8 +368,13 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
         v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, onnx_splat_like(c, grid, 1)), DT_S64);
         any = any ? onnx_and(c, any, some) : some;
         all = all ? hb_mul(b, all, v[ROI_GRID + d]) : v[ROI_GRID + d];
+        roi_turns(c, v, d, r->out[d], r->m.dims[d]);
+        turns = turns ? hb_mul(b, turns, v[ROI_TURNS + d]) : v[ROI_TURNS + d];
+        hv less = hb_compare(b, v[ROI_TURNS + d], v[ROI_GRID + d], CMP_LT);
+        left = left ? hb_binary(b, HLO_OR, left, less) : less;
     }
-    hv count = hb_select(b, any, all, onnx_splat_like(c, all, 0));
+
+    hv count = hb_select(b, any, turns, onnx_splat_like(c, turns, 0));
     v[ROI_LIMIT] =
         n ? onnx_reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
     v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? dtype_lowest(t) : 0);
@@ -347,6 +382,10 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     if (!hb_ok(b)) return x;
     hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
     hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
+    if (r->max) { // those that were not looked at
+        hv least = hb_max(b, sum, onnx_splat_like(c, sum, 0));
+        sum = hb_select(b, hb_broadcast(b, left, dims, 3, (int64_t[]){0}), least, sum);
+    }
     sum = hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
     return samples_with(c, &r->m, sum, false);
 }
@@ -388,8 +427,7 @@ ONNX_X(roialign) {
 
     for (int d = 0; d < 2; d++) {
         span[d] = out[d] * samples;
-        hv at =
-            roi_positions(c, from[d], onnx_mul_k(c, size[d], 1 / (double)out[d]), out[d], samples);
+        hv at = roi_positions(c, from[d], bin_size(c, size[d], out[d]), out[d], samples);
         t[d] = roi_taps(c, at, x->shape->dims[d + 2]);
     }
     for (int d = 0; d < 2; d++)
@@ -490,8 +528,7 @@ static hv roi_bins(struct onnx_ctx *c, hv from, hv to, int64_t bins, int64_t siz
     hv len = hb_max(b, onnx_add_k(c, hb_sub(b, to, from), 1), onnx_splat_like(c, from, 1));
     int64_t dims[3] = {from->shape->dims[0], bins, size};
     const struct shape *s = shape_make(c->a, from->shape->dtype, dims, 3);
-    hv each = onnx_along(c, onnx_mul_k(c, len, 1 / (double)bins), s, 0),
-       start = onnx_along(c, from, s, 0);
+    hv each = onnx_along(c, bin_size(c, len, bins), s, 0), start = onnx_along(c, from, s, 0);
     hv k = hb_convert(b, onnx_index_along(c, s, DT_S32, 1), s->dtype);
     hv at = hb_convert(b, onnx_index_along(c, s, DT_S32, 2), s->dtype);
     hv lo = hb_add(b, hb_unary(b, HLO_FLOOR, hb_mul(b, k, each)), start);

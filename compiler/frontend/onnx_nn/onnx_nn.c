@@ -28,16 +28,24 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
             s->low[d] = pads[d], s->high[d] = pads[n + d];
     }
 
-    for (int d = 0; d < n; d++)
-        if (s->kernel[d] < 1 || s->stride[d] < 1 || s->dilation[d] < 1 || s->low[d] < 0 ||
-            s->high[d] < 0)
-            return onnx_fail(c, "kernel, strides, dilations and pads must not be negative or zero"),
-                   false;
+    for (int d = 0; d < n; d++) {
+        int64_t most = x->shape->dims[d + 2],
+                given[] = {s->kernel[d], s->stride[d], s->dilation[d], s->low[d], s->high[d]};
+        for (int i = 0; i < 5; i++) {
+            if (given[i] < (i < 3))
+                return onnx_fail(
+                           c, "kernel, strides, dilations and pads must not be negative or zero"),
+                       false;
+            if (given[i] > most) most = given[i];
+        }
+        if (most > INT32_MAX) // so that products of two fit
+            return onnx_fail(c, "%lld in a window is not supported", (long long)most), false;
+    }
 
     struct str mode = onnx_at_str(c, "auto_pad", "NOTSET");
     bool upper = str_is(mode, "SAME_UPPER"), lower = str_is(mode, "SAME_LOWER");
     for (int d = 0; d < n && (upper || lower); d++) {
-        int64_t in = x->shape->dims[d + 2], out = (in + s->stride[d] - 1) / s->stride[d];
+        int64_t in = x->shape->dims[d + 2], out = in / s->stride[d] + (in % s->stride[d] != 0);
         int64_t total = (out - 1) * s->stride[d] + (s->kernel[d] - 1) * s->dilation[d] + 1 - in;
         if (total < 0) total = 0;
         s->low[d] = upper ? total / 2 : total - total / 2;
@@ -109,8 +117,24 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
     }
     return true;
 }
-ONNX_X(convtranspose) {
+// Pads of com.microsoft's ConvTransposeWithDynamicPads, begins and then ends.
+static bool pads_of_input(struct onnx_ctx *c, size_t k, struct spatial *s) {
+    int64_t pads[2 * HLO_MAX_RANK];
+    int n;
+    if (!onnx_in_ints(c, k, pads, 2 * HLO_MAX_RANK, &n)) return false;
+    if (n != 2 * s->n) return onnx_fail(c, "%d pads for %d dimensions", n, s->n), false;
+    for (int d = 0; d < s->n; d++) {
+        s->low[d] = pads[d], s->high[d] = pads[s->n + d];
+        if (s->low[d] < 0 || s->high[d] < 0 || s->low[d] > INT32_MAX || s->high[d] > INT32_MAX)
+            return onnx_fail(c, "pads of %lld and %lld", (long long)s->low[d],
+                             (long long)s->high[d]),
+                   false;
+    }
+    return true;
+}
+ONNX_X(convtranspose) { // arg: pads are input 2, and the bias comes behind them
     hv w = onnx_in_val(c, 1);
+    size_t bias = onnx_op_arg(c) ? 3 : 2;
     int rank = x->shape->rank;
     int64_t group = onnx_at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
     struct spatial s;
@@ -121,6 +145,7 @@ ONNX_X(convtranspose) {
         return onnx_fail(c, "input %s with weights %s in %lld groups", onnx_show(c, x),
                          onnx_show(c, w), (long long)group);
     if (!onnx_spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
+    if (onnx_op_arg(c) && onnx_in_has(c, 2) && !pads_of_input(c, 2, &s)) return;
     if (!transposed_pads(c, x, w, &s, extra)) return;
 
     // [C, M/group, k...] -> [C/group, M, k...]
@@ -146,7 +171,7 @@ ONNX_X(convtranspose) {
 
     hv y = hb_conv(b, x, w, &a);
     if (hb_ok(b))
-        onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);
+        onnx_out_val(c, 0, onnx_in_has(c, bias) ? add_channel_bias(c, y, onnx_in_val(c, bias)) : y);
 }
 
 ONNX_X(gemm) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools over windows and over everything, their inverses, and normalisation over channels (LRN).
+#include <float.h>
 #include <math.h>
 
 #include "compiler/frontend/onnx_nn/onnx_spatial.h"
@@ -21,8 +22,8 @@ static void ceil_mode(const struct shape *x, struct spatial *s) {
     for (int d = 0; d < s->n; d++) {
         int64_t in = x->dims[d + 2], win = (s->kernel[d] - 1) * s->dilation[d] + 1,
                 room = in + s->low[d] + s->high[d] - win;
-        if (room < 0) continue;
-        int64_t out = (room + s->stride[d] - 1) / s->stride[d] + 1;
+        if (room <= -s->stride[d]) continue; // no window
+        int64_t out = room / s->stride[d] + (room > 0 && room % s->stride[d]) + 1;
         if ((out - 1) * s->stride[d] >= in + s->low[d]) out--;
         int64_t need = (out - 1) * s->stride[d] + win - in - s->low[d];
         if (need > s->high[d]) s->high[d] = need;
@@ -54,38 +55,53 @@ static hv numbers(struct onnx_ctx *c, const struct shape *x) {
     }
     return sum;
 }
+// Windows whose elements are taken one after the other: how many there are along each dimension,
+// and of how many elements each. False after a failure.
+static bool window_steps(struct onnx_ctx *c, hv x, const struct spatial *s, int64_t *out,
+                         int64_t *count) {
+    *count = 1;
+    for (int d = 0; d < s->n; d++) {
+        int64_t win = (s->kernel[d] - 1) * s->dilation[d] + 1,
+                room = x->shape->dims[d + 2] + s->low[d] + s->high[d] - win;
+        if (room < 0) return onnx_fail(c, "the window is larger than the padded input"), false;
+        out[d] = room / s->stride[d] + 1;
+        if (s->kernel[d] > MAX_OFFSETS || (*count *= s->kernel[d]) > MAX_OFFSETS)
+            return onnx_fail(c, "windows above %d elements are not supported here", MAX_OFFSETS),
+                   false;
+    }
+    return true;
+}
+// Element `at` of all windows over x, which is padded.
+static hv window_element(struct onnx_ctx *c, hv x, const struct spatial *s, const int64_t *out,
+                         const int64_t *at) {
+    struct range r[HLO_MAX_RANK] = {{0, x->shape->dims[0], 1}, {0, x->shape->dims[1], 1}};
+    for (int d = 0; d < s->n; d++) {
+        int64_t from = at[d] * s->dilation[d];
+        r[d + 2] = (struct range){from, from + (out[d] - 1) * s->stride[d] + 1, s->stride[d]};
+    }
+    return hb_slice(&c->b, x, r);
+}
+static void next_element(const struct spatial *s, int64_t *at) {
+    for (int d = s->n - 1; d >= 0 && ++at[d] == s->kernel[d]; d--)
+        at[d] = 0;
+}
 // Maximum and its position: the positions of the window one after another, the first that is
 // largest stays. Padding has no position (-1) and gives way to any element, the lowest too.
 static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) {
     struct hb *b = &c->b;
     struct pad_dim pads[HLO_MAX_RANK] = {{0, 0, 0}};
-    struct range r[HLO_MAX_RANK];
-    int64_t out[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0}, count = 1;
+    int64_t out[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0}, count;
     hv best = NULL, where = NULL;
 
-    for (int d = 0; d < s->n; d++) {
+    if (!window_steps(c, x, s, out, &count)) return;
+    for (int d = 0; d < s->n; d++)
         pads[d + 2] = (struct pad_dim){s->low[d], s->high[d], 0};
-        int64_t win = (s->kernel[d] - 1) * s->dilation[d] + 1,
-                room = x->shape->dims[d + 2] + s->low[d] + s->high[d] - win;
-        if (room < 0) return onnx_fail(c, "the window is larger than the padded input");
-        out[d] = room / s->stride[d] + 1;
-        if (s->kernel[d] > MAX_OFFSETS || (count *= s->kernel[d]) > MAX_OFFSETS)
-            return onnx_fail(c, "Indices of windows above %d elements are not supported",
-                             MAX_OFFSETS);
-    }
-
     double low = dtype_lowest(x->shape->dtype);
     hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, low), pads);
     hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, -1), pads);
-    r[0] = (struct range){0, x->shape->dims[0], 1};
-    r[1] = (struct range){0, x->shape->dims[1], 1};
 
     for (int64_t k = 0; k < count && hb_ok(b); k++) {
-        for (int d = 0; d < s->n; d++) {
-            int64_t from = at[d] * s->dilation[d];
-            r[d + 2] = (struct range){from, from + (out[d] - 1) * s->stride[d] + 1, s->stride[d]};
-        }
-        hv v = hb_slice(b, values, r), i = hb_slice(b, index, r);
+        hv v = window_element(c, values, s, out, at), i = window_element(c, index, s, out, at);
         if (best) {
             hv none = onnx_compare_k(c, where, 0, CMP_LT);
             hv better = hb_binary(b, HLO_OR, hb_compare(b, v, best, CMP_GT), none);
@@ -94,12 +110,52 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         } else {
             best = v, where = i;
         }
-        for (int d = s->n - 1; d >= 0 && ++at[d] == s->kernel[d]; d--)
-            at[d] = 0;
+        next_element(s, at);
     }
 
     onnx_out_val(c, 0, best);
     onnx_out_val(c, 1, where);
+}
+
+// A window's maximum over the elements in front of the first one that the mask [1 or N, 1 or C,
+// d...] hides, in each line of the last dimension; a window of nothing gives the lowest finite
+// value. Where there are lines, the very first element of a channel is never hidden, as ONNX
+// Runtime has it.
+ONNX_X(maxpoolwithmask) {
+    hv mask = onnx_in_val(c, 1), best = NULL, open = NULL;
+    struct spatial s, declared;
+    struct pad_dim pads[HLO_MAX_RANK] = {{0, 0, 0}};
+    int64_t out[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0}, count;
+    int rank = x->shape->rank, last = rank - 3;
+    if (rank != mask->shape->rank) return onnx_fail(c, "mask %s", onnx_show(c, mask));
+    if (!pool_window(c, x, &s, &declared)) return;
+    for (int d = 0; d < s.n; d++)
+        s.dilation[d] = 1;
+    if (!window_steps(c, x, &s, out, &count)) return;
+
+    mask = onnx_compare_k(c, mask, 0, CMP_NE);
+    mask = hb_broadcast_numpy(b, mask, x->shape->dims, rank);
+    for (int d = 0; d < s.n; d++)
+        pads[d + 2] = (struct pad_dim){s.low[d], s.high[d], 0};
+    if (rank > 3 && hb_ok(b)) {
+        const struct shape *n = shape_make(c->a, DT_S64, x->shape->dims, rank);
+        hv from = hb_iota(b, n, 2);
+        for (int d = 3; d < rank; d++)
+            from = hb_max(b, from, hb_iota(b, n, d));
+        mask = hb_binary(b, HLO_OR, mask, onnx_compare_k(c, from, 0, CMP_EQ));
+    }
+    double least = -(double)FLT_MAX;
+    hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, least), pads);
+    mask = hb_pad(b, mask, hb_const_i64(b, DT_PRED, 1), pads);
+    for (int64_t k = 0; k < count && hb_ok(b); k++) {
+        hv v = window_element(c, values, &s, out, at), m = window_element(c, mask, &s, out, at);
+        open = at[last] ? onnx_and(c, open, m) : m;
+        if (!best) best = onnx_splat_like(c, v, least);
+        hv more = onnx_and(c, open, hb_compare(b, v, best, CMP_GT));
+        best = hb_select(b, more, v, best);
+        next_element(&s, at);
+    }
+    onnx_out_val(c, 0, best);
 }
 
 // Elements under each window: ones over the input (and its declared padding), summed the same way.
@@ -114,13 +170,35 @@ static hv window_counts(struct onnx_ctx *c, hv x, struct spatial s, const struct
     hv ones = hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, s.n + 2), 1);
     return window_reduce(c, ones, &s, HLO_ADD, 0);
 }
+// The maxima of volumes [N, C, d, h, w] are those of planes, and then of what lies behind each
+// other there: two pools of images, which libraries have.
+static hv maxima(struct onnx_ctx *c, hv x, const struct spatial *s) {
+    struct hb *b = &c->b;
+    double least = dtype_lowest(x->shape->dtype);
+    const int64_t *d = x->shape->dims;
+    struct spatial plane = {.n = 2}, depth = {.n = 2, {0, 1}, {0, 1}, {0, 1}, {0}, {0}};
+    if (s->n != 3) return window_reduce(c, x, s, HLO_MAXIMUM, least);
+    for (int k = 0; k < 2; k++)
+        plane.kernel[k] = s->kernel[k + 1], plane.stride[k] = s->stride[k + 1],
+        plane.dilation[k] = s->dilation[k + 1], plane.low[k] = s->low[k + 1],
+        plane.high[k] = s->high[k + 1];
+    depth.kernel[0] = s->kernel[0], depth.stride[0] = s->stride[0];
+    depth.dilation[0] = s->dilation[0], depth.low[0] = s->low[0], depth.high[0] = s->high[0];
+
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]}, 4);
+    x = window_reduce(c, x, &plane, HLO_MAXIMUM, least);
+    if (!hb_ok(b)) return x;
+    int64_t high = x->shape->dims[2], wide = x->shape->dims[3];
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1], d[2], high * wide}, 4);
+    x = window_reduce(c, x, &depth, HLO_MAXIMUM, least);
+    return hb_reshape(b, x, (int64_t[]){d[0], d[1], x->shape->dims[2], high, wide}, 5);
+}
 ONNX_X(pool) {
     struct spatial s, declared;
     if (!pool_window(c, x, &s, &declared)) return;
     if (onnx_op_arg(c) == HLO_MAXIMUM) {
         if (c->n->out.n > 1 && c->n->out.v[1].n) return max_with_indices(c, x, &s);
-        return onnx_out_val(c, 0,
-                            window_reduce(c, x, &s, HLO_MAXIMUM, dtype_lowest(x->shape->dtype)));
+        return onnx_out_val(c, 0, maxima(c, x, &s));
     }
     hv sum = window_reduce(c, x, &s, HLO_ADD, 0);
     bool padded = false, grown = false, with_pads = onnx_at_int(c, "count_include_pad", 0) != 0;

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/frontend/onnx_nn/onnx_quant.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
+#include "compiler/frontend/onnx_nn/onnx_quant.h"
 
 enum { UNROLLED_STEPS = 16 };
 enum cell_kind { CELL_RNN, CELL_GRU, CELL_LSTM };
@@ -372,6 +372,13 @@ static void read_weights(struct onnx_ctx *c, struct cell *k, hv x, int direction
     k->xw = hb_dot_over(b, x, w, two, one);
 }
 
+// A last state: 0 for sequences of no step, whose first state does not come through, as in ONNX
+// Runtime.
+static hv of_begun(struct onnx_ctx *c, const struct cell *k, hv state) {
+    hv some = onnx_compare_k(c, k->lens, 0, CMP_GT);
+    some = hb_broadcast(&c->b, some, state->shape->dims, 2, (int64_t[]){0});
+    return hb_select(&c->b, some, state, onnx_splat_like(c, state, 0));
+}
 static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int direction) {
     struct hb *b = &c->b;
     read_weights(c, k, x, direction);
@@ -386,7 +393,12 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
     }
     if (onnx_in_has(c, 4)) k->lens = hb_convert(b, onnx_in_val(c, 4), DT_S64);
     if (!hb_ok(b)) return x;
-    return k->steps <= UNROLLED_STEPS ? unrolled(c, k) : looped(c, k);
+    hv y = k->steps <= UNROLLED_STEPS ? unrolled(c, k) : looped(c, k);
+    if (k->lens) {
+        if (onnx_in_has(c, 5)) k->h = of_begun(c, k, k->h);
+        if (k->c && onnx_in_has(c, 6)) k->c = of_begun(c, k, k->c);
+    }
+    return y;
 }
 
 // Results of the directions side by side along a new dimension.

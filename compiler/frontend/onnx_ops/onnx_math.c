@@ -84,7 +84,8 @@ ONNX_X(acos) { // atan2(sqrt((1-x)(1+x)), x)
 }
 ONNX_X(prelu) {
     hv s = onnx_in_val(c, 1);
-    s = hb_broadcast_numpy(b, s, x->shape->dims, x->shape->rank);
+    hb_numpy_pair(b, &x, &s); // ONNX Runtime spreads x too
+    if (!hb_ok(b)) return;
     hv pos = hb_compare(b, x, scalar_like(c, x, 0), CMP_GE);
     onnx_out_val(c, 0, hb_select(b, pos, x, hb_mul(b, x, s)));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals: Fourier transforms, windows, mel filters. A transform of moderate length is a product
-// with a constant matrix of sines and cosines, which libraries and kernels run; a long one is HLO's
-// fft.
+// with a constant matrix of sines and cosines, or two, which libraries and kernels of all targets
+// run; a long one is HLO's fft.
 #include <math.h>
 
 #include "compiler/frontend/onnx/onnx_tools.h"
@@ -42,6 +42,60 @@ static hv dft_matrix(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool inv
     dims[rank - 2] = bins, dims[rank - 1] = 2;
     return hb_reshape(b, x, dims, rank);
 }
+// n = a b, in two smaller products (Cooley and Tukey): with t = b t1 + t2 and f = f1 + a f2, first
+// over t1 for each t2, then over t2 for each f1, whose matrix turns by t2 f1 / n as well.
+//   [rows, t1, t2, parts] -> [rows t2, t1 parts] . first [t1 parts, f1 2] -> [f1, rows, t2 2]
+//   . second [f1, t2 2, f2 2] -> [f1, rows, f2, 2] -> [rows, f2 f1, 2]
+static hv dft_steps(struct onnx_ctx *c, hv x, int64_t a, int64_t n, int64_t bins, bool inverse) {
+    struct hb *b = &c->b;
+    int rank = x->shape->rank;
+    int64_t parts = x->shape->dims[rank - 1], two = n / a, rows = 1, dims[HLO_MAX_RANK];
+    double scale = inverse ? 1.0 / (double)n : 1, way = inverse ? 1 : -1;
+    const double *turn = parts_of_a_turn(c, n);
+    double *first = arena_array(c->a, double, a *parts *a * 2 + 1),
+           *second = arena_array(c->a, double, n * 2 * two * 2 + 1);
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d], rows *= d < rank - 2 ? dims[d] : 1;
+
+    for (int64_t t = 0; t < a; t++)
+        for (int64_t f = 0; f < a; f++) {
+            const double *w = turn + 2 * (t * f % a * two);
+            double *re = first + t * parts * a * 2 + 2 * f, *im = re + 2 * a;
+            re[0] = w[0], re[1] = w[1] * way;
+            if (parts == 2) im[0] = -re[1], im[1] = re[0];
+        }
+    for (int64_t f1 = 0; f1 < a; f1++)
+        for (int64_t t = 0; t < two; t++)
+            for (int64_t f2 = 0; f2 < two; f2++) {
+                const double *w = turn + 2 * (t * (f1 + a * f2) % n);
+                double *re = second + ((f1 * two + t) * 2 * two + f2) * 2, *im = re + 2 * two;
+                re[0] = w[0] * scale, re[1] = w[1] * way * scale;
+                im[0] = -re[1], im[1] = re[0];
+            }
+
+    enum dtype type = x->shape->dtype;
+    hv m = onnx_lit_f64s(c, type, first, (int64_t[]){a * parts, 2 * a}, 2),
+       q = onnx_lit_f64s(c, type, second, (int64_t[]){1, a, 2 * two, 2 * two}, 4);
+    x = hb_reshape(b, x, (int64_t[]){rows, a, two, parts}, 4);
+    x = hb_reshape(b, onnx_swap_axes(c, x, 1, 2), (int64_t[]){rows * two, a * parts}, 2);
+    x = hb_reshape(b, hb_dot_over(b, x, m, 1, 0), (int64_t[]){rows, two, a, 2}, 4);
+    if (!hb_ok(b)) return x;
+    x = hb_transpose(b, x, (int64_t[]){2, 0, 1, 3});
+    x = onnx_batch_dot(c, hb_reshape(b, x, (int64_t[]){1, a, rows, 2 * two}, 4), q, false);
+    x = hb_reshape(b, x, (int64_t[]){a, rows, two, 2}, 4);
+    if (!hb_ok(b)) return x;
+    x = hb_transpose(b, x, (int64_t[]){1, 2, 0, 3});
+    dims[rank - 2] = n, dims[rank - 1] = 2;
+    return onnx_part(c, hb_reshape(b, x, dims, rank), rank - 2, 0, bins);
+}
+// The factor of n that makes two products; 0: one of all costs less than four times as much.
+static int64_t dft_factor(int64_t n, int64_t parts, int64_t bins) {
+    int64_t best = 0, cost = parts * bins * 2 / 4;
+    for (int64_t a = 2; a * 2 <= n && a <= 256; a++)
+        if (n % a == 0 && a * parts * 2 + n / a * 4 < cost)
+            best = a, cost = a * parts * 2 + n / a * 4;
+    return best;
+}
 static hv dft_fft(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool inverse) {
     struct hb *b = &c->b;
     int rank = x->shape->rank;
@@ -61,6 +115,8 @@ static hv dft(struct onnx_ctx *c, hv x, bool inverse, bool onesided) {
     int64_t bins = onesided ? n / 2 + 1 : n;
     if (n < 1 || (parts != 1 && parts != 2)) return onnx_fail(c, "signal %s", onnx_show(c, x)), x;
     bool small = n <= MAX_MATRIX / (2 * bins * parts);
+    int64_t a = small ? dft_factor(n, parts, bins) : 0;
+    if (a) return dft_steps(c, x, a, n, bins, inverse);
     return small ? dft_matrix(c, x, n, bins, inverse) : dft_fft(c, x, n, bins, inverse);
 }
 

@@ -49,10 +49,30 @@ static bool pool_part(struct onnx_ctx *c, const struct pool *pool, size_t length
 
 // ---- finding
 
+// Numbers that lie so near to each other, as those of a vocabulary do, are looked up by themselves.
+static bool lies_dense(struct i64s table) {
+    enum { LEAST = 1 << 10, MOST = 1 << 16 };
+    int64_t most = table.n * 4 > LEAST ? table.n * 4 : LEAST;
+    return table.n && table.v[0] >= 0 && table.v[table.n - 1] < (most < MOST ? most : MOST);
+}
+static hv place_by_number(struct onnx_ctx *c, struct i64s table, hv x, hv *found) {
+    struct hb *b = &c->b;
+    int64_t room = table.v[table.n - 1] + 1, *v = arena_array(c->a, int64_t, room);
+    for (int64_t k = 0; k < room; k++)
+        v[k] = -1;
+    for (int64_t k = 0; k < table.n; k++)
+        v[table.v[k]] = k;
+    hv in = onnx_within(c, x, 0, (double)(room - 1));
+    hv at = hb_select(b, in, x, onnx_splat_like(c, x, 0));
+    at = onnx_take(c, onnx_lit_s64s(c, v, &room, 1), at, 0);
+    *found = onnx_and(c, in, onnx_compare_k(c, at, 0, CMP_GE));
+    return hb_max(b, at, onnx_splat_like(c, at, 0));
+}
 // Where x stands in `table`, which is in order: s64 like x, and pred whether it does.
 static hv place_in(struct onnx_ctx *c, struct i64s table, hv x, hv *found) {
     struct hb *b = &c->b;
     int64_t room = 1;
+    if (lies_dense(table)) return place_by_number(c, table, x, found);
     while (room <= table.n)
         room *= 2;
     int64_t *v = arena_array(c->a, int64_t, room);

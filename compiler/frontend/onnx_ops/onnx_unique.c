@@ -94,7 +94,8 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     return g;
 }
 
-ONNX_X(unique) {
+ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of the first
+    bool own = onnx_op_arg(c) != 0;
     hv rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
@@ -116,9 +117,9 @@ ONNX_X(unique) {
         keys[k] = onnx_row(c, rows, 1, k);
     if (!hb_ok(b)) return;
     struct groups g = group(c, keys, (int)m, n);
-    if (!onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g, n);
+    if (own || !onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g, n);
     onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, x, g.at, axis), g.count, (int)axis));
-    onnx_out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
-    onnx_out_val(c, 2, g.inverse);
-    onnx_out_any(c, 3, onnx_dynamic_val(c, g.number, g.count, 0));
+    if (!own) onnx_out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
+    onnx_out_val(c, own ? 1 : 2, g.inverse);
+    onnx_out_any(c, own ? 2 : 3, onnx_dynamic_val(c, g.number, g.count, 0));
 }

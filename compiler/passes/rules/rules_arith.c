@@ -25,11 +25,38 @@ RULE_FN(mul_one) {
 RULE_FN(div_one) {
     return i->op == HLO_DIVIDE && match_splat_is(i->operands[1], 1) ? i->operands[0] : NULL;
 }
-// Is the value rounded soon after? Then the last bit of a quotient decides: values that a quantiser
-// rounds lie on ties by design, so such a division stays a division.
+// Whether u hands on the last bit of its operand x. Few operands each, so that all divisions of a
+// module together look at few users.
+static bool hands_on(const struct hlo_instr *u, const struct hlo_instr *x) {
+    switch (u->op) {
+    case HLO_CONVERT:
+    case HLO_ABS:
+    case HLO_ADD:
+    case HLO_BROADCAST:
+    case HLO_CLAMP:
+    case HLO_MAXIMUM:
+    case HLO_MINIMUM:
+    case HLO_MULTIPLY:
+    case HLO_NEGATE:
+    case HLO_RESHAPE:
+    case HLO_SLICE:
+    case HLO_SUBTRACT:
+    case HLO_TRANSPOSE:
+        return true;
+    case HLO_SELECT:
+        return u->operands[0] != x;
+    default:
+        return false;
+    }
+}
+// Is the value rounded soon after, or compared? Then the last bit of a quotient decides: values
+// that a quantiser rounds lie on ties by design, and 21 / 7 is 3, so such a division stays a
+// division.
 static bool is_rounded(const struct hlo_instr *x, int depth) {
+    double v;
     for (size_t k = 0; k < x->users.n; k++) {
         const struct hlo_instr *u = x->users.v[k];
+        bool real = dtype_is_float(u->shape->dtype) && dtype_size(u->shape->dtype) > 1;
         switch (u->op) {
         case HLO_ROUND_EVEN:
         case HLO_ROUND_AFZ:
@@ -37,16 +64,15 @@ static bool is_rounded(const struct hlo_instr *x, int depth) {
         case HLO_CEIL:
             return true;
         case HLO_CONVERT:
-            if (!dtype_is_float(u->shape->dtype) || dtype_size(u->shape->dtype) == 1) return true;
+            if (!real) return true;
             break;
-        case HLO_ADD:
-        case HLO_CLAMP:
-        case HLO_RESHAPE:
+        case HLO_COMPARE: // with 0 the sign alone counts
+            if (!match_splat(u->operands[u->operands[0] == x], &v) || v != 0) return true;
             break;
         default:
-            continue;
+            break;
         }
-        if (depth > 0 && is_rounded(u, depth - 1)) return true;
+        if (depth > 0 && hands_on(u, x) && is_rounded(u, depth - 1)) return true;
     }
     return false;
 }
@@ -58,7 +84,7 @@ RULE_FN(div_by_constant) {
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
     bool one = shape_elements(i->shape) == 1; // nothing is gained; it may be a quantiser's scale
-    if ((!exact && (r->strict || one || is_rounded(i, 3))) || !isnormal((float)(1 / v)))
+    if ((!exact && (r->strict || one || is_rounded(i, 4))) || !isnormal((float)(1 / v)))
         return NULL;
     if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
@@ -181,7 +207,7 @@ RULE_FN(div_broadcast) {
     struct hlo_instr *y = i->op == HLO_DIVIDE ? i->operands[1] : NULL;
     if (!y || r->strict || y->op != HLO_BROADCAST || match_splat(y, &v) ||
         (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64) ||
-        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) || is_rounded(i, 3))
+        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) || is_rounded(i, 4))
         return NULL;
     struct hlo_instr *d = y->operands[0], *one = hb_splat(&r->b, d->shape, 1);
     return hb_mul(&r->b, i->operands[0],

@@ -106,6 +106,41 @@ RULE_FN(slice_transpose) {
     }
     return NULL;
 }
+static bool among(struct i64s v, int64_t d) {
+    for (int64_t k = 0; k < v.n; k++)
+        if (v.v[k] == d) return true;
+    return false;
+}
+// The slices of a product's operand that make its result's slices v: those of the batch, then, from
+// v[at] on, those of its own dims. Gives where the next operand's begin.
+static int sliced_operand(struct rule_ctx *r, hv *x, struct i64s batch, struct i64s contracting,
+                          const struct range *v, int at) {
+    struct range own[HLO_MAX_RANK];
+    for (int d = 0; d < (*x)->shape->rank; d++)
+        if (among(contracting, d))
+            own[d] = (struct range){0, (*x)->shape->dims[d], 1};
+        else if (!among(batch, d))
+            own[d] = v[at++];
+    for (int64_t k = 0; k < batch.n; k++)
+        own[batch.v[k]] = v[k];
+    *x = hb_slice(&r->b, *x, own);
+    return at;
+}
+// What is not read of a product, as the logits of all words but the last, is not made.
+RULE_FN(slice_dot) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_DOT || x->users.n != 1 || x->shape->dynamic ||
+        x->operands[0]->shape->dynamic || x->operands[1]->shape->dynamic ||
+        shape_equal(i->shape, x->shape))
+        return NULL;
+    const struct hlo_attr_dot *a = HLO_ATTR(x, dot);
+    const struct range *v = HLO_ATTR(i, slice)->slice.v;
+    hv in[2] = {x->operands[0], x->operands[1]};
+    int at = sliced_operand(r, &in[0], a->lhs_batch_dims, a->lhs_contracting_dims, v,
+                            (int)a->lhs_batch_dims.n);
+    sliced_operand(r, &in[1], a->rhs_batch_dims, a->rhs_contracting_dims, v, at);
+    return hb_op(&r->b, HLO_DOT, i->shape, in, 2, a);
+}
 RULE_FN(concat_slices) {
     if (i->op != HLO_CONCATENATE || i->operands[0]->op != HLO_SLICE || i->n_operands < 2)
         return NULL;
@@ -373,6 +408,46 @@ RULE_FN(gather_index) {
         at = x;
     }
     return at == i->operands[1] ? NULL : hb_gather(&r->b, i->operands[0], at, HLO_ATTR(i, gather));
+}
+// Windows that lie one behind the other at constant places, or one alone: a slice, of which what
+// reads and what makes the operand can be told more.
+RULE_FN(gather_fixed) {
+    if (i->op != HLO_GATHER || i->shape->dynamic || i->operands[0]->shape->dynamic) return NULL;
+    const struct hlo_attr_gather *a = HLO_ATTR(i, gather);
+    const struct hlo_instr *at = i->operands[1];
+    const struct shape *s = i->operands[0]->shape;
+    int64_t depth = a->start_index_map.n, rows, step = 1, first = 0;
+    struct range v[HLO_MAX_RANK];
+    if (at->op != HLO_CONSTANT || a->operand_batching_dims.n || depth < 1 || !shape_elements(s))
+        return NULL;
+    rows = shape_elements(at->shape) / depth;
+    for (int d = 0; d < s->rank; d++)
+        v[d] = (struct range){0, a->slice_sizes.v[d], 1};
+
+    if (rows == 1) {
+        for (int64_t k = 0; k < depth; k++) {
+            int64_t d = a->start_index_map.v[k], most = s->dims[d] - v[d].limit,
+                    start = lit_get_start(at->literal, k);
+            start = start < 0 ? 0 : start > most ? most : start;
+            v[d].start += start, v[d].limit += start;
+        }
+    } else { // the indices' one dimension stands where the operand's did
+        int64_t d = a->start_index_map.v[0];
+        if (depth > 1 || rows < 2 || s->rank != i->shape->rank || a->slice_sizes.v[d] != 1 ||
+            a->collapsed_slice_dims.n != 1 || a->collapsed_slice_dims.v[0] != d ||
+            i->shape->dims[d] != rows)
+            return NULL;
+        for (int64_t k = 0; k < a->offset_dims.n; k++)
+            if (a->offset_dims.v[k] == d) return NULL;
+        first = lit_get_start(at->literal, 0), step = lit_get_start(at->literal, 1) - first;
+        if (first < 0 || step < 1 || first >= s->dims[d] ||
+            rows - 1 > (s->dims[d] - 1 - first) / step)
+            return NULL;
+        for (int64_t k = 2; k < rows; k++)
+            if (lit_get_start(at->literal, k) != first + k * step) return NULL;
+        v[d] = (struct range){first, first + (rows - 1) * step + 1, step};
+    }
+    return hb_reshape(&r->b, hb_slice(&r->b, i->operands[0], v), i->shape->dims, i->shape->rank);
 }
 static bool broadcast_alike(const struct hlo_instr *x, const struct hlo_instr *y) {
     struct i64s a = HLO_ATTR(x, dims)->dimensions, b = HLO_ATTR(y, dims)->dimensions;
