@@ -38,8 +38,16 @@ static const struct target *target_of(const struct fusion_group *g) {
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
 }
+// Other names for the bits of values that are computed as they lie: for a kernel nothing to compute.
+static bool keeps_bits(const struct hlo_instr *i) {
+    enum dtype to = i->shape->dtype, from = i->n_operands ? i->operands[0]->shape->dtype : to;
+    bool numbers = to != DT_PRED && from != DT_PRED && !dtype_is_complex(to) &&
+                   !dtype_is_complex(from) && to != DT_F16 && from != DT_F16;
+    return i->op == HLO_BITCAST_CONVERT && numbers && dtype_bits(to) == dtype_bits(from) &&
+           dtype_bits(to) >= 8;
+}
 static bool elementwise(const struct hlo_instr *i) {
-    return plain(i) && hlo_is_pointwise(i);
+    return plain(i) && (hlo_is_pointwise(i) || keeps_bits(i));
 }
 // Each element of the result is one of the operand, or the padding.
 static bool moves(const struct hlo_instr *i) {
