@@ -232,9 +232,10 @@ status_t web_package(struct arena *a, const struct executable *e, const struct s
     struct strbuf text = {0};
     if (!own.name || !*own.name) own.name = e->main->name;
     *out = (struct web_files){0};
-    if (strcmp(e->target_id, web_target()->id) != 0)
+    const struct target *wants = web_target_for(own.backend);
+    if (strcmp(e->target_id, wants->id) != 0)
         return st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, pages run %s",
-                      e->target_id, web_target()->id);
+                      e->target_id, wants->id);
     RETURN_IF_ERR(web_program_make(a, e, &own, &k.p));
     RETURN_IF_ERR(find_image(&k, &own));
     add_blob(&k, "kernels.wasm", e->kernels.object.p, e->kernels.object.n);
