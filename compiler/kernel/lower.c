@@ -215,6 +215,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
                         : lw->reduces ? 16
                                       : 1024,
                 most = lw->reduces ? 1024 : ROW;
+        if (lw->policy->units == 1) want = t.extent[0]; // nothing is shared out
         chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
     }
     if (chunk && chunk < t.extent[n - 1]) {
