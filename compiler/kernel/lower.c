@@ -210,12 +210,13 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
 
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
-        int64_t want = t.extent[0] / (lw->reduces ? 32 : 16),
+        int64_t want = t.extent[0] / (lw->policy->units == 1 ? 1
+                                      : lw->reduces          ? 32
+                                                             : 16),
                 least = lw->columns   ? 64
                         : lw->reduces ? 16
                                       : 1024,
                 most = lw->reduces ? 1024 : ROW;
-        if (lw->policy->units == 1) want = t.extent[0]; // nothing is shared out
         chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
     }
     if (chunk && chunk < t.extent[n - 1]) {
