@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random products of quantised values as WebAssembly, against NumPy: convolutions and dots of s8 and
-u8 less zero points at either end of their range, scales of all or of each channel, extreme values,
-results of f32 and s32; the s32 ones exactly. Writes cases for web_cases, which compiles them as
-packages for WebAssembly alone are.
+"""Random products of quantised values as WebAssembly, against NumPy: convolutions and dots of s8
+and u8 less zero points at either end of their range, scales of all or of each channel, extreme
+values, results of f32 and s32; the s32 ones exactly. Writes cases for web_cases, which compiles
+them as packages for WebAssembly alone are.
 
     pairs.py BUILD [--n 40] [--seed 1]"""
 import argparse
