@@ -54,7 +54,7 @@ static const char usage[] =
     "the kernels:\n"
     "                        llvm (optimised IR), wasm (assembly), opencl, wgsl and glsl (source)\n"
     "  --target=NAME         cpu-avx512, cpu-vnni, cpu-bf16, cpu-avx2: a library that takes every "
-    "f32 call; web, webgpu, webgl; gl; opencl, opencl-cpu\n"
+    "f32 call; web, wasm, webgpu, webgl; gl; opencl, opencl-cpu\n"
     "  --web=DIR             write the model as a package for browsers (compiler/web)\n"
     "  --web-backend=NAME    auto: WebGPU or WebGL2 where there is a GPU, WebAssembly beside it "
     "(default);\n"

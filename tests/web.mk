@@ -18,7 +18,8 @@ check-web-ops: $(WEB_TESTS) $(BUILD)/hlo-opt
 	  $(BUILD)/web_cases --refused tests/web/refused.txt --backend webgpu --wgsl \
 	    tests/web/in_wasm.txt --glsl tests/web/in_wasm_webgl.txt $(WEB_NODE) \
 	    $(wildcard tests/ops/*.hlo) && \
-	  echo "PASS cases of tests/ops as WebAssembly"
+	  echo "PASS cases of tests/ops as WebAssembly" && \
+	  $(PYTHON) tests/web/pairs.py $(BUILD)
 	$(Q)$(PYTHON) tests/web/browser_cases.py $(BUILD) webgl \
 	  $(patsubst %,tests/ops/%.hlo,$(WEB_SAMPLE))
 WEB_TOOLS := $(BUILD)/hlo $(BUILD)/hlo-opt

@@ -193,6 +193,22 @@ static LLVMValueRef zip(struct emit *e, LLVMValueRef x, LLVMValueRef y, int lane
         at[n] = ci(i_n(e, 32), (second ? lanes / 2 : 0) + n / 2 + n % 2 * lanes);
     return LLVMBuildShuffleVector(e->b, x, y, LLVMConstVector(at, (unsigned)lanes), "");
 }
+// An instruction of WebAssembly.
+static LLVMValueRef pairs(struct emit *e, const struct kir_val *v) {
+    LLVMTypeRef halves = LLVMVectorType(i_n(e, 16), 2u * v->lanes);
+    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]),
+                 by = splat(e, ci(i_n(e, 32), 16), v->lanes);
+    if (e->soft) {
+        LLVMValueRef a[2] = {LLVMBuildBitCast(e->b, x, halves, ""),
+                             LLVMBuildBitCast(e->b, y, halves, "")};
+        return intrinsic(e, "llvm.wasm.dot", NULL, 0, a, 2);
+    }
+    LLVMValueRef high =
+        LLVMBuildMul(e->b, LLVMBuildAShr(e->b, x, by, ""), LLVMBuildAShr(e->b, y, by, ""), "");
+    x = LLVMBuildAShr(e->b, LLVMBuildShl(e->b, x, by, ""), by, "");
+    y = LLVMBuildAShr(e->b, LLVMBuildShl(e->b, y, by, ""), by, "");
+    return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, x, y, ""), high, "");
+}
 static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
 }
@@ -408,6 +424,8 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         return splat(e, x, v->lanes);
     case K_ZIP:
         return zip(e, x, val(v->args[1]), v->lanes, v->imm_i);
+    case K_PAIRS:
+        return pairs(e, v);
     case K_LOAD:
         if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v);
         return load(e, base_of(e, v->imm_i), v->elem, v->args[0], v->imm_i);

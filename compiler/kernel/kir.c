@@ -199,7 +199,7 @@ static int64_t of_ints(enum kop op, bool sign, int64_t a, int64_t b) {
 static struct kir_val *fold(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y) {
     if (!y || x->op != K_CONST || y->op != K_CONST) return NULL;
     if (!dtype_is_float(x->type)) {
-        if (op != K_SUB && !kop_commutes(op)) return NULL;
+        if ((op != K_SUB && !kop_commutes(op)) || op == K_PAIRS) return NULL;
         bool sign = dtype_class(x->type) == DC_SIGNED;
         return kir_int(k, x->type, of_ints(op, sign, x->imm_i, y->imm_i));
     }

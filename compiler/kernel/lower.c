@@ -187,6 +187,10 @@ static status_t build_elements(struct lower *lw, const struct lower_outputs *o,
     kir_end(k, u, NULL);
     return ST_OK;
 }
+// Into how many units a flat loop is cut.
+static int64_t parts_of(const struct lower *lw) {
+    return lw->policy->units == 1 ? 1 : lw->reduces ? 32 : 16;
+}
 // Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
 static status_t build(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
                       struct lower_space *sp) {
@@ -210,7 +214,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
 
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
-        int64_t want = t.extent[0] / (lw->reduces ? 32 : 16),
+        int64_t want = t.extent[0] / parts_of(lw),
                 least = lw->columns   ? 64
                         : lw->reduces ? 16
                                       : 1024,

@@ -250,6 +250,7 @@ static status_t one_term(struct lower *lw, const struct lower_tile *t, struct re
     struct kir *k = &lw->k;
     enum dtype e = kir_type(t->type);
     uint8_t flags = dtype_is_float(e) ? KF_CONTRACT : 0;
+    enum kop times = t->pairs ? K_PAIRS : K_MUL;
     struct kir_val *at = kir_idx_add(k, t->rule->place(lw, t, r->k), r->q), *v[MAX_SUMS];
     at = in_scratch(lw, t->slab_at, at);
     for (int n = 0; n < t->vectors; n++)
@@ -261,7 +262,7 @@ static status_t one_term(struct lower *lw, const struct lower_tile *t, struct re
         s = kir_splat(k, s, t->lanes);
         for (int n = 0; n < t->vectors; n++) {
             struct kir_val **sum = &r->sum[h * t->vectors + n];
-            *sum = kir_flag(k, K_ADD, *sum, kir_flag(k, K_MUL, v[n], s, flags), flags);
+            *sum = kir_flag(k, K_ADD, *sum, kir_flag(k, times, v[n], s, flags), flags);
         }
     }
     return ST_OK;

@@ -54,6 +54,8 @@ struct lower_tile {
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
     int operand;                  // whose values are in the slab
     bool rows_minor;              // rows are the innermost of the result, not positions
+    int pair;                     // the dimension of terms that are taken two at a time, if `pairs`
+    bool pairs;                   // two s16 are one s32 (K_PAIRS); k[pair] is half of what it was
     bool edges;                   // not every term of every position is inside
     bool few;                     // no slab: the sums of a unit are one vector a row, in KIR_OWN
     int64_t turns[2];             // then: distances between a unit's rows, and positions

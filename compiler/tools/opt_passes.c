@@ -41,8 +41,8 @@ static bool wants_all(const struct target *t, const struct hlo_instr *i, enum co
 status_t opt_target(const char *name, struct target *out) {
     *out = (struct target){0};
     if (!name) return ST_OK;
-    if (strcmp(name, "web") == 0) {
-        *out = *web_target();
+    if (strcmp(name, "web") == 0 || strcmp(name, "wasm") == 0) {
+        *out = *web_target_for(strcmp(name, "web") ? WEB_WASM : WEB_AUTO);
         return ST_OK;
     }
     if (strcmp(name, "webgpu") == 0 || strcmp(name, "webgl") == 0) {
@@ -59,7 +59,7 @@ status_t opt_target(const char *name, struct target *out) {
          bf16 = strcmp(name, "cpu-bf16") == 0, emulated = strcmp(name, "cpu-bf16-emulated") == 0;
     if (!avx2 && !vnni && !bf16 && !emulated && strcmp(name, "cpu-avx512") != 0)
         return st_invalid("no target is called '%s': cpu-avx512, cpu-vnni, cpu-bf16, "
-                          "cpu-bf16-emulated, cpu-avx2, web, webgpu, webgl, gl, opencl or "
+                          "cpu-bf16-emulated, cpu-avx2, web, wasm, webgpu, webgl, gl, opencl or "
                           "opencl-cpu",
                           name);
 

@@ -4,12 +4,13 @@
 // (manifest.json), and the page and runtime of runtime/, which need nothing else. docs/web.md has
 // the format, docs/decisions/0032 the reasons. Thread: any.
 //     struct web_files files;
-//     RETURN_IF_ERR(hlo_compile(format, &req, &opt, web_target(), NULL, &exe));
-//     RETURN_IF_ERR(web_package(a, exe, weights, n, &(struct web_options){.name = "net"}, &files));
+//     RETURN_IF_ERR(hlo_compile(format, &req, &opt, web_target_for(b), NULL, &exe));
+//     RETURN_IF_ERR(web_package(a, exe, weights, n, &(struct web_options){.backend = b}, &files));
 #pragma once
 #include "compiler/compile.h"
 
 // "web": kernels of WebAssembly with SIMD, one thread, no library. The same on every machine.
+// What its programs compute GPUs can too.
 const struct target *web_target(void);
 
 // How a picture becomes the input of a model (client/files/image.h).
@@ -27,6 +28,9 @@ enum { WEB_MAX_LABELS = 1 << 20, WEB_MAX_LABEL = 4096 }; // lines, bytes of one;
 enum web_backend { WEB_WASM, WEB_AUTO, WEB_WEBGPU, WEB_WEBGL, WEB_BACKENDS };
 const char *web_backend_name(enum web_backend b); // "wasm", "auto", "webgpu", "webgl"
 bool web_backend_of(struct str name, enum web_backend *out);
+// What a package for it is compiled for: of WebAssembly alone, products of quantised values are
+// those of 16-bit integers, two at a time, which GPUs do not have.
+const struct target *web_target_for(enum web_backend b);
 struct web_options {
     enum web_backend backend;
     enum precision precision; // that e was compiled with
@@ -55,11 +59,11 @@ struct web_files {
     } *in_wasm;
     int n_kernels, n_in_wasm;
 };
-// The files of an executable that was compiled for web_target(), with these weights (by manifest
-// entry, as dev_prepare takes them; borrowed for the call). What is made lies in a; code is e's.
-// UNIMPLEMENTED lists all that no kernel computes, a line each; RESOURCE_EXHAUSTED where it does
-// not fit the 4 GiB that WebAssembly has; INVALID_ARGUMENT names an option that does not fit the
-// model.
+// The files of an executable that was compiled for web_target_for(), with these weights (by
+// manifest entry, as dev_prepare takes them; borrowed for the call). What is made lies in a; code
+// is e's. UNIMPLEMENTED lists all that no kernel computes, a line each; RESOURCE_EXHAUSTED where it
+// does not fit the 4 GiB that WebAssembly has; INVALID_ARGUMENT names an option that does not fit
+// the model.
 status_t web_package(struct arena *a, const struct executable *e, const struct span *weights,
                      int n_weights, const struct web_options *o, const _Atomic bool *cancel,
                      struct web_files *out) MUST_CHECK;

@@ -85,7 +85,7 @@ status_t web_export(struct arena *a, struct web_export *e, struct web_files *out
     if (e->strict) opt.precision = PRECISION_STRICT;
     e->options.precision = opt.precision;
 
-    RETURN_IF_ERR(hlo_compile(r.format, req, &opt, web_target(), &obs, &exe));
+    RETURN_IF_ERR(hlo_compile(r.format, req, &opt, web_target_for(e->options.backend), &obs, &exe));
     arena_link(a, free_executable, exe); // whose code is one of the files
     return pack(a, e, &r, exe, out);
 }

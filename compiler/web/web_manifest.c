@@ -5,7 +5,7 @@
 #include "compiler/web/web_program.h"
 
 // 2 has `gpu`; 3 has `cut`, and may have `gpu`.
-enum { VERSION = 1, VERSION_GPU = 2, VERSION_CUT = 3 };
+enum { VERSION = 1, VERSION_GPU = 2, VERSION_CUT = 3, VERSION_FORMS = 4 };
 
 static void number(struct strbuf *b, const char *name, int64_t v) {
     strbuf_printf(b, "\"%s\":%lld", name, (long long)v);
@@ -148,6 +148,7 @@ static const struct web_blob *gpu(struct strbuf *b, const struct web_program *p,
 
 static void weights(struct strbuf *b, const struct web_program *p, const struct web_blob *f,
                     int n) {
+    static const char *const forms[WEB_FORMS] = {"raw", "f16", "bf16", "table16", "table32"};
     strbuf_puts(b, ",\n\"weights\":{\"chunks\":[");
     for (int k = 0; k < n; k++) {
         strbuf_puts(b, k ? ",\n" : "\n");
@@ -157,7 +158,7 @@ static void weights(struct strbuf *b, const struct web_program *p, const struct 
     for (size_t k = 0; k < p->weights.n; k++) {
         const struct web_bytes *w = &p->weights.v[k];
         strbuf_printf(b, "%s[%lld,%lld,\"%s\"]", k ? "," : "", (long long)w->at,
-                      (long long)w->bytes, w->narrow ? "f16" : "raw");
+                      (long long)w->bytes, forms[w->form]);
     }
     strbuf_puts(b, "]}");
 }
@@ -196,12 +197,21 @@ static bool cuts(const struct web_program *p) {
         any |= p->outputs.v[k].n_cuts > 0;
     return any;
 }
+static bool has_short_forms(const struct web_program *p) {
+    for (size_t k = 0; k < p->weights.n; k++)
+        if (p->weights.v[k].form >= FORM_BF16) return true;
+    return false;
+}
+static int version(const struct web_program *p, bool on_gpu) {
+    if (has_short_forms(p)) return VERSION_FORMS;
+    return cuts(p) ? VERSION_CUT : on_gpu ? VERSION_GPU : VERSION;
+}
 void web_manifest_print(struct strbuf *b, const struct executable *e, const struct web_program *p,
                         const struct web_options *o, const struct web_blob *files, int n_files) {
     const struct web_blob *last = files + n_files;
     bool on_gpu = p->gpu[0].n || p->gpu[1].n;
     strbuf_puts(b, "{\"format\":\"hlod-web\",");
-    number(b, "version", cuts(p) ? VERSION_CUT : on_gpu ? VERSION_GPU : VERSION);
+    number(b, "version", version(p, on_gpu));
     strbuf_puts(b, ",\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"target\":\"%s\",\n\"memory\":{", e->target_id);

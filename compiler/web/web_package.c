@@ -113,9 +113,10 @@ static void readme(struct packer *k) {
 static void runtime_files(struct packer *k) {
     for (int n = 0; n < n_web_sources; n++) {
         const struct web_source *s = &web_sources[n];
-        if (strcmp(s->name, "page.html") == 0) continue;
-        add_file(k, arena_printf(k->a, "runtime/%s", s->name), s->bytes.p, s->bytes.n);
-        k->out->runtime_bytes += (int64_t)s->bytes.n;
+        struct str text = web_runtime(k->a, s->name, k->o->backend);
+        if (strcmp(s->name, "page.html") == 0 || !text.n) continue;
+        add_file(k, arena_printf(k->a, "runtime/%s", s->name), text.p, text.n);
+        if (strcmp(s->name, "hlod.d.ts") != 0) k->out->runtime_bytes += (int64_t)text.n;
     }
 }
 static void folder(struct packer *k, struct str manifest) {
@@ -134,7 +135,7 @@ static void folder(struct packer *k, struct str manifest) {
 }
 static void single(struct packer *k, struct str manifest) {
     struct strbuf page = {0};
-    web_page_single(&page, manifest, k->files.v, (int)k->files.n);
+    web_page_single(k->a, k->o->backend, &page, manifest, k->files.v, (int)k->files.n);
     k->out->runtime_bytes = (int64_t)page.n;
     for (size_t n = 0; n < k->files.n; n++)
         k->out->runtime_bytes -= (int64_t)(k->files.v[n].bytes.n + 2) / 3 * 4;
@@ -232,9 +233,10 @@ status_t web_package(struct arena *a, const struct executable *e, const struct s
     struct strbuf text = {0};
     if (!own.name || !*own.name) own.name = e->main->name;
     *out = (struct web_files){0};
-    if (strcmp(e->target_id, web_target()->id) != 0)
+    const struct target *wants = web_target_for(own.backend);
+    if (strcmp(e->target_id, wants->id) != 0)
         return st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, pages run %s",
-                      e->target_id, web_target()->id);
+                      e->target_id, wants->id);
     RETURN_IF_ERR(web_program_make(a, e, &own, &k.p));
     RETURN_IF_ERR(find_image(&k, &own));
     add_blob(&k, "kernels.wasm", e->kernels.object.p, e->kernels.object.n);

@@ -56,7 +56,7 @@ static int64_t const_at(struct maker *m, const struct literal *l) {
                                       .bytes = n,
                                       .data = l->data,
                                       .result = -1,
-                                      .f32 = l->shape->dtype == DT_F32}));
+                                      .type = l->shape->dtype}));
         known = (intptr_t)m->p->weights.n;
         pmap_put_ptr(&m->consts, l, (void *)known);
     }
@@ -260,7 +260,7 @@ static int64_t *parameters(struct maker *m) {
                           ((struct web_bytes){.at = where,
                                               .bytes = bytes,
                                               .result = (int)q->param_index,
-                                              .f32 = s->dtype == DT_F32}));
+                                              .type = s->dtype}));
             }
         }
     }

@@ -60,8 +60,15 @@ struct web_bytes { // what is in memory before the first run
     int64_t at, bytes;
     const void *data; // of a constant
     int result;       // of prepare, instead; -1 = a constant
-    bool f32;         // its elements are
-    bool narrow;      // and are sent as f16
+    enum dtype type;
+    enum web_form {
+        FORM_RAW,
+        FORM_F16, // f32 in memory, as the next
+        FORM_BF16,
+        FORM_TABLE16, // elements of so many bits
+        FORM_TABLE32,
+        WEB_FORMS
+    } form; // as sent
 };
 struct web_program {
     VEC(struct web_kernel) kernels;

@@ -51,7 +51,11 @@ await model.run(zeros(model));
 // ---- manifests
 const manifests = {
   "another format": [(m) => { m.format = "x"; }, "no manifest of hlod"],
-  "a later version": [(m) => { m.version = 4; }, "reads versions 1 to 3"],
+  "a later version": [(m) => { m.version = 5; }, "reads versions 1 to 4"],
+  "a table in an earlier version": [(m) => { m.version = 3; m.weights.tensors[0] = [0, 8, "table32"]; },
+    "table32 before version 4"],
+  "a table between elements": [(m) => { m.version = 4; m.weights.tensors[0] = [2, 8, "table32"]; }, "a weight of table32"],
+  "a form by another's name": [(m) => { m.weights.tensors[0] = [0, 8, "toString"]; }, "place, bytes and form"],
   "a cut in an earlier version": [(m) => { m.outputs[0].cut = [[0, 64]]; }, "version 3 does it"],
   "a cut of no dimension": [(m) => { m.version = 3; m.outputs[0].cut = [[9, 64]]; }, "what is cut"],
   "a cut of one number": [(m) => { m.version = 3; m.outputs[0].cut = [[0]]; }, "a cut"],

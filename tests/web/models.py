@@ -26,14 +26,14 @@ import models  # noqa: E402
 from packages import Node, Refused, bindings, command  # noqa: E402
 
 
-def zoo_model(build, m, runs, folder):
+def zoo_model(build, m, runs, folder, options=()):
     inputs = m.inputs()
     try:
         want, others = models.expected(m, inputs)
     except Exception as e:
         return "SKIP", "ONNX Runtime: %s" % str(e).replace("\n", " ")[:200]
     try:
-        node = Node(build, m.path, folder, bindings(m.path, inputs))
+        node = Node(build, m.path, folder, [*bindings(m.path, inputs), *options])
     except Refused as e:
         return "FAIL", str(e).replace("\n", "; ")
     names = [v["name"] for v in json.load(open(node.package + "/model/manifest.json"))["inputs"]]
@@ -41,8 +41,8 @@ def zoo_model(build, m, runs, folder):
     got, info = node.run(runs)
     ok, error, bound = models.verdict(m, got if isinstance(want, dict) else list(got.values()),
                                       want, others)
-    return "PASS" if ok else "FAIL", "error %.2g (bound %.2g), kernels %s bytes, plan %s%s" % (
-        error, bound, node.sizes["kernels"], node.sizes["plan"],
+    return "PASS" if ok else "FAIL", "error %.2g (bound %.2g), %s%s" % (
+        error, bound, " ".join("%s=%s" % (k, n) for k, n in node.sizes.items()),
         ", %.2f ms" % info["ms"] if runs else "")
 
 
@@ -144,6 +144,9 @@ def main():
         with tempfile.TemporaryDirectory(prefix="hlod-web-") as folder:
             try:
                 tell(m.name, *zoo_model(o.build, m, o.runs, folder))
+                if m.numbers == "int8":  # products of 16-bit integers
+                    tell(m.name + ", WebAssembly alone",
+                         *zoo_model(o.build, m, o.runs, folder, ("--backend", "wasm")))
             except RuntimeError as e:
                 tell(m.name, "FAIL", str(e))
     print("%d passed, %d failed" % (counts["PASS"], counts["FAIL"]))

@@ -101,7 +101,8 @@ static void one(const char *path, const struct test_case *c) {
     struct strbuf why = {0};
     struct executable *e = NULL;
     bool ok = true;
-    status_t st = hlo_compile_module(hlo_module_clone(c->m), &opt, web_target(), NULL, &e);
+    status_t st =
+        hlo_compile_module(hlo_module_clone(c->m), &opt, web_target_for(all.backend), NULL, &e);
     if (!st) st = run(&a, path, c, e, &why, &ok);
     all.ran++;
     if (c->refused.n) { // by the compiler, whatever the target

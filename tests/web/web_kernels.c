@@ -85,7 +85,7 @@ static status_t run_module(struct arena *a, struct hlo_module *m, const struct s
     struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
     struct web_options o = {.name = "", .backend = backend};
     struct web_files files;
-    RETURN_IF_ERR(hlo_compile_module(m, &opt, web_target(), NULL, e));
+    RETURN_IF_ERR(hlo_compile_module(m, &opt, web_target_for(backend), NULL, e));
     RETURN_IF_ERR(web_package(a, *e, NULL, 0, &o, NULL, &files));
     return web_runner_run(&runner, a, &files, in, n_in,
                           shape_leaves((*e)->main->entry->root->shape), out);
@@ -188,7 +188,7 @@ static bool is_same(float want, float got, float x, float y) {
            ((a < 0) == (b < 0) && llabs((long long)a - b) <= GPU_ULP);
 }
 static status_t check_math(struct arena *a, struct executable **e) {
-    struct target t = *web_target();
+    struct target t = *web_target_for(backend);
     struct hlo_module *m, *native;
     struct kernel_set set;
     struct code *code;

@@ -29,6 +29,54 @@ static void unflatten(struct lower *lw, struct kir_val *v, const int64_t *dims, 
     }
 }
 
+// ---- two terms as one (K_PAIRS)
+
+// Products of s16, whose terms are even in number, are made two at a time.
+static void take_pairs(const struct lower *lw, struct lower_tile *t, enum dtype sums) {
+    if (lw->policy->tiles != TILES_OF_WASM || sums != DT_S32 || !t->n_k || t->k[t->pair] % 2)
+        return;
+    for (int s = 0; s < 2; s++)
+        if (t->i->operands[s]->shape->dtype != DT_S16) return;
+    t->pairs = true;
+    t->k[t->pair] /= 2;
+}
+// Of a dimension of terms: the place of value `half` of what is there one term; without pairs, the
+// term's.
+static struct kir_val *term_of(struct lower *lw, const struct lower_tile *t, int d,
+                               struct kir_val *term, int half) {
+    if (!t->pairs || d != t->pair) return term;
+    return kir_idx_add(&lw->k, kir_idx_mul(&lw->k, term, 2), kir_i64(&lw->k, half));
+}
+// Two s16 that lie side by side, the first at an even place, as the s32 they are; NULL: they do
+// not.
+static struct kir_val *beside(struct kir *k, struct kir_val *const *v) {
+    struct kir_val *low = v[0], *high = v[1];
+    while (low->op == K_CAST && high->op == K_CAST)
+        low = low->args[0], high = high->args[0];
+    if (low->op != K_LOAD || high->op != K_LOAD || low->elem != DT_S16 || high->elem != DT_S16 ||
+        low->imm_i != high->imm_i || low->imm_i < 0 || low->flags || high->flags)
+        return NULL;
+    struct kir_val *at = low->args[0], *half = kir_idx_divmod(k, at, 2, 0);
+    if (kir_idx_add(k, at, kir_i64(k, 1)) != high->args[0] || kir_idx_mul(k, half, 2) != at)
+        return NULL;
+    return kir_load(k, (int)low->imm_i, DT_S32, half, 0);
+}
+// Two values as one term; without pairs, the first.
+static struct kir_val *joined(struct lower *lw, const struct lower_tile *t,
+                              struct kir_val *const *v) {
+    struct kir *k = &lw->k;
+    if (!t->pairs) return v[0];
+    struct kir_val *whole = beside(k, v), *low = kir_cast(k, DT_S32, v[0]),
+                   *high = kir_cast(k, DT_S32, v[1]);
+    if (whole) return whole;
+    low = kir_op(k, K_AND, low, kir_int(k, DT_S32, 0xffff), NULL);
+    high = kir_op(k, K_SHL, high, kir_int(k, DT_S32, 16), NULL);
+    return kir_op(k, K_OR, low, high, NULL);
+}
+// Of which type what a rule gives is.
+static enum dtype value_type(const struct lower_tile *t, int s) {
+    return t->pairs ? t->type : t->i->operands[s]->shape->dtype;
+}
 // ---- dots
 
 struct dot_dims { // of one operand
@@ -54,12 +102,17 @@ static status_t dot_value(struct lower *lw, const struct lower_tile *t, int s, s
     unflatten(lw, t->b, d->batch, dot_batch(a, s)->n, part);
     for (int n = 0; n < dot_batch(a, s)->n; n++)
         index[dot_batch(a, s)->v[n]] = part[n];
-    for (int n = 0; n < dot_terms(a, s)->n; n++)
-        index[dot_terms(a, s)->v[n]] = term[n];
     unflatten(lw, at, d->side[s].extent, d->side[s].n, part);
     for (int n = 0; n < d->side[s].n; n++)
         index[d->side[s].free[n]] = part[n];
-    return lower_operand(lw, t->i, s, index, out);
+    struct kir_val *v[2];
+    for (int half = 0; half <= t->pairs; half++) {
+        for (int n = 0; n < dot_terms(a, s)->n; n++)
+            index[dot_terms(a, s)->v[n]] = term_of(lw, t, n, term[n], half);
+        RETURN_IF_ERR(lower_operand(lw, t->i, s, index, &v[half]));
+    }
+    *out = joined(lw, t, v);
+    return ST_OK;
 }
 static void dot_lay_out(struct lower_tile *t) {
     t->pitch[0] = 1;
@@ -88,7 +141,7 @@ static status_t dot_fill(struct lower *lw, struct lower_tile *t) {
     loops[n]->vectorize = true;
     RETURN_IF_ERR(dot_value(lw, t, t->operand, kir_idx_add(k, t->first, loops[n]->var), term, &v));
     lower_tile_put(lw, t, kir_idx_add(k, dot_place(lw, t, term), loops[n]->var),
-                   t->i->operands[t->operand]->shape->dtype, v);
+                   value_type(t, t->operand), v);
     for (int d = n; d >= 0; d--)
         kir_end(k, loops[d], NULL);
     return ST_OK;
@@ -97,7 +150,7 @@ static status_t dot_scalar(struct lower *lw, const struct lower_tile *t, struct 
                            struct kir_val *const *k, struct kir_val **out) {
     int s = 1 - t->operand;
     RETURN_IF_ERR(dot_value(lw, t, s, row, k, out));
-    *out = kmath_convert(lw, t->type, t->i->operands[s]->shape->dtype, *out);
+    *out = kmath_convert(lw, t->type, value_type(t, s), *out);
     return ST_OK;
 }
 static void dot_index(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
@@ -158,6 +211,7 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->n_k = a->lhs_contracting_dims.n;
     for (int n = 0; n < t->n_k; n++)
         t->k[n] = x->dims[a->lhs_contracting_dims.v[n]];
+    t->pair = t->n_k - 1;
 
     t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
     t->rows_minor = d->side[t->operand].all < 8;
@@ -169,6 +223,7 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     shape_physical(i->operands[t->operand]->shape, &p);
     bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), p.of[p.rank - 1]);
     t->gather = turns ? TURNED_COST : COPY_COST;
+    take_pairs(lw, t, i->shape->dtype);
     return ST_OK;
 }
 
@@ -218,16 +273,18 @@ static status_t conv_scalar(struct lower *lw, const struct lower_tile *t, struct
                             struct kir_val *const *term, struct kir_val **out) {
     const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
     struct kir *k = &lw->k;
-    struct kir_val *index[HLO_MAX_RANK + 1];
-    index[l->k_in] = term[0];
+    struct kir_val *index[HLO_MAX_RANK + 1], *v[2];
     index[l->k_out] = kir_idx_add(k, times(k, t->g, t->rows), row);
     for (int d = 0; d < t->n_pos; d++) {
         const struct window_dim *w = window_of(t, d);
         index[l->k_spatial[d]] =
             w->reversal ? plus(k, times(k, term[1 + d], -1), w->size - 1) : term[1 + d];
     }
-    RETURN_IF_ERR(lower_operand(lw, t->i, 1, index, out));
-    *out = kmath_convert(lw, t->type, t->i->operands[1]->shape->dtype, *out);
+    for (int half = 0; half <= t->pairs; half++) {
+        index[l->k_in] = term_of(lw, t, 0, term[0], half);
+        RETURN_IF_ERR(lower_operand(lw, t->i, 1, index, &v[half]));
+    }
+    *out = kmath_convert(lw, t->type, value_type(t, 1), joined(lw, t, v));
     return ST_OK;
 }
 static void conv_index(struct lower *lw, const struct lower_tile *t, struct kir_val *row,
@@ -255,6 +312,7 @@ static void conv_find(struct lower *lw, struct lower_tile *t, struct kir_val *co
 struct line {
     struct kir_val *index[HLO_MAX_RANK + 1], *at; // of the image; of the slab
     struct kir_val *valid;                        // the line lies in the image
+    struct kir_val *feature[2];                   // two with pairs
     struct kir_val *phase;                        // of the last dimension
 };
 static status_t conv_part(struct lower *lw, struct lower_tile *t, struct line *n,
@@ -267,7 +325,7 @@ static status_t conv_part(struct lower *lw, struct lower_tile *t, struct line *n
     struct kir_loop *loop = kir_for(k, lo, hi, extent(t, last), NULL, 0);
     loop->vectorize = true;
     loop->var->hi = extent(t, last) - 1;
-    struct kir_val *v = kir_zero(k, x->dtype), *at = kir_idx_add(k, n->at, loop->var);
+    struct kir_val *v = kir_zero(k, value_type(t, 0)), *at = kir_idx_add(k, n->at, loop->var);
 
     if (!zero) {
         struct kir_val *o = last ? loop->var : kir_idx_add(k, t->first, loop->var),
@@ -284,11 +342,15 @@ static status_t conv_part(struct lower *lw, struct lower_tile *t, struct line *n
             p = kir_idx_divmod(k, p, w->base_dilation, 0);
         }
         n->index[l->in_spatial[last]] = p;
-        struct kir_val *value;
-        RETURN_IF_ERR(lower_operand(lw, t->i, 0, n->index, &value));
-        v = w->base_dilation > 1 ? kir_select(k, ok, value, v) : value;
+        struct kir_val *value[2];
+        for (int half = 0; half <= t->pairs; half++) {
+            n->index[l->in_feature] = n->feature[half];
+            RETURN_IF_ERR(lower_operand(lw, t->i, 0, n->index, &value[half]));
+        }
+        value[0] = joined(lw, t, value);
+        v = w->base_dilation > 1 ? kir_select(k, ok, value[0], v) : value[0];
     }
-    lower_tile_put(lw, t, at, x->dtype, v);
+    lower_tile_put(lw, t, at, value_type(t, 0), v);
     kir_end(k, loop, NULL);
     return ST_OK;
 }
@@ -376,9 +438,12 @@ static status_t conv_fill(struct lower *lw, struct lower_tile *t) {
 
     n.at = times(k, at, image(t));
     n.index[l->in_batch] = t->b;
-    n.index[l->in_feature] = loops[0]->var;
-    if (a->feature_group_count > 1)
-        n.index[l->in_feature] = kir_idx_add(k, loops[0]->var, times(k, t->g, t->k[0]));
+    for (int half = 0; half <= t->pairs; half++) {
+        n.feature[half] = term_of(lw, t, 0, loops[0]->var, half);
+        if (a->feature_group_count > 1)
+            n.feature[half] =
+                kir_idx_add(k, n.feature[half], times(k, t->g, t->k[0] * (1 + t->pairs)));
+    }
     if (a->batch_group_count > 1)
         n.index[l->in_batch] = kir_idx_add(k, t->b, times(k, t->g, t->batch));
     RETURN_IF_ERR(conv_lines(lw, t, &n, 0, phase));
@@ -505,6 +570,7 @@ status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, int m
         t->k[1 + d] = a->window.v[d].size;
         t->edges |= has_zeros(&a->window.v[d]);
     }
+    take_pairs(lw, t, i->shape->dtype);
     return ST_OK;
 }
 
@@ -633,6 +699,7 @@ bool hlo_tile_turned(struct lower *lw, const struct lower_tile *t, struct lower_
     out->n_pos = 1;
     out->pos[0] = t->rows;
     out->n_k = t->n_k;
+    out->pairs = t->pairs;
     memcpy(out->k, t->k, sizeof t->k);
     return true;
 }

@@ -10,6 +10,8 @@
 // VNNI) are sums in f32 as long as those are exact. Where a convolution pads, q is padded with z
 // before. Models come so from quantising tools (dequantise, convolve, quantise; or with integer
 // operators).
+// Where kernels have sums of two products of 16-bit integers instead (WebAssembly), the factors are
+// the differences themselves, as s16: nothing is to be taken from the product.
 #include "compiler/passes/pass.h"
 
 enum {
@@ -129,8 +131,7 @@ static int64_t result_channel(const struct hlo_instr *hero) {
 // What the window pads is z, not 0: q padded before, and the window without.
 static bool pad_before(struct hb *b, struct quantised *x, struct hlo_attr_conv *attr) {
     struct pad_dim pads[HLO_MAX_RANK] = {0};
-    struct window_dim *v =
-        arena_array(b->c->module->arena, struct window_dim, attr->window.n + 1);
+    struct window_dim *v = arena_array(b->c->module->arena, struct window_dim, attr->window.n + 1);
     bool any = false;
     hv z = x->zero;
     for (int d = 0; d < attr->window.n; d++) {
@@ -257,6 +258,80 @@ static hv on_8bit(struct hb *b, hv i, struct quantised x, struct quantised w,
     return s ? hb_mul(b, y, over_result(b, s, y->shape, to)) : y;
 }
 
+// ---- products of 16-bit integers, two at a time
+
+// q less its zero point.
+static hv difference(struct hb *b, const struct quantised *v) {
+    const struct shape *s = v->q->shape;
+    hv q = hb_convert(b, v->q, DT_S16);
+    if (!v->zero) return q;
+    const int64_t *dim = v->zero->shape->rank ? &v->zero_dim : NULL;
+    return hb_sub(b, q, hb_broadcast(b, hb_convert(b, v->zero, DT_S16), s->dims, s->rank, dim));
+}
+// Is the zero point a value of q's type, so that differences have nine bits?
+static bool is_near(const struct quantised *v) {
+    const struct hlo_instr *z = v->zero;
+    bool sign = v->q->shape->dtype == DT_S8;
+    if (!z) return true;
+    if (z->op == HLO_CONVERT) return z->operands[0]->shape->dtype == v->q->shape->dtype;
+    if (z->op != HLO_CONSTANT) return false;
+    for (int64_t k = 0, n = shape_elements(z->shape); k < n; k++) {
+        int64_t x = lit_get_i64(z->literal, k);
+        if (x < (sign ? -128 : 0) || x > (sign ? 127 : 255)) return false;
+    }
+    return true;
+}
+// How many products a sum has, and of how many terms lie side by side two are taken at a time.
+static int64_t products_of(const struct hlo_instr *i, const struct shape *w, int64_t *out_terms) {
+    if (i->op == HLO_CONVOLUTION) {
+        const struct labels *l = &HLO_ATTR(i, conv)->dim_labels;
+        *out_terms = w->dims[l->k_in];
+        return w->dims[l->k_out] ? shape_elements(w) / w->dims[l->k_out] : 0;
+    }
+    struct i64s terms = HLO_ATTR(i, dot)->rhs_contracting_dims;
+    int64_t n = 1;
+    for (int k = 0; k < terms.n; k++)
+        n *= *out_terms = w->dims[terms.v[k]];
+    return n;
+}
+// Weights with the features that a sum goes over innermost, where kernels read two at a time.
+static hv features_last(struct hb *b, hv w, struct labels *l) {
+    int64_t perm[HLO_MAX_RANK], n = 0;
+    perm[n++] = l->k_out;
+    for (int d = 0; d < l->n_spatial; d++)
+        perm[n++] = l->k_spatial[d];
+    perm[n] = l->k_in;
+    l->k_out = 0;
+    for (int d = 0; d < l->n_spatial; d++)
+        l->k_spatial[d] = d + 1;
+    l->k_in = (int)n;
+    return hb_transpose(b, w, perm);
+}
+static hv in_pairs(struct hb *b, hv i, const struct quantised *x, const struct quantised *w) {
+    enum { MOST = INT32_MAX / (255 * 255) };
+    bool wide = i->shape->dtype == DT_F32;
+    int64_t from = weight_channel(i, w->q->shape), to = result_channel(i), terms = 0;
+    if (from < 0 || !along_channel(w, from) || !is_near(x) || !is_near(w)) return NULL;
+    int64_t n = products_of(i, w->q->shape, &terms);
+    if (n < 1 || n > MOST || terms % 2) return NULL;
+
+    const void *attr = i->attr;
+    hv q = difference(b, x), k = difference(b, w);
+    if (i->op == HLO_CONVOLUTION) {
+        struct hlo_attr_conv *conv = arena_dup(b->c->module->arena, attr, sizeof *conv);
+        k = features_last(b, k, &conv->dim_labels);
+        attr = conv;
+    }
+    const struct shape *s = shape_with_dtype(b->c->module->arena, i->shape, DT_S32);
+    hv y = hb_op(b, i->op, s, (hv[]){q, k}, 2, attr);
+    if (!hb_ok(b)) return NULL;
+    if (i->op == HLO_CONVOLUTION) as_written(y);
+    if (!wide) return y;
+    hv scale = scales(b, x, w);
+    y = hb_convert(b, y, DT_F32);
+    return scale ? hb_mul(b, y, over_result(b, scale, y->shape, to)) : y;
+}
+
 // ---- products of integers that the library has only for f32
 
 // The most that a factor can be, less its zero point.
@@ -309,10 +384,13 @@ static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
     const struct target *t = p->target;
     struct quantised x, w;
     bool wide = i->shape->dtype == DT_F32;
-    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t || !t->library_accepts ||
-        (!wide && i->shape->dtype != DT_S32) || !match_operands(b, i, &x, &w))
+    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t ||
+        (!t->library_accepts && !t->kernel_pairs) || (!wide && i->shape->dtype != DT_S32) ||
+        !match_operands(b, i, &x, &w))
         return NULL;
     bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
+    if (t->kernel_pairs)
+        return one_for_all(&x) && !(wide && strict) ? in_pairs(b, i, &x, &w) : NULL;
     hv y = t->library_int8 && !strict && one_for_all(&x) ? on_8bit(b, i, x, w, t) : NULL;
     return y || wide || !hb_ok(b) ? y : through_f32(b, i, &x, &w, t);
 }

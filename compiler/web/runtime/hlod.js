@@ -3,14 +3,13 @@
 //     import * as hlod from "./runtime/hlod.js";
 //     const model = await hlod.load(new URL("./model/manifest.json", import.meta.url));
 //     const { prob } = await model.run({ image: file });
+import { onGpu } from "./backends.js";
 import { arrayOf, fromHalf, partsOf, toBrain, toHalf } from "./dtypes.js";
 import { HlodError, refuse } from "./errors.js";
 import { isPicture, pixelsOf, tensorOf } from "./image.js";
 import { checkManifest } from "./manifest.js";
 import { sha256 } from "./sha256.js";
 import { WasmEngine } from "./wasm.js";
-import { WebGlEngine, glContext } from "./webgl.js";
-import { WebGpuEngine, gpuDevice } from "./webgpu.js";
 
 export { HlodError, fromHalf, toHalf };
 
@@ -70,16 +69,10 @@ export async function load(source, options = {}) {
   return new Model(manifest, engine, await gpuOf(manifest, engine, read, options));
 }
 
-// In the order in which they are tried.
-const onGpu = {
-  webgpu: { language: "wgsl", Engine: WebGpuEngine,
-    open: (m, o, always) => gpuDevice(m, o.gpu ?? globalThis.navigator?.gpu, always) },
-  webgl: { language: "glsl", Engine: WebGlEngine, open: (m, o, always) => glContext(m, o.gl, always) },
-};
 // What runs kernels on a GPU, {engine}; or {note} says why nothing does.
 async function gpuOf(manifest, wasm, read, options) {
   const { backend = manifest.gpu?.backend ?? "auto" } = options, notes = [];
-  if (!["auto", "wasm", ...Object.keys(onGpu)].includes(backend))
+  if (!["auto", "wasm", "webgpu", "webgl"].includes(backend))
     refuse(`there is no backend '${backend}'`);
   if (backend === "wasm") return { note: "WebAssembly was asked for" };
   for (const [name, by] of Object.entries(onGpu)) {
@@ -88,7 +81,7 @@ async function gpuOf(manifest, wasm, read, options) {
     if (got.engine) return got;
     notes.push(got.note);
   }
-  const note = notes.join("; ");
+  const note = notes.join("; ") || "the package was made without it";
   if (backend !== "auto") console.warn(`hlod: runs in WebAssembly: ${note}`);
   return { note };
 }

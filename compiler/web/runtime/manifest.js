@@ -6,6 +6,8 @@ import { arrayOf, partsOf } from "./dtypes.js";
 import { refuse } from "./errors.js";
 
 const MOST_MEMORY = 2 ** 32 - 65536, MOST_STEPS = 1 << 20, DEEPEST = 64;
+// Bytes of an element in memory, as sent, and of the table before all of them.
+const FORMS = { raw: [1, 1, 0], f16: [4, 2, 0], bf16: [4, 2, 0], table16: [2, 1, 512], table32: [4, 1, 1024] };
 const KINDS = { run: 3, copy: 4, while: 3, if: 3, case: 3 };
 
 const isWhole = (x, most) => Number.isInteger(x) && x >= 0 && x <= most;
@@ -67,7 +69,7 @@ class Checker {
   }
   // Dimensions of which only a run knows how much counts, and where it says so.
   cut(v, what) {
-    if (this.m.version !== 3 || !isArray(v.cut, 64))
+    if (this.m.version < 3 || !isArray(v.cut, 64))
       refuse(`damaged manifest: ${what} is cut otherwise than version 3 does it`);
     for (const c of v.cut) {
       if (!isArray(c, 2) || c.length !== 2) refuse(`damaged manifest: ${what}: a cut`);
@@ -115,11 +117,14 @@ class Checker {
     list(w.chunks, "weights.chunks").forEach((f, k) => this.file(f, `chunk ${k}`));
     let stored = 0;
     for (const t of list(w.tensors, "weights.tensors")) {
-      if (!isArray(t) || t.length !== 3 || (t[2] !== "raw" && t[2] !== "f16"))
+      if (!isArray(t) || t.length !== 3 || !Object.hasOwn(FORMS, t[2]))
         refuse("damaged manifest: a weight is no list of place, bytes and form");
       this.place(t[0], t[1], "a weight");
-      if (t[2] === "f16" && (t[0] % 4 || t[1] % 4)) refuse("damaged manifest: a weight of f16");
-      const bytes = t[2] === "f16" ? t[1] / 2 : t[1];
+      const [unit, sent, before] = FORMS[t[2]];
+      if (t[0] % unit || t[1] % unit) refuse(`damaged manifest: a weight of ${t[2]}`);
+      if (unit > 1 && t[2] !== "f16" && this.m.version !== 4)
+        refuse(`damaged manifest: ${t[2]} before version 4`);
+      const bytes = before + t[1] / unit * sent;
       stored += bytes + (-bytes & 3);
     }
     if (w.chunks.reduce((n, c) => n + c.bytes, 0) !== stored)
@@ -193,8 +198,8 @@ class Checker {
 /** Throws HlodError where the manifest is not one that this runtime can trust; gives it back. */
 export function checkManifest(m) {
   if (object(m, "the manifest").format !== "hlod-web") refuse("this is no manifest of hlod");
-  if (![1, 2, 3].includes(m.version))
-    refuse(`manifest version ${m.version}: this runtime reads versions 1 to 3`);
+  if (![1, 2, 3, 4].includes(m.version))
+    refuse(`manifest version ${m.version}: this runtime reads versions 1 to 4`);
   const c = new Checker(m);
   text(m.name, "name");
   c.memory();
@@ -202,7 +207,7 @@ export function checkManifest(m) {
   for (const side of ["inputs", "outputs"])
     list(m[side], side).forEach((v, k) => c.value(v, `${side} ${k}`));
   list(m.kernels, "kernels").forEach((k) => c.kernel(k));
-  if (m.version === 2 || (m.version === 3 && m.gpu !== undefined)) c.gpu();
+  if (m.version === 2 || (m.version > 2 && m.gpu !== undefined)) c.gpu();
   else if (m.gpu !== undefined) refuse("damaged manifest: version 1 has no gpu");
   c.weights();
   c.image();

@@ -8,11 +8,10 @@ import { libm } from "./libm.js";
 const PAGE = 65536;
 export const RUN = 0, COPY = 1, WHILE = 2, CASE = 3;
 
-// Every f16 as f32.
-let halves = null;
+// Every f16 as the bits of an f32.
+let wide = null;
 function allHalves() {
-  if (!halves) halves = Float32Array.from({ length: 65536 }, (_, h) => fromHalf(h));
-  return halves;
+  return wide ??= new Uint32Array(Float32Array.from({ length: 65536 }, (_, h) => fromHalf(h)).buffer);
 }
 
 export class WasmEngine {
@@ -84,10 +83,20 @@ export class WasmEngine {
       }
     };
     for (const [to, bytes, form] of this.m.weights.tensors) {
-      const stored = form === "f16" ? bytes / 2 : bytes;
-      const floats = form === "f16" ? new Float32Array(this.memory.buffer, to, bytes / 4) : null;
+      const Table = { table16: Uint16Array, table32: Uint32Array }[form];
+      if (Table) {
+        const table = new Table(256), raw = new Uint8Array(table.buffer), n = bytes / Table.BYTES_PER_ELEMENT;
+        const values = new Table(this.memory.buffer, to, n);
+        await take(raw.length, (part, done) => raw.set(part, done));
+        await take(n, (part, done) => part.forEach((x, k) => { values[done + k] = table[x]; }));
+        await take(-n & 3, () => {});
+        continue;
+      }
+      const brain = form === "bf16", halves = form === "f16" || brain;
+      const stored = halves ? bytes / 2 : bytes;
+      const words = halves ? new Uint32Array(this.memory.buffer, to, bytes / 4) : null;
       await take(stored, (part, done) => {
-        if (floats) widen(part, floats, done / 2);
+        if (words) widen(part, words, done / 2, brain);
         else this.bytes.set(part, to + done);
       });
       await take(-stored & 3, () => {});
@@ -136,8 +145,11 @@ export class WasmEngine {
   }
 }
 
-// Bytes of halves into floats, from element `at` on.
-function widen(part, floats, at) {
-  const table = allHalves();
-  for (let k = 0; k + 1 < part.length; k += 2) floats[at++] = table[part[k] | part[k + 1] << 8];
+// Bytes of halves into bits of floats, from element `at` on.
+function widen(part, words, at, brain) {
+  const table = brain ? null : allHalves();
+  for (let k = 0; k + 1 < part.length; k += 2) {
+    const half = part[k] | part[k + 1] << 8;
+    words[at++] = brain ? half << 16 : table[half];
+  }
 }

@@ -30,7 +30,7 @@ function give(gl) {
  * A context for a model, {gl, bits, own}, whose rows have 2 ** bits words; or {note} says why there is
  * none. given: one to take instead of a new one; always: also one that a CPU stands in for.
  */
-export function glContext(manifest, given, always) {
+function glContext(manifest, given, always) {
   const gl = given ?? newContext(always), own = !given;
   if (!gl) return { note: "there is no WebGL2 of a GPU here" };
   const info = gl.getExtension("WEBGL_debug_renderer_info");
@@ -47,7 +47,7 @@ export function glContext(manifest, given, always) {
 const sideOf = (gl) => Math.min(gl.getParameter(gl.MAX_TEXTURE_SIZE) ?? 0,
   ...gl.getParameter(gl.MAX_VIEWPORT_DIMS) ?? []);
 
-export class WebGlEngine extends GpuEngine {
+class WebGlEngine extends GpuEngine {
   name = "webgl";
   /** As a GpuEngine; got: of glContext, and the engine's. */
   constructor(manifest, wasm, text, got) {
@@ -322,3 +322,6 @@ export class WebGlEngine extends GpuEngine {
     for (let k = 0; k < w * h; k++) words[at + k] = four[4 * k];
   }
 }
+
+export const byWebGl = { language: "glsl", Engine: WebGlEngine,
+  open: (manifest, options, always) => glContext(manifest, options.gl, always) };

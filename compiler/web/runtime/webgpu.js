@@ -10,7 +10,7 @@ const STORAGE = 0x80, UNIFORM = 0x40, COPY_FROM = 4, COPY_TO = 8, MAP_READ = 1, 
  * A device for a model, {device, close}; or {note} says why there is none. always: also one that a CPU stands
  * in for.
  */
-export async function gpuDevice(manifest, gpu, always) {
+async function gpuDevice(manifest, gpu, always) {
   if (!gpu) return { note: "there is no WebGPU here" };
   const need = memoryOf(manifest);
   try {
@@ -31,7 +31,7 @@ export async function gpuDevice(manifest, gpu, always) {
 }
 const memoryOf = (manifest) => Math.ceil(manifest.memory.bytes / 16) * 16;
 
-export class WebGpuEngine extends GpuEngine {
+class WebGpuEngine extends GpuEngine {
   name = "webgpu";
   lost = null;
   /** As a GpuEngine; the device, of gpuDevice, is the engine's. */
@@ -203,3 +203,6 @@ export class WebGpuEngine extends GpuEngine {
     this.staging.unmap();
   }
 }
+
+export const byWebGpu = { language: "wgsl", Engine: WebGpuEngine,
+  open: (manifest, options, always) => gpuDevice(manifest, options.gpu ?? globalThis.navigator?.gpu, always) };
