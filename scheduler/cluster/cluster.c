@@ -154,7 +154,6 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
 }
 // Calls of the process that had that name until now are over, whatever TCP believes.
 static void end_calls(struct cluster *c, const char *node) {
-    if (c->forward) forward_lost(c->forward, node);
     if (c->attempts) attempts_lost(c->attempts, node);
     if (c->asks) asks_lost(c->asks, node);
     if (c->use) use_lost(c->use, node);
@@ -282,8 +281,8 @@ static void on_room(void *ctx) {
     const struct cluster *c = ctx;
     c->cfg.room(c->cfg.ctx);
 }
-// Suites that move.
-static void share_suites(struct cluster *c) {
+// What those who share a secret do for each other.
+static void share(struct cluster *c) {
     const struct cluster_config *cfg = &c->cfg;
     c->asks = asks_new(&(struct asks_config){.fetcher = cfg->fetcher,
                                              .auth = cfg->auth,
@@ -291,16 +290,6 @@ static void share_suites(struct cluster *c) {
                                              .node = cfg->node,
                                              .seal = cfg->seal,
                                              .max_bytes = cfg->max_reply_bytes});
-    if (cfg->records)
-        c->registers = registers_new(&(struct registers_config){.loop = cfg->loop,
-                                                                .bus = c->bus,
-                                                                .seal = cfg->seal,
-                                                                .name = cfg->name,
-                                                                .replicas = cfg->nats_replicas});
-}
-// What those who share a secret do for each other.
-static void share(struct cluster *c) {
-    const struct cluster_config *cfg = &c->cfg;
     c->names = names_new(&(struct names_config){.loop = cfg->loop,
                                                 .models = cfg->models,
                                                 .node = cfg->node,
@@ -318,11 +307,7 @@ static void share(struct cluster *c) {
                                              .journal = cfg->journal,
                                              .max_bytes = cfg->max_model_bytes});
 
-    c->forward = forward_new(&(struct forward_config){.fetcher = cfg->fetcher,
-                                                      .auth = cfg->auth,
-                                                      .cluster = c,
-                                                      .seal = cfg->seal,
-                                                      .max_bytes = cfg->max_reply_bytes});
+    c->forward = forward_new(&(struct forward_config){.asks = c->asks, .cluster = c});
 
     c->use = use_new(&(struct use_config){.tenants = cfg->tenants,
                                           .nodes = &c->nodes,
@@ -344,13 +329,13 @@ static void share(struct cluster *c) {
                                                       .settled = is_settled,
                                                       .use = c->use,
                                                       .cluster = c});
-    c->attempts = attempts_new(&(struct attempts_config){.fetcher = cfg->fetcher,
-                                                         .auth = cfg->auth,
-                                                         .nodes = &c->nodes,
-                                                         .node = cfg->node,
-                                                         .seal = cfg->seal,
-                                                         .max_bytes = cfg->max_reply_bytes});
-    share_suites(c);
+    c->attempts = attempts_new(&(struct attempts_config){.asks = c->asks, .nodes = &c->nodes});
+    if (cfg->records) // suites that move
+        c->registers = registers_new(&(struct registers_config){.loop = cfg->loop,
+                                                                .bus = c->bus,
+                                                                .seal = cfg->seal,
+                                                                .name = cfg->name,
+                                                                .replicas = cfg->nats_replicas});
 }
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
@@ -404,13 +389,13 @@ void cluster_leave(struct cluster *c) {
 }
 void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
+    forward_stop(c->forward); // each ends what it asks for before
     attempts_stop(c->attempts);
     asks_stop(c->asks);
     registers_stop(c->registers);
     tickets_stop(c->tickets);
     names_stop(c->names);
     pull_stop(c->pull);
-    forward_stop(c->forward);
     use_stop(c->use);
     say(c, "gone");
     bus_stop(c->bus);
