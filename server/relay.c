@@ -56,6 +56,7 @@ static void add_steps(struct homes *h, const Hlod__V1__RunPlanRequest *q) {
 static void find_homes(struct homes *h) {
     struct call *c = h->c;
     const ProtobufCMessage *q = c->request;
+
     switch (c->row - api_rows) {
     case ROW_RunPlan:
     case ROW_RunPlanUnary:
@@ -230,6 +231,7 @@ static status_t take_bytes(struct relay *x, Hlod__V1__GetBufferReply *m, bool *o
     if (!b || b->bytes < 0) return absurd(x);
     if (b->tuple)
         return st_invalid("the bytes of a tuple: ask for its elements, %s.0 and so on", b->handle);
+
     if (!x->sizes && !c->file.part) {
         if (c->n_outputs != 1) return absurd(x);
         c->file = (struct call_file){.fd = -1, .bytes = b->bytes, .total = b->bytes};
@@ -248,6 +250,7 @@ static status_t take_bytes(struct relay *x, Hlod__V1__GetBufferReply *m, bool *o
         *out_again = true;
         return ST_OK;
     }
+
     const struct dtype_row *type = numbers_dtype(str_of(b->dtype));
     if (!type || b->n_shape > 64 || (int64_t)m->part.len != c->file.bytes) return absurd(x);
     c->outputs = arena_zarray(&c->arena, struct call_output, 1);
@@ -442,6 +445,7 @@ status_t relay_list(struct call *c, Hlod__V1__ListBuffersReply *own) {
     struct listing *l = arena_new_of(&c->arena, struct listing);
     *l = (struct listing){.c = c, .own = own};
     l->v = arena_zarray(&c->arena, struct listed, all->v.n);
+
     for (size_t i = 0; i < all->v.n; i++) {
         const struct node *n = all->v.v[i];
         if (n->gone || !n->m->proved) continue; // nothing lies there

@@ -25,6 +25,13 @@ soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))
 	$(Q)[ ! -x $(NATS_SERVER) ] || python3 tests/cluster/moves.py three_servers \
 	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
+.PHONY: check-mixed
+check-mixed: ## nodes of this build beside those of another version (OLD=its build folder): names,
+## runs, batch jobs, suites that move, an upgrade one by one under load
+check-mixed: $(BUILD)/hlod $(BUILD)/hlo $(FAKE_WORKER)
+	$(Q)[ -x "$(OLD)/hlod" ] || { echo "say OLD=DIR, with hlod and tests/fake_worker"; exit 2; }
+	$(Q)build/venv/bin/python tests/cluster/mixed.py --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo \
+	  --worker $(FAKE_WORKER) --nats $(NATS_SERVER) --old $(OLD)
 .PHONY: check-helm
 check-helm: ## deploy/helm/hlod: lint, what it renders against Kubernetes's schemas, its pods as
 ## processes, an upgrade under load (sh deploy/setup.sh helm first)

@@ -140,7 +140,8 @@ static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) 
     }
     Hlod__Cluster__Body *b = seal_open(c->cfg.seal, a, bytes, &why);
     if (b && b->beat && !beat_fault(b->beat)) {
-        b->beat->proved = true;
+        b->beat->proved = seal_fits(b);
+        b->beat->incompatible = !b->beat->proved;
         h->beat = b->beat;
     } else if (b && b->names)
         h->names = names_read(a, b->names, clock_wall_ns() / CLOCK_MS);
@@ -204,11 +205,17 @@ static void hear_beat(struct cluster *c, struct arena *a, const Hlod__V1__Node *
         arena_free(a);
         return;
     }
+
     enum nodes_news news = nodes_hear(&c->nodes, a, m, clock_ns()); // m may be gone now
     const struct node *x =
         news == NODES_FULL || news == NODES_STRANGER ? NULL : nodes_find(&c->nodes, m->node);
     if (!x)
         c->unknown++;
+    else if (x->m->incompatible && (news == NODES_NEW || news == NODES_BACK))
+        log_event(LOG_WARN, "node.incompatible",
+                  "node=%s address=%s version=%s why=\"its version and this one (%s) do not work "
+                  "together: nothing is sent to it or taken from it\"",
+                  x->m->node, x->m->address, x->m->version, HLOD_VERSION);
     else if (news == NODES_NEW || news == NODES_BACK)
         log_node(LOG_INFO, "node.up", x->m);
     else if (news == NODES_GONE) {
@@ -497,7 +504,8 @@ static void put(struct strbuf *b, const char *name, const char *type, const char
     strbuf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, v);
 }
 void cluster_metrics(struct cluster *c, struct strbuf *b) {
-    static const char *const states[] = {"serving", "starting", "draining", "lost", "gone"};
+    static const char *const states[] = {"serving", "starting", "draining",
+                                         "lost",    "gone",     "incompatible"};
     put(b, "hlod_cluster_connected", "gauge", "0 while NATS is not reached", c->up);
     put(b, "hlod_cluster_connects_total", "counter", "connections made to NATS",
         (double)c->connects);

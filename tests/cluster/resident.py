@@ -4,12 +4,12 @@
 are. Over HTTP and gRPC, with the real worker's simulated device; nodes that end, hang or lie;
 whose they are. by_grpc needs grpcio and protobuf.
 Usage: resident.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import hashlib, json, os, signal, struct, subprocess, sys, time
+import hashlib, json, os, signal, struct, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "sched")]
-from nats import (Liar, Nodes, Raw, Server, agree, cluster, name, number, scenarios, sealed_beat,
-                  states, tenants_tokens, text, value)
-from harness import in_thread, until
+from nats import (Liar, Nodes, Raw, Server, cluster, name, number, scenarios, sealed_beat, states,
+                  tenants_tokens, text, value)
+from harness import until
 from sim import bad, program
 
 BYTES = {"Accept": "application/octet-stream"}
@@ -216,8 +216,8 @@ def home_ends(o):
         def never_was(h):
             return run(b, h)[1].get("reason") == "BUFFER_NOT_FOUND"
         until("all that are there were heard", 10, lambda: never_was("n7:b1"))
-        for never in "n7:b0123456789abcdef", "n7:", ":" + h.split(":")[1] + "0", "x" * 3000 + ":b1", (
-                "n0:n1:b1"), "n0:b1:b1", "../n0:b1", "n0\\:b1", "n0%3Ab1%00":
+        for never in "n7:b0123456789abcdef", "n7:", ":" + h.split(":")[1] + "0", (
+                "x" * 3000 + ":b1"), "n0:n1:b1", "n0:b1:b1", "../n0:b1", "n0\\:b1", "n0%3Ab1%00":
             status, r = b.json("POST", "/v1/run", {"model": "m", "inputs": [
                 {"name": "x", "handle": never}]})
             assert status == 404 and r["reason"] == "BUFFER_NOT_FOUND", (never, status, r)
@@ -305,9 +305,11 @@ def liars(o):
     that cannot be"""
     with Server(o) as nats, site(o, nats, n=1) as n, Liar() as liar:
         d, raw = n.d[0], Raw(nats.port)
-        raw.publish(sealed_beat(node="liar", life="x", address=liar.url, places=9))
-        raw.flush()
-        until("it is known", 10, lambda: "liar" in states(d))
+        def heard(): # again: it may not have subscribed yet
+            raw.publish(sealed_beat(node="liar", life="x", address=liar.url, places=9))
+            raw.flush()
+            return "liar" in states(d)
+        until("it is known", 10, heard)
         def tensor(dtype="f32", shape=(4,), raw=b"\0" * 16, more=b""):
             return (text(1, "x") + text(2, dtype) + b"".join(number(3, k) for k in shape) +
                     text(4, raw) + more)
@@ -346,8 +348,8 @@ def liars(o):
 # ---- uploads
 
 def pieces(o):
-    """an upload that was begun at one node goes on, is finished and cancelled by way of others, also
-    when its node was started again meanwhile"""
+    """an upload that was begun at one node goes on, is finished and cancelled by way of others,
+    also when its node was started again meanwhile"""
     with Server(o) as nats, site(o, nats, n=3) as n:
         n.meet()
         body = program(3).encode()
@@ -402,7 +404,7 @@ def renamed(o):
         assert n.d[1].json("POST", f"/v1/uploads/{r['upload']}/finish")[0] == 200
 
 def plain(o):
-    """nodes without a secret do not call each other: handles name no node, another's error its own"""
+    """nodes without a secret do not call each other: handles name no node, errors do"""
     with Server(o) as nats, site(o, nats, shared=False) as n:
         n.meet()
         h = place(n.d[0])

@@ -1099,6 +1099,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         17: ('device_kinds', 's*', ''),
         20: ('self', '?', ''),
         21: ('seconds', 'd', ''),
+        23: ('incompatible', '?', ''),
         22: ('proved', '?', ''),
     },
     'ListNodesReply': {
