@@ -73,8 +73,11 @@ def no_device(o):
         status, r = run(a, "bad", device="sim")
         assert status == 400 and "node n1" in r["message"], r
         assert forwards(a, "failed") > before and forwards(b) == 0
-        # Known to n1 alone: by its digest nobody here can say what it is.
-        assert run(a, upload(b, model("own")), device="sim")[0] == 404
+        # Known to n1 alone, by its digest: found there.
+        status, r = run(a, upload(b, model("own")), device="sim")
+        assert status == 200 and r["node"] == "n1", r
+        status, r = run(a, "5" * 64, device="sim")
+        assert status == 404 and r["reason"] == "MODEL_NOT_FOUND", r
 
 def between_beats(o):
     """runs that have ended take no room, however long the next beat takes: more go than fit at a

@@ -287,6 +287,14 @@ def tenants(o):
                 assert not d.json("GET", "/v1/buffers", headers=auth["b"])[1].get("buffers")
                 assert len(d.json("GET", "/v1/buffers", headers=auth["a"])[1]["buffers"]) == 1
                 bad(d.json("GET", f"/v1/buffers/{h}"), 401, "NO_CREDENTIALS")
+            own = compiled(n.d[0], program(7), auth["a"])
+            for d in n.d + n.d[::-1]:
+                bad(d.json("POST", f"/v1/executables?model={own}", headers=auth["b"]), 404,
+                    "MODEL_NOT_FOUND")
+                status, r = d.json("POST", f"/v1/executables?model={own}", headers=auth["a"])
+                assert status == 200 and r["sourceDigest"] == own, r
+                bad(d.json("POST", "/v1/executables?model=" + "5" * 64, headers=auth["a"]), 404,
+                    "MODEL_NOT_FOUND")
             status, r = n.d[0].json("POST", "/v1/uploads", {"size": 4}, auth["a"])
             u = r["upload"]
             for d in n.d:
@@ -376,9 +384,12 @@ def pieces(o):
         for d in n.d[1:] + n.d:
             status, r = d.json("POST", f"/v1/uploads/{u}/finish")
             assert status == 200 and r["digest"] == hashlib.sha256(body).hexdigest(), r
-        status, r = n.d[0].json("POST", "/v1/run", {"model": r["digest"], "inputs": [
-            tensor(range(4))]})
-        assert status == 200 and r["outputs"][0]["data"] == [3, 4, 5, 6], r
+        digest = r["digest"]
+        for d in n.d[1:] + n.d:  # wherever it lies
+            status, r = d.json("POST", "/v1/run", {"model": digest, "inputs": [tensor(range(4))]})
+            assert status == 200 and r["outputs"][0]["data"] == [3, 4, 5, 6], r
+        other = compiled(n.d[0], program(8))
+        name(n.d[1], "other", other)
         status, r = n.d[2].json("POST", "/v1/uploads", {"size": 4 << 20})
         u, big = r["upload"], os.urandom(4 << 20)
         assert n.d[0].json("PUT", f"/v1/uploads/{u}?offset=0", big)[0] == 200
