@@ -9,7 +9,7 @@ import contextlib, os, signal, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (Nats, Nodes, Raw, Server, free_ports, model, scenarios, sealed, states,
                   tenants_tokens, text, value)
-from batch import blob, inputs, listed, ready, once_each, result, submit, wait
+from batch import asked, blob, inputs, listed, ready, once_each, result, submit, wait
 from link import Link
 from harness import in_thread, until
 
@@ -179,14 +179,14 @@ def tenants(o):
             assert len(listed(d, suite, auth["one"])) == 30
             assert not listed(d, suite, auth["two"])
             for path in f"/v1/jobs/{suite}.1", f"/v1/jobs/{suite}.1/logs":
-                assert d.json("GET", path, headers=auth["two"])[0] == 404
-            assert d.json("DELETE", f"/v1/jobs/{suite}", headers=auth["two"])[0] == 404
+                assert asked(d, "GET", path, auth["two"])[0] == 404
+            assert asked(d, "DELETE", f"/v1/jobs/{suite}", auth["two"])[0] == 404
         a.kill()
         new = moved_to(n.d[1:], suite)
         for d in n.d[1:]:
             assert len(wait(d, suite, headers=auth["one"])) == 30
-            assert d.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["two"])[0] == 404
-        r = new.json("GET", f"/v1/jobs/{suite}.1/result", headers=auth["one"])[1]
+            assert asked(d, "GET", f"/v1/jobs/{suite}.1/result", auth["two"])[0] == 404
+        r = asked(new, "GET", f"/v1/jobs/{suite}.1/result", auth["one"])[1]
         assert r["state"] == "passed", r
 
 def same_key(o):
