@@ -91,6 +91,12 @@ MUST_CHECK static status_t too_late(const struct ask *x) {
     return st_because(ST_DEADLINE_EXCEEDED, DEADLINE, "the deadline passed while node %s was asked",
                       x->node);
 }
+// What it gives is too much, or ends before it is whole.
+MUST_CHECK static status_t broke_off(const struct ask *x, status_t why) {
+    if (st_code(why) == ST_RESOURCE_EXHAUSTED)
+        return st_exhausted("node %s: %s", x->node, st_message(why));
+    return broken(x, st_message(why));
+}
 static void on_reply(void *ctx, struct fetch_reply *r) {
     struct ask *x = ctx;
     struct arena a = {0};
@@ -110,7 +116,7 @@ static void on_reply(void *ctx, struct fetch_reply *r) {
     if (!st && r->st)
         st = r->code && r->code != 200 ? refusal(x, r, &a)
              : late                    ? too_late(x)
-                                       : broken(x, st_message(r->st));
+                                       : broke_off(x, r->st);
     if (!st && x->spec.reply) {
         m = weigh_unpack_in(&a, x->spec.reply, r->body);
         if (!m) st = broken(x, "its answer is none");

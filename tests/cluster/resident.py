@@ -4,7 +4,7 @@
 are. Over HTTP and gRPC, with the real worker's simulated device; nodes that end, hang or lie;
 whose they are. by_grpc needs grpcio and protobuf.
 Usage: resident.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import hashlib, json, os, signal, struct, sys
+import hashlib, json, os, signal, struct, subprocess, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "sched")]
 from nats import (Liar, Nodes, Raw, Server, cluster, name, number, scenarios, sealed_beat, states,
@@ -196,9 +196,16 @@ def listed(o):
             assert sorted(b["handle"] for b in r["buffers"]) == all and not r["missing"], r
             assert sorted(u["node"] for u in r["use"]) == ["n0", "n1", "n2"], r
             assert all == sorted(f"{b['node']}:{b['handle'].split(':')[1]}" for b in r["buffers"])
+        shown = subprocess.run([o.hlo, "--addr", "%s:%d" % n.d[2].addr, "buffers"], text=True,
+                               capture_output=True, timeout=60)
+        assert shown.returncode == 0 and not [h for h in all if h not in shown.stdout], shown
+        assert "n1 sim:0: 16 B" in shown.stderr and "did not answer" not in shown.stderr, shown
         n.d[1].kill()
         r = n.d[0].json("GET", "/v1/buffers")[1]
         assert r["missing"] == ["n1"] and len(r["buffers"]) == 2, r
+        shown = subprocess.run([o.hlo, "--addr", "%s:%d" % n.d[2].addr, "buffers"], text=True,
+                               capture_output=True, timeout=60)
+        assert shown.returncode == 0 and "node n1 did not answer" in shown.stderr, shown
         n.d[2].stop_keep()  # what lay there is gone with it: nothing is missing
         until("it is gone", 10, lambda: states(n.d[0])["n2"] == "gone")
         r = n.d[0].json("GET", "/v1/buffers")[1]
@@ -311,7 +318,7 @@ def tenants(o):
 def liars(o):
     """a node that answers with what is no answer costs an error each; nothing of it is believed
     that cannot be"""
-    with Server(o) as nats, site(o, nats, n=1) as n, Liar() as liar:
+    with Server(o) as nats, site(o, nats, "--max-message-bytes", "1M", n=1) as n, Liar() as liar:
         d, raw = n.d[0], Raw(nats.port)
         def heard(): # again: it may not have subscribed yet
             raw.publish(sealed_beat(node="liar", life="x", address=liar.url, places=9))
@@ -346,6 +353,9 @@ def liars(o):
                     {"model": "m", "inputs": [{"name": "x", "handle": "liar:b1"}]}))
                 assert status in (200, 500, 503), (answer, path, status, body)
                 assert status != 200 or "stream" in path or not answer, (answer, path, body)
+        liar.answer = b"\0" * (3 << 20)
+        status, r = d.json("GET", "/v1/buffers/liar:b1")
+        assert r["code"] == "RESOURCE_EXHAUSTED" and "sends more than" in r["message"], r
         liar.answer = b"\xff"
         assert d.json("GET", "/v1/buffers")[1]["missing"] == ["liar"]
         status, r = d.json("PUT", "/v1/uploads/liar:0?offset=0", b"x" * 100000)
