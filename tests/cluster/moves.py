@@ -68,6 +68,48 @@ def home_dies(o):
         assert submit(new, slow, inputs(40, stored=new), idempotency_key="k",
                       keep_outputs=True) == suite
 
+def moves_on(o):
+    """a suite that moves from home to home: the second dies, the third stands still until the first,
+    back on its folder, has it again; then all are there: what was told at each time holds, each
+    job has one result, and all nodes say the same"""
+    with Server(o, "-js") as nats, site(o, nats, "--jobs-replicas", "2") as n:
+        met(n)
+        slow = blob(n.d[0], model("slow", "run_ms 500\n"))
+        suite = submit(n.d[0], slow, inputs(40, stored=n.d[0]))
+        told, homes = {}, [n.d[0]]
+        def more(d):
+            count = len(told) + 3
+            def some():
+                status, r = d.json("GET", f"/v1/jobs?suite={suite}&limit=1000")
+                return status == 200 and [j["state"] for j in r["jobs"]].count("passed") >= count
+            until("more ended", 60, some)
+            got = outcomes(d, [j for j in listed(d, suite) if j["state"] == "passed"])
+            assert {k: got[k] for k in told} == told
+            told.update(got)
+        more(homes[0])
+        homes[0].kill()
+        homes.append(moved_to(n.d[1:], suite))
+        more(homes[1])
+        homes[1].kill()
+        homes.append(moved_to([d for d in n.d if d not in homes], suite))
+        more(homes[2])
+        n.restart(0)
+        until("they know each other", 30, lambda: states(n.d[0]).get(
+            f"n{n.d.index(homes[2])}") == "serving" and states(homes[2])["n0"] == "serving")
+        assert len(told) < 40
+        homes[2].p.send_signal(signal.SIGSTOP)
+        try:
+            moved_to([n.d[0]], suite)
+            more(n.d[0])
+        finally:
+            homes[2].p.send_signal(signal.SIGCONT)
+        n.restart(n.d.index(homes[1]))
+        now = outcomes(n.d[0], wait(n.d[0], suite, 120))
+        assert len(now) == 40 and {k: now[k] for k in told} == told
+        for d in n.d:
+            until("all say the same", 60, lambda: {
+                k: d.json("GET", f"/v1/jobs/{k}/result")[1] for k in now} == now)
+
 def cut_off(o):
     """the home lives, and reaches neither NATS nor is reached: its suite moves; it records nothing
     meanwhile, does not say whose it is, and hands over when it is back: one result each"""
@@ -468,8 +510,8 @@ def full(o):
         assert got[0] == 429 and got[1]["message"].startswith("8000 suites"), got
 
 SHORT = [home_dies]
-ALL = SHORT + [forged, cut_off, stands_still, asked_elsewhere, tenants, same_key, nats_wiped,
-               ended_and_wiped, forgotten,
+ALL = SHORT + [moves_on, forged, cut_off, stands_still, asked_elsewhere, tenants, same_key,
+               nats_wiped, ended_and_wiped, forgotten,
                nobody_keeps, full]
 
 if __name__ == "__main__":
