@@ -388,10 +388,8 @@ struct listing { // in the call's arena
     size_t n, left;
 };
 #define APPEND(to, of, field)                                                                      \
-    do {                                                                                           \
-        memcpy((to)->field + (to)->n_##field, (of)->field, (of)->n_##field * sizeof *(to)->field); \
-        (to)->n_##field += (of)->n_##field;                                                        \
-    } while (0)
+    for (size_t i_ = 0; i_ < (of)->n_##field; i_++)                                                \
+    (to)->field[(to)->n_##field++] = (of)->field[i_]
 static void list_reply(struct listing *l) {
     struct call *c = l->c;
     const Hlod__V1__ListBuffersReply *own = l->own;

@@ -69,9 +69,9 @@ def home_dies(o):
                       keep_outputs=True) == suite
 
 def moves_on(o):
-    """a suite that moves from home to home: the second dies, the third stands still until the first,
-    back on its folder, has it again; then all are there: what was told at each time holds, each
-    job has one result, and all nodes say the same"""
+    """a suite that moves from home to home: the second dies, the third stands still until the
+    first, back on its folder, has it again; then all are there: what was told at each time holds,
+    each job has one result, and all nodes say the same"""
     with Server(o, "-js") as nats, site(o, nats, "--jobs-replicas", "2") as n:
         met(n)
         slow = blob(n.d[0], model("slow", "run_ms 500\n"))
