@@ -505,7 +505,7 @@ def full(o):
         got = []
         def refused():
             got[:] = a.json("POST", "/v1/jobs", {"models": [{"model": m}], "inputs": inputs(1)})
-            return got[0] != 200
+            return got[0] not in (200, 503)  # 503: a node that was held up is taken for lost
         until("it is refused", 60, refused)
         assert got[0] == 429 and got[1]["message"].startswith("8000 suites"), got
 
