@@ -23,7 +23,7 @@ soak-cluster: ## three nodes under a mixed load; N=50 times something dies, hang
 ## (SEED=n to repeat)
 soak-cluster: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER)
 	$(Q)$(CLUSTER_SOAK) --n $(or $(N),50) $(if $(SEED),--seed $(SEED))
-	$(Q)[ ! -x $(NATS_SERVER) ] || python3 tests/cluster/moves.py three_servers \
+	$(Q)[ ! -x $(NATS_SERVER) ] || python3 tests/cluster/moves.py three_servers moves_on \
 	  --hlod $(BUILD)/hlod --hlo $(BUILD)/hlo --worker $(FAKE_WORKER) --nats $(NATS_SERVER)
 .PHONY: check-mixed
 check-mixed: ## nodes of this build beside those of another version (OLD=its build folder): names,
