@@ -117,16 +117,17 @@ static void tell(const struct call *c, int64_t now, status_t st, enum status_cod
     otlp_tell(c->api->otlp, &w);
 }
 
-// What lies on one node alone is not found on the others.
+// Without a secret nodes do not call each other (relay.h), and handles say no node.
 MUST_CHECK static status_t note_node(const struct call *c, status_t st) {
     int reason = st_get_reason(st);
     bool alone = reason == HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND ||
                  reason == HLOD__V1__REASON__REASON_UPLOAD_NOT_FOUND;
-    if (!alone || !c->api->cluster) return st;
-    return st_note(st,
-                   "on node %s (buffers and uploads are on the node that gave their handle, and on "
-                   "no other)",
-                   cluster_node(c->api->cluster));
+    if (!alone || !c->api->cluster || cluster_asks(c->api->cluster)) return st;
+    return st_note(
+        st,
+        "on node %s (without cluster_secret buffers and uploads are known to the node that "
+        "gave their handle alone)",
+        cluster_node(c->api->cluster));
 }
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     if (c->finished) {

@@ -10,6 +10,7 @@
 #include "scheduler/cluster/capacity.h"
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/seal.h"
+#include "scheduler/records/buffers.h"
 #include "scheduler/remote/fetch.h"
 #include "scheduler/remote/pem.h"
 #include "scheduler/suite/suite.h"
@@ -164,6 +165,7 @@ status_t membership_start(struct membership *m, struct loop *l, struct config *c
     if (st) return st;
     api->cluster = m->cluster;
     sched_set_cluster(api->sched, cluster_pull(m->cluster), cluster_forward(m->cluster));
+    if (m->seal) buffers_set_node(sched_buffers(api->sched), node);
     m->suites = api->suites;
     suites_join(m->suites, cluster_tickets(m->cluster), cluster_attempts(m->cluster),
                 cluster_use(m->cluster));

@@ -41,10 +41,12 @@ static int list(struct hlo *h) {
     int rc = hlo_print(h, "ListBuffers", NULL, &j);
     if (rc || !j) return rc;
     json_array_foreach(json_object_get(j, "buffers"), k, b) print_buffer(b);
-    json_array_foreach(json_object_get(j, "use"), k, b)
-        fprintf(stderr, "%s: %s of %s in %.0f buffers\n", text_at(b, "device"),
-                size_text(number_at(b, "bytes")).s, size_text(number_at(b, "quotaBytes")).s,
-                number_at(b, "buffers"));
+    json_array_foreach(json_object_get(j, "use"), k, b) fprintf(
+        stderr, "%s%s%s: %s of %s in %.0f buffers\n", text_at(b, "node"),
+        *text_at(b, "node") ? " " : "", text_at(b, "device"), size_text(number_at(b, "bytes")).s,
+        size_text(number_at(b, "quotaBytes")).s, number_at(b, "buffers"));
+    json_array_foreach(json_object_get(j, "missing"), k, b) fprintf(
+        stderr, "node %s did not answer: its buffers are not listed\n", json_string_value(b));
     json_decref(j);
     return 0;
 }

@@ -22,7 +22,7 @@
 #include "proto/numbers.h"
 
 enum { SLICE = 1024, SLICE_MS = 250, USUAL_BATCH = 32 };
-enum { HANDLE_BYTES = 64, LEASE_MS = 6 * 3600 * 1000 }; // a validation may take long
+enum { HANDLE_BYTES = 128, LEASE_MS = 6 * 3600 * 1000 }; // a validation may take long
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int signal) {
     (void)signal;

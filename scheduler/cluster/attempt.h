@@ -10,21 +10,16 @@
 #include "proto/formats/cluster.pb-c.h"
 #include "proto/hlod.pb-c.h"
 
+struct asks;
 struct attempt;
 struct attempts;
-struct fetch_auth;
-struct fetcher;
 struct nodes;
 struct seal;
 struct strbuf;
 struct trace;
-struct attempts_config { // borrowed, but for auth, which is counted
-    struct fetcher *fetcher;
-    struct fetch_auth *auth; // for https; no bearer
+struct attempts_config { // borrowed
+    struct asks *asks;
     const struct nodes *nodes;
-    const char *node;        // ours
-    const struct seal *seal;
-    int64_t max_bytes; // of a reply
 };
 struct attempts *attempts_new(const struct attempts_config *cfg);
 // Ends what is under way with UNAVAILABLE, SHUTTING_DOWN. NULL is fine, as for
@@ -44,7 +39,7 @@ struct attempt_spec { // copied
     void *ctx;
 };
 struct attempt *attempt_start(struct attempts *s, const struct attempt_spec *spec);
-void attempt_cancel(struct attempt *x); // no done; NULL is fine
+void attempt_cancel(struct attempt *x);                   // no done; NULL is fine
 void attempts_lost(struct attempts *s, const char *node); // it is lost, or has ended
 void attempts_metrics(const struct attempts *s, struct strbuf *b);
 

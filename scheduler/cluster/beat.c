@@ -77,7 +77,7 @@ static const char *fault(const Hlod__V1__Node *m) {
     return counts_fit(m) ? NULL : "counts out of bounds";
 }
 const char *beat_fault(Hlod__V1__Node *m) {
-    m->self = m->proved = false; // not for others to say
+    m->self = m->proved = m->incompatible = false; // not for others to say
     m->seconds = 0;
     return fault(m);
 }

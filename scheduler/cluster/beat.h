@@ -15,7 +15,7 @@ enum {
     BEAT_MAX_MS = 60000
 };
 // NULL, and why, where the bytes are no beat. Else a message in a, whose texts are characters that
-// may be shown, and whose `self` and `seconds` are not set.
+// may be shown, and whose `self`, `seconds`, `proved` and `incompatible` are not set.
 Hlod__V1__Node *beat_read(struct arena *a, struct span bytes, const char **out_why);
 // The same checks of a message that is read already: why it is none; NULL: it may be kept.
 const char *beat_fault(Hlod__V1__Node *m);

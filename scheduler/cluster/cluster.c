@@ -140,7 +140,8 @@ static void *read_message(void *ctx, struct arena *a, const struct bus_mail *m) 
     }
     Hlod__Cluster__Body *b = seal_open(c->cfg.seal, a, bytes, &why);
     if (b && b->beat && !beat_fault(b->beat)) {
-        b->beat->proved = true;
+        b->beat->proved = seal_fits(b);
+        b->beat->incompatible = !b->beat->proved;
         h->beat = b->beat;
     } else if (b && b->names)
         h->names = names_read(a, b->names, clock_wall_ns() / CLOCK_MS);
@@ -154,7 +155,6 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
 }
 // Calls of the process that had that name until now are over, whatever TCP believes.
 static void end_calls(struct cluster *c, const char *node) {
-    if (c->forward) forward_lost(c->forward, node);
     if (c->attempts) attempts_lost(c->attempts, node);
     if (c->asks) asks_lost(c->asks, node);
     if (c->use) use_lost(c->use, node);
@@ -205,11 +205,17 @@ static void hear_beat(struct cluster *c, struct arena *a, const Hlod__V1__Node *
         arena_free(a);
         return;
     }
+
     enum nodes_news news = nodes_hear(&c->nodes, a, m, clock_ns()); // m may be gone now
     const struct node *x =
         news == NODES_FULL || news == NODES_STRANGER ? NULL : nodes_find(&c->nodes, m->node);
     if (!x)
         c->unknown++;
+    else if (x->m->incompatible && (news == NODES_NEW || news == NODES_BACK))
+        log_event(LOG_WARN, "node.incompatible",
+                  "node=%s address=%s version=%s why=\"its version and this one (%s) do not work "
+                  "together: nothing is sent to it or taken from it\"",
+                  x->m->node, x->m->address, x->m->version, HLOD_VERSION);
     else if (news == NODES_NEW || news == NODES_BACK)
         log_node(LOG_INFO, "node.up", x->m);
     else if (news == NODES_GONE) {
@@ -282,8 +288,8 @@ static void on_room(void *ctx) {
     const struct cluster *c = ctx;
     c->cfg.room(c->cfg.ctx);
 }
-// Suites that move.
-static void share_suites(struct cluster *c) {
+// What those who share a secret do for each other.
+static void share(struct cluster *c) {
     const struct cluster_config *cfg = &c->cfg;
     c->asks = asks_new(&(struct asks_config){.fetcher = cfg->fetcher,
                                              .auth = cfg->auth,
@@ -291,16 +297,6 @@ static void share_suites(struct cluster *c) {
                                              .node = cfg->node,
                                              .seal = cfg->seal,
                                              .max_bytes = cfg->max_reply_bytes});
-    if (cfg->records)
-        c->registers = registers_new(&(struct registers_config){.loop = cfg->loop,
-                                                                .bus = c->bus,
-                                                                .seal = cfg->seal,
-                                                                .name = cfg->name,
-                                                                .replicas = cfg->nats_replicas});
-}
-// What those who share a secret do for each other.
-static void share(struct cluster *c) {
-    const struct cluster_config *cfg = &c->cfg;
     c->names = names_new(&(struct names_config){.loop = cfg->loop,
                                                 .models = cfg->models,
                                                 .node = cfg->node,
@@ -318,11 +314,7 @@ static void share(struct cluster *c) {
                                              .journal = cfg->journal,
                                              .max_bytes = cfg->max_model_bytes});
 
-    c->forward = forward_new(&(struct forward_config){.fetcher = cfg->fetcher,
-                                                      .auth = cfg->auth,
-                                                      .cluster = c,
-                                                      .seal = cfg->seal,
-                                                      .max_bytes = cfg->max_reply_bytes});
+    c->forward = forward_new(&(struct forward_config){.asks = c->asks, .cluster = c});
 
     c->use = use_new(&(struct use_config){.tenants = cfg->tenants,
                                           .nodes = &c->nodes,
@@ -344,13 +336,13 @@ static void share(struct cluster *c) {
                                                       .settled = is_settled,
                                                       .use = c->use,
                                                       .cluster = c});
-    c->attempts = attempts_new(&(struct attempts_config){.fetcher = cfg->fetcher,
-                                                         .auth = cfg->auth,
-                                                         .nodes = &c->nodes,
-                                                         .node = cfg->node,
-                                                         .seal = cfg->seal,
-                                                         .max_bytes = cfg->max_reply_bytes});
-    share_suites(c);
+    c->attempts = attempts_new(&(struct attempts_config){.asks = c->asks, .nodes = &c->nodes});
+    if (cfg->records) // suites that move
+        c->registers = registers_new(&(struct registers_config){.loop = cfg->loop,
+                                                                .bus = c->bus,
+                                                                .seal = cfg->seal,
+                                                                .name = cfg->name,
+                                                                .replicas = cfg->nats_replicas});
 }
 status_t cluster_new(const struct cluster_config *cfg, struct cluster **out) {
     uint8_t drawn[LIFE_BYTES];
@@ -404,13 +396,13 @@ void cluster_leave(struct cluster *c) {
 }
 void cluster_stop(struct cluster *c) {
     if (!c || !c->beat) return;
+    forward_stop(c->forward); // each ends what it asks for before
     attempts_stop(c->attempts);
     asks_stop(c->asks);
     registers_stop(c->registers);
     tickets_stop(c->tickets);
     names_stop(c->names);
     pull_stop(c->pull);
-    forward_stop(c->forward);
     use_stop(c->use);
     say(c, "gone");
     bus_stop(c->bus);
@@ -512,7 +504,8 @@ static void put(struct strbuf *b, const char *name, const char *type, const char
     strbuf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, v);
 }
 void cluster_metrics(struct cluster *c, struct strbuf *b) {
-    static const char *const states[] = {"serving", "starting", "draining", "lost", "gone"};
+    static const char *const states[] = {"serving", "starting", "draining",
+                                         "lost",    "gone",     "incompatible"};
     put(b, "hlod_cluster_connected", "gauge", "0 while NATS is not reached", c->up);
     put(b, "hlod_cluster_connects_total", "counter", "connections made to NATS",
         (double)c->connects);

@@ -9,20 +9,15 @@
 #include "base/status.h"
 #include "proto/hlod.pb-c.h"
 
+struct asks;
 struct cluster;
-struct fetch_auth;
-struct fetcher;
 struct forward;
 struct forward_call;
-struct seal;
 struct strbuf;
 struct trace;
-struct forward_config { // borrowed, but for auth, which is counted
-    struct fetcher *fetcher;
-    struct fetch_auth *auth; // for https; no bearer
+struct forward_config { // borrowed
+    struct asks *asks;
     const struct cluster *cluster;
-    const struct seal *seal;
-    int64_t max_bytes; // of a reply
 };
 struct forward *forward_new(const struct forward_config *cfg);
 // Ends what is under way with UNAVAILABLE; nothing is forwarded any more. NULL is fine, as for
@@ -53,6 +48,4 @@ bool forward_knows(const struct forward *f, const char *device);
 // NULL, and the body is freed: there is none.
 struct forward_call *forward_start(struct forward *f, const struct forward_spec *spec);
 void forward_cancel(struct forward_call *c); // no done; NULL is fine
-// That node is lost, or has ended: its calls are over.
-void forward_lost(struct forward *f, const char *node);
 void forward_metrics(const struct forward *f, struct strbuf *b);

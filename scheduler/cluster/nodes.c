@@ -92,11 +92,8 @@ enum nodes_news nodes_hear(struct nodes *t, struct arena *a, const Hlod__V1__Nod
                            : strcmp(x->m->state, m->state) ? NODES_STATE
                                                            : NODES_SAME;
     arena_free(x->arena);
-    *x = (struct node){.arena = a,
-                       .m = m,
-                       .heard_ns = now_ns,
-                       .shun_ns = another ? 0 : x->shun_ns,
-                       .gone = gone};
+    *x = (struct node){
+        .arena = a, .m = m, .heard_ns = now_ns, .shun_ns = another ? 0 : x->shun_ns, .gone = gone};
     return gone ? NODES_GONE : news;
 }
 
@@ -118,7 +115,7 @@ void nodes_excuse(struct nodes *t, int64_t now_ns) {
         if (!t->v.v[k]->lost && !t->v.v[k]->gone) t->v.v[k]->heard_ns = now_ns;
 }
 const char *node_state(const struct node *x) {
-    return x->lost ? "lost" : x->m->state;
+    return x->lost ? "lost" : x->m->incompatible && !x->gone ? "incompatible" : x->m->state;
 }
 void nodes_done(struct nodes *t) {
     for (size_t k = 0; k < t->v.n; k++)

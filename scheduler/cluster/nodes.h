@@ -41,5 +41,5 @@ const struct node *nodes_find(const struct nodes *t, const char *name); // NULL:
 // Work that was sent to that process has ended; nothing where another has its name by now.
 void nodes_ended(const struct nodes *t, const char *name, const char *life);
 void nodes_shun(const struct nodes *t, const char *name, int64_t until_ns);
-const char *node_state(const struct node *x); // "serving", ..., "lost", "gone"
+const char *node_state(const struct node *x); // "serving", ..., "lost", "gone", "incompatible"
 void nodes_done(struct nodes *t);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//   pull_get -> pool: is it here? -> ask a node for a piece -> pool: write it -> the next piece ...
+//   pull_get -> pool: is it here? (pull_find: it is not the tenant's) -> ask a node for a piece ->
+//   pool: write it -> the next piece ...
 //   -> pool: the end, its digest, its owner -> done
 #include "scheduler/cluster/pull.h"
 
@@ -27,6 +28,7 @@
 #include "scheduler/remote/fetch.h"
 #include "scheduler/remote/rendezvous.h"
 
+enum { ABSENT = 64, ABSENT_MS = 3000, FINDS = 64 };
 enum { PULLS = 4, PIECE = 4 << 20, CONNECT_MS = 2000, TOTAL_MS = 30000, WHY = 400 };
 struct flight {
     struct pull *p;
@@ -45,11 +47,19 @@ struct flight {
     int64_t offset, total; // total 0: nobody has said it
     Hlod__V1__Blob *piece;
     bool whole, lied;
+    bool unnamed, unsure; // pull_find; some node said neither yes nor no
     status_t st;
     char why[WHY]; // of nodes that did not give it
 };
+struct absent { // what no node had
+    struct digest digest;
+    uint64_t tenant; // hash
+    int64_t until_ns;
+};
 struct pull {
     struct pull_config cfg;
+    struct absent absent[ABSENT];
+    size_t n_absent; // written, round and round
     VEC(struct flight *) under_way, waiting;
     bool stopping;
     int64_t pulled, bytes, failed, lied;
@@ -73,7 +83,7 @@ static void finish(struct flight *x, status_t st) { // takes st
             p->under_way.v[k] = p->under_way.v[--p->under_way.n];
             break;
         }
-    p->failed += st != NULL;
+    p->failed += st && st_code(st) != ST_NOT_FOUND;
     if (!st) {
         p->pulled++;
         log_event(LOG_INFO, "model.pulled", "model=%s tenant=%s bytes=%lld node=%s",
@@ -203,6 +213,7 @@ static void on_reply(void *ctx, struct fetch_reply *r) {
     char text[160];
     x->fetch = NULL;
     if (r->st || r->code != 200) {
+        x->unsure = x->unsure || r->code != 404;
         int n = (int)(r->body.n < 120 ? r->body.n : 120);
         snprintf(text, sizeof text, "HTTP %d: %.*s", r->code, n, n ? (const char *)r->body.p : "");
         note_why(x, r->st ? st_message(r->st) : text);
@@ -212,6 +223,7 @@ static void on_reply(void *ctx, struct fetch_reply *r) {
     Hlod__V1__Blob *m = weigh_unpack_or_null(&hlod__v1__blob__descriptor, r->body);
     const char *why = fault(x, m);
     if (why) {
+        x->unsure = true;
         if (m) hlod__v1__blob__free_unpacked(m, NULL);
         note_why(x, why);
         next_node(x);
@@ -250,6 +262,17 @@ static void ask(struct flight *x, const struct node *n) {
     fetch_start(c->fetcher, &q, on_reply, x, &x->fetch);
     arena_done(&a);
 }
+static uint64_t hash_of(const char *tenant) {
+    return hash64(tenant, strlen(tenant), 0);
+}
+static void nobody_has_it(struct flight *x) {
+    struct pull *p = x->p;
+    p->absent[p->n_absent++ % ABSENT] =
+        (struct absent){x->digest, hash_of(x->tenant), clock_ns() + ABSENT_MS * CLOCK_MS};
+    finish(x, st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here%s",
+                         digest_to_hex(x->digest).z,
+                         x->n_nodes ? ", nor on the other nodes of the cluster" : ""));
+}
 static void next_node(struct flight *x) {
     while (x->at < x->n_nodes) {
         x->node = x->nodes[x->at++];
@@ -260,9 +283,13 @@ static void next_node(struct flight *x) {
         }
         note_why(x, "it is not there");
     }
-    finish(x, st_new(ST_UNAVAILABLE,
-                     "the model %s is named in the cluster, and none of its nodes gave it (%s)",
-                     digest_to_hex(x->digest).z, *x->why ? x->why : "no other node is known"));
+    if (x->unnamed && !x->unsure)
+        nobody_has_it(x);
+    else
+        finish(x, st_new(ST_UNAVAILABLE, "the model %s is %s, and none of its nodes gave it (%s)",
+                         digest_to_hex(x->digest).z,
+                         x->unnamed ? "not here but maybe in the cluster" : "named in the cluster",
+                         *x->why ? x->why : "no other node is known"));
 }
 // The writer of its name, then the others, in an order of this model's own.
 static void choose_nodes(struct flight *x) {
@@ -293,14 +320,25 @@ static void looked(void *arg) {
 
 // ---- life
 
+static void chosen(void *arg) {
+    struct flight *x = arg;
+    if (!goes_on(x)) return;
+    choose_nodes(x);
+    next_node(x);
+}
+static void no_work(UNUSED void *arg) {}
 static void begin(struct flight *x) {
     vec_push(&x->p->under_way, x);
-    to_pool(x, look_work, looked);
+    if (x->unnamed) // `done` is not called from inside
+        to_pool(x, no_work, chosen);
+    else
+        to_pool(x, look_work, looked);
 }
-void pull_get(struct pull *p, const char *tenant, struct digest d, const char *first,
-              void (*done)(void *ctx, status_t st), void *ctx) {
+static void start(struct pull *p, const char *tenant, struct digest d, const char *first,
+                  bool unnamed, void (*done)(void *ctx, status_t st), void *ctx) {
     struct flight *x = arena_must_calloc(1, sizeof *x);
     x->p = p;
+    x->unnamed = unnamed;
     x->tenant = arena_strdup(&x->arena, tenant);
     x->first = arena_strdup(&x->arena, first);
     x->digest = d;
@@ -308,8 +346,29 @@ void pull_get(struct pull *p, const char *tenant, struct digest d, const char *f
     x->ctx = ctx;
     if (p->under_way.n < PULLS || p->stopping) // which ends it as it comes back
         begin(x);
-    else
+    else {
         vec_push(&p->waiting, x);
+        for (size_t k = p->waiting.n - 1; !unnamed && k && p->waiting.v[k - 1]->unnamed; k--) {
+            p->waiting.v[k] = p->waiting.v[k - 1]; // who made up a digest holds nobody up
+            p->waiting.v[k - 1] = x;
+        }
+    }
+}
+void pull_get(struct pull *p, const char *tenant, struct digest d, const char *first,
+              void (*done)(void *ctx, status_t st), void *ctx) {
+    start(p, tenant, d, first, false, done, ctx);
+}
+bool pull_find(struct pull *p, const char *tenant, struct digest d,
+               void (*done)(void *ctx, status_t st), void *ctx) {
+    int64_t now = clock_ns();
+    for (size_t k = 0; k < ABSENT; k++) {
+        const struct absent *x = &p->absent[k];
+        if (x->until_ns > now && digest_eq(x->digest, d) && x->tenant == hash_of(tenant))
+            return false;
+    }
+    if (p->waiting.n >= FINDS || !cluster_nodes(p->cfg.cluster)->v.n) return false;
+    start(p, tenant, d, "", true, done, ctx);
+    return true;
 }
 struct pull *pull_new(const struct pull_config *cfg) {
     struct pull *p = arena_must_calloc(1, sizeof *p);

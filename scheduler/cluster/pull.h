@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pull: the bytes of a model that is named here and lies on another node, fetched from there when
+// pull: the bytes of a model that lies on another node, named here or not, fetched from there when
 // they are needed, in pieces, and checked by their digest before they are kept. Only nodes that
 // proved the cluster's secret are asked, each with a pass for itself and for the tenant whose name
 // it is; one after the other, the name's writer first; what one did not give to the end the next
@@ -37,4 +37,9 @@ void pull_free(struct pull *p); // after the loop
 // errors  UNAVAILABLE: no node gave it; those of our disk. Taken by done
 void pull_get(struct pull *p, const char *tenant, struct digest d, const char *first,
               void (*done)(void *ctx, status_t st), void *ctx);
+// The same for one that no name here says anything of: given only by a node where it is the
+// tenant's. False: those that are there said a moment ago that they have it not, or too many wait.
+// errors  also NOT_FOUND: none has it
+bool pull_find(struct pull *p, const char *tenant, struct digest d,
+               void (*done)(void *ctx, status_t st), void *ctx);
 void pull_metrics(const struct pull *p, struct strbuf *b);

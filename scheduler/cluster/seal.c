@@ -130,10 +130,15 @@ static int64_t wall_ms(void) {
 struct span seal_message(const struct seal *s, struct arena *a, Hlod__Cluster__Body *b) {
     Hlod__Cluster__Sealed m = HLOD__CLUSTER__SEALED__INIT;
     b->at_ms = wall_ms();
+    b->protocol = SEAL_PROTOCOL;
+    b->least = SEAL_LEAST;
     struct span body = message_pack(a, &b->base);
     m.body = (ProtobufCBinaryData){body.n, (uint8_t *)(uintptr_t)body.p};
     m.mac = mac_in(s, a, MESSAGE, body);
     return message_pack(a, &m.base);
+}
+bool seal_fits(const Hlod__Cluster__Body *b) {
+    return b->protocol >= SEAL_LEAST && b->least <= SEAL_PROTOCOL;
 }
 Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct span bytes,
                                const char **out_why) {
@@ -151,7 +156,8 @@ Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct spa
     int64_t now = wall_ms();
     *out_why = b->at_ms < now - SEAL_SKEW_MS || b->at_ms > now + SEAL_SKEW_MS
                    ? "it is of another time, or a clock is wrong"
-                   : NULL;
+               : !b->beat && !seal_fits(b) ? "its version and this one do not work together"
+                                           : NULL;
     return *out_why ? NULL : b;
 }
 

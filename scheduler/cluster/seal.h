@@ -17,7 +17,11 @@ enum {
     SEAL_SKEW_MS = 60000,
     SEAL_PASS_MS = 30000,
     SEAL_MAX_BYTES = 512 << 10, // of a message
-    SEAL_TENANT = 200
+    SEAL_TENANT = 200,
+    // What this build speaks among nodes, and the least that it works with. A new number where
+    // older nodes would do something wrong; then the other one follows once they are gone.
+    SEAL_PROTOCOL = 1,
+    SEAL_LEAST = 0
 };
 #define SEAL_SCHEME "Hlod-Node" // of the Authorization header, before the pass in hex
 struct seal;
@@ -28,11 +32,13 @@ status_t seal_new(const char *path, const char *cluster, struct seal **out) MUST
 // From now on with the keys of `fresh`, which is taken.
 void seal_renew(struct seal *s, struct seal *fresh);
 void seal_free(struct seal *s); // NULL is fine
-// at_ms is set here. The bytes, in a.
+// at_ms and the protocol are set here. The bytes, in a.
 struct span seal_message(const struct seal *s, struct arena *a, Hlod__Cluster__Body *b);
-// NULL, and why, where the bytes are none of this cluster's. In a.
+// NULL, and why, where the bytes are none of this cluster's, or of a node that speaks otherwise.
+// Its beat is taken all the same (seal_fits), so that it is seen. In a.
 Hlod__Cluster__Body *seal_open(const struct seal *s, struct arena *a, struct span bytes,
                                const char **out_why);
+bool seal_fits(const Hlod__Cluster__Body *b); // this build and the sender's work together
 // A record that is kept under a key, and is of no time. In a; false, and why, as above.
 struct span seal_record(const struct seal *s, struct arena *a, const char *key, struct span bytes);
 bool seal_open_record(const struct seal *s, struct arena *a, const char *key, struct span bytes,

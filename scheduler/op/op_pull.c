@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is named here and lies on another node of the cluster is fetched from there
+// A model that lies on another node of the cluster, named here or not, is fetched from there
 // (cluster/pull.h); then the job looks for it again.
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +18,19 @@ static void pulled(void *ctx, status_t st) {
 bool op_pull_start(struct job *j) {
     if (!j->s->pull || j->s->stopping) return false;
     const struct named_model *x = models_naming(j->s->names, j->owner, j->subject);
-    if (!x || !job_invalidate(j, ROW_MODEL)) return false;
+    const char *own = j->spec->tenant ? j->spec->tenant : MODELS_DEFAULT;
+    const char *tenant = x ? x->tenant : own;
     char name[400];
     struct op *op;
-    snprintf(name, sizeof name, "pull/%s/%.100s", digest_to_hex(j->subject).z, x->tenant);
+    if (!job_invalidate(j, ROW_MODEL)) return false;
+
+    snprintf(name, sizeof name, "%s/%s/%.100s", x ? "pull" : "find", digest_to_hex(j->subject).z,
+             tenant);
     if (!op_wait(j, OP_PULL, name, &op)) return true;
-    pull_get(j->s->pull, x->tenant, j->subject, x->writer, pulled, op);
+    if (x)
+        pull_get(j->s->pull, tenant, j->subject, x->writer, pulled, op);
+    else if (!pull_find(j->s->pull, tenant, j->subject, pulled, op))
+        op_end(op, st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here",
+                              digest_to_hex(j->subject).z));
     return true;
 }

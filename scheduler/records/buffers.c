@@ -31,7 +31,8 @@ struct list {
 };
 struct buffers {
     struct buffers_config cfg;
-    struct smap by_text, tenants; // tenants: name -> struct holder
+    const char *node;              // "": none
+    struct smap by_local, tenants; // tenants: name -> struct holder
     struct list live, dead;
     VEC(struct buffer_use *) use;
     VEC(uint64_t) epochs; // by worker
@@ -57,11 +58,15 @@ static void list_remove(struct list *l, struct handle *h) {
 struct buffers *buffers_new(const struct buffers_config *cfg) {
     struct buffers *b = arena_must_calloc(1, sizeof *b);
     b->cfg = *cfg;
-    smap_seed_random(&b->by_text);
+    b->node = "";
+    smap_seed_random(&b->by_local);
     smap_seed_random(&b->tenants);
     return b;
 }
 
+void buffers_set_node(struct buffers *b, const char *node) {
+    b->node = node;
+}
 void buffers_configure(struct buffers *b, int64_t lease_ms, int64_t quota_bytes) {
     b->cfg.lease_ms = lease_ms;
     b->cfg.quota_bytes = quota_bytes;
@@ -193,6 +198,7 @@ static void drop_leaves(struct handle *h) {
 static void free_handle(struct handle *h) {
     drop_leaves(h);
     free(h->leaf);
+    free(h->text);
     free(h);
 }
 
@@ -213,11 +219,16 @@ static void set_lease(struct buffers *b, struct handle *h, int64_t lease_ms) {
 struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer *const *leaf,
                             size_t n, bool tuple, int64_t lease_ms, int64_t now_ns) {
     struct handle *h = arena_must_calloc(1, sizeof *h);
+    enum { LOCAL = 20 };
+    size_t before = *b->node ? strlen(b->node) + 1 : 0;
     uint64_t number;
+    h->text = arena_must_calloc(1, before + LOCAL);
+    h->local = h->text + before;
     do { // not to be guessed; tenants are checked besides
         if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
-        snprintf(h->text, sizeof h->text, "b%016llx", (unsigned long long)number);
-    } while (smap_has(&b->by_text, str_of(h->text)));
+        snprintf(h->text, before + LOCAL, "%s%sb%016llx", b->node, before ? ":" : "",
+                 (unsigned long long)number);
+    } while (smap_has(&b->by_local, str_of(h->local)));
     h->tenant = holder_of(b, tenant)->name;
     h->leaf = arena_must_calloc(n + 1, sizeof *leaf);
     for (; h->n < n; h->n++)
@@ -226,7 +237,7 @@ struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer
     h->tuple = tuple;
     set_lease(b, h, lease_ms);
     use(b, h, now_ns);
-    smap_put(&b->by_text, str_of(h->text), h);
+    smap_put(&b->by_local, str_of(h->local), h);
     list_add(&b->live, h);
     return h;
 }
@@ -244,7 +255,7 @@ static void end(struct buffers *b, struct handle *h, enum status_code code, int 
     while (b->dead.n > MAX_DEAD) {
         struct handle *oldest = b->dead.first;
         list_remove(&b->dead, oldest);
-        smap_del(&b->by_text, str_of(oldest->text));
+        smap_del(&b->by_local, str_of(oldest->local));
         free_handle(oldest);
     }
 }
@@ -259,16 +270,18 @@ MUST_CHECK static status_t refusal(const struct handle *h) {
 // Dead or not. NOT_FOUND: unknown to this tenant.
 static status_t look_up(struct buffers *b, const char *tenant, const char *text,
                         struct handle **out, int *out_leaf) {
-    struct str number = str_of(text), name;
+    const char *colon = strrchr(text, ':');
+    const char *local = colon ? colon + 1 : text;
+    struct str number = str_of(local), name;
     int64_t leaf = -1;
     str_cut(&number, '.', &name);
-    struct handle *h = smap_get(&b->by_text, name);
-    bool element = name.n < strlen(text);
+    struct handle *h = smap_get(&b->by_local, name);
+    bool element = name.n < strlen(local);
     bool known = h && strcmp(h->tenant, tenant) == 0;
     bool fits = !element || (str_to_i64(number, &leaf) && leaf >= 0 &&
                              (!known || (h->tuple && (leaf < (int64_t)h->n || !h->n))));
     if (!known || !fits)
-        return st_because(ST_NOT_FOUND, BUFFER_NOT_FOUND, "no buffer '%.40s'%s", text,
+        return st_because(ST_NOT_FOUND, BUFFER_NOT_FOUND, "no buffer '%.100s'%s", text,
                           known ? ": it has no such element" : "");
     *out = h;
     *out_leaf = (int)leaf;
@@ -391,7 +404,7 @@ void buffers_done(struct buffers *b) {
         free(b->use.v[i]);
     vec_done(&b->use);
     vec_done(&b->epochs);
-    smap_done(&b->by_text);
+    smap_done(&b->by_local);
     smap_done(&b->tenants);
     free(b);
 }

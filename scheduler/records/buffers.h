@@ -30,7 +30,8 @@ struct buffer {
 };
 enum handle_state { HANDLE_READY, HANDLE_BUSY, HANDLE_LOST, HANDLE_DEAD };
 struct handle {
-    char text[20];
+    char *text;        // [NODE:]LOCAL
+    const char *local; // in it
     const char *tenant;
     struct buffer **leaf; // [n]; a lost handle's still say what they were
     size_t n;
@@ -50,6 +51,8 @@ struct buffers_config {
 };
 struct buffers *buffers_new(const struct buffers_config *cfg);
 void buffers_configure(struct buffers *b, int64_t lease_ms, int64_t quota_bytes); // from now on
+// Handles made from now on carry the name of this node of a cluster, which says where they lie.
+void buffers_set_node(struct buffers *b, const char *node); // outlives b; "": none
 void buffers_done(struct buffers *b); // NULL is fine; no buffer may be held any more
 
 // May the tenant hold n more arrays, or names of them in handles? RESOURCE_EXHAUSTED,
@@ -72,9 +75,9 @@ int64_t buffers_quota(const struct buffers *b, int64_t device_bytes);
 // A handle for n ready buffers (references of its own). lease_ms 0 = the default, -1 = none.
 struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer *const *leaf,
                             size_t n, bool tuple, int64_t lease_ms, int64_t now_ns);
-// By text: HANDLE, or HANDLE.3 for a tuple's element. Begins the lease anew. *out_leaf: which
-// element, -1 = all of the handle.
-// errors  NOT_FOUND unknown (also: another tenant's), freed, lease ended; FAILED_PRECONDITION
+// By text: HANDLE, or HANDLE.3 for a tuple's element, whichever node it says. Begins the lease
+// anew. *out_leaf: which element, -1 = all of the handle. errors  NOT_FOUND unknown (also: another
+// tenant's), freed, lease ended; FAILED_PRECONDITION
 //         donated, or just being donated; UNAVAILABLE lost with its worker. All name the handle
 status_t buffers_find(struct buffers *b, const char *tenant, const char *text, int64_t now_ns,
                       struct handle **out, int *out_leaf) MUST_CHECK;

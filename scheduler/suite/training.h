@@ -13,7 +13,7 @@
 #include "scheduler/job/job.h"
 #include "scheduler/suite/suite_inside.h"
 
-enum { TRAINING_SLICE = 1024, TRAINING_HANDLE = 32 }; // steps of a run at most; bytes of a handle
+enum { TRAINING_SLICE = 1024, TRAINING_HANDLE = 96 }; // steps of a run at most; bytes of a handle
 struct training_program {
     const char *spec;
     bool evaluates;

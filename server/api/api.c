@@ -10,6 +10,7 @@
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/seal.h"
 #include "scheduler/records/models.h"
+#include "server/relay.h"
 #include "server/reserve.h"
 
 struct api_row api_rows[ALL_ROWS] = {
@@ -194,7 +195,9 @@ static status_t dispatch(struct call *c) {
     if (!c->principal.name) return st_internal("a call that was not admitted");
     if (c->api->draining && c->row->state != STATE_PROBE)
         return st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down");
-    return c->row->handler(c);
+    bool away = false;
+    RETURN_IF_ERR(relay_start(c, &away));
+    return away ? ST_OK : c->row->handler(c);
 }
 void api_dispatch(struct call *c) {
     call_fail(c, dispatch(c));

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/str.h"
 #include "server/call.h"
+#include "server/relay.h"
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
 // The columns of api.def, where each value is explained.
@@ -66,6 +67,7 @@ struct api {
     int max_uploads;
     int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
     struct cluster *cluster;     // NULL: this server is alone
+    struct relay_counts relays;  // calls that its other nodes answered
     struct otlp *otlp;           // NULL: no spans are told
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
@@ -100,7 +102,7 @@ struct api_messages {
 struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
 void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
 void api_metrics(const struct api *api, struct strbuf *b);  // /metrics
-bool api_apart(const struct api *api); // of its cluster: it serves, but alone
+bool api_apart(const struct api *api);                      // of its cluster: it serves, but alone
 int64_t api_rss_bytes(void);                                // of this process
 void api_openapi(struct strbuf *b);                         // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto

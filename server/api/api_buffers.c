@@ -5,14 +5,20 @@
 
 #include "base/clock.h"
 #include "proto/message.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/records/buffers.h"
 #include "server/api/api_job.h"
+#include "server/relay.h"
 
 // ---- a handle as a message
 
 static const char *state_name(enum handle_state s) {
     static const char *const names[] = {"ready", "busy", "lost", "lost"};
     return names[s];
+}
+
+static char *own_node(const struct call *c) {
+    return (char *)(uintptr_t)(c->api->cluster ? cluster_node(c->api->cluster) : "");
 }
 
 static Hlod__V1__Buffer *array_message(struct call *c, const struct buffer *b, const char *handle,
@@ -27,6 +33,7 @@ static Hlod__V1__Buffer *array_message(struct call *c, const struct buffer *b, c
     m->bytes = b->bytes;
     m->device = arena_strdup(&c->arena, pool_place(pool_worker(pool, b->worker)).name);
     m->state = (char *)(uintptr_t)state;
+    m->node = own_node(c);
     return m;
 }
 
@@ -40,6 +47,7 @@ static Hlod__V1__Buffer *message(struct call *c, const struct handle *h) {
         m = message_new(&c->arena, &hlod__v1__buffer__descriptor);
         m->handle = arena_strdup(&c->arena, h->text);
         m->tuple = true;
+        m->node = own_node(c);
         m->state = (char *)(uintptr_t)state;
         m->elements = arena_array(&c->arena, Hlod__V1__Buffer *, h->n + 1);
         for (; m->n_elements < h->n; m->n_elements++) {
@@ -146,25 +154,27 @@ status_t api_list_buffers(struct call *c) {
     struct buffers *b = table(c);
     struct pool *pool = sched_pool(c->api->sched);
     const char *tenant = c->principal.tenant;
-    Hlod__V1__ListBuffersReply m = HLOD__V1__LIST_BUFFERS_REPLY__INIT;
+    Hlod__V1__ListBuffersReply *m =
+        message_new(&c->arena, &hlod__v1__list_buffers_reply__descriptor);
     size_t n = 0;
     for (const struct handle *h = NULL; (h = buffers_next(b, tenant, h));)
         n++;
-    m.buffers = arena_array(&c->arena, Hlod__V1__Buffer *, n + 1);
+    m->buffers = arena_array(&c->arena, Hlod__V1__Buffer *, n + 1);
     for (const struct handle *h = NULL; (h = buffers_next(b, tenant, h));)
-        m.buffers[m.n_buffers++] = message(c, h);
-    m.use = arena_array(&c->arena, Hlod__V1__BufferUse *, pool_size(pool) + 1);
+        m->buffers[m->n_buffers++] = message(c, h);
+    m->use = arena_array(&c->arena, Hlod__V1__BufferUse *, pool_size(pool) + 1);
     for (int i = 0; i < pool_size(pool); i++) {
         struct place_worker w = pool_place(pool_worker(pool, i));
         const Hlod__Wire__Hello *hello = worker_hello(pool_worker(pool, i));
         if (w.role != ROLE_DEVICE || w.relief) continue; // of the same name, without buffers
-        Hlod__V1__BufferUse *u = m.use[m.n_use++] =
+        Hlod__V1__BufferUse *u = m->use[m->n_use++] =
             message_new(&c->arena, &hlod__v1__buffer_use__descriptor);
         u->device = arena_strdup(&c->arena, w.name);
+        u->node = own_node(c);
         u->quota_bytes = buffers_quota(b, hello ? hello->memory_bytes : 0);
         buffers_used(b, tenant, i, &u->bytes, &u->buffers);
     }
-    return call_reply(c, &m.base);
+    return relay_list(c, m);
 }
 
 status_t api_free_buffer(struct call *c) {

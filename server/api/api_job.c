@@ -137,7 +137,8 @@ status_t api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply
     spec->tenant = c->principal.tenant;
     spec->sees_all = api_sees_all(c);
     spec->may_leave = !c->forwarded;
-    spec->counted = c->principal.node;
+    // A run that a node had no place for it has counted; one about what lies here is ours to count.
+    spec->counted = c->principal.node && spec->kind == JOB_RUN;
     jc->uploaded = c->has_source;
     if (jc->uploaded) sched_upload(c->api->sched, spec->tenant, c->source);
     if (c->trace) spec->trace = &c->trace->t;

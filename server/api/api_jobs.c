@@ -471,9 +471,10 @@ static bool is_elsewhere(const struct jobs_work *w) {
     if (!move) return open && w->looks >= MOST_LOOKS;
     return open || (w->work != get_work && !w->jobs.n && !w->past_end);
 }
-static void on_event(void *ctx, Hlod__V1__Event *e) {
+static bool on_event(void *ctx, Hlod__V1__Event *e) {
     struct jobs_work *w = ctx;
     call_event(w->c, e);
+    return false;
 }
 static void on_answer(void *ctx, status_t st, UNUSED struct arena *a, ProtobufCMessage *m) {
     struct jobs_work *w = ctx;

@@ -133,6 +133,16 @@ void api_metrics(const struct api *api, struct strbuf *b) {
     put_models(b, api);
     struct remotes *r = sched_cfg(api->sched)->remotes;
     if (r) remotes_metrics(r, b);
-    if (api->cluster) cluster_metrics(api->cluster, b);
+    if (api->cluster) {
+        const struct relay_counts *n = &api->relays;
+        const struct metric_count relays[] = {
+            {"ok", n->ok}, {"failed", n->failed}, {"away", n->away}};
+        cluster_metrics(api->cluster, b);
+        metrics_counts(
+            b, "hlod_cluster_relays_total",
+            "calls about buffers and uploads that other nodes have, which they answered, "
+            "answered with an error, and for which they were not there",
+            "outcome", relays, sizeof relays / sizeof *relays);
+    }
     put_process(b, api);
 }

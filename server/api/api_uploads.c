@@ -30,6 +30,7 @@
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
 #include "server/api/api.h"
+#include "server/relay.h"
 
 struct session {
     struct uploads *all;
@@ -169,9 +170,11 @@ status_t uploads_load(struct uploads *all, struct sched *s, int64_t keep_ms) {
 
 MUST_CHECK static status_t not_found(const char *id) {
     return st_because(ST_NOT_FOUND, UPLOAD_NOT_FOUND,
-                      "no upload '%.40s': it ended, or got nothing for too long", id);
+                      "no upload '%.100s': it ended, or got nothing for too long", id);
 }
-static struct session *find(const struct call *c, const char *id) {
+// By what follows the node's name, whichever that is.
+static struct session *find(const struct call *c, const char *text) {
+    const char *colon = strrchr(text, ':'), *id = colon ? colon + 1 : text;
     for (struct session *u = c->api->uploads->first; u; u = u->next)
         if (!strcmp(u->id, id) && !strcmp(u->tenant, c->principal.tenant)) return u;
     return NULL;
@@ -181,7 +184,7 @@ static const ProtobufCMessage *reply(struct call *c, const struct session *u) {
     enum { AROUND = 1024 }; // what gRPC's message has beside the piece
     int64_t max = c->api->max_message_bytes;
     Hlod__V1__Upload *m = message_new(&c->arena, &hlod__v1__upload__descriptor);
-    m->upload = arena_strdup(&c->arena, u->id);
+    m->upload = relay_handle(c, u->id);
     m->offset = u->offset;
     m->size = u->size;
     m->piece_bytes = max > 2 * AROUND ? max - AROUND : max;

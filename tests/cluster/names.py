@@ -261,6 +261,41 @@ def liars(o):
         assert pulls(n.d[0]) == 1 and all(x.startswith("Hlod-Node ") for x in liar.seen)
         raw.close()
 
+def versions(o):
+    """a node whose version does not work with this one is shown as that, and nothing goes there or
+    is taken from it; one that is later and does is a node as others, as is one before numbers"""
+    with Server(o) as nats, Nodes(o, 1, nats.url, shared=True) as n, Liar() as liar:
+        d, raw = n.d[0], Raw(nats.port)
+        def beats(name, protocol, least, is_now):
+            def heard(): # again: it may not have subscribed yet
+                raw.publish(sealed_beat(node=name, life=name, address=liar.url, kinds=["sim"],
+                                        protocol=protocol, least=least, version="77"))
+                raw.flush()
+                return states(d).get(name) == is_now
+            until(f"{name} is known", 10, heard)
+        beats("later", 9, 1, "serving")
+        beats("before", 0, 0, "serving")
+        beats("too-late", 9, 2, "incompatible")
+        want = {"n0": "serving", "later": "serving", "before": "serving",
+                "too-late": "incompatible"}
+        assert states(d) == want
+        told = [x for x in d.logs().splitlines() if "ev=node.incompatible" in x]
+        assert len(told) == 1 and "node=too-late" in told[0] and "version=77" in told[0], told
+        proved = {x["node"] for x in cluster(d)["nodes"] if x.get("proved")}
+        assert proved == {"n0", "later", "before"}, proved
+        assert value(d, "hlod_cluster_nodes", '{state="incompatible"}') == 1
+        refused = value(d, "hlod_cluster_refused_total")
+        raw.publish(sealed_names(record("taken"), protocol=9, least=1))
+        raw.publish(sealed_names(record("refused"), protocol=9, least=2))
+        raw.flush()
+        until("one is taken", 10, lambda: ("taken", 1) in names(d))
+        until("one is refused", 10, lambda: value(d, "hlod_cluster_refused_total") == refused + 1)
+        assert set(names(d)) == {("taken", 1)}
+        status, r = d.json("GET", "/v1/buffers/too-late:b1")
+        assert status == 503 and "incompatible" in r["message"] and not liar.seen, r
+        beats("too-late", 9, 1, "serving")  # it was started as another version
+        raw.close()
+
 def passes(o):
     """a pass holds for the process it was made for, while it lasts, and says for whom"""
     with Server(o) as nats, Nodes(o, 0, nats.url) as site:
@@ -289,7 +324,7 @@ def passes(o):
                               headers={"Authorization": "Hlod-Node " + junk})[0] == 401
 
 SHORT = [everywhere, hostile]
-ALL = SHORT + [large, away, conflicts, tenants, liars, passes]
+ALL = SHORT + [large, away, conflicts, tenants, liars, versions, passes]
 
 if __name__ == "__main__":
     sys.exit(scenarios("cluster ", SHORT, ALL))

@@ -93,12 +93,13 @@ def beat(node="stranger", life="life", address="http://127.0.0.1:9", version="1"
 def mac(kind, body, key=SECRET, name="hlod"):
     return hmac.new(key.encode(), kind.encode() + b"\0" + name.encode() + b"\0" + body,
                     hashlib.sha256).digest()
-def sealed(what, key=SECRET, name="hlod", late_ms=0):
+def sealed(what, key=SECRET, name="hlod", late_ms=0, protocol=1, least=0):
     """a message: field 2 of Body is a beat, field 3 names"""
-    body = number(1, int(time.time() * 1000) - late_ms) + what
+    body = (number(1, int(time.time() * 1000) - late_ms) + what + number(8, protocol) +
+            number(9, least))
     return text(30, body) + text(31, mac("hlod cluster message 1", body, key, name))
 def sealed_beat(**named):
-    seal = {k: named.pop(k) for k in ("key", "name", "late_ms") if k in named}
+    seal = {k: named.pop(k) for k in ("key", "name", "late_ms", "protocol", "least") if k in named}
     return sealed(text(2, beat(**named)), **seal)
 def record(name="m", version=1, source=b"\1" * 32, tenant="default", revision=None, writer="x",
            removed=0, more=b""):

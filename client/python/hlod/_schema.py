@@ -293,6 +293,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         10: ('idle_ms', 'i', ''),
         11: ('tuple', '?', ''),
         12: ('elements', 'm*', 'Buffer'),
+        13: ('node', 's', ''),
     },
     'PutBufferRequest': {
         1: ('device', 's', ''),
@@ -320,10 +321,12 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('bytes', 'i', ''),
         3: ('quota_bytes', 'i', ''),
         4: ('buffers', 'i', ''),
+        5: ('node', 's', ''),
     },
     'ListBuffersReply': {
         1: ('buffers', 'm*', 'Buffer'),
         2: ('use', 'm*', 'BufferUse'),
+        3: ('missing', 's*', ''),
     },
     'FreeBufferRequest': {
         1: ('handle', 's', ''),
@@ -1096,6 +1099,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         17: ('device_kinds', 's*', ''),
         20: ('self', '?', ''),
         21: ('seconds', 'd', ''),
+        23: ('incompatible', '?', ''),
         22: ('proved', '?', ''),
     },
     'ListNodesReply': {

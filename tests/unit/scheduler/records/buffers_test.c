@@ -260,15 +260,47 @@ static void the_dead_are_forgotten(void **state) {
     buffers_done(b);
 }
 
+static void of_a_node(void **state) {
+    (void)state;
+    struct buffers *b = table(0);
+    struct handle *got, *h = put(b, "t", 1, 0, 0), *later;
+    char text[100];
+    int leaf;
+    int64_t bytes;
+    assert_null(strchr(h->text, ':'));
+    buffers_set_node(b, "rack.7-gpu_3");
+    later = put(b, "t", 1, 0, 0);
+    assert_memory_equal(later->text, "rack.7-gpu_3:b", 14);
+    assert_string_equal(later->local, later->text + 13);
+    // Found by what follows the node, whichever that is, of its tenant alone.
+    const char *const before[] = {"", "rack.7-gpu_3:", "n1:", ":", "a:b:"};
+    for (size_t k = 0; k < sizeof before / sizeof *before; k++) {
+        snprintf(text, sizeof text, "%s%s", before[k], later->local);
+        assert_null(buffers_find(b, "t", text, 0, &got, &leaf));
+        assert_ptr_equal(got, later);
+        refused(buffers_find(b, "other", text, 0, &got, &leaf), ST_NOT_FOUND,
+                HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND, text);
+    }
+    snprintf(text, sizeof text, "%s:", later->local);
+    refused(buffers_find(b, "t", text, 0, &got, &leaf), ST_NOT_FOUND,
+            HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND, "no buffer");
+    struct buffer *two[] = {h->leaf[0], later->leaf[0]};
+    struct handle *pair = buffers_name(b, "t", two, 2, true, 0, 0);
+    snprintf(text, sizeof text, "%s.1", pair->text);
+    assert_null(buffers_find(b, "t", text, 0, &got, &leaf));
+    assert_int_equal(leaf, 1);
+    assert_null(buffers_free(b, "t", pair->text, &bytes));
+    assert_null(buffers_free(b, "t", later->text, &bytes));
+    assert_int_equal(bytes, 4);
+    buffers_done(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leases),
-        cmocka_unit_test(tenants),
-        cmocka_unit_test(quota),
-        cmocka_unit_test(tuples),
-        cmocka_unit_test(donation),
-        cmocka_unit_test(lost_workers),
-        cmocka_unit_test(the_dead_are_forgotten),
+        cmocka_unit_test(leases),       cmocka_unit_test(tenants),
+        cmocka_unit_test(quota),        cmocka_unit_test(tuples),
+        cmocka_unit_test(of_a_node),    cmocka_unit_test(donation),
+        cmocka_unit_test(lost_workers), cmocka_unit_test(the_dead_are_forgotten),
     };
     return cmocka_run_group_tests_name("buffers", tests, NULL, NULL);
 }
