@@ -209,6 +209,10 @@ static LLVMValueRef pairs(struct emit *e, const struct kir_val *v) {
     y = LLVMBuildAShr(e->b, LLVMBuildShl(e->b, y, by, ""), by, "");
     return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, x, y, ""), high, "");
 }
+static LLVMValueRef vector(struct emit *e, const struct kir_val *v, LLVMValueRef x) {
+    if (v->op == K_SPLAT) return splat(e, x, v->lanes);
+    return v->op == K_ZIP ? zip(e, x, val(v->args[1]), v->lanes, v->imm_i) : pairs(e, v);
+}
 static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
 }
@@ -421,11 +425,9 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         if (e->n_sizes && v->type == DT_S64 && v->imm_j) return e->sizes[v->imm_j - 1];
         return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
     case K_SPLAT:
-        return splat(e, x, v->lanes);
     case K_ZIP:
-        return zip(e, x, val(v->args[1]), v->lanes, v->imm_i);
     case K_PAIRS:
-        return pairs(e, v);
+        return vector(e, v, x);
     case K_LOAD:
         if (v->lanes) return lanes_at(e, base_of(e, v->imm_i), v);
         return load(e, base_of(e, v->imm_i), v->elem, v->args[0], v->imm_i);

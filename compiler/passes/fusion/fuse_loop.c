@@ -38,7 +38,7 @@ static const struct target *target_of(const struct fusion_group *g) {
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
 }
-// Other names for the bits of values that are computed as they lie: for a kernel nothing to compute.
+// Another name for the bits of values that are computed as they lie: for a kernel, nothing to do.
 static bool keeps_bits(const struct hlo_instr *i) {
     enum dtype to = i->shape->dtype, from = i->n_operands ? i->operands[0]->shape->dtype : to;
     bool numbers = to != DT_PRED && from != DT_PRED && !dtype_is_complex(to) &&
