@@ -73,6 +73,44 @@ status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMach
     return st;
 }
 
+// The type of floats for one of halves, or vectors of them; NULL: t is another.
+static LLVMTypeRef wide_type(LLVMTypeRef t) {
+    bool lanes = LLVMGetTypeKind(t) == LLVMVectorTypeKind;
+    LLVMTypeRef e = lanes ? LLVMGetElementType(t) : t;
+    if (LLVMGetTypeKind(e) != LLVMHalfTypeKind) return NULL;
+    e = LLVMFloatTypeInContext(LLVMGetTypeContext(t));
+    return lanes ? LLVMVectorType(e, LLVMGetVectorSize(t)) : e;
+}
+// What takes the place of an operation on halves; NULL: it is none.
+static LLVMValueRef widened(LLVMBuilderRef b, LLVMValueRef i) {
+    LLVMOpcode op = LLVMGetInstructionOpcode(i);
+    bool two = op == LLVMFCmp || op == LLVMFAdd || op == LLVMFSub || op == LLVMFMul ||
+               op == LLVMFDiv || op == LLVMFRem;
+    LLVMTypeRef wide = two || op == LLVMFNeg ? wide_type(LLVMTypeOf(LLVMGetOperand(i, 0))) : NULL;
+    if (!wide) return NULL;
+    LLVMPositionBuilderBefore(b, i);
+    LLVMValueRef x = LLVMBuildFPExt(b, LLVMGetOperand(i, 0), wide, ""), y = NULL, r;
+    if (two) y = LLVMBuildFPExt(b, LLVMGetOperand(i, 1), wide, "");
+    if (op == LLVMFCmp) return LLVMBuildFCmp(b, LLVMGetFCmpPredicate(i), x, y, "");
+    r = two ? LLVMBuildBinOp(b, op, x, y, "") : LLVMBuildFNeg(b, x, "");
+    return LLVMBuildFPTrunc(b, r, LLVMTypeOf(i), "");
+}
+// LLVM makes operations of halves of those of floats between conversions (comparisons, sums that
+// are rounded), and code for one element at a time of these where the CPU has none.
+static void widen_halves(LLVMModuleRef m) {
+    LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetModuleContext(m));
+    for (LLVMValueRef f = LLVMGetFirstFunction(m); f; f = LLVMGetNextFunction(f))
+        for (LLVMBasicBlockRef at = LLVMGetFirstBasicBlock(f); at; at = LLVMGetNextBasicBlock(at))
+            for (LLVMValueRef next, i = LLVMGetFirstInstruction(at); i; i = next) {
+                next = LLVMGetNextInstruction(i);
+                LLVMValueRef r = widened(b, i);
+                if (!r) continue;
+                LLVMReplaceAllUsesWith(i, r);
+                LLVMInstructionEraseFromParent(i);
+            }
+    LLVMDisposeBuilder(b);
+}
+
 status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effort,
                       struct strbuf *text, LLVMCodeGenFileType kind, LLVMMemoryBufferRef *out) {
     char *msg = NULL, *triple = LLVMGetTargetMachineTriple(tm);
@@ -95,6 +133,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum effort effo
         return st;
     }
 
+    widen_halves(m);
     if (text) {
         char *ir = LLVMPrintModuleToString(m);
         strbuf_puts(text, ir);
