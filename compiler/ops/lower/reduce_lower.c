@@ -39,10 +39,11 @@ static void round_results(struct lower *lw, struct lower_reduce *f, struct kir_v
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
 
-enum { SHORT = 8 }; // terms of a reduction that are written out
+enum { SHORT = 8, SHORT_ROW = 64 }; // terms that are written out; of rows shorter than some vectors
 struct reduce {
     int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
     int which[HLO_MAX_RANK], n;
+    bool keys; // extremes of floats by integers in their order
 };
 // May the elements be taken in any order: one reducer of one commutative operation?
 static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
@@ -55,6 +56,33 @@ static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
                 (dtype_is_int(r->shape->dtype) && (r->op == HLO_ADD || r->op == HLO_MULTIPLY));
     return real && same && r->n_operands == 2 && r->operands[0]->op == HLO_PARAMETER &&
            r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+}
+// Extremes of floats along short rows: a vector at most and then one after the other, where each
+// step of floats waits for NaN and the zeros' signs. An integer in the order of the floats takes
+// one instruction: NaN before all, -0 below 0.
+static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const struct reduce *rd) {
+    const struct hlo_instr *r = hlo_root(i->called[0]);
+    bool extreme = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM;
+    return extreme && any_order(lw, i) && dtype_is_float(r->shape->dtype) &&
+           kir_type(r->shape->dtype) == DT_F32 && lw->policy->tiles == TILES_OF_CPU &&
+           !lw->elements && rd->n > 0 && rd->dims[rd->n - 1] < SHORT_ROW;
+}
+static bool finds_largest(const struct hlo_instr *i) {
+    return hlo_root(i->called[0])->op == HLO_MAXIMUM;
+}
+static struct kir_val *ordered(struct kir *k, struct kir_val *bits) { // and back
+    struct kir_val *sign = kir_op(k, K_SHR, bits, kir_int(k, DT_S32, 31), NULL);
+    return kir_op(k, K_XOR, bits, kir_op(k, K_AND, sign, kir_int(k, DT_S32, INT32_MAX), NULL),
+                  NULL);
+}
+static struct kir_val *key_of(struct kir *k, struct kir_val *x, bool largest) {
+    struct kir_val *first = kir_int(k, DT_S32, largest ? INT32_MAX : INT32_MIN);
+    return kir_select(k, kir_cmp(k, CMP_NE, x, x), first, ordered(k, kir_bits(k, DT_S32, x)));
+}
+static status_t init_key(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
+    RETURN_IF_ERR(init_values(lw, f, acc));
+    acc[0] = key_of(&lw->k, acc[0], finds_largest(f->i));
+    return ST_OK;
 }
 // The reduced dimensions, outermost first: as they lie in memory where the order is free, so that
 // a reduction of channels last walks neighbours.
@@ -86,7 +114,10 @@ static status_t reduce_step(struct lower *lw, struct lower_reduce *f, struct kir
         if (!at[d]) at[d] = index[o++];
     for (int n = 0; n < f->n; n++)
         RETURN_IF_ERR(lower_operand(lw, f->i, n, at, &x[n]));
-    return combine(lw, f, acc, x, out);
+    if (!rd->keys) return combine(lw, f, acc, x, out);
+    bool largest = finds_largest(f->i);
+    *out = kir_op(&lw->k, largest ? K_MAX : K_MIN, acc[0], key_of(&lw->k, x[0], largest), NULL);
+    return ST_OK;
 }
 LOWER(REDUCE) {
     const struct shape *s = i->operands[0]->shape;
@@ -116,8 +147,17 @@ LOWER(REDUCE) {
     f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost);
+    rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &rd);
+    if (rd.keys) {
+        types[0] = DT_S32;
+        f.init = init_key;
+    }
+
     RETURN_IF_ERR(lower_reduce(lw, &f, index, s->rank - rd.n, out));
-    round_results(lw, &f, out);
+    if (rd.keys)
+        *out = kir_bits(&lw->k, DT_F32, ordered(&lw->k, *out));
+    else
+        round_results(lw, &f, out);
     return ST_OK;
 }
 
