@@ -29,6 +29,8 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
     }
 
     for (int d = 0; d < n; d++) {
+        static const char *const names[] = {"kernel_shape", "strides", "dilations", "pads", "pads"};
+        const char *name = "a dimension";
         int64_t most = x->shape->dims[d + 2],
                 given[] = {s->kernel[d], s->stride[d], s->dilation[d], s->low[d], s->high[d]};
         for (int i = 0; i < 5; i++) {
@@ -36,10 +38,12 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
                 return onnx_fail(
                            c, "kernel, strides, dilations and pads must not be negative or zero"),
                        false;
-            if (given[i] > most) most = given[i];
+            if (given[i] > most) most = given[i], name = names[i];
         }
         if (most > INT32_MAX) // so that products of two fit
-            return onnx_fail(c, "%lld in a window is not supported", (long long)most), false;
+            return onnx_fail(c, "%s of %lld under a window is not supported", name,
+                             (long long)most),
+                   false;
     }
 
     struct str mode = onnx_at_str(c, "auto_pad", "NOTSET");
