@@ -60,12 +60,18 @@ static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
 // Extremes of floats along short rows: a vector at most and then one after the other, where each
 // step of floats waits for NaN and the zeros' signs. An integer in the order of the floats takes
 // one instruction: NaN before all, -0 below 0.
-static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const struct reduce *rd) {
+static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const struct shape_phys *p) {
     const struct hlo_instr *r = hlo_root(i->called[0]);
     bool extreme = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM;
+    int64_t row = 1; // elements side by side that are reduced
+    for (int d = p->rank - 1; d >= 0 && row < SHORT_ROW; d--) {
+        bool reduced = i64s_has(HLO_ATTR(i, dims)->dimensions, p->of[d]);
+        if (!reduced && p->dims[d] > 1) break;
+        row *= p->dims[d];
+    }
     return extreme && any_order(lw, i) && dtype_is_float(r->shape->dtype) &&
            kir_type(r->shape->dtype) == DT_F32 && lw->policy->tiles == TILES_OF_CPU &&
-           !lw->elements && rd->n > 0 && rd->dims[rd->n - 1] < SHORT_ROW;
+           !lw->elements && row < SHORT_ROW;
 }
 static bool finds_largest(const struct hlo_instr *i) {
     return hlo_root(i->called[0])->op == HLO_MAXIMUM;
@@ -147,7 +153,7 @@ LOWER(REDUCE) {
     f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost);
-    rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &rd);
+    rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
     if (rd.keys) {
         types[0] = DT_S32;
         f.init = init_key;
