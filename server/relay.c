@@ -11,6 +11,7 @@
 #include "scheduler/cluster/ask.h"
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/cluster/nodes.h"
+#include "scheduler/remote/peers.h"
 #include "scheduler/workers/memfds.h"
 #include "server/api/api.h"
 #include "server/body/tensors.h"
@@ -141,6 +142,11 @@ static ProtobufCMessage *with_tensors(struct call *c) {
     memcpy((char *)m + f->quantifier_offset, &c->n_inputs, sizeof c->n_inputs);
     return m;
 }
+static Hlod__V1__GetBufferRequest *get_request(struct relay *x) {
+    Hlod__V1__GetBufferRequest *q = arena_dup(&x->c->arena, x->c->request, sizeof *q);
+    x->request = &q->base;
+    return q;
+}
 static void prepare(struct relay *x) {
     struct call *c = x->c;
     x->request = c->request;
@@ -151,9 +157,9 @@ static void prepare(struct relay *x) {
         x->request = &q->base;
     }
     if (c->row - api_rows == ROW_GetBuffer && c->wants_file && *c->range) {
-        Hlod__V1__GetBufferRequest *q = arena_dup(&c->arena, c->request, sizeof *q);
+        Hlod__V1__GetBufferRequest *q = get_request(x);
+        q->offset = 0;
         q->length = 1;
-        x->request = &q->base;
         x->sizes = true;
     }
 }
@@ -199,7 +205,7 @@ static status_t take_output(struct relay *x, const Hlod__V1__Tensor *t, struct c
         if (t->shape[d] < 0 || !sz_mul(n, t->shape[d], &n)) return absurd(x);
     if (!sz_mul(n, type->bytes, &bytes)) return absurd(x);
     o->elements = n;
-    bool fits = type->cls == NUM_STRING ? (int64_t)t->raw.len >= 4 * n && n <= INT32_MAX
+    bool fits = type->cls == NUM_STRING ? n <= INT32_MAX && (int64_t)t->raw.len >= 4 * n
                                         : (int64_t)t->raw.len == bytes;
     return o->handle || fits ? ST_OK : absurd(x);
 }
@@ -224,35 +230,40 @@ static void set_run(struct relay *x, Hlod__V1__RunReply *m) {
     if (!*m->node) m->node = (char *)(uintptr_t)x->node;
 }
 static void send(struct relay *x);
+// How much there is decides what part a Range means; then that is asked for.
+MUST_CHECK static status_t take_size(struct relay *x) {
+    struct call *c = x->c;
+    Hlod__V1__GetBufferRequest *q = get_request(x);
+    RETURN_IF_ERR(call_range(c->range, &c->file));
+    x->sizes = false;
+    if (!c->file.part) return ST_OK;
+    q->offset = c->file.offset;
+    q->length = c->file.bytes;
+    return ST_OK;
+}
 // The bytes of a tensor, or the part of them that the client asked for.
 static status_t take_bytes(struct relay *x, Hlod__V1__GetBufferReply *m, bool *out_again) {
     struct call *c = x->c;
+    const Hlod__V1__GetBufferRequest *q = (const Hlod__V1__GetBufferRequest *)x->request;
     const Hlod__V1__Buffer *b = m->buffer;
     if (!b || b->bytes < 0) return absurd(x);
     if (b->tuple)
         return st_invalid("the bytes of a tuple: ask for its elements, %s.0 and so on", b->handle);
-
-    if (!x->sizes && !c->file.part) {
-        if (c->n_outputs != 1) return absurd(x);
-        c->file = (struct call_file){.fd = -1, .bytes = b->bytes, .total = b->bytes};
-        return (int64_t)c->outputs[0].data.n == b->bytes ? ST_OK : absurd(x);
-    }
+    if (!c->file.part) c->file = (struct call_file){.fd = -1, .bytes = b->bytes, .total = b->bytes};
     if (x->sizes) {
-        Hlod__V1__GetBufferRequest *q = arena_dup(&c->arena, c->request, sizeof *q);
-        c->file = (struct call_file){.fd = -1, .bytes = b->bytes, .total = b->bytes};
-        RETURN_IF_ERR(call_range(c->range, &c->file));
-        x->sizes = false;
-        if (c->file.part) {
-            q->offset = c->file.offset;
-            q->length = c->file.bytes;
-        }
-        x->request = &q->base;
+        RETURN_IF_ERR(take_size(x));
         *out_again = true;
         return ST_OK;
     }
+    if (!q->offset && !q->length) {
+        if (c->n_outputs != 1) return absurd(x);
+        return (int64_t)c->outputs[0].data.n == b->bytes ? ST_OK : absurd(x);
+    }
 
     const struct dtype_row *type = numbers_dtype(str_of(b->dtype));
-    if (!type || b->n_shape > 64 || (int64_t)m->part.len != c->file.bytes) return absurd(x);
+    if (!type || b->n_shape > 64 || q->offset < 0) return absurd(x);
+    int64_t bytes = q->length ? q->length : b->bytes - q->offset;
+    if ((int64_t)m->part.len != bytes) return absurd(x);
     c->outputs = arena_zarray(&c->arena, struct call_output, 1);
     c->outputs[0] = (struct call_output){.name = b->name,
                                          .dtype = type,
@@ -358,7 +369,8 @@ status_t relay_start(struct call *c, bool *out_away) {
     if (h.several)
         return st_because(ST_FAILED_PRECONDITION, BUFFERS_APART,
                           "the handles lie on different nodes");
-    if (!h.node || !strcmp(h.node, h.own)) return ST_OK;
+    // What cannot be a node's name is nobody's, and is not repeated in an error.
+    if (!h.node || !strcmp(h.node, h.own) || !peer_name_fits(h.node)) return ST_OK;
     const struct node *n = nodes_find(cluster_nodes(k), h.node);
     if (!n && cluster_settled(k)) return ST_OK; // nobody's: as one that never was
     if (!n || n->lost || n->gone || !n->m->proved) return not_there(c, h.node, n);

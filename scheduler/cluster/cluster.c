@@ -157,6 +157,7 @@ static void log_node(enum log_level level, const char *event, const Hlod__V1__No
 static void end_calls(struct cluster *c, const char *node) {
     if (c->attempts) attempts_lost(c->attempts, node);
     if (c->asks) asks_lost(c->asks, node);
+    if (c->pull) pull_lost(c->pull, node);
     if (c->use) use_lost(c->use, node);
 }
 static void on_lost(void *ctx, const struct node *x) {

@@ -28,7 +28,10 @@
 #include "scheduler/remote/fetch.h"
 #include "scheduler/remote/rendezvous.h"
 
-enum { ABSENT = 64, ABSENT_MS = 3000, FINDS = 64 };
+// Of models that no name here says anything of: so many wait at most, so many are looked for at a
+// time, and one that nobody has is looked for so often in a while: more than once, since who was
+// told so sends it, to any node, and asks again.
+enum { FINDS = 64, FINDS_AT_ONCE = 2, ABSENT = 64, ABSENT_MS = 3000, ABSENT_TIMES = 8 };
 enum { PULLS = 4, PIECE = 4 << 20, CONNECT_MS = 2000, TOTAL_MS = 30000, WHY = 400 };
 struct flight {
     struct pull *p;
@@ -51,10 +54,11 @@ struct flight {
     status_t st;
     char why[WHY]; // of nodes that did not give it
 };
-struct absent { // what no node had
+struct absent { // what no node had, so often
     struct digest digest;
     uint64_t tenant; // hash
     int64_t until_ns;
+    int times;
 };
 struct pull {
     struct pull_config cfg;
@@ -76,6 +80,13 @@ static void drop(struct flight *x) {
     arena_done(&x->arena);
     free(x);
 }
+// Who makes up digests, which nodes may be slow to answer for, holds up no model that is named.
+static bool has_place(const struct pull *p, const struct flight *x) {
+    size_t finds = 0;
+    for (size_t k = 0; k < p->under_way.n; k++)
+        finds += p->under_way.v[k]->unnamed;
+    return p->under_way.n < PULLS && (!x->unnamed || finds < FINDS_AT_ONCE);
+}
 static void finish(struct flight *x, status_t st) { // takes st
     struct pull *p = x->p;
     for (size_t k = 0; k < p->under_way.n; k++)
@@ -92,7 +103,7 @@ static void finish(struct flight *x, status_t st) { // takes st
     }
     x->done(x->ctx, st);
     drop(x);
-    if (p->stopping || !p->waiting.n) return;
+    if (p->stopping || !p->waiting.n || !has_place(p, p->waiting.v[0])) return;
     struct flight *next = p->waiting.v[0];
     memmove(p->waiting.v, p->waiting.v + 1, --p->waiting.n * sizeof *p->waiting.v);
     begin(next);
@@ -265,10 +276,23 @@ static void ask(struct flight *x, const struct node *n) {
 static uint64_t hash_of(const char *tenant) {
     return hash64(tenant, strlen(tenant), 0);
 }
+static struct absent *absent_now(struct pull *p, struct digest d, const char *tenant) {
+    int64_t now = clock_ns();
+    uint64_t hash = hash_of(tenant);
+    for (size_t k = 0; k < ABSENT; k++) {
+        struct absent *x = &p->absent[k];
+        if (x->until_ns > now && x->tenant == hash && digest_eq(x->digest, d)) return x;
+    }
+    return NULL;
+}
 static void nobody_has_it(struct flight *x) {
     struct pull *p = x->p;
-    p->absent[p->n_absent++ % ABSENT] =
-        (struct absent){x->digest, hash_of(x->tenant), clock_ns() + ABSENT_MS * CLOCK_MS};
+    struct absent *known = absent_now(p, x->digest, x->tenant);
+    if (known)
+        known->times++;
+    else
+        p->absent[p->n_absent++ % ABSENT] =
+            (struct absent){x->digest, hash_of(x->tenant), clock_ns() + ABSENT_MS * CLOCK_MS, 1};
     finish(x, st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here%s",
                          digest_to_hex(x->digest).z,
                          x->n_nodes ? ", nor on the other nodes of the cluster" : ""));
@@ -282,6 +306,7 @@ static void next_node(struct flight *x) {
             return;
         }
         note_why(x, "it is not there");
+        x->unsure = true;
     }
     if (x->unnamed && !x->unsure)
         nobody_has_it(x);
@@ -300,6 +325,7 @@ static void choose_nodes(struct flight *x) {
     for (size_t k = 0; k < all->v.n && n < RENDEZVOUS_MAX; k++) {
         const struct node *y = all->v.v[k];
         if (!y->m->proved || y->lost || y->gone || !strcmp(y->m->node, x->first)) continue;
+        if (x->unnamed && !strcmp(y->m->state, "draining")) continue; // it takes nothing new
         names[n++] = y->m->node;
     }
     if (nodes_find(all, x->first)) x->nodes[x->n_nodes++] = x->first;
@@ -344,7 +370,7 @@ static void start(struct pull *p, const char *tenant, struct digest d, const cha
     x->digest = d;
     x->done = done;
     x->ctx = ctx;
-    if (p->under_way.n < PULLS || p->stopping) // which ends it as it comes back
+    if (has_place(p, x) || p->stopping) // which ends it as it comes back
         begin(x);
     else {
         vec_push(&p->waiting, x);
@@ -358,23 +384,44 @@ void pull_get(struct pull *p, const char *tenant, struct digest d, const char *f
               void (*done)(void *ctx, status_t st), void *ctx) {
     start(p, tenant, d, first, false, done, ctx);
 }
-bool pull_find(struct pull *p, const char *tenant, struct digest d,
-               void (*done)(void *ctx, status_t st), void *ctx) {
-    int64_t now = clock_ns();
-    for (size_t k = 0; k < ABSENT; k++) {
-        const struct absent *x = &p->absent[k];
-        if (x->until_ns > now && digest_eq(x->digest, d) && x->tenant == hash_of(tenant))
-            return false;
-    }
-    if (p->waiting.n >= FINDS || !cluster_nodes(p->cfg.cluster)->v.n) return false;
+status_t pull_find(struct pull *p, const char *tenant, struct digest d,
+                   void (*done)(void *ctx, status_t st), void *ctx) {
+    const struct absent *known = absent_now(p, d, tenant);
+    if (!cluster_nodes(p->cfg.cluster)->v.n)
+        return st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here",
+                          digest_to_hex(d).z);
+    if (known && known->times >= ABSENT_TIMES)
+        return st_retry_after(st_new(ST_UNAVAILABLE,
+                                     "the model %s is not here, nor was it on the other nodes a "
+                                     "moment ago, which were asked often enough",
+                                     digest_to_hex(d).z),
+                              clock_ms_left(known->until_ns));
+    if (p->waiting.n >= FINDS)
+        return st_retry_after(st_new(ST_UNAVAILABLE,
+                                     "the model %s is not here, and too many are looked for on the "
+                                     "other nodes",
+                                     digest_to_hex(d).z),
+                              1000);
     start(p, tenant, d, "", true, done, ctx);
-    return true;
+    return ST_OK;
 }
 struct pull *pull_new(const struct pull_config *cfg) {
     struct pull *p = arena_must_calloc(1, sizeof *p);
     p->cfg = *cfg;
     fetch_auth_ref(p->cfg.auth);
     return p;
+}
+void pull_lost(struct pull *p, const char *node) {
+    for (size_t k = p->under_way.n; k-- > 0;) {
+        if (k >= p->under_way.n) continue; // one that ended took others along
+        struct flight *x = p->under_way.v[k];
+        if (!x->fetch || strcmp(x->node, node) != 0) continue;
+        fetch_cancel(x->fetch);
+        x->fetch = NULL;
+        x->unsure = true;
+        note_why(x, "it is lost");
+        next_node(x);
+    }
 }
 void pull_stop(struct pull *p) {
     if (!p || p->stopping) return;

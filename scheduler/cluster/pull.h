@@ -38,8 +38,10 @@ void pull_free(struct pull *p); // after the loop
 void pull_get(struct pull *p, const char *tenant, struct digest d, const char *first,
               void (*done)(void *ctx, status_t st), void *ctx);
 // The same for one that no name here says anything of: given only by a node where it is the
-// tenant's. False: those that are there said a moment ago that they have it not, or too many wait.
-// errors  also NOT_FOUND: none has it
-bool pull_find(struct pull *p, const char *tenant, struct digest d,
-               void (*done)(void *ctx, status_t st), void *ctx);
+// tenant's.
+// errors  also NOT_FOUND: none has it. At once, without done: NOT_FOUND where there is no other
+//         node, UNAVAILABLE where too many wait, or this one was looked for too often
+status_t pull_find(struct pull *p, const char *tenant, struct digest d,
+                   void (*done)(void *ctx, status_t st), void *ctx) MUST_CHECK;
+void pull_lost(struct pull *p, const char *node); // it is lost: what it was asked for others are
 void pull_metrics(const struct pull *p, struct strbuf *b);

@@ -27,10 +27,11 @@ bool op_pull_start(struct job *j) {
     snprintf(name, sizeof name, "%s/%s/%.100s", x ? "pull" : "find", digest_to_hex(j->subject).z,
              tenant);
     if (!op_wait(j, OP_PULL, name, &op)) return true;
-    if (x)
+    if (x) {
         pull_get(j->s->pull, tenant, j->subject, x->writer, pulled, op);
-    else if (!pull_find(j->s->pull, tenant, j->subject, pulled, op))
-        op_end(op, st_because(ST_NOT_FOUND, MODEL_NOT_FOUND, "no model or executable %s here",
-                              digest_to_hex(j->subject).z));
+        return true;
+    }
+    status_t st = pull_find(j->s->pull, tenant, j->subject, pulled, op);
+    if (st) op_end(op, st);
     return true;
 }

@@ -4,12 +4,12 @@
 another, which fetches the bytes; nodes that join, were away, wrote at the same time; tenants; who
 publishes without the secret, and who has it and lies. Standard library only.
 Usage: names.py --hlod BIN --hlo BIN --worker BIN --nats BIN [--short] [NAME...]"""
-import hashlib, os, subprocess, sys, threading, time
+import hashlib, os, signal, subprocess, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nats import (SECRET, Liar, Nodes, Raw, Server, agree, beat, cluster, mac, model, name, names,
                   number, record, sealed, sealed_beat, sealed_names, scenarios, states, text,
                   upload, value)
-from harness import until
+from harness import in_thread, until
 
 def run(d, what, headers={}):
     return d.json("POST", "/v1/run", {"model": what, "inputs": [
@@ -261,6 +261,57 @@ def liars(o):
         assert pulls(n.d[0]) == 1 and all(x.startswith("Hlod-Node ") for x in liar.seen)
         raw.close()
 
+def digests(o):
+    """a model that no name stands for, by its digest: one that was sent to a node right after
+    another had not found it is found; how often one that nobody has is looked for; a node that
+    drains, hangs or is slow to answer holds up nobody"""
+    with Server(o) as nats, Nodes(o, 2, nats.url, shared=True) as n, Liar() as liar:
+        n.meet()
+        a, b = n.d
+        def since(when):
+            return time.monotonic() - when
+        own = hashlib.sha256(model("own")).hexdigest()
+        assert run(b, own)[0] == 404  # then it is sent, to whichever node
+        assert upload(a, model("own")) == own
+        runs(b, own)
+        got = [b.call("POST", "/v1/executables?model=" + "5" * 64) for _ in range(12)]
+        assert [status for status, *_ in got] == [404] * 8 + [503] * 4, got
+        assert 1 <= int(got[-1][1]["retry-after"]) <= 3, got[-1]
+        until("it is looked for again", 10, lambda: run(b, "5" * 64)[0] == 404)
+
+        raw = Raw(nats.port)
+        raw.publish(sealed_beat(node="slow", life="slow", address=liar.url))
+        raw.flush()
+        until("it is known", 10, lambda: "slow" in states(b))
+        liar.speaks.clear()
+        named = upload(a, model("named"))
+        made_up = [in_thread(run, b, f"{k:064x}") for k in range(6)]
+        until("it is asked", 10, lambda: liar.seen)
+        name(a, "m", named)
+        agree(n.d, {("m", 1): named})
+        start = time.monotonic()
+        runs(b, "m")
+        assert since(start) < 10
+        raw.publish(sealed_beat(node="slow", life="slow", address=liar.url, state="draining"))
+        raw.flush()
+        liar.speaks.set()
+        for t, got in made_up:
+            t.join(60)
+            assert got[0][0] in (404, 503), got
+        until("it drains", 10, lambda: states(b)["slow"] == "draining")
+        seen = len(liar.seen)
+        assert run(b, "6" * 64)[0] == 404 and len(liar.seen) == seen  # as if it were not there
+
+        name(a, "late", upload(a, model("late")))
+        agree(n.d, {("m", 1): named, ("late", 1): hashlib.sha256(model("late")).hexdigest()})
+        os.kill(a.p.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        assert run(b, "late")[0] == 503 and since(start) < 10  # once it is found lost
+        os.kill(a.p.pid, signal.SIGCONT)
+        until("it is found again", 10, lambda: states(b)["n0"] == "serving")
+        runs(b, "late")
+        raw.close()
+
 def versions(o):
     """a node whose version does not work with this one is shown as that, and nothing goes there or
     is taken from it; one that is later and does is a node as others, as is one before numbers"""
@@ -324,7 +375,7 @@ def passes(o):
                               headers={"Authorization": "Hlod-Node " + junk})[0] == 401
 
 SHORT = [everywhere, hostile]
-ALL = SHORT + [large, away, conflicts, tenants, liars, versions, passes]
+ALL = SHORT + [large, away, conflicts, tenants, liars, digests, versions, passes]
 
 if __name__ == "__main__":
     sys.exit(scenarios("cluster ", SHORT, ALL))

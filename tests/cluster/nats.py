@@ -201,16 +201,19 @@ class Liar(http.server.ThreadingHTTPServer):
     daemon_threads = True
     def __init__(self):
         self.seen, self.answer = [], b""
+        self.speaks = threading.Event()  # cleared: it takes requests, and is silent
+        self.speaks.set()
         liar = self
         class Handler(http.server.BaseHTTPRequestHandler):
             timeout = 20
             def do_POST(self):
                 liar.seen.append(self.headers.get("Authorization"))
                 self.rfile.read(int(self.headers["Content-Length"]))
+                liar.speaks.wait(60)
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(liar.answer)))
-                self.end_headers()
                 try:
+                    self.end_headers()
                     self.wfile.write(liar.answer)
                 except OSError:
                     pass  # more than it takes
@@ -223,6 +226,7 @@ class Liar(http.server.ThreadingHTTPServer):
     def __enter__(self):
         return self
     def __exit__(self, *rest):
+        self.speaks.set()
         self.shutdown()
         self.server_close()
         self.thread.join(10)

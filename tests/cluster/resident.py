@@ -77,6 +77,16 @@ def anywhere(o):
         assert b.call("GET", f"/v1/buffers/{h}", headers={**BYTES, "Range": "bytes=16-"})[0] == 416
         status, r = b.json("GET", f"/v1/buffers/{h}?offset=4&length=8")
         assert status == 200 and r["part"] and not r["outputs"], r
+        for query, range, want in (("offset=4&length=8", "", raw[4:12]),
+                                   ("offset=12", "", raw[12:]),
+                                   ("length=8", "nonsense", raw[:8]),
+                                   ("offset=99", "bytes=4-7", raw[4:8])):
+            for d in n.d:
+                status, head, part = d.call("GET", f"/v1/buffers/{h}?{query}", headers={
+                    **BYTES, **({"Range": range} if range else {})})
+                assert (status, part, head["hlod-tensor"]) == (
+                    206 if "=" in range else 200, want, "f32[4]"), (query, range, status, part)
+        bad(b.json("GET", f"/v1/buffers/{h}?offset=99", headers=BYTES), 400, None)
 
         status, r = run(b, h)
         assert status == 200 and r["outputs"][0]["data"] == [4, 5, 6, 7] and r["node"] == "n0", r
@@ -235,6 +245,9 @@ def home_ends(o):
         assert run(b, h)[0] == 200
         r = bad(b.json("GET", "/v1/buffers/n7:b0123456789abcdef"), 503, None)
         assert "not heard yet" in r["message"], r
+        for never in "x" * 3000 + ":b1", "n0\\:b1", "n7%0A:b1":  # no names of nodes
+            r = bad(b.json("GET", f"/v1/buffers/{never}"), 404, "BUFFER_NOT_FOUND")
+            assert len(r["message"]) < 400, r
         nats.start()
         for d in n.d:
             until("it is back", 15, lambda: cluster(d)["state"] == "connected")
