@@ -2,6 +2,7 @@
 // Evaluation of reductions, windows and map: what calls a scalar computation per element.
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
+#include "compiler/ops/rules.h"
 
 // acc[at] = f(acc[at], in[from]) for the n components.
 static status_t fold(struct hlo_fn *f, struct literal **acc, int64_t at, struct literal *const *in,
@@ -74,27 +75,52 @@ static bool first_tap(const struct window *w, int64_t *sizes) {
     return true;
 }
 
-EVAL(REDUCE_WINDOW) {
-    int n = i->n_operands / 2;
+// Windows that reach back to the first element: each has one more than the one before, behind what
+// that one has.
+static status_t run_along(struct hlo_fn *f, const struct running_window *r, const struct shape *s,
+                          struct literal *const *in, int n, struct literal **acc) {
+    int64_t step = 1, to = 0;
+    for (int d = r->dim + 1; d < s->rank; d++)
+        step *= s->dims[d];
+    EACH_INDEX(o, s) {
+        bool first = o[r->dim] == 0;
+        for (int k = 0; k < n; k++)
+            element_copy(acc[k], to, first ? in[n + k] : acc[k], first ? 0 : to - step);
+        if (!first || !r->exclusive)
+            RETURN_IF_ERR(fold(f, acc, to, in, r->exclusive ? to - step : to, n));
+        to++;
+    }
+    return ST_OK;
+}
+static status_t each_window(struct hlo_fn *f, const struct hlo_instr *i, struct literal *const *in,
+                            int n, struct literal **acc) {
     const struct window *w = &HLO_ATTR(i, window)->window;
     const struct shape *s = in[0]->shape;
-    struct literal **acc, *r;
-    struct hlo_fn *f;
     int64_t sizes[HLO_MAX_RANK + 1], to = 0;
-    RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, n, &acc, &r));
-    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
-    status_t st = ST_OK;
     bool any = first_tap(w, sizes);
     EACH_INDEX(o, acc[0]->shape) {
         int64_t tap[HLO_MAX_RANK + 1] = {0}, at[HLO_MAX_RANK];
         for (int k = 0; k < n; k++)
             element_copy(acc[k], to, in[n + k], 0);
-        if (any && !st) do {
-                if (tap_position(w, s, o, tap, at))
-                    st = fold(f, acc, to, in, index_linear(at, s->dims, s->rank), n);
-            } while (!st && index_next(tap, sizes, s->rank));
+        if (any) do {
+                if (!tap_position(w, s, o, tap, at)) continue;
+                int64_t from = index_linear(at, s->dims, s->rank);
+                RETURN_IF_ERR(fold(f, acc, to, in, from, n));
+            } while (index_next(tap, sizes, s->rank));
         to++;
     }
+    return ST_OK;
+}
+EVAL(REDUCE_WINDOW) {
+    int n = i->n_operands / 2;
+    struct literal **acc, *r;
+    struct running_window run;
+    struct hlo_fn *f;
+    RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, n, &acc, &r));
+    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
+    status_t st = rule_running_window(i, &run) && !run.back
+                      ? run_along(f, &run, in[0]->shape, in, n, acc)
+                      : each_window(f, i, in, n, acc);
     hlo_fn_close(f);
     *out = r;
     return st;

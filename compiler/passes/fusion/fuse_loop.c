@@ -39,12 +39,16 @@ static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
 }
 // Another name for the bits of values that are computed as they lie: for a kernel, nothing to do.
+// Small floats and complex numbers are not: of the codes of one that are NaN a kernel keeps one.
 static bool keeps_bits(const struct hlo_instr *i) {
-    enum dtype to = i->shape->dtype, from = i->n_operands ? i->operands[0]->shape->dtype : to;
-    bool numbers = to != DT_PRED && from != DT_PRED && !dtype_is_complex(to) &&
-                   !dtype_is_complex(from) && to != DT_F16 && from != DT_F16;
-    return i->op == HLO_BITCAST_CONVERT && numbers && dtype_bits(to) == dtype_bits(from) &&
-           dtype_bits(to) >= 8;
+    if (i->op != HLO_BITCAST_CONVERT) return false;
+    enum dtype t[2] = {i->shape->dtype, i->operands[0]->shape->dtype};
+    for (int k = 0; k < 2; k++) {
+        bool small = dtype_is_float(t[k]) && dtype_bits(t[k]) <= 16 && t[k] != DT_BF16;
+        if (small || t[k] == DT_PRED || dtype_is_complex(t[k]) || dtype_bits(t[k]) < 8)
+            return false;
+    }
+    return dtype_bits(t[0]) == dtype_bits(t[1]);
 }
 static bool elementwise(const struct hlo_instr *i) {
     return plain(i) && (hlo_is_pointwise(i) || keeps_bits(i));

@@ -51,28 +51,38 @@ static bool hands_on(const struct hlo_instr *u, const struct hlo_instr *x) {
 }
 // Is the value rounded soon after, or compared? Then the last bit of a quotient decides: values
 // that a quantiser rounds lie on ties by design, and 21 / 7 is 3, so such a division stays a
-// division.
-static bool is_rounded(const struct hlo_instr *x, int depth) {
+// division. shifted: by one value for all, so that what becomes of 21 / 7 - 3 is its sign.
+static bool is_rounded(const struct hlo_instr *x, int depth, bool shifted) {
     double v;
     for (size_t k = 0; k < x->users.n; k++) {
         const struct hlo_instr *u = x->users.v[k];
-        bool real = dtype_is_float(u->shape->dtype) && dtype_size(u->shape->dtype) > 1;
+        bool real = dtype_is_float(u->shape->dtype) && dtype_size(u->shape->dtype) > 1,
+             moved = shifted;
         switch (u->op) {
         case HLO_ROUND_EVEN:
         case HLO_ROUND_AFZ:
         case HLO_FLOOR:
         case HLO_CEIL:
+        case HLO_REMAINDER:
             return true;
         case HLO_CONVERT:
             if (!real) return true;
             break;
+        case HLO_SIGN:
+            if (shifted) return true;
+            break;
         case HLO_COMPARE: // with 0 the sign alone counts
-            if (!match_splat(u->operands[u->operands[0] == x], &v) || v != 0) return true;
+            if (shifted || !match_splat(u->operands[u->operands[0] == x], &v) || v != 0)
+                return true;
+            break;
+        case HLO_ADD:
+        case HLO_SUBTRACT:
+            moved |= match_splat(u->operands[u->operands[0] == x], &v) && v != 0;
             break;
         default:
             break;
         }
-        if (depth > 0 && hands_on(u, x) && is_rounded(u, depth - 1)) return true;
+        if (depth > 0 && hands_on(u, x) && is_rounded(u, depth - 1, moved)) return true;
     }
     return false;
 }
@@ -84,7 +94,7 @@ RULE_FN(div_by_constant) {
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
     bool one = shape_elements(i->shape) == 1; // nothing is gained; it may be a quantiser's scale
-    if ((!exact && (r->strict || one || is_rounded(i, 4))) || !isnormal((float)(1 / v)))
+    if ((!exact && (r->strict || one || is_rounded(i, 4, false))) || !isnormal((float)(1 / v)))
         return NULL;
     if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
@@ -207,7 +217,8 @@ RULE_FN(div_broadcast) {
     struct hlo_instr *y = i->op == HLO_DIVIDE ? i->operands[1] : NULL;
     if (!y || r->strict || y->op != HLO_BROADCAST || match_splat(y, &v) ||
         (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64) ||
-        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) || is_rounded(i, 4))
+        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) ||
+        is_rounded(i, 4, false))
         return NULL;
     struct hlo_instr *d = y->operands[0], *one = hb_splat(&r->b, d->shape, 1);
     return hb_mul(&r->b, i->operands[0],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of two movements of data in a row: one is left, or none.
+#include "base/span.h"
 #include "compiler/passes/rules/rules.h"
 
 RULE_FN(copy_copy) {
@@ -111,22 +112,36 @@ static bool among(struct i64s v, int64_t d) {
         if (v.v[k] == d) return true;
     return false;
 }
-// The slices of a product's operand that make its result's slices v: those of the batch, then, from
+// Which slice of a product's operand makes its result's slices v: those of the batch, then, from
 // v[at] on, those of its own dims. Gives where the next operand's begin.
-static int sliced_operand(struct rule_ctx *r, hv *x, struct i64s batch, struct i64s contracting,
-                          const struct range *v, int at) {
-    struct range own[HLO_MAX_RANK];
-    for (int d = 0; d < (*x)->shape->rank; d++)
+static int sliced_operand(const struct shape *s, struct i64s batch, struct i64s contracting,
+                          const struct range *v, int at, struct range *own) {
+    for (int d = 0; d < s->rank; d++)
         if (among(contracting, d))
-            own[d] = (struct range){0, (*x)->shape->dims[d], 1};
+            own[d] = (struct range){0, s->dims[d], 1};
         else if (!among(batch, d))
             own[d] = v[at++];
     for (int64_t k = 0; k < batch.n; k++)
         own[batch.v[k]] = v[k];
-    *x = hb_slice(&r->b, *x, own);
     return at;
 }
-// What is not read of a product, as the logits of all words but the last, is not made.
+static bool is_weight(const struct hlo_instr *i) {
+    while (i->n_operands == 1)
+        i = i->operands[0];
+    return i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind != PARAM_INPUT);
+}
+// What the slice of an operand costs: a copy, of which each element takes the time of so many
+// products. Of a weight it is made once, but kept; of all that there is it is none.
+static double slice_cost(const struct hlo_instr *x, const struct range *v) {
+    enum { PRODUCTS = 16 };
+    double n = 1;
+    for (int d = 0; d < x->shape->rank; d++)
+        n *= (double)ceil_div(v[d].limit - v[d].start, v[d].stride);
+    if (n == (double)shape_elements(x->shape)) return 0;
+    return is_weight(x) && x->users.n == 1 ? n : n * PRODUCTS;
+}
+// What is not read of a product, as the logits of all words but the last, is not made, where that
+// repays the slices: of a large matrix of which most is read they are no gain.
 RULE_FN(slice_dot) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_SLICE || x->op != HLO_DOT || x->users.n != 1 || x->shape->dynamic ||
@@ -135,10 +150,19 @@ RULE_FN(slice_dot) {
         return NULL;
     const struct hlo_attr_dot *a = HLO_ATTR(x, dot);
     const struct range *v = HLO_ATTR(i, slice)->slice.v;
-    hv in[2] = {x->operands[0], x->operands[1]};
-    int at = sliced_operand(r, &in[0], a->lhs_batch_dims, a->lhs_contracting_dims, v,
-                            (int)a->lhs_batch_dims.n);
-    sliced_operand(r, &in[1], a->rhs_batch_dims, a->rhs_contracting_dims, v, at);
+    const struct shape *s[2] = {x->operands[0]->shape, x->operands[1]->shape};
+    struct range own[2][HLO_MAX_RANK];
+    int at = sliced_operand(s[0], a->lhs_batch_dims, a->lhs_contracting_dims, v,
+                            (int)a->lhs_batch_dims.n, own[0]);
+    sliced_operand(s[1], a->rhs_batch_dims, a->rhs_contracting_dims, v, at, own[1]);
+
+    double less = (double)shape_elements(x->shape) - (double)shape_elements(i->shape);
+    for (int64_t k = 0; k < a->lhs_contracting_dims.n; k++)
+        less *= (double)s[0]->dims[a->lhs_contracting_dims.v[k]];
+    if (less < slice_cost(x->operands[0], own[0]) + slice_cost(x->operands[1], own[1])) return NULL;
+    hv in[2];
+    for (int k = 0; k < 2; k++)
+        in[k] = hb_slice(&r->b, x->operands[k], own[k]);
     return hb_op(&r->b, HLO_DOT, i->shape, in, 2, a);
 }
 RULE_FN(concat_slices) {
@@ -355,11 +379,6 @@ RULE_FN(pad_negative) {
 }
 // dot gives [batch, left, right]: the transpose that gives [batch, right, left] is the dot of the
 // operands in the other order. Weights stay on the right, where libraries pack them.
-static bool is_weight(const struct hlo_instr *i) {
-    while (i->n_operands == 1)
-        i = i->operands[0];
-    return i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind != PARAM_INPUT);
-}
 RULE_FN(transpose_dot) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_TRANSPOSE || x->op != HLO_DOT || x->users.n != 1 ||
