@@ -82,6 +82,7 @@ static bool is_rounded(const struct hlo_instr *x, int depth, bool shifted) {
         default:
             break;
         }
+
         if (depth > 0 && hands_on(u, x) && is_rounded(u, depth - 1, moved)) return true;
     }
     return false;
