@@ -48,14 +48,19 @@ static int read_text(struct train *t, int *k) { // 1: taken; 0: another word; -1
     const struct {
         const char *name, **to;
         int *n, most;
-    } table[] = {
-        {"--loss", &t->loss, NULL, 0},           {"--optimizer", &t->optimizer, NULL, 0},
-        {"--schedule", &t->schedule, NULL, 0},   {"--checkpoint", &t->checkpoint, NULL, 0},
-        {"--resume", &t->resume, NULL, 0},       {"--device", &t->device, NULL, 0},
-        {"--attach", &t->attach, NULL, 0},       {"-o", &t->out, NULL, 0},
-        {"-d", t->data, &t->n_data, MAX_DATA},   {"--validate", t->held, &t->n_held, MAX_DATA},
-        {"--set", t->sets, &t->n_sets, MAX_SETS}, {"--whole", t->whole, &t->n_whole, MAX_DATA},
-        {"--precision", &t->precision, NULL, 0}};
+    } table[] = {{"--loss", &t->loss, NULL, 0},
+                 {"--optimizer", &t->optimizer, NULL, 0},
+                 {"--schedule", &t->schedule, NULL, 0},
+                 {"--checkpoint", &t->checkpoint, NULL, 0},
+                 {"--resume", &t->resume, NULL, 0},
+                 {"--device", &t->device, NULL, 0},
+                 {"--attach", &t->attach, NULL, 0},
+                 {"-o", &t->out, NULL, 0},
+                 {"-d", t->data, &t->n_data, MAX_DATA},
+                 {"--validate", t->held, &t->n_held, MAX_DATA},
+                 {"--set", t->sets, &t->n_sets, MAX_SETS},
+                 {"--whole", t->whole, &t->n_whole, MAX_DATA},
+                 {"--precision", &t->precision, NULL, 0}};
     for (size_t j = 0; j < sizeof table / sizeof *table; j++) {
         const char *v = option_value(h, k, table[j].name);
         if (!v) continue;
@@ -191,8 +196,8 @@ static status_t give_rows(struct train *t, struct arena *a, struct train_program
         struct train_leaf *l = &p->leaves[k];
         bool label = strcmp(l->role, "label") == 0, whole = strcmp(l->role, "whole") == 0;
         if (!is_rows(l) && !whole) continue;
-        const struct npy *x = whole ? named(t->given_whole, t->n_whole, l->of)
-                                    : named(v, n, label ? "label" : l->of);
+        const struct npy *x =
+            whole ? named(t->given_whole, t->n_whole, l->of) : named(v, n, label ? "label" : l->of);
         if (!x) return not_given(l);
         RETURN_IF_ERR(train_program_give(a, p, l, x));
     }
@@ -640,7 +645,8 @@ static void catch_ending(struct sigaction old[N_ENDING]) {
     }
 }
 static void release_ending(const struct sigaction old[N_ENDING]) {
-    for (int k = 0; k < N_ENDING; k++) sigaction(ending[k], &old[k], NULL);
+    for (int k = 0; k < N_ENDING; k++)
+        sigaction(ending[k], &old[k], NULL);
 }
 
 static int with_job(struct train *t) {

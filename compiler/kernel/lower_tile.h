@@ -105,7 +105,7 @@ struct small_dot {
     int64_t batch, m, k, n;
     int64_t row, term; // elements between rows, and between terms, of the left operand
     bool turned;
-    bool swapped; // of the operands: the product is turned
+    bool swapped;    // of the operands: the product is turned
     int lanes, sums; // of a vector; vectors that registers hold at most
 };
 // Is `i` one, of operands that lie in memory as they are?

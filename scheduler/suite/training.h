@@ -23,8 +23,8 @@ struct training_program {
     size_t n_leaves, n_state;
     bool accuracy;
     int64_t steps_per_epoch, classes;
-    int64_t all_rows;       // how many there are; of which the program has so many at a time
-    int64_t rows, parts;    // the last part begins where it is whole
+    int64_t all_rows;    // how many there are; of which the program has so many at a time
+    int64_t rows, parts; // the last part begins where it is whole
     struct digest source, exe;
     char **names; // of its results
     size_t n_names;
@@ -32,7 +32,7 @@ struct training_program {
     struct memfd *payload;       // the rows, until they are on the device
     struct job_input *row_input; // in it
     size_t n_row_input;
-    int64_t part;                // that is in the payload, or on the device
+    int64_t part; // that is in the payload, or on the device
     char rows_handle[TRAINING_HANDLE], frozen_handle[TRAINING_HANDLE]; // tuples; "" = none
     size_t n_frozen;
 };
