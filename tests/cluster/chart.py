@@ -341,7 +341,7 @@ def upgraded(o):
                 for p in k8s.pods:
                     until("it is known", 10, lambda: what in hlo(p, "models").split())
                     hlo(p, "run", what, "-i", "x=1,2,3,4")
-            assert all("peer.up" in p.logs() for p in k8s.pods)
+            until("peers are met", 30, lambda: all("peer.up" in p.logs() for p in k8s.pods))
             loads = [Load(k8s, admin, "quick"), Load(k8s, admin, "quick", True),
                      Load(k8s, admin, "long"), Load(k8s, admin, "long")]
             for x in loads:
