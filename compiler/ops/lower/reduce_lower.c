@@ -76,14 +76,12 @@ static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const str
 static bool finds_largest(const struct hlo_instr *i) {
     return hlo_root(i->called[0])->op == HLO_MAXIMUM;
 }
-static struct kir_val *ordered(struct kir *k, struct kir_val *bits) { // and back
-    struct kir_val *sign = kir_op(k, K_SHR, bits, kir_int(k, DT_S32, 31), NULL);
-    return kir_op(k, K_XOR, bits, kir_op(k, K_AND, sign, kir_int(k, DT_S32, INT32_MAX), NULL),
-                  NULL);
+static struct kir_val *of_key(struct kir *k, struct kir_val *key) { // the order is its own inverse
+    return kir_bits(k, DT_F32, kmath_total_order(k, kir_bits(k, DT_F32, key)));
 }
 static struct kir_val *key_of(struct kir *k, struct kir_val *x, bool largest) {
     struct kir_val *first = kir_int(k, DT_S32, largest ? INT32_MAX : INT32_MIN);
-    return kir_select(k, kir_cmp(k, CMP_NE, x, x), first, ordered(k, kir_bits(k, DT_S32, x)));
+    return kir_select(k, kir_cmp(k, CMP_NE, x, x), first, kmath_total_order(k, x));
 }
 static status_t init_key(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
     RETURN_IF_ERR(init_values(lw, f, acc));
@@ -161,7 +159,7 @@ LOWER(REDUCE) {
 
     RETURN_IF_ERR(lower_reduce(lw, &f, index, s->rank - rd.n, out));
     if (rd.keys)
-        *out = kir_bits(&lw->k, DT_F32, ordered(&lw->k, *out));
+        *out = of_key(&lw->k, *out);
     else
         round_results(lw, &f, out);
     return ST_OK;

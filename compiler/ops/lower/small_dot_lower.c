@@ -221,7 +221,7 @@ static void sums(struct lower *lw, const struct small_dot *s, struct block b, in
         struct kir_loop *l = NULL;
         if (groups > 1) {
             l = kir_for(k, kir_i64(k, 0), kir_i64(k, groups), groups, NULL, 0);
-            b.row = kir_op(k, K_MIN, kir_idx_mul(k, l->var, tall), kir_i64(k, s->m - tall), NULL);
+            b.row = block_at(k, l->var, b.rows, s->m);
         }
         one_block(lw, s, &b, out);
         if (l) kir_end(k, l, NULL);
