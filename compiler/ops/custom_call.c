@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of custom-call: the few targets of XLA that are pure and have a meaning on one device.
-// Every other target is refused by name, before anything runs (hlo_eval_supports).
+// Every other target is refused by name, before anything runs (hlo_eval_supports); in a branch,
+// when a run comes to it (compiler/frontend/hlo/hlo_ingest.h).
 #include <math.h>
 
 #include "compiler/calls/bits.h"
@@ -144,9 +145,9 @@ static status_t nms(struct hlo_eval *ev, const struct hlo_instr *i, struct liter
         x[k] = in[k]->data;
     for (int64_t r = 0; r < n.rows; r++) {
         int64_t at = r / (n.rows / n.batches) * n.n;
-        struct nms_boxes b = {x[NMS_SCORES] + r * n.n, x[NMS_Y1] + at, x[NMS_X1] + at,
-                              x[NMS_Y2] + at,          x[NMS_X2] + at, *x[NMS_IOU],
-                              *x[NMS_LEAST]};
+        struct nms_boxes b = {
+            x[NMS_SCORES] + r * n.n, x[NMS_Y1] + at, x[NMS_X1] + at, x[NMS_Y2] + at,
+            x[NMS_X2] + at,          *x[NMS_IOU],    *x[NMS_LEAST]};
         nms_row(&b, n.n, n.most, heap, kept, (int64_t *)e[0]->data + r * n.most,
                 (uint8_t *)e[1]->data + r * n.most, nms_overlaps);
     }

@@ -115,8 +115,8 @@ static bool by_rows(const struct lib_call *c) {
 // as fast at 4x4, no slower up to 32x32; of a matrix and a vector up to 32x32 elements; on Zen 4
 // with AVX-512, 180 random ones up to 128 rows, terms and columns: 1.5 times in the mean, 4 at
 // most, the least 0.76, where a few terms or columns leave lanes empty or are turned first). With
-// fewer products in all no kernel is worth its making; loops take theirs without
-// (compiler/kernel/merge.h).
+// fewer products of fewer matrices no kernel is worth its making (a call takes some 20 ns for each
+// matrix); loops take theirs without (compiler/kernel/merge.h).
 bool cpu_small_dot(const struct hlo_instr *i) {
     enum {
         EACH = 1 << 15,
@@ -128,13 +128,14 @@ bool cpu_small_dot(const struct hlo_instr *i) {
         MOST_512 = 128,
         THIN = 1 << 10,
         LEAST = 1 << 12,
+        MANY = 8,
         FEW = 4
     };
     struct lib_call c;
     if (!lib_match(i, &c) || c.hero->op != HLO_DOT || cpu_forced_impl()) return false;
     struct cpu_sizes s = dot_sizes(c.hero);
     double each = (double)s.m * (double)s.n * (double)s.k;
-    if (each * (double)s.groups < LEAST) return false;
+    if (each * (double)s.groups < LEAST && s.groups < MANY) return false;
     if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= THIN;
     if (s.groups > 1 && cpu_target()->vector_bits == 512 && each > ANY_512) {
         bool few = s.m > ROWS_512 && s.n < COLUMNS_512 && s.k < TERMS_512;

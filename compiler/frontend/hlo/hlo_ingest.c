@@ -18,6 +18,60 @@ struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits) 
     return l;
 }
 
+// ---- calls that a run may not reach
+
+// In `certain`: computations that a run comes to without choosing a branch. Callees come first.
+static void find_certain(const struct hlo_module *m, struct pmap *certain) {
+    pmap_put_ptr(certain, m->entry, NULL);
+    for (const struct hlo_computation *c = m->last; c; c = c->prev) {
+        if (!pmap_has_ptr(certain, c)) continue;
+        for (const struct hlo_instr *i = c->first; i; i = i->next)
+            for (int k = 0; k < i->n_called && i->op != HLO_CONDITIONAL; k++)
+                pmap_put_ptr(certain, i->called[k], NULL);
+    }
+}
+
+// One instruction instead of call i that ends a run with `why`, which it takes.
+static status_t end_run_at(struct hlo_instr *i, status_t why) {
+    struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
+                                   .custom_call_has_side_effect = true};
+    struct hlo_computation *c = i->parent;
+    struct strbuf text = {0};
+    strbuf_puts(&text, "\"the run came to a branch that cannot run here: ");
+    for (const char *p = st_message(why); *p; p++)
+        strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
+    strbuf_putc(&text, '"');
+    st_drop(why);
+
+    struct hlo_instr *end;
+    status_t st = hlo_add_instr(c, HLO_CUSTOM_CALL, i->shape, NULL, 0, &attr, NULL, 0, &end);
+    if (!st) {
+        end->op_type = i->op_type;
+        end->op_name = i->op_name;
+        hlo_set_extra(end, "backend_config", strbuf_cstr(&text));
+        hlo_move_before(end, i);
+        hlo_replace_uses(i, end);
+        hlo_remove_instr(i);
+    }
+    strbuf_done(&text);
+    return st;
+}
+
+status_t hlo_ingest_end_runs(struct hlo_module *m) {
+    struct pmap certain = {0};
+    status_t st = ST_OK;
+    find_certain(m, &certain);
+    HLO_EACH_COMPUTATION(c, m) {
+        if (pmap_has_ptr(&certain, c)) continue;
+        HLO_EACH_INSTR(i, c) {
+            status_t why = i->op == HLO_CUSTOM_CALL && !st ? hlo_eval_supports(i) : ST_OK;
+            if (why) st = end_run_at(i, why);
+        }
+    }
+    pmap_done(&certain);
+    return st;
+}
+
 // What the evaluator does not run, no device of this build does: it stands last in every list.
 status_t hlo_ingest_check_runs(const struct hlo_module *m) {
     struct strbuf b = {0};
@@ -110,11 +164,12 @@ static void name_inputs(struct arena *a, const struct hlo_computation *e, struct
     smap_done(&taken);
 }
 
-status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
+status_t hlo_ingest_module(struct arena *a, struct hlo_module *m, struct span source,
                            const char *format, struct ingest_result *out) {
     struct ingest_result r = {.format = format, .program = source};
     const struct hlo_computation *e = m->entry;
     int leaves = shape_leaves(e->root->shape);
+    RETURN_IF_ERR(hlo_ingest_end_runs(m));
     RETURN_IF_ERR(hlo_ingest_check_runs(m));
     r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
     r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
