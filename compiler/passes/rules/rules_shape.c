@@ -196,24 +196,26 @@ static struct hlo_instr *term(struct rule_ctx *r, const struct hlo_instr *dot, i
     v = hb_convert(&r->b, hb_transpose(&r->b, v, perm), sums);
     return hb_broadcast(&r->b, v, all->dims, all->rank, map);
 }
-// Products of each matrix of a batch with one of its own.
-static bool many_matrices(const struct hlo_instr *i) {
+// Products of matrices: how many of a batch, of so many elements each; 0 of vectors.
+static int64_t matrices(const struct hlo_instr *i, int64_t *each) {
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
     int64_t batch = 1, rows = 1, columns = 1;
     int n = d->lhs_batch_dims.n, left = i->operands[0]->shape->rank - d->lhs_contracting_dims.n;
     for (int k = 0; k < i->shape->rank; k++)
         *(k < n ? &batch : k < left ? &rows : &columns) *= i->shape->dims[k];
-    return batch > 1 && rows > 1 && columns > 1;
+    *each = rows * columns;
+    return rows > 1 && columns > 1 ? batch : 0;
 }
 // Vectors in space, quaternions, points of few coordinates: a kernel of their own costs more than
 // the few products, which go with what is around them. Measured on Zen 4 (AVX-512), two, three and
 // four terms, 64 to 2^20 products, with and without neighbours: 1 to 56 times as fast as the dot,
-// and less (0.33 to 0.7) of matrices of a batch alone, from 4096 products on.
+// and less (0.33 to 0.7) of matrices of a batch alone, from 4096 products on. A product of two
+// small matrices lies in registers, which their users in a loop's kernel read.
 RULE_FN(dot_few_terms) {
-    enum { TERMS = 4, PRODUCTS = 1 << 20, OF_MATRICES = 1 << 11 };
+    enum { TERMS = 4, PRODUCTS = 1 << 20, OF_MATRICES = 1 << 11, SMALL = 16 };
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
     const struct shape *s = i->shape;
-    int64_t terms = 1;
+    int64_t terms = 1, each;
     if (i->op != HLO_DOT || s->dynamic || s->dtype == DT_PRED ||
         (dtype_is_float(s->dtype) && dtype_bits(s->dtype) <= 8) ||
         (r->strict && !dtype_is_int(s->dtype)))
@@ -221,7 +223,9 @@ RULE_FN(dot_few_terms) {
     for (int k = 0; k < d->lhs_contracting_dims.n && terms <= TERMS; k++)
         terms *= i->operands[0]->shape->dims[d->lhs_contracting_dims.v[k]];
     if (terms < 2 || terms > TERMS) return NULL;
-    if (shape_elements(s) > (many_matrices(i) ? OF_MATRICES : PRODUCTS) / terms) return NULL;
+    int64_t batch = matrices(i, &each);
+    if (shape_elements(s) > (batch > 1 ? OF_MATRICES : PRODUCTS) / terms) return NULL;
+    if (batch == 1 && each <= SMALL) return NULL;
 
     bool half = dtype_is_float(s->dtype) && dtype_bits(s->dtype) == 16;
     enum dtype sums = half ? DT_F32 : s->dtype;
