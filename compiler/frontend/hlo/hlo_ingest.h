@@ -7,14 +7,15 @@
 #include "compiler/ir/text/text.h"
 
 struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits); // NULL = defaults
-// Custom calls that no device runs, in branches of conditionals and what only they reach (a check
-// that calls back into Python where it fails, another platform's kernel): a run that comes to one
-// ends there with what hlo_ingest_check_runs would have said.
-status_t hlo_ingest_end_runs(struct hlo_module *m) MUST_CHECK;
+// Custom calls that no device runs. What jax.debug.print and jax.debug.callback make is left out.
+// Those in branches of conditionals and what only they reach (a check that calls back into Python
+// where it fails, another platform's kernel) become calls that end the run which comes to them,
+// with what hlo_ingest_check_runs would have said.
+status_t hlo_ingest_calls(struct hlo_module *m) MUST_CHECK;
 // INVALID_ARGUMENT when no device can run an instruction: all of those in one message (reason
 // UNSUPPORTED_OP), custom calls by their target.
 status_t hlo_ingest_check_runs(const struct hlo_module *m) MUST_CHECK;
 // INVALID_ARGUMENT when an entry parameter is a tuple, or by hlo_ingest_check_runs.
-// m: as hlo_ingest_end_runs leaves it.
+// m: as hlo_ingest_calls leaves it.
 status_t hlo_ingest_module(struct arena *a, struct hlo_module *m, struct span source,
                            const char *format, struct ingest_result *out) MUST_CHECK;
