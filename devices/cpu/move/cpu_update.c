@@ -47,6 +47,7 @@ static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
         u->line *= from->dims[outer];
         whole = u->most[outer] == 0;
     }
+
     // So do others, line by line.
     for (int d = 0; d < outer; d++) {
         bytes = u->stride[d] * u->elem;
@@ -59,6 +60,7 @@ static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
             u->apart[n++] = bytes;
         }
     }
+
     if (n) {
         u->lines = u->dims[--n];
         u->step = u->apart[n];
