@@ -113,10 +113,11 @@ static bool by_rows(const struct lib_call *c) {
 // Products of many small matrices, or with few terms of few rows or columns: what a call of a
 // library costs is paid for each matrix, kernels run across them (measured on Zen 3: up to 30 times
 // as fast at 4x4, no slower up to 32x32; of a matrix and a vector up to 32x32 elements; on Zen 4
-// with AVX-512, 180 random ones up to 128 rows, terms and columns: 1.5 times in the mean, 4 at
-// most, the least 0.76, where a few terms or columns leave lanes empty or are turned first). With
-// fewer products of fewer matrices no kernel is worth its making (a call takes some 20 ns for each
-// matrix); loops take theirs without (compiler/kernel/merge.h).
+// with AVX-512 of those 17 sizes up to 128x128, 0.95 to 1.75 times as fast, 180 random products up
+// to 128 rows, terms and columns: 1.5 times in the mean, 4 at most, the least 0.76, where a few
+// terms or columns leave lanes empty or are turned first). With fewer products of fewer matrices no
+// kernel is worth its making (a call takes some 20 ns for each matrix); loops take theirs without
+// (compiler/kernel/merge.h).
 bool cpu_small_dot(const struct hlo_instr *i) {
     enum {
         EACH = 1 << 15,
@@ -127,6 +128,7 @@ bool cpu_small_dot(const struct hlo_instr *i) {
         ROWS_512 = 32,
         MOST_512 = 128,
         THIN = 1 << 10,
+        THIN_512 = 1 << 14,
         LEAST = 1 << 12,
         MANY = 8,
         FEW = 4
@@ -136,8 +138,9 @@ bool cpu_small_dot(const struct hlo_instr *i) {
     struct cpu_sizes s = dot_sizes(c.hero);
     double each = (double)s.m * (double)s.n * (double)s.k;
     if (each * (double)s.groups < LEAST && s.groups < MANY) return false;
-    if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= THIN;
-    if (s.groups > 1 && cpu_target()->vector_bits == 512 && each > ANY_512) {
+    bool wide = cpu_target()->vector_bits == 512;
+    if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= (wide ? THIN_512 : THIN);
+    if (s.groups > 1 && wide && each > ANY_512) {
         bool few = s.m > ROWS_512 && s.n < COLUMNS_512 && s.k < TERMS_512;
         return each <= EACH && !few && s.k >= (by_rows(&c) ? 1 : FEW_512) && s.m <= MOST_512 &&
                s.n <= MOST_512 && s.k <= MOST_512;
