@@ -61,6 +61,11 @@ bool cpu_has_bf16(void) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
+// Intel's instructions for bf16 without AMX take longer than those of f32 (docs/performance.md).
+static bool multiplies_bf16(void) {
+    return cpu_has_bf16() && (cpu_has_tiles() || !__builtin_cpu_is("intel"));
+}
+
 static bool emulates_bf16(void) {
     const char *v = getenv("HLOD_CPU_BF16");
     return v && strcmp(v, "emulated") == 0;
@@ -93,11 +98,12 @@ const struct target *cpu_target(void) {
     bool takes_f32 = t.library_accepts == cpu_library_accepts;
     t.library_int8 = takes_f32 && (cpu_has_int8() || cpu_has_pairs());
     t.bf16_emulated = takes_f32 && emulates_bf16();
-    t.library_bf16 = takes_f32 && !t.bf16_emulated && cpu_has_bf16();
+    t.library_bf16 = takes_f32 && !t.bf16_emulated && multiplies_bf16();
+    t.library_odd = t.library_bf16 && cpu_has_tiles();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
 
-    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s:block%d:abi%d:cost%d%s%.20s%s",
+    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s%s:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
@@ -107,7 +113,8 @@ const struct target *cpu_target(void) {
              t.library_bf16    ? "+bf16"
              : t.bf16_emulated ? "+bf16emulated"
                                : "",
-             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
+             t.library_bf16 && cpu_has_tiles() ? "+amx" : "", t.conv_block, HLOD_KERNEL_ABI,
+             COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
              direct && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
