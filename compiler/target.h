@@ -81,6 +81,7 @@ struct target {
     bool library_channels;  // it runs compiler/passes/layout/channels.h's fusions of 32-bit values
     bool library_attention; // it runs compiler/passes/fusion/attention.h's calls
     bool library_bf16;      // it multiplies bf16 with bf16, summing in f32, faster than f32
+    bool library_odd;       // and keeps NaN in its place where convolutions' channels are odd
     bool bf16_emulated;     // it does not, and is to give the values of one that does: for tests
     bool library_int8;      // it multiplies s8 or u8 with s8, summing exactly in s32
     bool kernel_pairs;      // no library; but kernels have sums of two products of s16 (K_PAIRS)

@@ -188,6 +188,13 @@ def cpu_has(flag):
         return flag in next((x for x in f if x.startswith("flags")), "").split()
 
 
+def multiplies_bf16():
+    """Whether `fast` multiplies bf16 here: Intel's instructions for it pay with AMX alone."""
+    with open("/proc/cpuinfo") as f:
+        intel = "GenuineIntel" in f.read()
+    return cpu_has("avx512_bf16") and (cpu_has("amx_bf16") or not intel)
+
+
 class Results:
     """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the
     end: sys.exit(results.code())."""

@@ -62,8 +62,9 @@ static void keep(struct change *c, hv x, hv y) {
 
 // Kernels of bf16 multiply pairs of neighbours along the summed dimension, and where its size is
 // odd the last one's neighbour, whatever it is, by zero: NaN or an infinity there would be in the
-// result of another place. So a convolution gets one more channel of zeros, and such a dot stays
-// f32; of one channel a group there are no pairs.
+// result of another place. So a convolution gets one more channel of zeros, unless the library
+// looks for such values (library_odd), and such a dot stays f32; of one channel a group there are
+// no pairs.
 static int64_t depth(const struct hlo_instr *i) {
     const struct hlo_instr *w = i->operands[1];
     if (i->op == HLO_CONVOLUTION) return w->shape->dims[HLO_ATTR(i, conv)->dim_labels.k_in];
@@ -125,7 +126,7 @@ static hv with_zeros(struct change *c, hv x, int64_t dim) {
 static hv changed(struct change *c, hv i) {
     const struct target *t = c->p->target;
     hv x = i->operands[0], w = i->operands[1], in[2];
-    if (depth(i) % 2 && depth(i) > 1) {
+    if (depth(i) % 2 && depth(i) > 1 && !t->library_odd) {
         const struct labels *l = &HLO_ATTR(i, conv)->dim_labels;
         x = with_zeros(c, x, l->in_feature);
         w = with_zeros(c, w, l->k_in);

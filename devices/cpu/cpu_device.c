@@ -642,6 +642,7 @@ static status_t cpu_open(const char *options, struct device **out) {
     d->options = o;
     d->memory_bytes = limits_memory(); // now: a worker cannot open files later
     (void)cpu_lapack_open();           // too
+    (void)cpu_has_tiles();             // nor ask the kernel for registers
     *out = &d->base;
     return ST_OK;
 }

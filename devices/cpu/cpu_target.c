@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Describes this CPU as a compile target. The id names what the code depends on: instruction sets
-// that are really there, the channel block of library layouts, the kernel ABI and the version of
-// the implementation choices, so that an entry made on one machine is used on another exactly when
-// it would be made the same there. For tests: HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as
-// one without; HLOD_CPU_IMPL=kernel (onednn, reference) forces one implementation;
-// HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM; HLOD_CPU_BF16=emulated gives under precision
-// fast the values of a CPU that has bf16.
+// that are really there (those that LLVM alone uses as bits), the channel block of library layouts,
+// the kernel ABI and the version of the implementation choices, so that an entry made on one
+// machine is used on another exactly when it would be made the same there. For tests:
+// HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one without; HLOD_CPU_IMPL=kernel (onednn,
+// reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM;
+// HLOD_CPU_BF16=emulated gives under precision fast the values of a CPU that has bf16.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,8 +22,8 @@ static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo
 
 // Forced implementations that take what the passes make for a library.
 static bool like_the_library(const char *impl) {
-    static const char *const names[] = {"onednn", "pairs", "thin", "matmul",
-                                        "winograd", "gemm", "sort", "fft"};
+    static const char *const names[] = {"onednn",   "pairs", "thin", "matmul",
+                                        "winograd", "gemm",  "sort", "fft"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (strcmp(impl, names[k]) == 0) return true;
     return false;
@@ -61,6 +61,36 @@ bool cpu_has_bf16(void) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
+// Intel's instructions for bf16 without AMX take longer than those of f32 (docs/performance.md).
+static bool multiplies_bf16(void) {
+    return cpu_has_bf16() && (cpu_has_tiles() || !__builtin_cpu_is("intel"));
+}
+
+// LLVM makes code for this CPU and may use what the other words of the id do not tell of: bits of
+// these, which may be added to at the end.
+static unsigned others(void) {
+#define BIT(name) (__builtin_cpu_supports(name) ? 1u << n++ : (n++, 0u))
+    int n = 0;
+    unsigned all = BIT("popcnt");
+    all |= BIT("bmi");
+    all |= BIT("bmi2");
+    all |= BIT("lzcnt");
+    all |= BIT("f16c");
+    all |= BIT("sse4a");
+    all |= BIT("gfni");
+    all |= BIT("avxvnni");
+    all |= BIT("avx512cd");
+    all |= BIT("avx512ifma");
+    all |= BIT("avx512vbmi");
+    all |= BIT("avx512vbmi2");
+    all |= BIT("avx512vnni");
+    all |= BIT("avx512bitalg");
+    all |= BIT("avx512vpopcntdq");
+    all |= BIT("avx512bf16");
+    return all | BIT("avx512fp16");
+#undef BIT
+}
+
 static bool emulates_bf16(void) {
     const char *v = getenv("HLOD_CPU_BF16");
     return v && strcmp(v, "emulated") == 0;
@@ -93,11 +123,12 @@ const struct target *cpu_target(void) {
     bool takes_f32 = t.library_accepts == cpu_library_accepts;
     t.library_int8 = takes_f32 && (cpu_has_int8() || cpu_has_pairs());
     t.bf16_emulated = takes_f32 && emulates_bf16();
-    t.library_bf16 = takes_f32 && !t.bf16_emulated && cpu_has_bf16();
+    t.library_bf16 = takes_f32 && !t.bf16_emulated && multiplies_bf16();
+    t.library_odd = t.library_bf16 && cpu_has_tiles();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
 
-    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s:block%d:abi%d:cost%d%s%.20s%s",
+    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s%s:with%x:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
@@ -107,7 +138,8 @@ const struct target *cpu_target(void) {
              t.library_bf16    ? "+bf16"
              : t.bf16_emulated ? "+bf16emulated"
                                : "",
-             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
+             t.library_bf16 && cpu_has_tiles() ? "+amx" : "", others(), t.conv_block,
+             HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
              direct && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;

@@ -168,6 +168,8 @@ def jax_peer(m, spec, precision):
     args = []
     for p in [x for x in hlo.split("ENTRY")[1].splitlines() if " parameter(" in x]:
         number, n = int(p.split(" parameter(")[1].split(")")[0]), p.split("%")[1].split(" ")[0]
+        if n not in inputs and n not in weights:
+            n = n[:-1]  # the name of a node was the same, and the parameter's got a line behind
         args.append((number, inputs[n] if n in inputs else weights[n]))
     try:
         from jaxlib import _hlo

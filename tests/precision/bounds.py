@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "conform")]
-from harness import cpu_has  # noqa: E402
+from harness import multiplies_bf16  # noqa: E402
 from random_modules import main, run_text  # noqa: E402
 
 TYPES = {"f64": np.float64, "f32": np.float32, "c64": np.complex64, "c128": np.complex128,
@@ -134,7 +134,7 @@ def check(build, number, rng):
     text = text_of(op, dtype, result, x, y, out, attr)
     for precision in ("default", "strict") + (("fast",) if dtype == "f32" else ()):
         for isa in ("", "avx2"):
-            os.environ["HLOD_CPU_BF16"] = "" if cpu_has("avx512_bf16") and not isa else "emulated"
+            os.environ["HLOD_CPU_BF16"] = "" if multiplies_bf16() and not isa else "emulated"
             with tempfile.TemporaryDirectory() as folder:
                 p, bytes_ = run_text(build, folder, text, (x, y), isa, ("--precision", precision))
             if p.returncode:

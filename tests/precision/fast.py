@@ -21,7 +21,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "conform")]
-from harness import cpu_has  # noqa: E402
+from harness import multiplies_bf16  # noqa: E402
 from random_modules import main, run  # noqa: E402
 
 EMULATED = os.environ.get("HLOD_CPU_BF16") == "emulated"  # such a CPU's values in f32, everywhere
@@ -160,7 +160,7 @@ def check(build, number, rng):
             if p.returncode:
                 return said, "%s: %s" % (isa, p.stderr)
             odd = len(shape) == 2 and shape[1] % 2  # such a dot stays f32
-            native = not isa and cpu_has("avx512_bf16") and not EMULATED
+            native = not isa and multiplies_bf16() and not EMULATED
             if native and not odd and "bf16" not in p.stdout:
                 return said, "nothing ran in bf16:\n%s" % p.stdout
             for name, w in zip(outputs, want):

@@ -19,7 +19,7 @@ import onnxruntime as ort
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", d) for d in ("", "models", "conform")]
 import efficientnet  # noqa: E402
-from harness import Results, cpu_has  # noqa: E402
+from harness import Results, multiplies_bf16  # noqa: E402
 from random_modules import run  # noqa: E402
 
 PHOTOGRAPHS = ["chelsea", "coffee", "astronaut", "motorcycle_left", "camera", "page"]
@@ -92,7 +92,7 @@ def told(build, folder):
     path = os.path.join(folder, "efficientnet_lite0.onnx")
     x = efficientnet.picture(os.path.join(folder, "cat.png"))
     os.environ["HLOD_CPU_BF16"] = ""
-    if cpu_has("avx512_bf16"):
+    if multiplies_bf16():
         os.environ["HLOD_CPU_ISA"] = "avx2"
     like = [np.zeros(1000, np.float32)]
     (fast,), said = hlo_run(build, path, [x], ("--bind", "N=1"), like, "--precision", "fast")
@@ -103,7 +103,7 @@ def told(build, folder):
 
 def main():
     build, folder = sys.argv[1], "build/models"
-    if not cpu_has("avx512_bf16"):
+    if not multiplies_bf16():
         os.environ["HLOD_CPU_BF16"] = "emulated"
     photographs(build, folder)
     sentences(build)

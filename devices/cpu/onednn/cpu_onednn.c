@@ -28,13 +28,17 @@ struct onednn_state {
     int sum_leaf;          // operand that must be in the destination before the call, -1 = none
     int64_t out_bytes;
     int out_leaf;
+    enum onednn_beside beside;    // onednn_reads_beside
     struct onednn_short *without; // made where NaN is met first
 };
-// The same call up to its first step that loses NaN.
+// The same call up to its first step that loses NaN, by an implementation that spreads none.
 struct onednn_short {
     dnnl_primitive_t prim; // NULL: the library has none that takes the weights as they are packed
     dnnl_memory_t scratch;
     void *memory;
+    dnnl_primitive_t turn; // from the form that the weights are packed in to `weights`; NULL: none
+    dnnl_memory_t weights;
+    void *turned;
 };
 
 // ---- which instructions
@@ -107,6 +111,16 @@ static bool shapes_ok(const struct hlo_instr *i) {
 // that has too few of them to fill a block (images); channels last, which its matrix kernels read
 // whatever the number of channels and groups is, and in bf16 few channels by far the fastest.
 // False: rows.
+//
+// AMX's tiles have 32 terms in a row, of which a block of 16 channels fills half: it reads channels
+// last. Convolutions of each channel alone lie between such ones and do as well so.
+static bool last_by_tiles(const struct lib_call *c) {
+    const struct layout *last = lib_layout(FORM_LAST, c->hero->operands[0]->shape->rank, 0);
+    const struct shape *k = c->hero->operands[1]->shape;
+    enum onednn_answer says = onednn_asked(c, last, last);
+    bool alone = HLO_ATTR(c->hero, conv)->feature_group_count == k->dims[0] && k->dims[1] == 1;
+    return says == ONEDNN_TILES || (says == ONEDNN_RUNS && alone);
+}
 static bool best_form(const struct target *t, const struct lib_call *c, enum conv_form *in,
                       enum conv_form *out) {
     static const enum conv_form forms[][2] = {
@@ -115,6 +129,10 @@ static bool best_form(const struct target *t, const struct lib_call *c, enum con
     bool few = x->dims[1] <= 4, bf16 = x->dtype == DT_BF16;
     *in = *out = FORM_BLOCKED;
     if (cpu_depthwise_takes(t, c)) return true;
+    if (bf16 && cpu_has_tiles() && last_by_tiles(c)) {
+        *in = *out = FORM_LAST;
+        return true;
+    }
     for (size_t k = few ? 1 + bf16 : 0; k < sizeof forms / sizeof forms[0]; k++) {
         *in = forms[k][0], *out = forms[k][1];
         if ((*in == FORM_BLOCKED || *out == FORM_BLOCKED) && !t->conv_block) continue;
@@ -264,6 +282,8 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
     if (bound) set_packed(x, s, st, rhs, wanted);
 
     status = finish(x, s, st, p.pd, c, &p.dst);
+    st->beside = conv ? onednn_reads_beside(c->hero, p.info) : BESIDE_NOT;
+    s->swallows = s->swallows || st->beside;
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
     bool back = lib_transposed(c->hero);
     if (!status) status = add_arg(st, back ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, lhs, &p.src);
@@ -314,8 +334,11 @@ static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onedn
 static void close_short(struct onednn_short *w) {
     if (!w) return;
     if (w->prim) dnnl_primitive_destroy(w->prim);
+    if (w->turn) dnnl_primitive_destroy(w->turn);
     if (w->scratch) dnnl_memory_destroy(w->scratch);
+    if (w->weights) dnnl_memory_destroy(w->weights);
     free(w->memory);
+    free(w->turned);
     free(w);
 }
 static void onednn_close(struct cpu_step *s) {
@@ -346,6 +369,11 @@ static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
     s->state = st;
     return open_call(x, s, st);
 }
+static status_t turn(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memory_t to) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    dnnl_status_t rc = dnnl_primitive_execute(reorder, onednn_stream(), 2, args);
+    return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
+}
 // w: instead of the call's own primitive; or NULL.
 static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct onednn_short *w,
                         void **bufs) {
@@ -364,12 +392,15 @@ static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct oned
                                              : bufs[a->leaf];
         dnnl_memory_set_data_handle_v2(a->mem, p, onednn_stream());
         args[k] = (dnnl_exec_arg_t){a->arg, a->mem};
-        if (a->leaf != LEAF_REPACKED) continue;
-        dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], onednn_stream());
-        dnnl_exec_arg_t r[] = {{DNNL_ARG_FROM, st->repack_from}, {DNNL_ARG_TO, a->mem}};
-        dnnl_status_t rc = dnnl_primitive_execute(st->repack, onednn_stream(), 2, r);
-        if (rc != dnnl_success) return onednn_failed("reorder", rc);
+        if (a->leaf == LEAF_REPACKED) {
+            dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], onednn_stream());
+            RETURN_IF_ERR(turn(st->repack, st->repack_from, a->mem));
+        }
+        if (a->arg != DNNL_ARG_WEIGHTS || !w || !w->turn) continue;
+        RETURN_IF_ERR(turn(w->turn, a->mem, w->weights));
+        args[k].memory = w->weights;
     }
+
     int threads = s->alone ? cpu_use_threads(1) : 0;
     dnnl_status_t rc =
         dnnl_primitive_execute(w ? w->prim : st->prim, onednn_stream(), st->n_args, args);
@@ -385,6 +416,16 @@ int onednn_swallows(const struct lib_call *c) {
         k++;
     return k;
 }
+// Weights in the form that another primitive wants.
+static status_t own_weights(const struct onednn_state *st, const_dnnl_primitive_desc_t pd,
+                            struct onednn_short *w) {
+    const dnnl_memory_desc_t *to = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    w->turned = cpu_memory((int64_t)dnnl_memory_desc_get_size(to) + 64);
+    if (!w->turned) return st_oom();
+    dnnl_status_t rc = dnnl_memory_create(&w->weights, to, onednn_engine(), w->turned);
+    if (rc != dnnl_success) return onednn_failed("memory_create", rc);
+    return onednn_reorder_prim(&st->weights.packed, to, &w->turn);
+}
 static status_t short_prim(const struct onednn_state *st, const struct cpu_step *s,
                            const struct lib_call *c, struct onednn_short *w) {
     const struct hlo_instr *i = s->plan->instr;
@@ -392,9 +433,11 @@ static status_t short_prim(const struct onednn_state *st, const struct cpu_step 
     struct onednn_ask q = {.in = i->operands[lib_operand(i, c->lhs)]->shape->layout,
                            .out = i->shape->layout,
                            .winograd = s->detail && strstr(s->detail, "wino"),
-                           .weights = packed ? &st->weights.packed : NULL};
+                           .no_tiles = st->beside,
+                           .weights = packed && !st->beside ? &st->weights.packed : NULL};
     struct onednn_prim p;
     status_t status = onednn_prim_of(c, &q, &p);
+    if (!status && st->beside) status = own_weights(st, p.pd, w);
     const dnnl_memory_desc_t *scratch =
         status ? NULL : dnnl_primitive_desc_query_md(p.pd, dnnl_query_scratchpad_md, 0);
     dnnl_status_t rc = dnnl_success;
@@ -421,13 +464,36 @@ static struct onednn_short *short_of(const struct cpu_step *s, const struct lib_
     if (s->alone) cpu_use_threads(threads);
     return st->without->prim ? st->without : NULL;
 }
+// By the evaluator, of weights as they were. Not made for speed.
+static status_t run_plain(struct cpu_exe *x, struct cpu_step *s, int rhs, void **bufs) {
+    const struct onednn_state *st = s->state;
+    void *all[CPU_MAX_BUFS], *plain = NULL;
+    memcpy(all, bufs, sizeof *all * (size_t)(s->plan->n_in + s->plan->n_out));
+    if (s->packed_in == rhs) {
+        plain = cpu_memory((int64_t)dnnl_memory_desc_get_size(&st->weights.user));
+        if (!plain) return st_oom();
+        all[rhs] = plain;
+        status_t status =
+            onednn_reorder_once(&st->weights.packed, &st->weights.user, bufs[rhs], plain);
+        if (status) {
+            free(plain);
+            return status;
+        }
+    }
+    status_t status = cpu_impl_reference.run(x, s, all);
+    free(plain);
+    return status;
+}
 static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     struct lib_call c, up_to;
     if (lib_pool(s->plan->instr)) return cpu_impl_reference.run(x, s, bufs);
     if (!lib_match(s->plan->instr, &c)) return execute(x, s, NULL, bufs);
+    const struct onednn_state *st = s->state;
+    if (st->beside == BESIDE_ODD) return run_plain(x, s, lib_operand(s->plan->instr, c.rhs), bufs);
     up_to = c;
     up_to.n_post = onednn_swallows(&c);
     const struct onednn_short *w = short_of(s, &up_to);
+    if (!w && st->beside) return st_exhausted("no room for a convolution that keeps NaN apart");
     RETURN_IF_ERR(execute(x, s, w, bufs));
     if (w) onednn_steps(&c, up_to.n_post, s->plan->instr, bufs);
     return ST_OK;

@@ -35,7 +35,7 @@ struct onednn_dot {
 };
 void onednn_dot_dims(const struct hlo_instr *h, struct onednn_dot *out);
 dnnl_data_type_t onednn_type(const struct shape *s); // f32 or bf16
-dnnl_format_tag_t onednn_rows(int rank); // row-major, rank 1 to 6
+dnnl_format_tag_t onednn_rows(int rank);             // row-major, rank 1 to 6
 // One value per channel, as a result of n dims sees it: dims of 1 but for the channel's.
 dnnl_status_t onednn_channel_desc(const struct lib_call *c, int n, const struct shape *v,
                                   dnnl_data_type_t t, dnnl_memory_desc_t *out);
@@ -64,9 +64,14 @@ void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t
                       dnnl_dims_t low, dnnl_dims_t high); // folded
 // A kernel's dims, folded, with its groups apart, where there are any. Gives their number.
 int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
-// The implementation that is to run it: *out is the caller's to destroy.
+// The implementation that is to run it, not by tiles where told so: *out is the caller's to
+// destroy.
 dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_primitive_attr_t attr,
-                                 dnnl_primitive_desc_t *out);
+                                 bool no_tiles, dnnl_primitive_desc_t *out);
+// Does this implementation multiply what lies beside a window by zero? Then NaN or an infinity
+// there is in the result of another place. EVEN: others of the library do not.
+enum onednn_beside { BESIDE_NOT, BESIDE_EVEN, BESIDE_ODD };
+enum onednn_beside onednn_reads_beside(const struct hlo_instr *h, const char *info);
 
 // ---- a call of f32 as a primitive (cpu_onednn_call.c)
 
@@ -77,6 +82,7 @@ struct onednn_ask {
     const struct layout *in, *out;     // of a convolution's input and result; a dot's are rows
     bool bound;                        // the right operand may be packed
     bool winograd;                     // try it first
+    bool no_tiles;                     // of AMX
     const dnnl_memory_desc_t *weights; // the packed form that it has; NULL: as the library likes
 };
 struct onednn_prim {
@@ -88,12 +94,16 @@ struct onednn_prim {
 status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
                         struct onednn_prim *out) MUST_CHECK;
 // The implementation behind a descriptor, static text; empty: the library does not say.
+bool onednn_by_tiles(const char *info); // is it one of AMX?
 const char *onednn_info(const_dnnl_primitive_desc_t pd);
 bool onednn_is_reference(const char *info);
 // Is the chosen implementation one made for speed, and right about the call's steps?
 bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p);
 // Would a kernel made for speed run this call in these forms? Same answer every time. Calls of
 // integers have the forms they like: NULL.
+enum onednn_answer { ONEDNN_NOT, ONEDNN_RUNS, ONEDNN_TILES }; // TILES: by AMX
+enum onednn_answer onednn_asked(const struct lib_call *c, const struct layout *in,
+                                const struct layout *out);
 bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out);
 int onednn_first_post(const struct lib_call *c); // first step that is a post-operation: 0 or 1
 bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into the destination

@@ -21,7 +21,7 @@ struct key {
 static struct answer {
     int64_t *key; // [n]
     int32_t n;    // 0 = none here
-    bool runs;
+    enum onednn_answer says;
 } answers[ANSWERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -128,34 +128,40 @@ static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
 bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p) {
     return !onednn_is_reference(p->info) && !wrong_steps(c, p);
 }
-static bool ask(const struct lib_call *c, const struct layout *in, const struct layout *out) {
+static enum onednn_answer ask(const struct lib_call *c, const struct layout *in,
+                              const struct layout *out) {
     struct onednn_prim p;
     struct onednn_ask q = {.in = in, .out = out, .bound = true};
-    if (c->hero->shape->dtype == DT_S32) return cpu_int8_asked(c);
+    if (c->hero->shape->dtype == DT_S32) return cpu_int8_asked(c) ? ONEDNN_RUNS : ONEDNN_NOT;
     status_t st = onednn_prim_of(c, &q, &p);
-    bool ok = !st && onednn_fast(c, &p);
+    bool ok = !st && onednn_fast(c, &p), tiles = ok && onednn_by_tiles(p.info);
     st_drop(st);
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
-    return ok;
+    return tiles ? ONEDNN_TILES : ok ? ONEDNN_RUNS : ONEDNN_NOT;
 }
 
-bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out) {
+enum onednn_answer onednn_asked(const struct lib_call *c, const struct layout *in,
+                                const struct layout *out) {
     struct key k;
     key_of(c, in, out, &k);
     if (!k.whole) return ask(c, in, out);
     size_t bytes = sizeof *k.v * (size_t)k.n;
     struct answer *a = &answers[hash64(k.v, bytes, 0) % ANSWERS];
     pthread_mutex_lock(&lock);
-    bool known = a->n == k.n && memcmp(a->key, k.v, bytes) == 0, runs = known && a->runs;
+    bool known = a->n == k.n && memcmp(a->key, k.v, bytes) == 0;
+    enum onednn_answer says = known ? a->says : ONEDNN_NOT;
     pthread_mutex_unlock(&lock);
-    if (known) return runs;
-    runs = ask(c, in, out);
+    if (known) return says;
+    says = ask(c, in, out);
     int64_t *kept = malloc(bytes);
-    if (!kept) return runs;
+    if (!kept) return says;
     memcpy(kept, k.v, bytes);
     pthread_mutex_lock(&lock);
     free(a->key);
-    *a = (struct answer){.key = kept, .n = k.n, .runs = runs};
+    *a = (struct answer){.key = kept, .n = k.n, .says = says};
     pthread_mutex_unlock(&lock);
-    return runs;
+    return says;
+}
+bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out) {
+    return onednn_asked(c, in, out) != ONEDNN_NOT;
 }

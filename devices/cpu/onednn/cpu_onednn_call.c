@@ -181,7 +181,7 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
         rc = dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_inference, algs[a], &p->src, &weights, p->has_bias ? &p->bias : NULL,
             &p->dst, stride, dilate, low, high);
-        if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, &p->pd);
+        if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, q->no_tiles, &p->pd);
     }
     dnnl_primitive_attr_destroy(attr);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution", rc);

@@ -89,16 +89,20 @@ static bool blocks_divide(const dnnl_convolution_desc_t *d) {
     return d->dst_desc.ndims > 3 || blocks == 1 || blocks % 2 == 0 || blocks % 3 == 0 ||
            blocks % 5 == 0;
 }
+bool onednn_by_tiles(const char *info) {
+    return strstr(info, "amx") != NULL;
+}
 // Is `info` no slower than the matrix products, and made in less time?
 static bool instead(const dnnl_convolution_desc_t *d, const char *info) {
     return strcmp(info, "jit_int8:avx512_core_vnni") == 0 ||
            (strcmp(info, "jit:avx512_core") == 0 && blocks_divide(d));
 }
-// The matrix products that others may stand for. By groups those take longer (1x1 twice as long,
-// depthwise up to half as long again); 1x1 of f32 are made in no less time; in three dimensions
-// nothing was measured.
+// The matrix products that others may stand for. None is as fast as AMX's. By groups those take
+// longer (1x1 twice as long, depthwise up to half as long again); 1x1 of f32 are made in no less
+// time; in three dimensions nothing was measured.
 static bool replaceable(const dnnl_convolution_desc_t *d, const char *info) {
     if (d->weights_desc.ndims > d->dst_desc.ndims || d->dst_desc.ndims > 4) return false;
+    if (onednn_by_tiles(info)) return false;
     return starts(info, "brgconv:") ||
            (starts(info, "brgconv_1x1:") && d->src_desc.data_type != dnnl_f32);
 }
@@ -106,13 +110,17 @@ static bool one_by_one(const char *info) {
     return strstr(info, "_1x1:") != NULL;
 }
 dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_primitive_attr_t attr,
-                                 dnnl_primitive_desc_t *out) {
+                                 bool no_tiles, dnnl_primitive_desc_t *out) {
     dnnl_primitive_desc_iterator_t all;
     dnnl_status_t rc = dnnl_primitive_desc_iterator_create(&all, d, attr, onednn_engine(), NULL);
     if (rc != dnnl_success) return rc;
     *out = dnnl_primitive_desc_iterator_fetch(all);
-    const char *first = onednn_info(*out);
-    bool products = replaceable(d, first);
+    while (no_tiles && *out && onednn_by_tiles(onednn_info(*out))) {
+        dnnl_primitive_desc_destroy(*out);
+        bool more = dnnl_primitive_desc_iterator_next(all) == dnnl_success;
+        *out = more ? dnnl_primitive_desc_iterator_fetch(all) : NULL;
+    }
+    bool products = *out && replaceable(d, onednn_info(*out));
     while (products && dnnl_primitive_desc_iterator_next(all) == dnnl_success) {
         dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(all);
         const char *info = onednn_info(next);
@@ -126,6 +134,19 @@ dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_pr
     }
     dnnl_primitive_desc_iterator_destroy(all);
     return *out ? dnnl_success : dnnl_out_of_memory;
+}
+
+// With few channels its kernel of AMX takes a window's taps and channels for one row of terms, 32
+// at a time, and the last of these run on beside the window, where weights are zero. All its
+// kernels of bf16 multiply pairs of channels, of which the last of an odd number has a neighbour.
+enum onednn_beside onednn_reads_beside(const struct hlo_instr *h, const char *info) {
+    enum { TERMS = 32 };
+    const struct shape *k = h->operands[1]->shape;
+    bool one = k->rank == 2 || shape_elements(k) == k->dims[0] * k->dims[1];
+    if (k->dtype != DT_BF16) return BESIDE_NOT;
+    if (k->dims[1] % 2 && k->dims[1] > 1) return BESIDE_ODD;
+    bool few = starts(info, "jit:") && onednn_by_tiles(info) && !one && k->dims[1] < TERMS;
+    return few ? BESIDE_EVEN : BESIDE_NOT;
 }
 
 bool onednn_conv_ok(const struct hlo_instr *h) {

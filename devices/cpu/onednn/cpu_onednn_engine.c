@@ -2,27 +2,32 @@
 // The library's engine and stream, one of each a process, and reorders made once, at PREPARE.
 #include "devices/cpu/onednn/cpu_onednn.h"
 
-#include <cpuid.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
-// A process asks the kernel for AMX's registers by a call that the workers' filter refuses, so that
-// the daemon does not use them. What has no filter is to compute as it does: by AMX, in layouts of
-// 16 channels, networks in bf16 took 1.1 to 2.5 times as long as in f32 (docs/performance.md).
-static bool has_amx(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 24 & 1; // AMX-TILE
+// AMX's registers are the process's once it has asked the kernel for them, by a call that a
+// worker's filter refuses. The library asks where it is first asked what it may use, which is
+// therefore done when a device is opened; it keeps the answer. ONEDNN_MAX_CPU_ISA keeps it from
+// them.
+static bool tiles;
+static void ask_cpu(void) {
+    // It would look for a profiler's library at the first generated code: a search over the disk.
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
+    unsigned isa = dnnl_get_effective_cpu_isa(), amx = dnnl_cpu_isa_avx512_core_amx;
+    tiles = (isa & amx) == amx;
+}
+bool cpu_has_tiles(void) {
+    static pthread_once_t asked = PTHREAD_ONCE_INIT;
+    pthread_once(&asked, ask_cpu);
+    return tiles && cpu_has_bf16();
 }
 
 status_t onednn_start(void) {
     if (engine) return ST_OK;
-    // It would look for a profiler's library at the first generated code: a search over the disk.
-    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
-    if (has_amx() && !getenv("ONEDNN_MAX_CPU_ISA"))
-        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    (void)cpu_has_tiles();
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
         return st_internal("oneDNN does not start");

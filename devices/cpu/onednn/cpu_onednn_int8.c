@@ -209,7 +209,7 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     dnnl_status_t rc = dnnl_dilated_convolution_forward_desc_init(
         &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
         has_bias(p->call) ? &p->bias : NULL, &dst, stride, dilate, low, high);
-    if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, &p->pd);
+    if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, false, &p->pd);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution of integers", rc);
 }
 static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_attr_t attr,

@@ -68,8 +68,8 @@ static int refusals(void) {
     bad += one_refused("open", syscall(SYS_open, "/etc/passwd", O_RDONLY));
     bad += one_refused("openat2", syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", NULL, 0));
     bad += one_refused("newfstatat", stat("/etc/passwd", &sb));
-    bad += one_refused("newfstatat", syscall(SYS_newfstatat, AT_FDCWD, "/etc/passwd", &sb,
-                                             AT_EMPTY_PATH));
+    bad += one_refused("newfstatat",
+                       syscall(SYS_newfstatat, AT_FDCWD, "/etc/passwd", &sb, AT_EMPTY_PATH));
     bad += one_refused("prlimit64", syscall(SYS_prlimit64, parent, RLIMIT_CORE, NULL, &all));
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
@@ -252,6 +252,44 @@ static int start_bound(void) {
     return code ? 99 : bound_device();
 }
 
+// Does this machine's kernel give AMX's registers to a process that asks? Asked in a child: what is
+// given is kept.
+static bool gives_tiles(void) {
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    char line[8192];
+    bool bf16 = false, tiles = false;
+    int how = 1;
+#if defined(__x86_64__)
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f) && strncmp(line, "flags", 5) != 0)
+        continue;
+    bf16 = strstr(line, " avx512_bf16") != NULL;
+    tiles = strstr(line, " amx_bf16") != NULL && strstr(line, " amx_int8") != NULL;
+    if (f) fclose(f);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) _exit(syscall(SYS_arch_prctl, REQUEST, TILE_DATA) != 0);
+    if (waitpid(pid, &how, 0) != pid) how = 1;
+#endif
+    return bf16 && tiles && how == 0;
+}
+static bool tiles_given;
+static int tiles_in_filter(void) {
+    bool told = strstr(dev_target(device)->id, "+amx") != NULL;
+    const char *last;
+    if (told != tiles_given) return fprintf(stderr, "target %s\n", dev_target(device)->id), 1;
+    int wrong = cpu_device();
+    return wrong ? wrong : sandbox_refused(&last) ? 2 : 0;
+}
+// A device that is opened has asked for AMX, since the filter lets nobody ask.
+static void test_tiles(void **state) {
+    (void)state;
+    tiles_given = gives_tiles();
+    assert_int_equal(dev_open("cpu", &device), ST_OK);
+    in_filter(tiles_in_filter);
+    dev_close(device);
+}
+
 // The library finds the pool's functions before libgomp's: those of a program that it is linked
 // with.
 static void test_library_on_pool(void **state) {
@@ -268,9 +306,9 @@ static void test_library_on_pool(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "bound") == 0) return start_bound();
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_clone3),
-        cmocka_unit_test(test_landlock),
-        cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_clone3),
+        cmocka_unit_test(test_landlock),      cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_cpu_device),    cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_bound_threads), cmocka_unit_test(test_library_on_pool)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
