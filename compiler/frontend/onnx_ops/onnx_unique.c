@@ -94,6 +94,17 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     return g;
 }
 
+// Of n slices without elements: all are equal; none where n is 0.
+static void unique_of_nothing(struct onnx_ctx *c, hv x, int axis, bool own) {
+    struct hb *b = &c->b;
+    int64_t n = x->shape->dims[axis], groups = n ? 1 : 0;
+    const struct shape *each = shape_make(c->a, DT_S64, &groups, 1);
+    onnx_out_val(c, 0, onnx_part(c, x, axis, 0, groups));
+    if (!own) onnx_out_val(c, 1, hb_splat(b, each, 0));
+    onnx_out_val(c, own ? 1 : 2, hb_splat(b, shape_make(c->a, DT_S64, &n, 1), 0));
+    onnx_out_val(c, own ? 2 : 3, hb_splat(b, each, (double)n));
+}
+
 ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of the first
     bool own = onnx_op_arg(c) != 0;
     hv rows = x;
@@ -106,7 +117,8 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     if (!hb_ok(b)) return;
     n = x->shape->dims[axis];
     m = n ? shape_elements(x->shape) / n : 0;
-    if (n == 0 || m == 0 || m > MAX_KEYS)
+    if (n == 0 || m == 0) return unique_of_nothing(c, x, (int)axis, own);
+    if (m > MAX_KEYS)
         return onnx_fail(c, "%lld slices of %lld elements", (long long)n, (long long)m);
     int64_t perm[HLO_MAX_RANK] = {axis};
     for (int d = 0, k = 1; d < x->shape->rank; d++)
