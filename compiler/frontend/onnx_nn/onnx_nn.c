@@ -110,6 +110,7 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
             want[d] = want[d + 2];
     else if (given && m != n)
         return onnx_fail(c, "output_shape has %d values, expected %d", m, n), false;
+
     for (int d = 0; d < n; d++) {
         int64_t far = given && (want[d] < 0 || want[d] > INT32_MAX) ? want[d] : extra[d];
         if (far < 0 || far > INT32_MAX) // as onnx_spatial_of bounds the others
