@@ -44,9 +44,7 @@ ONNX_X(nchwcconv) { // x, w, bias, and a sum before the activation
     if (x->shape->dims[1] < channels) x = filled(c, x, channels);
     hv y = onnx_convolve(c, x, in_order(c, w, block));
     if (!hb_ok(b)) return;
-    int64_t one = 1;
-    if (onnx_in_has(c, 2))
-        y = hb_add(b, y, hb_broadcast(b, onnx_in_val(c, 2), y->shape->dims, 4, &one));
+    if (onnx_in_has(c, 2)) y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 1));
     if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_in_val(c, 3));
     onnx_out_val(c, 0, onnx_fused(c, y));
 }

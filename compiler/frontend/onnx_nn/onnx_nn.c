@@ -64,8 +64,7 @@ struct window_dim onnx_window_of(const struct spatial *s, int d) {
 }
 
 static hv add_channel_bias(struct onnx_ctx *c, hv y, hv bias) {
-    int64_t channel = 1;
-    return hb_add(&c->b, y, hb_broadcast(&c->b, bias, y->shape->dims, y->shape->rank, &channel));
+    return hb_add(&c->b, y, onnx_along(c, bias, y->shape, 1));
 }
 
 // x [N, C, d...] with w [O, C/group, d...] and the node's spatial attributes.
