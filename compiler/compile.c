@@ -314,6 +314,7 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
     int64_t start = clock_ns();
     struct lower_request with = *req;
     with.cancel = obs ? obs->cancel : NULL;
+    if (t) with.limits.channel_block = t->conv_block;
     if (req->lowered)
         m = req->lowered;
     else

@@ -4,7 +4,8 @@
 SECS     ?= 60
 FUZZ_DIR := build/fuzz
 FUZZ_SRC := $(filter base/% compiler/% proto/%,$(LIB_SRC))
-FUZZ_OBJ := $(FUZZ_SRC:%.c=$(FUZZ_DIR)/%.o) $(PROTOS:%.proto=$(FUZZ_DIR)/gen/%.o)
+FUZZ_OBJ := $(FUZZ_SRC:%.c=$(FUZZ_DIR)/%.o) $(PROTOS:%.proto=$(FUZZ_DIR)/gen/%.o) \
+  $(FUZZ_DIR)/gen/compiler/web_sources.o
 .SECONDARY: $(FUZZ_OBJ)
 # glibc has CMPLX for gcc only
 FUZZ_FLAGS := '-DCMPLX(x,y)=__builtin_complex((double)(x),(double)(y))' -std=gnu11 -g -O1 -w \
@@ -12,6 +13,8 @@ FUZZ_FLAGS := '-DCMPLX(x,y)=__builtin_complex((double)(x),(double)(y))' -std=gnu
   -fno-sanitize=pointer-overflow -DARENA_DEBUG -DHLOD_FAULTS $(filter -D%,$(DEFS)) -I. \
   -I$(BUILD)/gen $(LLVM_CFLAGS)
 $(FUZZ_DIR)/gen/%.o: $(BUILD)/gen/%.pb-c.c
+	$(Q)mkdir -p $(@D) && clang-19 $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
+$(FUZZ_DIR)/gen/%.o: $(BUILD)/gen/%.c
 	$(Q)mkdir -p $(@D) && clang-19 $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 $(FUZZ_DIR)/%.o: %.c | $(PROTO_H)
 	$(Q)mkdir -p $(@D) && clang-19 $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<

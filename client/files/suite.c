@@ -121,6 +121,12 @@ static const char *beside(const struct reader *r, const char *path) {
     return *path == '/' ? path : arena_printf(r->a, "%s/%s", r->folder, path);
 }
 
+// A suite may be another's: devices and pipes that it names would be read without an end.
+static bool endless(const char *file) {
+    struct stat sb;
+    return stat(file, &sb) == 0 && !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode);
+}
+
 // ---- budget, retry
 
 static status_t budget_at(const struct reader *r, const json_t *o, Hlod__V1__JobBudget **out) {
@@ -209,6 +215,8 @@ static status_t read_model(const struct reader *r, const json_t *o, Hlod__V1__Jo
     const char *file = beside(r, model);
     if (stat(file, &sb) == 0) {
         char hex[65];
+        if (endless(file))
+            return bad(r, json_is_object(o) ? o : NULL, "'@' is no file with an end", file);
         RETURN_IF_ERR(r->io->model(r->io->ctx, file, hex));
         if (!*m->name) m->name = (char *)(uintptr_t)stem(r->a, model);
         model = arena_strdup(r->a, hex);
@@ -263,6 +271,7 @@ static bool ends_in(const char *s, const char *end) {
 
 static status_t pb_tensor(const struct reader *r, const char *path, struct npy *out) {
     struct span b;
+    if (endless(path)) return st_new(ST_INVALID_ARGUMENT, "'%s' is no file with an end", path);
     RETURN_IF_ERR(input_file(r->a, path, &b));
     return onnx_tensor_parse(r->a, b, path, out);
 }
@@ -281,6 +290,7 @@ static status_t read_value(const struct reader *r, const char *name, const json_
             out->name = arena_strdup(r->a, name);
             return ST_OK;
         }
+        if (endless(file)) return st_new(ST_INVALID_ARGUMENT, "'%s' is no file with an end", file);
         size_t head = (size_t)(strchr(at, '@') + 1 - text);
         text = arena_printf(r->a, "%.*s%s", (int)head, text, file);
     }

@@ -88,6 +88,8 @@ struct frontend_limits {
     enum frontend_constants constants; // what a training makes of those of Constant nodes
     const char *singles; // globs (str_in_globs) of single numbers that are weights of a training,
                          // others are constants; NULL = none
+    int channel_block;   // of the target (target.h), for weights that were written in such blocks
+                         // for a machine of its kind; 0 = they are refused
 }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
 // A symbol's size; or, symbol "=<input>[<element>]", an element of an input whose values decide

@@ -111,6 +111,10 @@ hv hb_reshape(struct hb *b, hv x, const int64_t *dims, int rank) {
 }
 hv hb_broadcast(struct hb *b, hv x, const int64_t *dims, int rank, const int64_t *map) {
     if (b->st) return placeholder(b);
+    if (x->shape->rank > (map ? rank : 0)) // map has no more than that
+        return hb_fail(b,
+                       st_invalid("%s broadcast to rank %d", shape_text(mem(b), x->shape), rank)),
+               placeholder(b);
     const struct shape *s = shape_make(mem(b), x->shape->dtype, dims, rank);
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)map, x->shape->rank}};
     return hb_op(b, HLO_BROADCAST, s, &x, 1, &d);

@@ -165,6 +165,7 @@ static status_t compile_request(struct worker_call *c, const Hlod__Wire__Compile
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     const struct target *t;
     RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
+    req.limits.channel_block = t->conv_block;
     if (c->type != HLOD__WIRE__TYPE__TYPE_COMPILE)
         return hlo_compile(q->format, &req, &opt, t, obs, out);
     struct made_ahead made = worker_take_ahead(q->format, &req, &opt, t);
@@ -451,7 +452,10 @@ static status_t before_text(struct worker_call *c, const Hlod__Wire__Compile *q,
                             struct strbuf *b) {
     struct lower_request req;
     struct hlo_module *m;
+    const struct target *t;
     RETURN_IF_ERR(lower_request_of(c, q, &req));
+    RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
+    req.limits.channel_block = t->conv_block;
     RETURN_IF_ERR(frontend_lower(q->format, &req, &m));
     status_t st = ST_OK;
     if (stablehlo)

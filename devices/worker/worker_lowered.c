@@ -93,6 +93,7 @@ void worker_lower_ahead(struct worker_call *c, const struct target *t) {
     struct hlo_module *m = NULL;
     struct lower_request bounded = *c->expected;
     int64_t start = clock_ns();
+    bounded.limits.channel_block = t ? t->conv_block : 0;
     if (!bounded.limits.max_nodes || bounded.limits.max_nodes > MAX_LOWERED)
         bounded.limits.max_nodes = MAX_LOWERED;
     status_t st = frontend_lower(c->expected_format, &bounded, &m);
@@ -110,6 +111,7 @@ void worker_lower_ahead(struct worker_call *c, const struct target *t) {
     ahead.ns = clock_ns() - start;
     ahead.format = arena_strdup(a, c->expected_format);
     ahead.req = *q;
+    ahead.req.limits.channel_block = bounded.limits.channel_block;
     ahead.req.program.p = arena_dup(a, q->program.p, q->program.n);
     ahead.req.bindings = b;
     if (c->expected_small && t && !t->emit && hlo_total(m) <= 8 * SMALL) compile_ahead(q, t);
@@ -127,7 +129,8 @@ static bool same_sizes(const struct lower_request *x, const struct lower_request
 }
 static bool same_limits(const struct frontend_limits *x, const struct frontend_limits *y) {
     return x->max_program_bytes == y->max_program_bytes && x->max_depth == y->max_depth &&
-           x->max_nodes == y->max_nodes && x->max_tensor_bytes == y->max_tensor_bytes;
+           x->max_nodes == y->max_nodes && x->max_tensor_bytes == y->max_tensor_bytes &&
+           x->channel_block == y->channel_block;
 }
 static bool same_options(const struct compile_options *opt) {
     struct strbuf b = {0};

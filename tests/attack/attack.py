@@ -20,8 +20,8 @@ from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
 from h2 import H2
 from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
-from readers import (blob_changed_while_sent, handles_flood, readers_of_all_places,
-                     readers_of_results, readers_without_token)
+from readers import (blob_changed_while_sent, clients_of_all_places, handles_flood,
+                     readers_of_all_places, readers_of_results, readers_without_token)
 from replies import frames_of_large_results, packed_answers
 from harness import Daemon, Results, chosen, in_thread, until
 
@@ -925,7 +925,8 @@ def ambiguous_http(d):
     assert b" 200 " in sent(d, LARGEST_HEAD)[:20]
 
 ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
-           readers_of_all_places, readers_without_token, readers_of_results, handles_flood,
+           readers_of_all_places, clients_of_all_places, readers_without_token,
+           readers_of_results, handles_flood,
            calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end,
            connections_without_end, work_made_ahead, texts_made_by_the_compile, calls_of_calls,
            names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks by clients that ask and do not read, and by what stays behind a request: handles."""
-import os, socket, time
+import datetime, os, re, resource, socket, time
 from common import MB, ask, filled
 from harness import until
 
@@ -68,6 +68,34 @@ def readers_without_token(d):
     for s in sockets:
         s.close()
 readers_without_token.own = True  # what the kernel does takes the processors
+
+def clients_of_all_places(d):
+    """Thousands of connections at once that send half of their headers, more than there may be:
+    who comes behind them waits in the kernel until each has had a place, so the more are made at a
+    look the more wait."""
+    held, hard = [], resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        for _ in range(2000):
+            held.append(socket.create_connection(d.addr))
+            held[-1].sendall(b"GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-Half: ")
+        assert d.run("a")[0] == 200
+    finally:
+        for s in held:
+            s.close()
+    # Looks are half a second apart.
+    at, looks = 0, []
+    for line in d.logs().split("\n"):
+        if "ev=server.late" in line:
+            now = datetime.datetime.fromisoformat(
+                re.match(r"ts=(\S+)Z ", line).group(1)).timestamp()
+            if now - at > 0.25:
+                looks.append(0)
+            at, looks[-1] = now, looks[-1] + 1
+    assert max(looks) > 32, looks  # a sixteenth of the places
+clients_of_all_places.credentials = clients_of_all_places.own = True  # of the same address
+clients_of_all_places.options = ["--max-connections", "512", "--header-s", "600", "--log",
+                                 "debug:server"]
 
 def readers_of_results(d):
     """Results that nobody reads take all the room of a tenant: those who do not read lose them, and

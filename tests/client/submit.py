@@ -175,7 +175,17 @@ def with_models(o, folder):
         compiled = "models:\n  - {model: wide.onnx, shapes: {x: 5x16}}\n"
         check("without inputs it compiles",
               hlo("submit", suite(folder, "compiled", compiled), "--wait"), 0, "1 passed")
+        os.mkfifo(folder + "/pipe.onnx")
+        os.makedirs(folder + "/odd")
+        os.symlink("/dev/zero", folder + "/odd/input_0.pb")
+        value = "models: [wide.onnx]\ninputs:\n  - {name: a, values: {x: '%s'}}\n"
         for name, text, where in (
+            ("a device as model", "models: [/dev/zero]\n", "yaml:1: '/dev/zero' is no file with"),
+            ("a pipe as model", "models:\n  - model: pipe.onnx\n", "pipe.onnx' is no file with"),
+            ("a device as value", value % "@/dev/zero", "yaml:3: '/dev/zero' is no file"),
+            ("a pipe as raw value", value % "8xf32=@pipe.onnx", "pipe.onnx' is no file with"),
+            ("a link to a device", "models: [wide.onnx]\ninputs:\n  - {data: odd}\n",
+             "input_0.pb' is no file with"),
             ("a key that is not", "models: [wide.onnx]\ninput: []\n",
              r"a key that is not.yaml:1: no key 'input' here"),
             ("no file", "models: [nothing.onnx]\n", "nothing.onnx"),

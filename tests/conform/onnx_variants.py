@@ -341,6 +341,14 @@ def quantised():
         [x, f32(4) ** 2 + 0.01, np.arange(4, dtype=np.int8)], {"axis": 1}, opset=13)
     add("QuantizeLinear blocks", "QuantizeLinear", [x, f32(3, 2, 5) ** 2 + 0.01],
         {"axis": 1, "block_size": 2, "output_dtype": 3}, opset=21)
+    for n in 4, 5:
+        add("QuantizeLinear blocks of a vector of %d" % n, "QuantizeLinear",
+            [x[0, 0, :n], x[1, 0, :-(-n // 2)] ** 2 + 0.01, np.arange(-(-n // 2), dtype=np.int8)],
+            {"axis": 0, "block_size": 2}, opset=21)
+        add("DequantizeLinear blocks of a vector of %d" % n, "DequantizeLinear",
+            [np.arange(n, dtype=np.int8), x[1, 0, :-(-n // 2)],
+             np.arange(-(-n // 2), dtype=np.int8)],
+            {"axis": -1, "block_size": 2}, opset=21)
     a, b = R.integers(0, 255, (2, 3, 8)).astype(np.uint8), R.integers(0, 255, (8, 6)).astype(
         np.uint8)
     add("MatMulInteger", "MatMulInteger",

@@ -101,6 +101,8 @@ def norms(add):
         add("QEmbedLayerNormalization" + name, MS + "QEmbedLayerNormalization",
             [ids, seg if with_seg else None, *drop(tables), m, *drop(scales), *drop(zeros)],
             {"epsilon": 1e-5}, 2)
+    add("EmbedLayerNormalization, the first segment", MS + "EmbedLayerNormalization",
+        [ids % 10, None, x.reshape(10, 16), s[0], s[1, :2], g, b], {"epsilon": 1e-5}, 2)
     add("EmbedLayerNormalization, no segments", MS + "EmbedLayerNormalization",
         [ids, None, f32(20, 16), f32(8, 16), None, g, b, None,
          R.integers(0, 8, (2, 5)).astype(np.int32)], {}, ("o0", "o1", "o2"))
@@ -454,6 +456,10 @@ def older(add):
             [words, f32(5, 1, k, 4), f32(5), f32(10, 4)])
     v = np.array([3, 1, 1, -2, 3, 7, 1], np.float32)
     add("ms Unique", MS + "Unique", [v], {}, 3)
+    add("ms Unique of nothing", MS + "Unique", [v[:0]], {}, 3)
+    for axis, dims in (None, (0,)), (0, (0, 5)), (1, (0, 3)), (1, (3, 0)):
+        add("Unique of nothing, %s of %s" % (axis, dims), "Unique", [np.zeros(dims, np.float32)],
+            {} if axis is None else {"axis": axis}, 4, opset=11)
     for group in (1, 2):
         add("ConvTransposeWithDynamicPads %d" % group, MS + "ConvTransposeWithDynamicPads",
             [f32(1, 4, 5, 6), f32(4, 3, 3, 3), np.array([1, 0, 1, 2]), f32(3 * group)],

@@ -7,7 +7,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena a = {0};
     struct ingest_result r;
-    struct frontend_limits limits = {.max_program_bytes = 1 << 20, .max_nodes = 1000};
+    struct frontend_limits limits = {
+        .max_program_bytes = 1 << 20, .max_nodes = 1000, .channel_block = 8};
     status_t st = frontend_ingest(&a, "onnx", (struct span){data, size}, &limits, &r);
     if (!st) {
         VEC(struct dim_binding) b = {0};

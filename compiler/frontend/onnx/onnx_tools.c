@@ -23,9 +23,13 @@ hv onnx_scalar_in(struct onnx_ctx *c, size_t k) {
     return hb_reshape(&c->b, x, NULL, 0);
 }
 hv onnx_spread(struct onnx_ctx *c, hv scalar, const struct shape *like) {
+    if (scalar->shape->rank)
+        return onnx_fail(c, "%s is not a scalar", onnx_show(c, scalar)), scalar;
     return like->rank ? hb_broadcast(&c->b, scalar, like->dims, like->rank, NULL) : scalar;
 }
 hv onnx_along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis) {
+    if (vector->shape->rank > 1)
+        return onnx_fail(c, "%s is not a vector", onnx_show(c, vector)), vector;
     return hb_broadcast(&c->b, vector, like->dims, like->rank, &axis);
 }
 hv onnx_index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis) {

@@ -57,6 +57,7 @@ hv onnx_saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate
 hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh); // onnx_math.c; tanh: by its approximation
 // onnx_nn.c: the convolution of a node with the attributes of Conv.
 hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
+hv onnx_fused(struct onnx_ctx *c, hv x); // by com.microsoft's attributes activation...
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);

@@ -19,7 +19,7 @@ ONNX_X(quickgelu) {
     onnx_out_val(c, 0, hb_mul(b, x, s));
 }
 // The activation that a fused operator names; its numbers from attributes or from a list.
-static hv fused(struct onnx_ctx *c, hv x) {
+hv onnx_fused(struct onnx_ctx *c, hv x) {
     struct hb *b = &c->b;
     struct str name = onnx_at_str(c, "activation", "");
     const struct onnx_attr *list = onnx_attr(c->n, "activation_params");
@@ -110,14 +110,14 @@ ONNX(matmulinteger16) {
 }
 ONNX(fusedgemm) {
     onnx_gemm(c);
-    if (hb_ok(b)) onnx_out_val(c, 0, fused(c, onnx_result(c, 0)));
+    if (hb_ok(b)) onnx_out_val(c, 0, onnx_fused(c, onnx_result(c, 0)));
 }
 ONNX(fusedconv) { // x, w, bias, and a sum before the activation
     onnx_conv(c);
     if (!hb_ok(b)) return;
     hv y = onnx_result(c, 0);
     if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_in_val(c, 3));
-    onnx_out_val(c, 0, fused(c, y));
+    onnx_out_val(c, 0, onnx_fused(c, y));
 }
 ONNX(nhwcmaxpool) {
     onnx_channels_first(c, onnx_pool);

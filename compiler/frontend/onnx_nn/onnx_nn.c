@@ -64,8 +64,7 @@ struct window_dim onnx_window_of(const struct spatial *s, int d) {
 }
 
 static hv add_channel_bias(struct onnx_ctx *c, hv y, hv bias) {
-    int64_t channel = 1;
-    return hb_add(&c->b, y, hb_broadcast(&c->b, bias, y->shape->dims, y->shape->rank, &channel));
+    return hb_add(&c->b, y, onnx_along(c, bias, y->shape, 1));
 }
 
 // x [N, C, d...] with w [O, C/group, d...] and the node's spatial attributes.
@@ -110,7 +109,13 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
             want[d] = want[d + 2];
     else if (given && m != n)
         return onnx_fail(c, "output_shape has %d values, expected %d", m, n), false;
+
     for (int d = 0; d < n; d++) {
+        int64_t far = given && (want[d] < 0 || want[d] > INT32_MAX) ? want[d] : extra[d];
+        if (far < 0 || far > INT32_MAX) // as onnx_spatial_of bounds the others
+            return onnx_fail(c, "%s of %lld", far == extra[d] ? "output_padding" : "output_shape",
+                             (long long)far),
+                   false;
         int64_t in = x->shape->dims[d + 2], win = (w->shape->dims[d + 2] - 1) * s->dilation[d] + 1;
         if (!given && !same) continue;
         if (!given) want[d] = in * s->stride[d];

@@ -119,9 +119,10 @@ ONNX(embedlayernorm) {
     at = real_rows(c, 3, at);
     sum = hb_add(b, sum, hb_broadcast_numpy(b, at, sum->shape->dims, 3));
 
-    if (onnx_in_has(c, 4) && onnx_in_has(c, 1))
-        sum =
-            hb_add(b, sum, real_rows(c, 4, onnx_take(c, onnx_in_val(c, 4), onnx_in_val(c, 1), 0)));
+    if (onnx_in_has(c, 4)) { // without ids all are of the first segment
+        hv of = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : onnx_splat_like(c, ids, 0);
+        sum = hb_add(b, sum, real_rows(c, 4, onnx_take(c, onnx_in_val(c, 4), of, 0)));
+    }
     if (!hb_ok(b)) return;
 
     enum dtype t = sum->shape->dtype;

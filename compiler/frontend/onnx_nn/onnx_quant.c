@@ -13,9 +13,9 @@ hv onnx_spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t
     int rank = like->rank;
     if (axis < 0 || axis >= rank)
         return onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank), p;
-    if (p->shape->rank == 1) return onnx_along(c, p, like, axis);
     int64_t block = onnx_at_int(c, "block_size", 0),
             blocks = p->shape->rank == rank ? p->shape->dims[axis] : 0;
+    if (p->shape->rank == 1 && (rank > 1 || block < 1)) return onnx_along(c, p, like, axis);
     if (blocks < 1 || rank == HLO_MAX_RANK)
         return onnx_fail(c, "scale %s for %s", onnx_show(c, p), shape_text(c->a, like)), p;
     if (block < 1) block = (like->dims[axis] + blocks - 1) / blocks;

@@ -392,6 +392,26 @@ ONNX_X(upsample) {
     resize_all(c, x, &r);
 }
 
+// Of blocks of channels (onnx_nchwc.c), by whole factors.
+ONNX_X(nchwcupsample) {
+    struct resize r = {.coordinates =
+                           onnx_at_str(c, "coordinate_transformation_mode", "asymmetric"),
+                       .rounding = STR("floor"),
+                       .n = x->shape->rank};
+    int64_t scales[HLO_MAX_RANK];
+    int n = 0;
+    if (!mode_of(c, &r)) return;
+    if (!onnx_at_ints(c, "scales", scales, HLO_MAX_RANK, &n) || n != r.n)
+        return onnx_fail(c, "scales do not fit rank %d", r.n);
+    for (int k = 0; k < n; k++) {
+        r.axes[k] = k;
+        r.scale[k] = (double)scales[k];
+        if (scales[k] < 1 || !sz_mul(x->shape->dims[k], scales[k], &r.size[k]))
+            return onnx_fail(c, "scale %lld", (long long)scales[k]);
+    }
+    resize_all(c, x, &r);
+}
+
 // Each axis cut or filled with zeros on both sides; the odd element goes to the end.
 ONNX_X(centercroppad) {
     int64_t size[HLO_MAX_RANK], axes[HLO_MAX_RANK];

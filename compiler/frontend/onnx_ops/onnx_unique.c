@@ -55,19 +55,16 @@ struct groups {
     hv inverse;   // of each slice: its group
 };
 
-// Groups in the order of their first occurrence instead.
-static void by_occurrence(struct onnx_ctx *c, struct groups *g, int64_t n) {
+// Groups in the order of their first occurrence instead: by the place of each one's first slice.
+static void by_occurrence(struct onnx_ctx *c, struct groups *g) {
     struct hb *b = &c->b;
     const struct shape *s = g->at->shape;
-    hv place = hb_iota(b, s, 0);
-    hv used = hb_compare(b, place, hb_broadcast(b, g->count, &n, 1, NULL), CMP_LT);
-    hv v[] = {hb_select(b, used, g->at, hb_add(b, place, hb_splat(b, s, (double)n))), place};
-    sort_by(c, v, 1, 1); // v[1]: which group comes k-th
-    hv back[] = {v[1], place};
-    sort_by(c, back, 1, 1); // back[1]: as which the group comes
-    g->at = onnx_take(c, g->at, v[1], 0);
-    g->number = onnx_take(c, g->number, v[1], 0);
-    g->inverse = onnx_take(c, back[1], g->inverse, 0);
+    hv of = onnx_take(c, g->at, g->inverse, 0); // the first slice that is equal to each
+    hv first = hb_compare(b, of, hb_iota(b, s, 0), CMP_EQ);
+    hv upto = running_sum(b, hb_convert(b, first, DT_S64), s->dims[0]);
+    g->at = onnx_true_positions(c, first, &g->count);
+    g->number = onnx_take(c, g->number, onnx_take(c, g->inverse, g->at, 0), 0);
+    g->inverse = onnx_take(c, onnx_add_k(c, upto, -1), of, 0);
 }
 
 static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
@@ -80,9 +77,8 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     hv first = begins(c, keys, m, n);
     hv at = onnx_true_positions(c, first, &g.count);
     hv which = hb_sub(b, running_sum(b, hb_convert(b, first, DT_S64), n), one);
-    hv back[] = {keys[m], which}; // sorted by the original place
-    sort_by(c, back, 1, 1);
-    g.inverse = back[1];
+    hv place = hb_reshape(b, keys[m], (int64_t[]){n, 1}, 2); // the original one
+    g.inverse = onnx_put_points(c, hb_splat(b, s, 0), place, 1, which, HLO_COPY);
     g.at = onnx_take(c, keys[m], at, 0);
     // A group ends where the next begins; the last one at the end.
     hv next =
@@ -92,6 +88,17 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     next = hb_select(b, hb_compare(b, hb_iota(b, s, 0), last, CMP_LT), next, end);
     g.number = hb_sub(b, next, at);
     return g;
+}
+
+// Of n slices without elements: all are equal; none where n is 0.
+static void unique_of_nothing(struct onnx_ctx *c, hv x, int axis, bool own) {
+    struct hb *b = &c->b;
+    int64_t n = x->shape->dims[axis], groups = n ? 1 : 0;
+    const struct shape *each = shape_make(c->a, DT_S64, &groups, 1);
+    onnx_out_val(c, 0, onnx_part(c, x, axis, 0, groups));
+    if (!own) onnx_out_val(c, 1, hb_splat(b, each, 0));
+    onnx_out_val(c, own ? 1 : 2, hb_splat(b, shape_make(c->a, DT_S64, &n, 1), 0));
+    onnx_out_val(c, own ? 2 : 3, hb_splat(b, each, (double)n));
 }
 
 ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of the first
@@ -106,7 +113,8 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     if (!hb_ok(b)) return;
     n = x->shape->dims[axis];
     m = n ? shape_elements(x->shape) / n : 0;
-    if (n == 0 || m == 0 || m > MAX_KEYS)
+    if (n == 0 || m == 0) return unique_of_nothing(c, x, (int)axis, own);
+    if (m > MAX_KEYS)
         return onnx_fail(c, "%lld slices of %lld elements", (long long)n, (long long)m);
     int64_t perm[HLO_MAX_RANK] = {axis};
     for (int d = 0, k = 1; d < x->shape->rank; d++)
@@ -117,7 +125,7 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
         keys[k] = onnx_row(c, rows, 1, k);
     if (!hb_ok(b)) return;
     struct groups g = group(c, keys, (int)m, n);
-    if (own || !onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g, n);
+    if (own || !onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g);
     onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, x, g.at, axis), g.count, (int)axis));
     if (!own) onnx_out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
     onnx_out_val(c, own ? 1 : 2, g.inverse);

@@ -59,6 +59,7 @@ struct http_conns {
     int64_t header_ns, idle_ns;
     int64_t sweep_ns; // when the timer fires; NEVER: it does not
     int n, closing, max;
+    int places; // to be made free: more where those made before were taken at once; 0: not pressed
     uint64_t opened;
     struct http_conn *first;
     struct http_conn **by_fd;
@@ -168,29 +169,55 @@ static bool close_unread(struct http_conns *all, int64_t now) {
 }
 // Of which address are most of those that may go? Counted by a table that may mix a few of them.
 enum { ADDRESSES = 4096 };
-static uint64_t worst_address(const struct http_conns *all, int64_t now) {
+static uint64_t worst_address(const struct http_conns *all, int64_t now, int *out_more) {
     static int count[ADDRESSES]; // of the loop's thread
-    const struct http_conn *worst = NULL;
+    int most = 0, next = 0;
+    uint64_t worst = ADDRESSES;
     memset(count, 0, sizeof count);
-    for (const struct http_conn *c = all->first; c; c = c->next) {
-        if (!may_go(c, now)) continue;
-        count[c->address % ADDRESSES]++;
-        if (!worst || count[c->address % ADDRESSES] > count[worst->address % ADDRESSES]) worst = c;
+    for (const struct http_conn *c = all->first; c; c = c->next)
+        if (may_go(c, now)) count[c->address % ADDRESSES]++;
+    for (uint64_t k = 0; k < ADDRESSES; k++) {
+        if (count[k] > most)
+            next = most, most = count[k], worst = k;
+        else if (count[k] > next)
+            next = count[k];
     }
-    return worst ? worst->address % ADDRESSES : ADDRESSES;
+    *out_more = most > next ? most - next : 1;
+    return worst;
 }
+// Idle ones first, then who has made others wait the longest.
+static int by_patience(const void *x, const void *y) {
+    const struct http_conn *a = *(struct http_conn *const *)x, *b = *(struct http_conn *const *)y;
+    if ((a->state == IS_IDLE) != (b->state == IS_IDLE)) return a->state == IS_IDLE ? -1 : 1;
+    return a->since_ns < b->since_ns ? -1 : a->since_ns > b->since_ns;
+}
+static int places_lacking(const struct http_conns *all) {
+    return all->n - all->closing - (all->max - all->places);
+}
+// Of the address with most, as many as it has more than the next one, until there are enough.
+// False: none may go.
+static bool make_some(struct http_conns *all, int64_t now) {
+    int more, n = 0;
+    uint64_t of = worst_address(all, now, &more);
+    struct http_conn **v = calloc((size_t)all->n + 1, sizeof *v);
+    for (struct http_conn *c = all->first; c && v; c = c->next)
+        if (may_go(c, now) && c->address % ADDRESSES == of) v[n++] = c;
+    if (n) qsort(v, (size_t)n, sizeof *v, by_patience);
+    for (int k = 0; k < n && k < more && places_lacking(all) > 0; k++)
+        close_late(v[k]);
+    free(v);
+    return n > 0;
+}
+// Who comes behind thousands of others waits in the kernel until they have had a place: where those
+// that were made are taken at the next look, twice as many are.
 static void make_places(struct http_conns *all, int64_t now) {
-    while (pressed(all)) {
-        uint64_t of = worst_address(all, now);
-        struct http_conn *go = NULL;
-        for (struct http_conn *c = all->first; c; c = c->next) {
-            if (!may_go(c, now) || c->address % ADDRESSES != of) continue;
-            bool idle = c->state == IS_IDLE, go_idle = go && go->state == IS_IDLE;
-            if (!go || (idle == go_idle ? c->since_ns < go->since_ns : go_idle)) go = c;
-        }
-        if (!go) return;
-        close_late(go);
-    }
+    enum { ROUNDS = 64 }; // for the loop's sake, where many addresses have as many
+    int before = all->places, least = margin(all), most = all->max / 4;
+    all->places = before ? before * 2 : least;
+    if (all->places > most) all->places = most > least ? most : least;
+    for (int k = 0; k < ROUNDS && places_lacking(all) > 0; k++)
+        if (!make_some(all, now)) break;
+    if (places_lacking(all) > 0) all->places = before;
 }
 
 static void on_sweep(void *arg) {
@@ -207,7 +234,8 @@ static void on_sweep(void *arg) {
         for (struct http_conn *c = all->first; c; c = c->next)
             look_at_reader(c, now);
         make_places(all, now);
-    }
+    } else
+        all->places = 0;
     if (press || replies) look = now + clock_of_ms(PRESSED_MS);
     if (look < next) next = look;
     if (next != NEVER) sweep_at(all, next, now);
