@@ -305,6 +305,29 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
     }
 }
 
+// Short rows turned in scratch; false: they are not, and the kernel is to be built as others are.
+static bool build_rows(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
+                       int n_in) {
+    if (!lower_rows_fit(lw, o, s)) return false;
+    bool ordered, built;
+    do {
+        ordered = lw->ordered;
+        forget(lw);
+        lower_begin(lw, n_in, o->n);
+        status_t st = lower_rows_build(lw, o, s);
+        kir_sweep(&lw->k);
+        lw->k.fn->scratch_bytes = lw->scratch;
+        built = !st && !lw->k.overflow && !lower_rows_failed(lw);
+        st_drop(st);
+        lw->ordered |= lw->twice;
+    } while (built && lw->ordered != ordered);
+    if (built) return true;
+    lw->rows = NULL;
+    lw->why = NULL;
+    lw->reduces = lw->columns = lw->ordered = false;
+    return false;
+}
+
 static status_t check_types(struct lower *lw, const struct shape *s) {
     if (shape_is_tuple(s)) {
         for (int i = 0; i < shape_leaves(s); i++)
@@ -401,6 +424,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     status_t st;
     bool tiles = lw->policy->elements ? lw->policy->tiled : lw->policy->has_scratch;
     if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st) && (st || !lw->sums)) return st;
+    if (build_rows(lw, &o, first, i->n_operands)) return ST_OK;
     RETURN_IF_ERR(build_until_stable(lw, &o, first, i->n_operands));
     lw->k.fn->sums = lw->sums;
     lw->k.fn->tiles = lw->sums != NULL;

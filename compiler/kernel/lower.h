@@ -45,6 +45,7 @@ struct lower {
     const struct kernel_policy *policy;
     struct lower_tile *tile; // being built, or NULL
     struct kir_fn *sums;     // the tile's, built before; or NULL
+    struct lower_rows *rows; // short ones whose elements are turned, or NULL
     struct lower_turn *turn; // of a loop that is a kernel, whose body is being built, or NULL
     int64_t turn_number;     // of its copy of the body; 0: none. What it computes is its own
     const char *why;         // static text, when the status is an error
