@@ -10,8 +10,8 @@
 #include "compiler/kernel/lower_priv.h"
 
 enum {
-    MOST_ROW = 127,
-    LEAST_WHOLE = 8, // of results as large as the rows: shorter ones are written out
+    MOST_ROW = 128,
+    WRITTEN_OUT = 8,
     LEAST_ROWS = 64,
     BLOCK = 4096, // elements of a block
     LEAST = 64,   // rows of one
@@ -67,33 +67,50 @@ static bool add_leaf(struct lower_rows *t, const struct hlo_instr *i, int buf) {
     t->n_leaves++;
     return true;
 }
-// Is a dear operation, or but_exp one that takes longer than an exponential, among those on values
-// of n elements?
-static bool has_dear(const struct hlo_instr *fusion, int64_t n, bool but_exp) {
+// What a kernel does, counted.
+struct work {
+    int reductions, dear, phases; // dear ones on elements of rows; phases: how often a row is read
+    bool each, slow;              // a dear one on values of rows; one dearer than an exponential
+};
+static struct work work_of(const struct hlo_instr *fusion, const struct lower_rows *t) {
+    struct work w = {.phases = t->whole};
     HLO_EACH_INSTR(i, fusion->called[0]) {
-        bool dear = hlo_is_dear(i) && !(but_exp && i->op == HLO_EXP);
-        if (dear && shape_elements(i->shape) == n) return true;
+        w.reductions += i->op == HLO_REDUCE;
+        if (!hlo_is_dear(i)) continue;
+        bool all = shape_elements(i->shape) == t->n * t->row;
+        w.dear += all;
+        w.slow |= all && i->op != HLO_EXP;
+        w.each |= shape_elements(i->shape) == t->n;
     }
-    return false;
+    w.phases += w.reductions;
+    return w;
 }
-// Is turning them less than what it saves: operations one by one, or in vectors that are partly
-// empty, behind a row's last vector, and for each row what is not of its elements? Measured on Zen
-// 4 in f32, f16 and bf16, rows of 2 to 129 elements, AVX-512 and AVX2; what is turned back must
-// save more, and LLVM's loops turn more slowly than the direct generator's tiles.
-static bool repays(const struct lower *lw, const struct lower_rows *t) {
+// Is turning them less than what it saves? Hundredths of nanoseconds as measured on Zen 4, f32,
+// rows of 2 to 129 elements, one to four operands as large as the rows. Row by row: each vector of
+// it, be it full or not, in each phase; a sum of its lanes for each reduction; a dear value alone.
+// What is slow LLVM computes, which takes what is behind the last vector one by one. Turned: each
+// element for each array that is turned, and for what is dear.
+static bool repays(const struct lower *lw, const struct lower_rows *t, int results) {
+    enum { ALONE = 1200, LANES_SUM = 360, ONE = 150 };
     const struct hlo_instr *i = lw->instr;
-    bool direct = lw->target && lw->target->direct,
-         wide = lw->target && lw->target->vector_bits == 512;
     if (i->op != HLO_FUSION || t->n < LEAST_ROWS || t->row < 2 || t->row > MOST_ROW) return false;
-    if (!has_dear(i, t->n * t->row, false)) return false;
-    if (t->whole) {
-        bool each = has_dear(i, t->n, false); // a dear value of each row
-        int64_t most = each ? (direct && wide ? MOST_ROW : 63) : !direct ? 0 : wide ? 40 : 15;
-        return t->row >= LEAST_WHOLE && t->row <= most && (direct || t->row % 8 != 0);
-    }
-    if (HLO_ATTR(i, fusion)->kind == FUSION_CUSTOM) return true;
-    // One reduction of elements: rows of up to eight are written out.
-    return t->row > 8 && t->row % 16 != 0 && (t->row < 24 || has_dear(i, t->n * t->row, true));
+    bool direct = lw->target && lw->target->direct && !lw->target->merged,
+         wide = lw->target && lw->target->vector_bits == 512,
+         comes_back = HLO_ATTR(i, fusion)->kind == FUSION_CUSTOM;
+    // These are written out.
+    if (t->row < WRITTEN_OUT + !comes_back && (t->whole || !comes_back)) return false;
+    if (!direct && t->whole && t->row % 8 == 0) return false; // LLVM's loops turn slowly
+
+    struct work w = work_of(i, t);
+    int64_t lanes = wide ? 16 : 8, vectors = ceil_div(t->row, lanes),
+            vector = (260 + 170 * w.phases) * (wide ? 10 : 6) / 10,
+            turn = !direct ? 50
+                   : wide  ? 20
+                           : 27,
+            step = wide ? 33 : 50, turns = t->n_leaves + (t->whole ? results : 0);
+    int64_t by_rows = LANES_SUM * w.reductions + vectors * vector + (w.each ? ALONE : 0);
+    if (w.slow) by_rows += t->row % lanes * ONE;
+    return w.dear && t->row * (turn * turns + step) < by_rows;
 }
 bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struct shape *first) {
     const struct hlo_instr *i = lw->instr;
@@ -110,7 +127,7 @@ bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struc
     }
 
     t->whole = shape_elements(first) != t->n;
-    if (!t->n_leaves || !repays(lw, t)) return false;
+    if (!t->n_leaves || !repays(lw, t, o->n)) return false;
     for (int r = 0; r < o->n; r++) {
         const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;
         if (!in_order(s) || (t->whole && (!can_turn(s->dtype) || split_at(s, t->n) < 0)))
@@ -211,7 +228,7 @@ status_t lower_rows_kept(struct lower *lw, const struct hlo_instr *i, struct kir
     *done = false;
     if (!lw->row || !in_order(i->shape) || dtype_is_complex(i->shape->dtype)) return ST_OK;
     bool dear = hlo_is_dear(i) || i->op == HLO_DIVIDE || i->op == HLO_SQRT || i->op == HLO_RSQRT;
-    if (shape_elements(i->shape) == t->n && t->whole && dear && !t->making)
+    if (shape_elements(i->shape) == t->n && (t->whole || t->filling) && dear && !t->making)
         return value_of_rows(lw, i, index, done, out);
     if (shape_elements(i->shape) != t->n * t->row || !pmap_has_ptr(&lw->cached, i)) return ST_OK;
 
@@ -306,6 +323,7 @@ status_t lower_rows_build(struct lower *lw, const struct lower_outputs *o,
     struct kir *k = &lw->k;
     int64_t blocks = ceil_div(t->n, t->block);
     k->fn->extent = blocks;
+    k->fn->rows = true;
     t->n_kept = 0;
     t->failed = t->making = false;
     t->filling = NULL;
