@@ -230,7 +230,8 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
     if (leaf) {
         if (tuple) return lower_no(lw, "a tuple operand");
         if (lower_rows_leaf(lw, i, index, out)) return ST_OK;
-        *out = kir_load(&lw->k, (int)leaf - 1, s->dtype, lower_offset(lw, s, index), 0);
+        *out = kir_load(&lw->k, (int)leaf - 1, lower_memory(lw, s->dtype),
+                        lower_offset(lw, s, index), 0);
         return ST_OK;
     }
 
@@ -345,8 +346,8 @@ static status_t store_at(struct lower *lw, const struct lower_outputs *o, const 
         if (lower_rows_store(lw, r, s, index, out[r])) continue;
         struct kir_val *at =
             layout_equal(s->layout, first->layout, s->rank) ? v : lower_offset(lw, s, index);
-        kir_store(k, k->fn->n_in + r, s->dtype, at,
-                  kir_select(k, valid, out[r], kir_zero(k, s->dtype)));
+        enum dtype t = lower_memory(lw, s->dtype);
+        kir_store(k, k->fn->n_in + r, t, at, kir_select(k, valid, out[r], kir_zero(k, t)));
     }
     return ST_OK;
 }
