@@ -11,6 +11,7 @@
 
 enum {
     MOST_ROW = 128,
+    MOST_ROUNDED = 64,
     WRITTEN_OUT = 8,
     LEAST_ROWS = 64,
     BLOCK = 4096, // elements of a block
@@ -71,13 +72,15 @@ static bool add_leaf(struct lower_rows *t, const struct hlo_instr *i, int buf) {
 struct work {
     int reductions, dear, phases; // dear ones on elements of rows; phases: how often a row is read
     bool each, slow;              // a dear one on values of rows; one dearer than an exponential
+    bool rounds;                  // to bf16, which is seven operations
 };
 static struct work work_of(const struct hlo_instr *fusion, const struct lower_rows *t) {
     struct work w = {.phases = t->whole};
     HLO_EACH_INSTR(i, fusion->called[0]) {
         w.reductions += i->op == HLO_REDUCE;
-        if (!hlo_is_dear(i)) continue;
         bool all = shape_elements(i->shape) == t->n * t->row;
+        w.rounds |= all && i->op == HLO_CONVERT && i->shape->dtype == DT_BF16;
+        if (!hlo_is_dear(i)) continue;
         w.dear += all;
         w.slow |= all && i->op != HLO_EXP;
         w.each |= shape_elements(i->shape) == t->n;
@@ -110,7 +113,11 @@ static bool repays(const struct lower *lw, const struct lower_rows *t, int resul
             step = wide ? 33 : 50, turns = t->n_leaves + (t->whole ? results : 0);
     int64_t by_rows = LANES_SUM * w.reductions + vectors * vector + (w.each ? ALONE : 0);
     if (w.slow) by_rows += t->row % lanes * ONE;
-    return w.dear && t->row * (turn * turns + step) < by_rows;
+    if (w.dear) return t->row * (turn * turns + step) < by_rows;
+
+    step = step / 2 + 3;
+    if (comes_back) by_rows = by_rows * 7 / 5; // loads of 16 bits, in vectors that are partly empty
+    return w.rounds && t->row <= MOST_ROUNDED && t->row * (turn * turns + step) < by_rows;
 }
 bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struct shape *first) {
     const struct hlo_instr *i = lw->instr;
