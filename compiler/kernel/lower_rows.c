@@ -123,6 +123,7 @@ bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struc
     const struct hlo_instr *i = lw->instr;
     struct lower_rows *t = arena_new_of(lw->arena, struct lower_rows);
     if (lw->policy->tiles != TILES_OF_CPU || lw->elements || !lw->policy->has_scratch) return false;
+    if (i->parent && i->parent->fusion) return false; // a library runs some of its rows at a time
     if (i->op == HLO_FUSION) {
         HLO_EACH_INSTR(b, i->called[0]) if (!takes(b, t)) return false;
         for (size_t p = 0; p < i->called[0]->params.n; p++)
