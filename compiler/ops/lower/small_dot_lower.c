@@ -72,6 +72,25 @@ static bool is_better_swapped(const struct small_dot *s, bool columns) {
     if (full) return s->turned && s->n == 4 && s->k >= LONG;
     return s->k >= SOME_TERMS && !(s->turned && s->n == 3 && s->k > SHORT);
 }
+// The same product with its operands, which lie like a and b, in each other's place.
+static struct small_dot with_sides_changed(const struct small_dot *s, const struct lie *a,
+                                           const struct lie *b) {
+    bool columns = a->term != 1;
+    return (struct small_dot){.i = s->i,
+                              .x = s->y,
+                              .y = s->x,
+                              .batch = s->batch,
+                              .m = s->n,
+                              .k = s->k,
+                              .n = s->m,
+                              .row = b->free,
+                              .term = b->term,
+                              .line = columns ? a->term : a->free,
+                              .x_next = b->next,
+                              .y_next = a->next,
+                              .turned = !columns,
+                              .swapped = true};
+}
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
                    struct small_dot *out) {
     const struct hlo_attr_dot *d = i->op == HLO_DOT ? HLO_ATTR(i, dot) : NULL;
@@ -106,20 +125,7 @@ bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
     if (s.batch < 2 || s.m < 1 || s.k < 2 || s.n < 2 || s.m > MOST || s.k > MOST || s.n > MOST)
         return false;
     if (is_better_swapped(&s, columns)) {
-        s = (struct small_dot){.i = i,
-                               .x = s.y,
-                               .y = s.x,
-                               .batch = s.batch,
-                               .m = s.n,
-                               .k = s.k,
-                               .n = s.m,
-                               .row = b.free,
-                               .term = b.term,
-                               .line = columns ? a.term : a.free,
-                               .x_next = b.next,
-                               .y_next = a.next,
-                               .turned = !columns,
-                               .swapped = true};
+        s = with_sides_changed(&s, &a, &b);
     } else {
         // Sums of few terms are written out by others, and few rows do not repay a turned matrix.
         if (s.m > NEAR && s.n < FEW_COLUMNS && (columns || s.k < SOME_TERMS)) return false;
