@@ -8,7 +8,7 @@ OPS_EVAL = for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" ||
 # on the reference evaluator.
 OPS_CPU = for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $(OPS); done; \
   for c in matmul:dot update:dynamic-update-slice concat:concatenate transpose:transpose \
-  sort:topk; do \
+  sort:topk pad:pad; do \
   f=tests/ops/$${c\#*:}.hlo; \
   $(BUILD)/hlo-run --cases --impl $${c%:*} $$f && echo "PASS $${c%:*} $$f" || \
   echo "FAIL $${c%:*} $$f"; done

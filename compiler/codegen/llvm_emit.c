@@ -17,6 +17,7 @@ struct emit {
     LLVMValueRef fn, scratch, bufs[MAX_BUFS], *tables;
     const struct kir_fn *f;
     bool halves; // some value is a f16
+    int lanes;   // that loops over halves are to have; 0: as LLVM likes
     bool soft;   // the machine has no halves and does not round away from zero (llvm_soft.c), and
                  // its pointers have 32 bits: s64 values that fit these are i32
     const struct llvm_inside *in; // within a loop's function; or NULL
@@ -501,9 +502,31 @@ static bool has_lanes(const struct kir_block *b) {
         if (v->lanes) return true;
     return false;
 }
+// Is v's place in memory the turn's, or the same in all?
+static bool side_by_side(const struct kir_val *v, const struct kir_loop *l) {
+    const struct kir_val *at = v->args[0];
+    bool is_var =
+        at == l->var || (at->op == K_ADD && (at->args[0] == l->var) != (at->args[1] == l->var));
+    return is_var || at->level < l->var->level;
+}
+// A loop over halves and what has 32 bits that lie side by side: LLVM thinks conversions dear, and
+// takes a few lanes where all are as fast.
+static bool wants_all_lanes(const struct emit *e, const struct kir_loop *l) {
+    if (!e->halves || !e->lanes || !l->vectorize || l->n_carry || l->trip < 4 * e->lanes)
+        return false;
+    bool any = false;
+    for (const struct kir_val *v = l->body.first; v; v = v->next) {
+        bool memory = v->op == K_LOAD || v->op == K_STORE;
+        if (v->op == K_FOR || v->op == K_TABLE || v->op == K_CALL || v->lanes) return false;
+        if (memory && (dtype_size(v->elem) > 4 || !side_by_side(v, l))) return false;
+        if (v->type == DT_F64) return false;
+        any |= memory && v->elem == DT_F16;
+    }
+    return any;
+}
 // A distinct !llvm.loop node: its first operand is itself.
 static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
-    LLVMMetadataRef ops[5], self = LLVMTemporaryMDNode(e->c, NULL, 0);
+    LLVMMetadataRef ops[6], self = LLVMTemporaryMDNode(e->c, NULL, 0);
     size_t n = 0;
     ops[n++] = self;
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
@@ -512,6 +535,7 @@ static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_
     // Sums of a tile fill the registers: values that two turns written out share do not fit.
     if (has_lanes(&l->body)) ops[n++] = note(e, "llvm.loop.unroll.disable", 0, 0);
     if (l->interleave) ops[n++] = note(e, "llvm.loop.interleave.count", 32, l->interleave);
+    if (wants_all_lanes(e, l)) ops[n++] = note(e, "llvm.loop.vectorize.width", 32, e->lanes);
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->c, ops, n);
     LLVMMetadataReplaceAllUsesWith(self, node);
     unsigned kind = LLVMGetMDKindIDInContext(e->c, "llvm.loop", 9);
@@ -746,6 +770,7 @@ status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *s
     bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT && !e.soft;
     e.b = LLVMCreateBuilderInContext(e.c);
     if (!e.soft) kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
+    e.lanes = t->vector_bits == 512 ? 16 : 0; // with 256 it takes 16 by itself
     e.tables = tables;
     make_tables(&e, tables);
     LLVMValueRef fn = body(&e, direct ? symbol : "body", &type, t);

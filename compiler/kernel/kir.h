@@ -82,6 +82,7 @@ struct kir_fn {
         int lanes, n; // n vectors of so many lanes; n 0: there is none
     } own;
     bool tiles; // a contraction by lower_tile.c
+    bool rows;  // short rows by lower_rows.c
     // Runs before this, of the same buffers and tables, and has no result but KIR_OWN of each unit;
     // or NULL.
     struct kir_fn *sums;

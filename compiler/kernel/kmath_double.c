@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transcendental functions of f64 as kir: exp, expm1, log, log1p, tanh, logistic, sin and cos, by
 // argument reduction and Taylor polynomials whose rest is below half a unit in the last place;
-// results are within 2.5 units of the exact ones. Others are in kmath_inverse.c,
-// kmath_hyperbolic.c and kmath_power.c. Arguments of sin and cos below 2^20 are reduced
+// results are within 2.5 units of the exact ones. Others are in kmath_inverse.c and kmath_power.c.
+// Arguments of sin and cos below 2^20 are reduced
 // by pi/2 in three parts, larger ones by the bits of 2/pi that their exponent asks for (Payne and
 // Hanek, "Radian Reduction for Trigonometric Functions", 1983). Infinities, NaN, signed zero and
 // subnormals follow libm.

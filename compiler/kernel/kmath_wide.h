@@ -18,7 +18,7 @@ void kmath_sin_cos_narrow(struct kir *k, struct kir_val *x, struct kir_val **out
 // The sum of x and y, and what rounding it lost.
 struct kir_val *kmath_two_sum(struct kir *k, struct kir_val *x, struct kir_val *y,
                               struct kir_val **out_lost);
-// kmath_inverse.c, kmath_hyperbolic.c, kmath_power.c: one function each, in kmath_f64.
+// kmath_inverse.c, kmath_power.c: one function each, in kmath_f64.
 struct kir_val *kmath_atan2_64(struct kir *k, struct kir_val *y, struct kir_val *x);
 struct kir_val *kmath_asin_64(struct kir *k, struct kir_val *x);
 struct kir_val *kmath_acos_64(struct kir *k, struct kir_val *x);

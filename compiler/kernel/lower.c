@@ -305,6 +305,29 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
     }
 }
 
+// Short rows turned in scratch; false: they are not, and the kernel is to be built as others are.
+static bool build_rows(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
+                       int n_in) {
+    if (!lower_rows_fit(lw, o, s)) return false;
+    bool ordered, built;
+    do {
+        ordered = lw->ordered;
+        forget(lw);
+        lower_begin(lw, n_in, o->n);
+        status_t st = lower_rows_build(lw, o, s);
+        kir_sweep(&lw->k);
+        lw->k.fn->scratch_bytes = lw->scratch;
+        built = !st && !lw->k.overflow && !lower_rows_failed(lw);
+        st_drop(st);
+        lw->ordered |= lw->twice;
+    } while (built && lw->ordered != ordered);
+    if (built) return true;
+    lw->rows = NULL;
+    lw->why = NULL;
+    lw->reduces = lw->columns = lw->ordered = false;
+    return false;
+}
+
 static status_t check_types(struct lower *lw, const struct shape *s) {
     if (shape_is_tuple(s)) {
         for (int i = 0; i < shape_leaves(s); i++)
@@ -373,6 +396,50 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
     return ST_OK;
 }
 
+// Is i, of complex numbers of 64 bits, an operation that moves them whole?
+static bool moves_whole(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_PARAMETER:
+    case HLO_CONSTANT:
+    case HLO_BROADCAST:
+    case HLO_RESHAPE:
+    case HLO_BITCAST:
+    case HLO_TRANSPOSE:
+    case HLO_REVERSE:
+    case HLO_SLICE:
+    case HLO_CONCATENATE:
+    case HLO_PAD:
+    case HLO_DYNAMIC_SLICE:
+    case HLO_DYNAMIC_UPDATE_SLICE:
+    case HLO_GATHER:
+    case HLO_COPY:
+    case HLO_SELECT:
+    case HLO_TUPLE:
+        return true;
+    default:
+        return false;
+    }
+}
+static bool has_c64(const struct shape *s) {
+    for (int n = 0; shape_is_tuple(s) && n < shape_leaves(s); n++)
+        if (has_c64(shape_leaf(s, n))) return true;
+    return !shape_is_tuple(s) && s->dtype == DT_C64;
+}
+static bool takes_c64(const struct hlo_instr *i) {
+    bool any = has_c64(i->shape);
+    for (int n = 0; n < i->n_operands; n++)
+        any |= has_c64(i->operands[n]->shape);
+    return any;
+}
+// Complex numbers that are only moved are integers: one load each, and vectors of them.
+static bool only_moves(const struct lower *lw, const struct hlo_instr *i) {
+    if (!takes_c64(i) || !lw->policy->has_s64 || lw->in_place || while_of_fusion(i)) return false;
+    if (i->op != HLO_FUSION) return moves_whole(i) && !whole_rule(lw, i);
+    HLO_EACH_INSTR(b, i->called[0])
+    if (takes_c64(b) && !moves_whole(b)) return false;
+    return true;
+}
+
 static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     const struct hlo_instr *root = i;
     struct lower_outputs o;
@@ -393,6 +460,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         for (int n = i->n_operands - 1; n >= 0; n--)
             pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
     }
+    lw->moves = only_moves(lw, i);
     const struct hlo_instr *loop = while_of_fusion(i);
     if (loop) return lower_turns(lw, loop, i->n_operands, shape_leaves(i->shape));
     if (whole_rule(lw, i)) return build_whole(lw, i);
@@ -401,6 +469,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     status_t st;
     bool tiles = lw->policy->elements ? lw->policy->tiled : lw->policy->has_scratch;
     if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st) && (st || !lw->sums)) return st;
+    if (build_rows(lw, &o, first, i->n_operands)) return ST_OK;
     RETURN_IF_ERR(build_until_stable(lw, &o, first, i->n_operands));
     lw->k.fn->sums = lw->sums;
     lw->k.fn->tiles = lw->sums != NULL;

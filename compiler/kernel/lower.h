@@ -45,6 +45,8 @@ struct lower {
     const struct kernel_policy *policy;
     struct lower_tile *tile; // being built, or NULL
     struct kir_fn *sums;     // the tile's, built before; or NULL
+    struct lower_rows *rows; // short ones whose elements are turned, or NULL
+    bool moves; // complex values of 64 bits are only moved: as integers
     struct lower_turn *turn; // of a loop that is a kernel, whose body is being built, or NULL
     int64_t turn_number;     // of its copy of the body; 0: none. What it computes is its own
     const char *why;         // static text, when the status is an error
@@ -125,6 +127,10 @@ static inline uint8_t lower_reassoc(const struct lower *lw) {
     return lw->ordered ? 0 : KF_REASSOC;
 }
 
+// As what values of type t lie in memory.
+static inline enum dtype lower_memory(const struct lower *lw, enum dtype t) {
+    return lw->moves && t == DT_C64 ? DT_U64 : t;
+}
 // For rules of whole kernels: result r at a logical index (read again only what was put), scratch
 // of a thread: byte offset of n elements.
 void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,

@@ -53,6 +53,45 @@ status_t lower_store(struct lower *lw, const struct lower_outputs *o, const stru
 // The same at a position of the first's physical view; padding is stored as zero.
 status_t lower_store_all(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                          struct kir_val *v) MUST_CHECK;
+// lower_rows.c: kernels that reduce short rows, with the rows' elements turned in scratch.
+enum { LOWER_MAX_TURNED = 8 };
+struct lower_turned {
+    const struct hlo_instr *i;
+    int buf;                    // of what comes from outside
+    int64_t at;                 // in scratch
+    const struct hlo_instr *by; // the reduction that fills it
+    bool ready;
+};
+struct lower_rows {
+    int64_t n, row, block;     // how many, elements of each, rows of a block
+    struct kir_val *first;     // of the block
+    struct lower_space *space; // of the loops over a block's rows
+    struct lower_turned leaf[LOWER_MAX_TURNED], kept[LOWER_MAX_TURNED];
+    int64_t out[LOWER_MAX_RESULTS]; // results in scratch
+    int n_leaves, n_kept;
+    const struct hlo_instr *filling; // the reduction whose loops are being built
+    bool whole;                      // results have all elements of the rows, not one of each
+    bool making;                     // a value of rows is being made
+    bool failed;                     // an element was asked for that is not the row's
+};
+// Is the kernel such a one, and worth it? Then lw->rows is set.
+bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struct shape *first);
+status_t lower_rows_build(struct lower *lw, const struct lower_outputs *o,
+                          const struct shape *first) MUST_CHECK;
+bool lower_rows_failed(const struct lower *lw); // what was built is not as it should be
+// The element of what is turned; false: i is not.
+bool lower_rows_leaf(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                     struct kir_val **out);
+// The value if it is one to keep: made, or loaded.
+status_t lower_rows_kept(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                         bool *done, struct kir_val **out) MUST_CHECK;
+// Around the loops of a reduction: what it fills may be read behind them.
+const struct hlo_instr *lower_rows_fill(struct lower *lw, const struct hlo_instr *reduction);
+void lower_rows_filled(struct lower *lw, const struct hlo_instr *reduction,
+                       const struct hlo_instr *before);
+// Stores result r's element; false: results are not turned.
+bool lower_rows_store(struct lower *lw, int r, const struct shape *s, struct kir_val *const *index,
+                      struct kir_val *x);
 // lower_tile.c. False: the kernel is no contraction that is worth tiles; else *st says whether it
 // was built, or, if lw->sums is set, what its elements will read by lw->tile.
 bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struct shape *first,

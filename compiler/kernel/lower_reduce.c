@@ -156,19 +156,42 @@ static status_t column_pass(struct lower *lw, struct lower_reduce *f, const stru
     return ST_OK;
 }
 
+enum { AT_ONCE = 4, LEAST_ROWS = 8, LIGHT = 8, LOOKED_AT = 64 };
+static bool reduces(const struct hlo_instr *i) {
+    return i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW || i->op == HLO_DOT ||
+           i->op == HLO_CONVOLUTION;
+}
+// Is what computes i from what is in memory few operations, none of them dear?
+static bool light(const struct lower *lw, const struct hlo_instr *i, int *budget) {
+    if (pmap_get_ptr(&lw->leaf, i)) return true;
+    if (hlo_is_dear(i) || reduces(i) || --*budget < 0) return false;
+    for (int n = 0; n < i->n_operands; n++)
+        if (!light(lw, i->operands[n], budget)) return false;
+    return true;
+}
+// How many steps of column_nest a turn has. Of short rows that are turned one where it is much, so
+// what it keeps in memory is little; or where it is a quotient's, which a loop's variable alone is
+// free of.
+static int steps_at_once(const struct lower *lw, const struct lower_reduce *f) {
+    int budget = LIGHT;
+    if (lw->rows && HLO_ATTR(f->i, dims)->dimensions.n > 1) return 1;
+    for (int n = 0; lw->rows && n < f->i->n_operands; n++)
+        if (!light(lw, f->i->operands[n], &budget)) return 1;
+    return UNROLL;
+}
 static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct lower_kept *kept,
                             const struct lower_row *row, int rank, struct kir_val *canon) {
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
     struct kir_val *r = kir_i64(k, 0), *rest_at = NULL;
-    int times = 1, rest = 0;
+    int times = 1, rest = 0, unroll = steps_at_once(lw, f);
     RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, NULL, 0));
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;
         if (i == sp->n) {
-            times = extent < UNROLL ? (int)extent : UNROLL;
+            times = extent < unroll ? (int)extent : unroll;
             rest = (int)(extent % times);
             rest_at = kir_idx_add(k, r, kir_i64(k, (extent - rest) * stride));
         }
@@ -193,19 +216,6 @@ int lower_innermost(const struct shape_phys *p) {
 
 // ---- lines side by side
 
-enum { AT_ONCE = 4, LEAST_ROWS = 8, LIGHT = 8, LOOKED_AT = 64 };
-static bool reduces(const struct hlo_instr *i) {
-    return i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW || i->op == HLO_DOT ||
-           i->op == HLO_CONVOLUTION;
-}
-// Is what computes i from what is in memory few operations, none of them dear?
-static bool light(const struct lower *lw, const struct hlo_instr *i, int *budget) {
-    if (pmap_get_ptr(&lw->leaf, i)) return true;
-    if (hlo_is_dear(i) || reduces(i) || --*budget < 0) return false;
-    for (int n = 0; n < i->n_operands; n++)
-        if (!light(lw, i->operands[n], budget)) return false;
-    return true;
-}
 // Does what computes i reduce? Such a reduction would be made once more beside its row.
 static bool needs_another(const struct lower *lw, const struct hlo_instr *i, int *budget) {
     if (pmap_get_ptr(&lw->leaf, i)) return false;
@@ -310,7 +320,12 @@ static status_t make_row(struct lower *lw, struct lower_reduce *f, struct lower_
                          int rank, struct kir_val *canon, int lines) {
     struct lower_row copy = *lw->row;
     lower_note(lw, f);
-    if (!lines) return column_nest(lw, f, kept, &copy, rank, canon);
+    if (!lines) {
+        const struct hlo_instr *before = lower_rows_fill(lw, f->i);
+        RETURN_IF_ERR(column_nest(lw, f, kept, &copy, rank, canon));
+        lower_rows_filled(lw, f->i, before);
+        return ST_OK;
+    }
     lw->row = NULL;
     return lines_pass(lw, f, kept, &copy, rank, canon, lines);
 }

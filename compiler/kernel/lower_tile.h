@@ -98,12 +98,15 @@ status_t lower_tile_get(struct lower *lw, struct kir_val *const *index,
 
 // ---- products of many small matrices (small_dot_lower.c)
 
-// [batch, m, n] of [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k] (turned)
+// [batch, m, n] of [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k] (turned); the
+// batch may also lie between the other two dimensions of an operand
 struct small_dot {
     const struct hlo_instr *i;
     int x, y; // buffers of the operands
     int64_t batch, m, k, n;
-    int64_t row, term; // elements between rows, and between terms, of the left operand
+    int64_t row, term;      // elements between rows, and between terms, of the left operand
+    int64_t line;           // between lines of the right one: of a term's columns, or turned
+    int64_t x_next, y_next; // from a matrix to the next one
     bool turned;
     bool swapped;    // of the operands: the product is turned
     int lanes, sums; // of a vector; vectors that registers hold at most

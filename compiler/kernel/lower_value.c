@@ -229,7 +229,9 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
     intptr_t leaf = lw->env ? 0 : (intptr_t)pmap_get_ptr(&lw->leaf, i);
     if (leaf) {
         if (tuple) return lower_no(lw, "a tuple operand");
-        *out = kir_load(&lw->k, (int)leaf - 1, s->dtype, lower_offset(lw, s, index), 0);
+        if (lower_rows_leaf(lw, i, index, out)) return ST_OK;
+        *out = kir_load(&lw->k, (int)leaf - 1, lower_memory(lw, s->dtype),
+                        lower_offset(lw, s, index), 0);
         return ST_OK;
     }
 
@@ -243,7 +245,10 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
     lw->depth++;
     bool done = false;
     status_t st = ST_OK;
-    if (!lw->env && pmap_has_ptr(&lw->cached, i)) st = cached(lw, i, index, rank, &done, out);
+    if (!lw->env && lw->rows)
+        st = lower_rows_kept(lw, i, index, &done, out);
+    else if (!lw->env && pmap_has_ptr(&lw->cached, i))
+        st = cached(lw, i, index, rank, &done, out);
     if (!st && !done) st = rule(lw, i, index, out);
     lw->depth--;
     if (st) return st;
@@ -338,10 +343,11 @@ static status_t store_at(struct lower *lw, const struct lower_outputs *o, const 
     for (int r = 0; r < o->n; r++) {
         const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;
         if (!o->together) RETURN_IF_ERR(lower_value(lw, o->root[r], index, &out[r]));
+        if (lower_rows_store(lw, r, s, index, out[r])) continue;
         struct kir_val *at =
             layout_equal(s->layout, first->layout, s->rank) ? v : lower_offset(lw, s, index);
-        kir_store(k, k->fn->n_in + r, s->dtype, at,
-                  kir_select(k, valid, out[r], kir_zero(k, s->dtype)));
+        enum dtype t = lower_memory(lw, s->dtype);
+        kir_store(k, k->fn->n_in + r, t, at, kir_select(k, valid, out[r], kir_zero(k, t)));
     }
     return ST_OK;
 }

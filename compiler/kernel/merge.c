@@ -136,7 +136,9 @@ static bool plan_ok(struct merged_loop *l, const struct plan *p) {
 
 bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
                 enum precision prec, struct merged_loop *out) {
-    *out = (struct merged_loop){.loop = loop, .a = a, .t = t, .prec = prec};
+    struct target *merged = arena_dup(a, t, sizeof *t);
+    merged->merged = true;
+    *out = (struct merged_loop){.loop = loop, .a = a, .t = merged, .prec = prec};
     if (loop->instr->op != HLO_WHILE) return no(out, "not a loop");
     if (t->min_kernel_elements > 1) return no(out, "kernels are not wanted here");
     if (loop->n_in + loop->n_out > MAX_LEAVES) return no(out, "a large state");

@@ -164,6 +164,9 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t run,
                    int64_t n);
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elements of size bytes
+// The same at `runs` places, `step` bytes apart.
+void cpu_fill_runs(char *to, int64_t step, const void *value, int64_t size, int64_t n,
+                   int64_t runs);
 bool cpu_sort_accepts(const struct hlo_instr *i);                    // cpu_sort.c
 bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_channels.c
 // cpu_depthwise.c. Of a call, in blocks of channels; of an instruction, as its values lie.

@@ -455,7 +455,7 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     int64_t few = p->vex || q->apart ? 4 * lanes : lanes;
     int values = q->values - (p->vex ? 0 : EACH_LOAD * q->loads);
     bool plain = !p->vex && !l->n_carry && !q->apart;
-    if (!inner && l->trip * 2 <= few) p->is_short = true;
+    if (!inner && !(p->f->rows && q->tiles) && l->trip * 2 <= few) p->is_short = true;
     bool brief = q->values <= BRIEF; // summing up the lanes is more work
     p->is_brief |= l->n_carry && brief && !inner && l->trip <= 2 * lanes;
     p->has_work |= !brief;
@@ -663,7 +663,8 @@ static const char *slower(const struct x86_plan *p) {
     if (p->is_apart) return "elements that do not lie side by side";
     if (p->is_mixed) return "lanes of 32 and 64 bits";
     if (p->is_narrow) return "lanes of 8 and 16 bits";
-    return p->is_long && repays(p, LONG_WORK) ? "more values than registers" : NULL;
+    // LLVM has no tiles to turn short rows in.
+    return p->is_long && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
 }
 bool x86_choose(struct x86_plan *p) {
     int n = 0;

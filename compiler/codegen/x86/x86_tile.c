@@ -53,12 +53,24 @@ static bool coefficient(const struct kir_val *v, const struct kir_val *var, int6
         return false;
     }
 }
+// Is scratch written in the block or its loops?
+static bool writes_scratch(const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next)
+        if (v->op == K_FOR ? writes_scratch(&v->loop->body)
+                           : v->op == K_STORE && v->imm_i == KIR_SCRATCH)
+            return true;
+    return false;
+}
+// May the load be made before others of its window: nobody writes there meanwhile?
+static bool stays(const struct x86_plan *p, const struct kir_val *v, const struct x86_tile *t) {
+    return v->imm_i == KIR_SCRATCH ? !writes_scratch(&t->along->l->body)
+                                   : !(v->flags & KF_PINNED) && v->imm_i < p->f->n_in;
+}
 bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v) {
     struct x86_tile t = {.lanes = lanes, .stride = x86_of(v->args[0])->stride};
     int64_t size = dtype_size(v->elem), trip = x86_trip(lanes), c;
     x86_of(v)->tile = NULL;
     if (v->op != K_LOAD || v->block != &lanes->body || size > 4 || v->elem == DT_PRED ||
-        v->flags & KF_PINNED || v->imm_i == KIR_SCRATCH || v->imm_i >= p->f->n_in ||
         llabs(t.stride) < 2 || llabs(t.stride) > (1 << 24) || trip < 4)
         return false;
     t.bytes = (trip + rows_of(p) - 1) / rows_of(p) * WINDOW * column_of(p);
@@ -74,7 +86,7 @@ bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v
         trip = x86_trip(x->l);
         if (trip < 1 || trip > TILE_BYTES || (t.bytes *= trip) > TILE_BYTES) return false;
     }
-    if (!t.along || t.along->l->trip < 4 || t.bytes > TILE_BYTES) return false;
+    if (!t.along || t.along->l->trip < 4 || t.bytes > TILE_BYTES || !stays(p, v, &t)) return false;
     trip = x86_trip(t.along->l);
     if (trip >= 0 && trip < 4) return false;
     t.slot = -1;

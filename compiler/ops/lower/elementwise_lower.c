@@ -183,7 +183,7 @@ LOWER(REDUCE_PRECISION) {
 }
 LOWER(CONSTANT) {
     const struct literal *l = i->literal;
-    enum dtype t = i->shape->dtype, c = kir_type(t);
+    enum dtype t = lower_memory(lw, i->shape->dtype), c = kir_type(t);
     int64_t n = shape_elements(i->shape);
     struct kir *k = &lw->k;
     bool splat = n > 0;
@@ -196,8 +196,11 @@ LOWER(CONSTANT) {
             lit_get_c128(l, 0, z);
             *out = kir_complex(k, kir_f(k, c, z[0]), kir_f(k, c, z[1]));
         } else {
-            *out = dtype_is_float(t) ? kir_f(k, c, lit_get_f64(l, 0))
-                                     : kir_int(k, c, lit_get_i64(l, 0));
+            int64_t bits;
+            if (t != i->shape->dtype) memcpy(&bits, l->data, sizeof bits);
+            *out = t != i->shape->dtype ? kir_int(k, c, bits)
+                   : dtype_is_float(t)  ? kir_f(k, c, lit_get_f64(l, 0))
+                                        : kir_int(k, c, lit_get_i64(l, 0));
         }
         return ST_OK;
     }

@@ -148,9 +148,9 @@ LOWER(REDUCE) {
     bool row = lw->instr->op == HLO_FUSION &&
                HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
         minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
-    f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
+    f.unroll = f.total <= SHORT && !lw->rows && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
-    f.column = innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost);
+    f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
     if (rd.keys) {
         types[0] = DT_S32;

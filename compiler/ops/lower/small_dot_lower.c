@@ -23,11 +23,27 @@ enum {
 static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
 }
-// Batch dimensions first, in order, on both sides.
-static bool batches_first(const struct hlo_attr_dot *d) {
-    if (d->lhs_batch_dims.n != d->rhs_batch_dims.n || d->lhs_batch_dims.n == 0) return false;
-    for (int n = 0; n < d->lhs_batch_dims.n; n++)
-        if (d->lhs_batch_dims.v[n] != n || d->rhs_batch_dims.v[n] != n) return false;
+// How an operand's matrices lie: elements between them, and along their two dimensions.
+struct lie {
+    int64_t next, free, term, n; // n: of the free dimension
+};
+static int64_t stride_of(const struct shape *s, int64_t dim) {
+    int64_t n = 1;
+    for (int64_t d = dim + 1; d < s->rank; d++)
+        n *= s->dims[d];
+    return n;
+}
+// Batch dimensions side by side and in order, before the last dimension, which is read in vectors
+// or by terms.
+static bool lies(const struct shape *s, struct i64s batch, int64_t term, struct lie *l) {
+    int64_t sum = term;
+    for (int n = 0; n < batch.n; n++) {
+        if (batch.v[n] != batch.v[0] + n) return false;
+        sum += batch.v[n];
+    }
+    int64_t last = batch.v[batch.n - 1], free = (int64_t)s->rank * (s->rank - 1) / 2 - sum;
+    if (last == s->rank - 1) return false;
+    *l = (struct lie){stride_of(s, last), stride_of(s, free), stride_of(s, term), s->dims[free]};
     return true;
 }
 static bool type_ok(const struct hlo_instr *i) {
@@ -56,40 +72,60 @@ static bool is_better_swapped(const struct small_dot *s, bool columns) {
     if (full) return s->turned && s->n == 4 && s->k >= LONG;
     return s->k >= SOME_TERMS && !(s->turned && s->n == 3 && s->k > SHORT);
 }
+// The same product with its operands, which lie like a and b, in each other's place.
+static struct small_dot with_sides_changed(const struct small_dot *s, const struct lie *a,
+                                           const struct lie *b) {
+    bool columns = a->term != 1;
+    return (struct small_dot){.i = s->i,
+                              .x = s->y,
+                              .y = s->x,
+                              .batch = s->batch,
+                              .m = s->n,
+                              .k = s->k,
+                              .n = s->m,
+                              .row = b->free,
+                              .term = b->term,
+                              .line = columns ? a->term : a->free,
+                              .x_next = b->next,
+                              .y_next = a->next,
+                              .turned = !columns,
+                              .swapped = true};
+}
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
                    struct small_dot *out) {
     const struct hlo_attr_dot *d = i->op == HLO_DOT ? HLO_ATTR(i, dot) : NULL;
-    if (!d || !type_ok(i) || !batches_first(d)) return false;
+    if (!d || !type_ok(i) || d->lhs_batch_dims.n == 0) return false;
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
     intptr_t left = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[0]),
              right = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[1]);
     int n = d->lhs_batch_dims.n;
+    struct lie a, b;
     if (!left || !right || !plain(x) || !plain(y) || x->rank != n + 2 || y->rank != n + 2 ||
-        d->lhs_contracting_dims.n != 1 || d->rhs_contracting_dims.n != 1)
+        d->lhs_contracting_dims.n != 1 || d->rhs_contracting_dims.n != 1 ||
+        !lies(x, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], &a) ||
+        !lies(y, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], &b))
         return false;
 
-    struct small_dot s = {.i = i, .x = (int)left - 1, .y = (int)right - 1, .batch = 1};
-    bool columns = d->lhs_contracting_dims.v[0] == n; // of the left matrix lie side by side
-    s.turned = d->rhs_contracting_dims.v[0] == n + 1;
-    s.m = x->dims[columns ? n + 1 : n], s.k = y->dims[n + s.turned], s.n = y->dims[n + !s.turned];
+    struct small_dot s = {.i = i,
+                          .x = (int)left - 1,
+                          .y = (int)right - 1,
+                          .batch = 1,
+                          .m = a.n,
+                          .k = x->dims[d->lhs_contracting_dims.v[0]],
+                          .n = b.n,
+                          .row = a.free,
+                          .term = a.term,
+                          .x_next = a.next,
+                          .y_next = b.next};
+    bool columns = a.term != 1; // of the left matrix lie side by side
+    s.turned = b.term == 1;
+    s.line = s.turned ? b.free : b.term;
     for (int e = 0; e < n; e++)
-        s.batch *= x->dims[e];
+        s.batch *= x->dims[d->lhs_batch_dims.v[e]];
     if (s.batch < 2 || s.m < 1 || s.k < 2 || s.n < 2 || s.m > MOST || s.k > MOST || s.n > MOST)
         return false;
-    s.row = columns ? 1 : s.k;
-    s.term = columns ? s.m : 1;
     if (is_better_swapped(&s, columns)) {
-        s = (struct small_dot){.i = i,
-                               .x = s.y,
-                               .y = s.x,
-                               .batch = s.batch,
-                               .m = s.n,
-                               .k = s.k,
-                               .n = s.m,
-                               .row = s.turned ? s.k : 1,
-                               .term = s.turned ? 1 : s.n,
-                               .turned = !columns,
-                               .swapped = true};
+        s = with_sides_changed(&s, &a, &b);
     } else {
         // Sums of few terms are written out by others, and few rows do not repay a turned matrix.
         if (s.m > NEAR && s.n < FEW_COLUMNS && (columns || s.k < SOME_TERMS)) return false;
@@ -110,6 +146,7 @@ struct block {
     int64_t column;
     int rows, vectors;
     int from;                   // the buffer of the right one
+    int64_t line;               // between its lines
     struct kir_val *x, *y, *to; // where the matrices begin
     struct kir_val *sum[MOST_SUMS];
 };
@@ -125,7 +162,7 @@ static void term(struct lower *lw, const struct small_dot *s, struct block *b, s
     struct kir *k = &lw->k;
     enum dtype e = s->i->shape->dtype;
     uint8_t flags = dtype_is_float(e) ? KF_CONTRACT : 0;
-    struct kir_val *v[MOST_VECTORS], *line = kir_idx_add(k, b->y, kir_idx_mul(k, at, s->n)), *x;
+    struct kir_val *v[MOST_VECTORS], *line = kir_idx_add(k, b->y, kir_idx_mul(k, at, b->line)), *x;
     x = kir_idx_add(k, b->x, kir_idx_mul(k, b->row, s->row));
     x = kir_idx_add(k, x, kir_idx_mul(k, at, s->term));
     for (int c = 0; c < b->vectors; c++)
@@ -162,11 +199,11 @@ static void one_block(struct lower *lw, const struct small_dot *s, struct block 
         kir_store(k, out, e, plus(k, line, at), b->sum[c]);
     }
 }
-// A matrix that is turned: from lines of `across` elements to lines of `down`.
+// A matrix that is turned: from lines of `across` elements, `pitch` apart, to lines of `down`.
 struct turn {
     int from, to; // buffers
     struct kir_val *source, *place;
-    int64_t down, across;
+    int64_t down, across, pitch;
 };
 // A square block of it: each turn of the loop joins the first half of its lines with the second
 // one, lane by lane (a perfect shuffle), which after log2 of its size is the turned one (Stone
@@ -175,7 +212,7 @@ static void turn_block(struct kir *k, const struct turn *t, enum dtype e, int si
                        struct kir_val *from, struct kir_val *to) {
     struct kir_val *line[MOST_LANES], *next[MOST_LANES];
     for (int n = 0; n < size; n++)
-        line[n] = kir_load_lanes(k, t->from, e, plus(k, from, n * t->across), size);
+        line[n] = kir_load_lanes(k, t->from, e, plus(k, from, n * t->pitch), size);
     for (int half = 1; half < size; half *= 2) {
         for (int n = 0; n < size; n++)
             next[n] = kir_zip(k, line[n / 2], line[n / 2 + size / 2], n % 2);
@@ -196,7 +233,7 @@ static void turn(struct kir *k, const struct turn *t, enum dtype e, int size) {
                     *c = kir_for(k, kir_i64(k, 0), kir_i64(k, wide), wide, NULL, 0);
     struct kir_val *at = block_at(k, l->var, size, t->across),
                    *line = block_at(k, c->var, size, t->down);
-    struct kir_val *there = kir_idx_add(k, kir_idx_mul(k, line, t->across), at),
+    struct kir_val *there = kir_idx_add(k, kir_idx_mul(k, line, t->pitch), at),
                    *here = kir_idx_add(k, kir_idx_mul(k, at, t->down), line);
     turn_block(k, t, e, size, kir_idx_add(k, t->source, there), kir_idx_add(k, t->place, here));
     kir_end(k, c, NULL);
@@ -231,13 +268,16 @@ void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_
     struct kir *k = &lw->k;
     enum dtype e = s->i->shape->dtype;
     struct block b = {.from = s->y,
-                      .x = kir_idx_mul(k, at, s->m * s->k),
-                      .y = kir_idx_mul(k, at, s->k * s->n),
+                      .line = s->line,
+                      .x = kir_idx_mul(k, at, s->x_next),
+                      .y = kir_idx_mul(k, at, s->y_next),
                       .to = kir_idx_mul(k, at, s->m * s->n)};
     if (s->turned) {
-        struct turn t = {s->y, KIR_SCRATCH, b.y, in_scratch(lw, e, s->k * s->n), s->n, s->k};
+        struct turn t = {s->y, KIR_SCRATCH, b.y,    in_scratch(lw, e, s->k * s->n),
+                         s->n, s->k,        s->line};
         turn(k, &t, e, s->lanes);
         b.from = KIR_SCRATCH;
+        b.line = s->n;
         b.y = t.place;
     }
     if (!s->swapped) {
@@ -245,7 +285,7 @@ void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_
         return;
     }
 
-    struct turn back = {KIR_SCRATCH, out, in_scratch(lw, e, s->m * s->n), b.to, s->m, s->n};
+    struct turn back = {KIR_SCRATCH, out, in_scratch(lw, e, s->m * s->n), b.to, s->m, s->n, s->n};
     b.to = back.source;
     sums(lw, s, b, KIR_SCRATCH);
     turn(k, &back, e, s->lanes);

@@ -44,9 +44,9 @@ static inline __attribute__((always_inline)) void runs(char *to, int64_t to_step
 void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t run,
                    int64_t n) {
     switch (run) {
-#define SIZE(bytes)                                                                               \
-    case bytes:                                                                                   \
-        runs(to, to_step, from, from_step, bytes, n);                                             \
+#define SIZE(bytes)                                                                                \
+    case bytes:                                                                                    \
+        runs(to, to_step, from, from_step, bytes, n);                                              \
         return;
         SIZE(1)
         SIZE(2)
@@ -71,14 +71,61 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
     }
 }
 
+// Sixteen bytes of elements that are all *value; false: 16 is no multiple of their size.
+static bool pattern_of(const void *value, int64_t size, uint64_t *out) {
+    uint8_t byte;
+    uint16_t half;
+    uint32_t word;
+    switch (size) {
+    case 1:
+        memcpy(&byte, value, 1);
+        out[0] = byte * UINT64_C(0x0101010101010101);
+        break;
+    case 2:
+        memcpy(&half, value, 2);
+        out[0] = half * UINT64_C(0x0001000100010001);
+        break;
+    case 4:
+        memcpy(&word, value, 4);
+        out[0] = word * UINT64_C(0x0000000100000001);
+        break;
+    case 8:
+        memcpy(&out[0], value, 8);
+        break;
+    case 16:
+        memcpy(out, value, 16);
+        return true;
+    default:
+        return false;
+    }
+    out[1] = out[0];
+    return true;
+}
+static inline __attribute__((always_inline)) void fill(char *to, const char *pattern,
+                                                       int64_t bytes) {
+    if (bytes < 16) {
+        move(to, pattern, bytes);
+        return;
+    }
+    for (int64_t k = 0; k + 16 < bytes; k += 16)
+        move_16(to + k, pattern);
+    move_16(to + bytes - 16, pattern);
+}
 // `n` elements of `size` bytes, each equal to *value.
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n) {
+    uint64_t pattern[2];
+    int64_t bytes = size * n;
+    if (bytes < LONG_RUN && pattern_of(value, size, pattern)) {
+        fill(to, (const char *)pattern, bytes);
+        return;
+    }
+
     const unsigned char *v = value;
     bool even = true;
     for (int64_t k = 1; k < size; k++)
         even = even && v[k] == v[0];
     if (even) {
-        memset(to, v[0], (size_t)(size * n));
+        memset(to, v[0], (size_t)bytes);
         return;
     }
     if (n > 0) memcpy(to, value, (size_t)size);
@@ -86,5 +133,33 @@ void cpu_fill(char *to, const void *value, int64_t size, int64_t n) {
         int64_t more = done < n - done ? done : n - done;
         memcpy(to + done * size, to, (size_t)(more * size));
         done += more;
+    }
+}
+// The same for `runs` places that lie `step` bytes apart.
+void cpu_fill_runs(char *to, int64_t step, const void *value, int64_t size, int64_t n,
+                   int64_t runs) {
+    uint64_t pattern[2];
+    const char *from = (const char *)pattern;
+    int64_t bytes = size * n;
+    if (bytes >= LONG_RUN || !pattern_of(value, size, pattern)) {
+        for (int64_t k = 0; k < runs; k++, to += step)
+            cpu_fill(to, value, size, n);
+        return;
+    }
+    switch (bytes) {
+#define SIZE(b)                                                                                    \
+    case b:                                                                                        \
+        for (int64_t k = 0; k < runs; k++, to += step)                                             \
+            memcpy(to, from, b);                                                                   \
+        return;
+        SIZE(1)
+        SIZE(2)
+        SIZE(4)
+        SIZE(8)
+        SIZE(16)
+#undef SIZE
+    default:
+        for (int64_t k = 0; k < runs; k++, to += step)
+            fill(to, from, bytes);
     }
 }
