@@ -396,7 +396,7 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
     return ST_OK;
 }
 
-// Is i, of complex numbers of 64 bits, an operation that moves them whole?
+// Is i an operation that moves its elements whole?
 static bool moves_whole(const struct hlo_instr *i) {
     switch (i->op) {
     case HLO_PARAMETER:
@@ -420,23 +420,24 @@ static bool moves_whole(const struct hlo_instr *i) {
         return false;
     }
 }
-static bool has_c64(const struct shape *s) {
+static bool has_moved(const struct shape *s) {
     for (int n = 0; shape_is_tuple(s) && n < shape_leaves(s); n++)
-        if (has_c64(shape_leaf(s, n))) return true;
-    return !shape_is_tuple(s) && s->dtype == DT_C64;
+        if (has_moved(shape_leaf(s, n))) return true;
+    return !shape_is_tuple(s) && lower_moved(s->dtype) != s->dtype;
 }
-static bool takes_c64(const struct hlo_instr *i) {
-    bool any = has_c64(i->shape);
+static bool takes_moved(const struct hlo_instr *i) {
+    bool any = has_moved(i->shape);
     for (int n = 0; n < i->n_operands; n++)
-        any |= has_c64(i->operands[n]->shape);
+        any |= has_moved(i->operands[n]->shape);
     return any;
 }
-// Complex numbers that are only moved are integers: one load each, and vectors of them.
+// Complex numbers that are only moved are integers: one load each, and vectors of them. So are
+// floats that kernels compute in wider ones: none is converted, and codes of NaN stay as they are.
 static bool only_moves(const struct lower *lw, const struct hlo_instr *i) {
-    if (!takes_c64(i) || !lw->policy->has_s64 || lw->in_place || while_of_fusion(i)) return false;
+    if (!takes_moved(i) || !lw->policy->has_s64 || lw->in_place || while_of_fusion(i)) return false;
     if (i->op != HLO_FUSION) return moves_whole(i) && !whole_rule(lw, i);
     HLO_EACH_INSTR(b, i->called[0])
-    if (takes_c64(b) && !moves_whole(b)) return false;
+    if (takes_moved(b) && !moves_whole(b)) return false;
     return true;
 }
 

@@ -46,7 +46,7 @@ struct lower {
     struct lower_tile *tile; // being built, or NULL
     struct kir_fn *sums;     // the tile's, built before; or NULL
     struct lower_rows *rows; // short ones whose elements are turned, or NULL
-    bool moves; // complex values of 64 bits are only moved: as integers
+    bool moves;              // what lower_moved has integers for is only moved
     struct lower_turn *turn; // of a loop that is a kernel, whose body is being built, or NULL
     int64_t turn_number;     // of its copy of the body; 0: none. What it computes is its own
     const char *why;         // static text, when the status is an error
@@ -127,9 +127,16 @@ static inline uint8_t lower_reassoc(const struct lower *lw) {
     return lw->ordered ? 0 : KF_REASSOC;
 }
 
+// The integers as which values of type t are moved: those that no kernel computes in as they lie in
+// memory.
+static inline enum dtype lower_moved(enum dtype t) {
+    if (t == DT_C64) return DT_U64;
+    if (!dtype_is_float(t) || dtype_bits(t) > 16) return t;
+    return dtype_bits(t) == 16 ? DT_U16 : dtype_bits(t) == 8 ? DT_U8 : t;
+}
 // As what values of type t lie in memory.
 static inline enum dtype lower_memory(const struct lower *lw, enum dtype t) {
-    return lw->moves && t == DT_C64 ? DT_U64 : t;
+    return lw->moves ? lower_moved(t) : t;
 }
 // For rules of whole kernels: result r at a logical index (read again only what was put), scratch
 // of a thread: byte offset of n elements.

@@ -196,8 +196,8 @@ LOWER(CONSTANT) {
             lit_get_c128(l, 0, z);
             *out = kir_complex(k, kir_f(k, c, z[0]), kir_f(k, c, z[1]));
         } else {
-            int64_t bits;
-            if (t != i->shape->dtype) memcpy(&bits, l->data, sizeof bits);
+            int64_t bits = 0;
+            if (t != i->shape->dtype) memcpy(&bits, l->data, size);
             *out = t != i->shape->dtype ? kir_int(k, c, bits)
                    : dtype_is_float(t)  ? kir_f(k, c, lit_get_f64(l, 0))
                                         : kir_int(k, c, lit_get_i64(l, 0));
