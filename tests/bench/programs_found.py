@@ -2,7 +2,8 @@
 """More of programs.py: programs that were slow when they were first tried here (docs/performance.md
 says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
 convolutions and their gradients, remainders, sums of exponentials, recurrences, products with a
-transposed matrix in loops, halves that are joined, products of many small matrices."""
+transposed matrix in loops, halves that are joined, products of many small matrices, bodies in
+space, columns that are put."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +21,7 @@ def define(program, f32, below, of):
     descents(program, f32, below, of)
     halves(program, f32, below, of)
     small_products(program, f32)
+    spaces(program, f32, below, of)
 
 
 def perlin(x, y, table):
@@ -184,3 +186,38 @@ def small_products(program, f32):
         lambda x, y: x @ y)
     program("300 products of 14x24 by 10x24, turned", f32(300, 14, 24), f32(300, 10, 24))(
         lambda x, y: x @ jnp.swapaxes(y, 1, 2))
+
+
+def spaces(program, f32, below, of):
+    """Vectors and quaternions in loops, as physics by vmap has them; planes of boards."""
+    def turn(q, v):
+        u = q[1:]
+        return 2 * jnp.dot(u, v) * u + (q[0] ** 2 - jnp.dot(u, u)) * v + 2 * q[0] * jnp.cross(u, v)
+
+    def times(p, q):
+        return jnp.concatenate([(p[0] * q[0] - jnp.dot(p[1:], q[1:]))[None],
+                                p[0] * q[1:] + q[0] * p[1:] + jnp.cross(p[1:], q[1:])])
+
+    def tied(x, q, v, w, arm):
+        def step(_, s):
+            x, q, v, w = s
+            ends = x + jax.vmap(turn)(q, arm)
+            pull = 5 * (jnp.roll(ends, 1, 0) - ends) - v
+            w = w + .01 * jnp.cross(ends - x, pull)
+            q = q + .005 * jax.vmap(times)(jnp.pad(w, ((0, 0), (1, 0))), q)
+            v = v + .01 * pull
+            return x + .01 * v, q / jnp.sqrt(jax.vmap(jnp.dot)(q, q))[:, None], v, w
+        return lax.fori_loop(0, 20, step, (x, q, v, w))[0]
+    program("8 chains of 12 bodies tied by springs, 20 steps", f32(8, 12, 3), f32(8, 12, 4),
+            f32(8, 12, 3), f32(8, 12, 3), f32(8, 12, 3))(jax.vmap(tied))
+    program("2000 rotations by matrices of quaternions", f32(2000, 4), f32(2000, 3))(
+        jax.vmap(lambda q, v: jax.vmap(lambda e: turn(q, e))(jnp.eye(3)).T @ v))
+
+    def planes(boards, at):
+        seen = jnp.zeros((16, 10, 10, 6), bool)
+        for k in range(6):
+            seen = seen.at[..., k].set(jnp.roll(boards, k, 1) == at[:, None, None] + k)
+        return seen
+    program("6 planes of 16 boards put one by one", below(6, 16, 10, 10), below(3, 16))(planes)
+    program("rows of bf16 taken, those outside as NaN", of(jnp.bfloat16, 9523, 21),
+            below(12000, 19047))(lambda x, i: jnp.take(x, i, axis=0))
