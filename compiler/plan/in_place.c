@@ -6,7 +6,8 @@
 // movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
 // update; a scatter reads its operand whole, at the places it writes, before it updates the first;
 // a while keeps its state in its results anyway, and so does a fusion around one, but for what all
-// lanes share.
+// lanes share. Kernels that reduce short rows take them by blocks and some of the last block's
+// twice (compiler/kernel/lower_rows.c): nothing lies over what they read.
 #include "compiler/plan/in_place.h"
 
 #include "compiler/ir/op.h"
@@ -22,9 +23,22 @@ bool plan_updates_alone(const struct hlo_instr *i) {
         ok = same_place(i->operands[k]->shape, shape_leaf(i->shape, k));
     return ok;
 }
+static bool has_short_rows(const struct hlo_computation *body) {
+    enum { MOST_ROW = 128, LEAST_ROWS = 64 }; // of lower_rows.c
+    for (const struct hlo_instr *i = body->first; i; i = i->next) {
+        if (i->op != HLO_REDUCE) continue;
+        const struct shape *s = i->operands[0]->shape;
+        struct i64s d = HLO_ATTR(i, dims)->dimensions;
+        int64_t row = 1, rows = 1;
+        for (int k = 0; k < s->rank; k++)
+            *(i64s_has(d, k) ? &row : &rows) *= s->dims[k];
+        if (row <= MOST_ROW && rows >= LEAST_ROWS) return true;
+    }
+    return false;
+}
 static bool fusion_keeps_place(const struct hlo_computation *body, const struct hlo_instr *param) {
     struct pmap reached = {0};
-    bool ok = body->root != param;
+    bool ok = body->root != param && !has_short_rows(body);
     pmap_put_ptr(&reached, param, NULL);
     for (const struct hlo_instr *i = body->first; i && ok; i = i->next) {
         bool uses = false;

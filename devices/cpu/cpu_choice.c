@@ -139,7 +139,11 @@ bool cpu_small_dot(const struct hlo_instr *i) {
     double each = (double)s.m * (double)s.n * (double)s.k;
     if (each * (double)s.groups < LEAST && s.groups < MANY) return false;
     bool wide = cpu_target()->vector_bits == 512;
-    if (s.groups > 1 && (s.m == 1 || s.n == 1)) return each <= (wide ? THIN_512 : THIN);
+    if (s.groups > 1 && (s.m == 1 || s.n == 1)) {
+        bool larger = wide && (s.n == 1 || by_rows(&c)) && s.m <= MOST_512 && s.n <= MOST_512 &&
+                      s.k <= MOST_512;
+        return each <= (larger ? THIN_512 : THIN);
+    }
     if (s.groups > 1 && wide && each > ANY_512) {
         bool few = s.m > ROWS_512 && s.n < COLUMNS_512 && s.k < TERMS_512;
         return each <= EACH && !few && s.k >= (by_rows(&c) ? 1 : FEW_512) && s.m <= MOST_512 &&
