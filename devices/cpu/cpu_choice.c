@@ -138,6 +138,7 @@ bool cpu_small_dot(const struct hlo_instr *i) {
     struct cpu_sizes s = dot_sizes(c.hero);
     double each = (double)s.m * (double)s.n * (double)s.k;
     if (each * (double)s.groups < LEAST && s.groups < MANY) return false;
+
     bool wide = cpu_target()->vector_bits == 512;
     if (s.groups > 1 && (s.m == 1 || s.n == 1)) {
         bool larger = wide && (s.n == 1 || by_rows(&c)) && s.m <= MOST_512 && s.n <= MOST_512 &&

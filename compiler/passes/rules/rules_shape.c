@@ -206,17 +206,15 @@ static int64_t matrices(const struct hlo_instr *i, int64_t *each) {
     *each = rows * columns;
     return rows > 1 && columns > 1 ? batch : 0;
 }
-// Columns of the result lie apart in the right operand: each row would gather them anew.
-static bool gathers_columns(const struct hlo_instr *i) {
+// Large products of matrices that another rule should see first, or that would gather: of those
+// that are transposed transpose_dot makes one dot, which is looked at then; where the columns of
+// the result lie apart in the right operand, each row would gather them anew.
+static bool is_left(const struct hlo_instr *i, int64_t batch) {
     enum { SMALL = 1 << 12 };
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
-    int64_t each, last = i->operands[1]->shape->rank - 1;
-    return matrices(i, &each) && i64s_has(d->rhs_contracting_dims, last) &&
-           shape_elements(i->shape) > SMALL;
-}
-// transpose_dot makes both one dot, which is looked at then.
-static bool turned_after(const struct hlo_instr *i) {
-    return i->users.n == 1 && i->users.v[0]->op == HLO_TRANSPOSE;
+    if (batch == 0 || shape_elements(i->shape) <= SMALL) return false;
+    bool turned = batch == 1 && i->users.n == 1 && i->users.v[0]->op == HLO_TRANSPOSE;
+    return turned || i64s_has(d->rhs_contracting_dims, i->operands[1]->shape->rank - 1);
 }
 // Vectors in space, quaternions, points of few coordinates: a kernel of their own costs more than
 // the few products, which go with what is around them. Measured on Zen 4 (AVX-512), two, three and
@@ -231,14 +229,14 @@ RULE_FN(dot_few_terms) {
     if (i->op != HLO_DOT || s->dynamic || s->dtype == DT_PRED ||
         (dtype_is_float(s->dtype) && dtype_bits(s->dtype) <= 8) ||
         (r->strict && !dtype_is_int(s->dtype)) ||
-        (r->target && strcmp(r->target->kind, "cpu") != 0) || turned_after(i))
+        (r->target && strcmp(r->target->kind, "cpu") != 0))
         return NULL;
     for (int k = 0; k < d->lhs_contracting_dims.n && terms <= TERMS; k++)
         terms *= i->operands[0]->shape->dims[d->lhs_contracting_dims.v[k]];
     if (terms < 2 || terms > TERMS || i->parent->n_instrs > LARGE) return NULL; // it makes some 30
     int64_t batch = matrices(i, &each);
     if (shape_elements(s) > (batch > 1 ? OF_MATRICES : PRODUCTS) / terms) return NULL;
-    if ((batch == 1 && each <= SMALL) || gathers_columns(i)) return NULL;
+    if ((batch == 1 && each <= SMALL) || is_left(i, batch)) return NULL;
 
     bool half = dtype_is_float(s->dtype) && dtype_bits(s->dtype) == 16;
     enum dtype sums = half ? DT_F32 : s->dtype;
