@@ -118,7 +118,8 @@ def stuck_in(d, word):
     good(run(d, honest))
     stuck[0].join()
     bad(stuck[1][0], 504, "DEADLINE")
-    assert restarts(d) == [0] and device(d, "sim:0")["workerPid"] != first and word in d.logs()
+    assert restarts(d) == [0] and device(d, "sim:0")["workerPid"] != first
+    until("the reason in the log", 3, lambda: word in d.logs())
 
 def hang_in_prepare(d):
     """sim:hang=prepare@2
