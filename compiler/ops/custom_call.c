@@ -50,14 +50,18 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
 
 // Where a program must not come: ends the run with the text of backend_config. An instruction that
 // no node of a graph made (op_type) is told by its name.
-static status_t refuse(UNUSED struct hlo_eval *ev, const struct hlo_instr *i,
-                       UNUSED struct literal *const *in, UNUSED struct literal **out) {
+status_t hlo_eval_ends_run(const struct hlo_instr *i) {
     size_t n = 0;
+    if (i->op != HLO_CUSTOM_CALL || !str_is(HLO_ATTR(i, custom)->custom_call_target, "hlod.refuse"))
+        return ST_OK;
     const char *why = hlo_extra(i, "backend_config", &n);
     status_t st = st_invalid("%.*s", n > 2 ? (int)n - 2 : 0, why ? why + 1 : "");
     if (!i->op_type) st = st_note(st, "instruction '%s'", i->name);
-    if (i->op_name) st = st_note(st, "%s", i->op_name);
-    return st_reason(st, HLOD__V1__REASON__REASON_RUN_FAILED);
+    return i->op_name ? st_note(st, "%s", i->op_name) : st;
+}
+static status_t refuse(UNUSED struct hlo_eval *ev, const struct hlo_instr *i,
+                       UNUSED struct literal *const *in, UNUSED struct literal **out) {
+    return st_reason(hlo_eval_ends_run(i), HLOD__V1__REASON__REASON_RUN_FAILED);
 }
 
 static bool tree_holds(int kind, double x, double split) {
