@@ -17,6 +17,11 @@
 // Can this instruction be evaluated at all? UNIMPLEMENTED says why not: its op needs a host or
 // other devices, or it is a custom-call of an unknown target. Types and shapes are not looked at.
 status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_call.c
+// The same of a custom-call, without its name.
+status_t hlo_eval_supports_call(const struct hlo_instr *i) MUST_CHECK;
+bool hlo_eval_calls_python(const struct hlo_instr *i); // a custom-call
+// What a run is told that comes to an instruction which ends it; ST_OK of any other.
+status_t hlo_eval_ends_run(const struct hlo_instr *i) MUST_CHECK;
 status_t hlo_eval_has_rule(const struct hlo_instr *i) MUST_CHECK; // whatever a custom-call's target
 #define HLO_EVAL_FIRST_STATE 0x853c49e6748fea9bu                  // of random numbers
 struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps

@@ -471,6 +471,18 @@ void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
     if (old->parent->root == old) old->parent->root = with;
 }
 
+void hlo_replace_control_preds(struct hlo_computation *c, const struct pmap *with) {
+    for (struct hlo_instr *i = c->first; i; i = i->next) {
+        size_t n = 0;
+        for (size_t k = 0; k < i->control_preds.n; k++) {
+            struct hlo_instr *p = i->control_preds.v[k];
+            if (pmap_has_ptr(with, p)) p = pmap_get_ptr(with, p);
+            if (p) i->control_preds.v[n++] = p;
+        }
+        i->control_preds.n = n;
+    }
+}
+
 void hlo_remove_instr(struct hlo_instr *i) {
     assert(i->users.n == 0 && i->parent->root != i);
     for (int k = 0; k < i->n_operands; k++)

@@ -159,7 +159,10 @@ void hlo_set_shape(struct hlo_instr *i, const struct shape *s);
 void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x);
 void hlo_replace_uses(struct hlo_instr *old,
                       struct hlo_instr *with); // all users (not control), and the root if it is old
-void hlo_remove_instr(struct hlo_instr *i);    // no users, not the root
+// In control predecessors of c's instructions: `with` those that it has, an instruction of c or
+// NULL (left out). Before or after they are removed, which does not look for who waits for them.
+void hlo_replace_control_preds(struct hlo_computation *c, const struct pmap *with);
+void hlo_remove_instr(struct hlo_instr *i); // no users, not the root
 // The computation that a fusion calls, and those of loops in it, are the fusion's: passes over
 // computations leave them alone.
 void hlo_mark_fused(struct hlo_instr *fusion);

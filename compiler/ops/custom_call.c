@@ -48,14 +48,20 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     return hlo_eval_TOPK(ev, &as, in, out);
 }
 
-// Where a program must not come: ends the run with the text of backend_config.
+// Where a program must not come: ends the run with the text of backend_config. An instruction that
+// no node of a graph made (op_type) is told by its name.
+status_t hlo_eval_ends_run(const struct hlo_instr *i) {
+    size_t n = 0;
+    if (i->op != HLO_CUSTOM_CALL || !str_is(HLO_ATTR(i, custom)->custom_call_target, "hlod.refuse"))
+        return ST_OK;
+    const char *why = hlo_extra(i, "backend_config", &n);
+    status_t st = st_invalid("%.*s", n > 2 ? (int)n - 2 : 0, why ? why + 1 : "");
+    if (!i->op_type) st = st_note(st, "instruction '%s'", i->name);
+    return i->op_name ? st_note(st, "%s", i->op_name) : st;
+}
 static status_t refuse(UNUSED struct hlo_eval *ev, const struct hlo_instr *i,
                        UNUSED struct literal *const *in, UNUSED struct literal **out) {
-    size_t n = 0;
-    const char *why = hlo_extra(i, "backend_config", &n);
-    return st_reason(st_invalid("%s%s%.*s", i->op_name ? i->op_name : "", i->op_name ? ": " : "",
-                                n > 2 ? (int)n - 2 : 0, why ? why + 1 : ""),
-                     HLOD__V1__REASON__REASON_RUN_FAILED);
+    return st_reason(hlo_eval_ends_run(i), HLOD__V1__REASON__REASON_RUN_FAILED);
 }
 
 static bool tree_holds(int kind, double x, double split) {
@@ -225,35 +231,38 @@ static target_fn find(const struct hlo_instr *i) {
     return NULL;
 }
 
-static status_t custom_call_supports(const struct hlo_instr *i) {
+bool hlo_eval_calls_python(const struct hlo_instr *i) {
+    struct str name = HLO_ATTR(i, custom)->custom_call_target;
+    return memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8);
+}
+status_t hlo_eval_supports_call(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     if (find(i)) return ST_OK;
-    if (memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8))
+    if (hlo_eval_calls_python(i))
         return st_unimplemented(
-            "instruction '%s' calls back into the Python process that made the program "
-            "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is "
-            "exported",
-            i->name);
+            "calls back into the Python process that made the program "
+            "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is exported");
     if (name.n > 7 && memcmp(name.p, "lapack_", 7) == 0)
         return st_unimplemented(
-            "instruction '%s': custom-call of '" STR_FMT
+            "custom-call of '" STR_FMT
             "' is not a call of LAPACK as JAX writes it, or its operands, results or "
             "configuration do not fit; known are potrf, trsm, getrf, geqrf, geqp3, orgqr, ungqr, "
             "ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees, gehrd, sytrd, hetrd and gtsv of "
             "f32 (s), f64 (d), c64 (c) and c128 (z)",
-            i->name, STR_ARG(name));
+            STR_ARG(name));
     return st_unimplemented(
-        "instruction '%s': custom-call of '" STR_FMT
+        "custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
         "annotate_device_placement, TopK, lapack_*_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
-        i->name, STR_ARG(name));
+        STR_ARG(name));
 }
 status_t hlo_eval_supports(const struct hlo_instr *i) {
-    return i->op == HLO_CUSTOM_CALL ? custom_call_supports(i) : hlo_eval_has_rule(i);
+    if (i->op != HLO_CUSTOM_CALL) return hlo_eval_has_rule(i);
+    return st_note(hlo_eval_supports_call(i), "instruction '%s'", i->name);
 }
 EVAL(CUSTOM_CALL) {
     target_fn fn = find(i);
-    return fn ? fn(ev, i, in, out) : custom_call_supports(i);
+    return fn ? fn(ev, i, in, out) : hlo_eval_supports(i);
 }

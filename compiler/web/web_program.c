@@ -4,8 +4,10 @@
 // caller has the values, their memory lies in the caller's.
 #include "compiler/web/web_program.h"
 
+#include "base/map.h"
 #include "base/span.h"
 #include "compiler/codegen/wasm/wasm_module.h"
+#include "compiler/eval.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/plan/in_place.h"
 #include "compiler/results.h"
@@ -29,6 +31,7 @@ struct maker {
     struct smap kernels; // instruction -> 1 + index in e->kernels
     struct pmap used;    // kernel_info -> 1 + index in p->kernels
     struct strbuf lacks; // what no kernel computes
+    struct smap told;    // its lines
     int n_lacks;
     int64_t n_places; // of all calls
     int n_steps;
@@ -93,15 +96,23 @@ static void copy(struct maker *m, struct web_steps *to, int64_t at, int64_t from
 static const char *op_of(const struct hlo_instr *i) {
     return i->op_type ? i->op_type : hlo_op_name(i->op);
 }
+static void tell(struct maker *m, const char *line) {
+    if (smap_put(&m->told, str_of(line), m)) return;
+    if (m->n_lacks++) strbuf_putc(&m->lacks, '\n');
+    strbuf_puts(&m->lacks, line);
+}
 static void tell_lack(struct maker *m, const struct hlo_instr *i) {
     struct arena a = {0};
     struct kir_fn *fn;
     const char *why = "no kernel was made";
     status_t st = lower_kernel(&a, i, web_target(), PRECISION_DEFAULT, &fn, &why);
-    bool call = i->op == HLO_CUSTOM_CALL;
-    if (m->n_lacks++) strbuf_putc(&m->lacks, '\n');
-    strbuf_printf(&m->lacks, "%s '%s': ", op_of(i), i->op_name ? i->op_name : i->name);
-    strbuf_printf(&m->lacks, "%s", call ? "a call of the device's own functions" : why);
+    status_t ends = hlo_eval_ends_run(i);
+    if (i->op == HLO_CUSTOM_CALL) why = "a call of the device's own functions";
+    if (ends) // of several copies of a branch one is told
+        tell(m, arena_printf(&a, "a branch that ends a run: %s", st_message(ends)));
+    else
+        tell(m, arena_printf(&a, "%s '%s': %s", op_of(i), i->op_name ? i->op_name : i->name, why));
+    st_drop(ends);
     st_drop(st);
     arena_done(&a);
 }
@@ -342,5 +353,6 @@ status_t web_program_make(struct arena *a, const struct executable *e, const str
     smap_done(&m.kernels);
     pmap_done(&m.used);
     strbuf_done(&m.lacks);
+    smap_done(&m.told);
     return st;
 }

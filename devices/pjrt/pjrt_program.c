@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/pjrt/pjrt_program.h"
 
+#include "compiler/eval.h"
 #include "compiler/frontend/hlo/hlo_proto.h"
 #include "compiler/frontend/wire.h"
 #include "proto/hlod.pb-c.h"
@@ -8,7 +9,7 @@
 // XLA's options that are on unless told otherwise. XLA:CPU loses NaN in maximum and minimum;
 // all keep f32 between fused operations of f16 and bf16, which `strict` is not to do.
 #define FAST_MIN_MAX "xla_cpu_enable_fast_min_max"
-#define EXCESS "xla_allow_excess_precision"
+#define EXCESS       "xla_allow_excess_precision"
 enum { MAX_OFF = 2 };
 struct off {
     const char *names[MAX_OFF];
@@ -174,6 +175,19 @@ static status_t check_border(const struct hlo_module *m) {
     return ST_OK;
 }
 
+// A plugin has no call that ends a run with a reason.
+static status_t check_ends(const struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        status_t st = hlo_eval_ends_run(i);
+        if (st)
+            return st_reason(st_note(st, "this device does not run programs with branches that "
+                                         "end a run"),
+                             HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
+    }
+    return ST_OK;
+}
+
 status_t pj_program_compile(const struct pj_place *at, struct arena *a, const struct hlo_module *m,
                             int replicas, bool strict, struct emitted *out) {
     const struct pj_plugin *p = at->plugin;
@@ -182,6 +196,7 @@ status_t pj_program_compile(const struct pj_place *at, struct arena *a, const st
     char tag = strict ? KEPT_STRICT : KEPT_PROGRAM;
     *out = (struct emitted){0};
     RETURN_IF_ERR(check_border(m));
+    RETURN_IF_ERR(check_ends(m));
     strbuf_add(&b, &tag, 1);
     status_t st = hlo_proto_write(m, &b);
     struct span program = {(const uint8_t *)strbuf_cstr(&b), b.n};

@@ -236,6 +236,24 @@ ENTRY main {
 """), {})
     said = json.dumps(reply)
     assert reply["reason"] == "UNSUPPORTED_OP" and "'a'" in said and "'b'" in said, reply
+    got, reply = d.json("POST", "/v1/models/%s/web" % d.upload(b"""HloModule ends
+right {
+  ROOT x.1 = f32[2] parameter(0)
+}
+wrong {
+  x.2 = f32[2] parameter(0)
+  ROOT raise = f32[2] custom-call(x.2), custom_call_target="xla_ffi_python_cpu_callback"
+}
+ENTRY main {
+  x = f32[2] parameter(0)
+  bad = s32[] parameter(1)
+  worse = s32[] parameter(2)
+  y = f32[2] conditional(bad, x, x), branch_computations={right, wrong}
+  ROOT z = f32[2] conditional(worse, y, x), branch_computations={right, wrong}
+}
+"""), {})
+    ends = [w for w in reply["details"] if "a branch that ends a run: instruction 'raise'" in w]
+    assert len(ends) == 1 and "calls back into the Python process" in ends[0], reply
     assert d.curl(model)[0] == 200
 
 

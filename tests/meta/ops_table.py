@@ -123,7 +123,15 @@ GRAPHS = (
                  "graphs opened for it, at most 63 times (docs/decisions/0022)",
      "a `Loop` that keeps its shapes: a buffer of the largest size"),
     ("`Loop` of no turns whose stacked results have rows that neither the body nor a declaration "
-     "tells the shape of", "the shape of a row that is never made", "declare the body's results"),)
+     "tells the shape of", "the shape of a row that is never made", "declare the body's results"),
+    ("`com.microsoft.nchwc` (a model that ONNX Runtime saved at its level \"all\") with weights "
+     "that do not fit the blocks of this machine, or for another target than a CPU",
+     "weights lie in blocks of 16 channels (AVX-512) or of 8, as the processor that wrote them has "
+     "them, and the model does not say which. **Where they fit by chance, results are wrong "
+     "without a sign**, here as in ONNX Runtime: use such a file only on processors of the kind "
+     "that wrote it, and in a cluster only where all are of one kind",
+     "save the model at ONNX Runtime's level \"extended\" (`ORT_ENABLE_EXTENDED`), which is right "
+     "everywhere; hlod lays out channels itself"),)
 
 
 def graphs():

@@ -251,6 +251,50 @@ def serialized(d):
     return forms[0] == forms[1], str(forms)
 
 
+def shown(d):
+    """What jax.debug shows is left out of HLO, in a branch and a loop too; what a callback gives
+    ends the run that comes to its branch; StableHLO, which does not name calls, is refused."""
+    def double(x):
+        jax.debug.print("x {}", x)
+        jax.debug.callback(lambda v: None, x + 1)
+        return x * 2
+
+    def half(x):
+        return jax.pure_callback(lambda v: v / 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    def loop(x):
+        return lax.fori_loop(0, 3, lambda k, x: double(x), x)
+
+    x = np.array([1, 6], np.float32)
+    for f in (double, loop, lambda x: lax.cond(x[1] > 5, double, jnp.negative, x)):
+        low = jax.jit(f).lower(x)
+        for hlo in (low.as_text("hlo").encode(),
+                    low.compiler_ir("hlo").as_serialized_hlo_module_proto()):
+            ok, why = same(outputs(d, d.json("POST", "/v1/executables", hlo), {"x": x})[0], f(x))
+            if not ok:
+                return False, why
+        try:
+            post(d, low.as_text())
+            return False, "StableHLO was taken"
+        except daemon.Refused as e:
+            if "calls back into the Python process" not in str(e.body):
+                return False, str(e.body)[:300]
+    for text in ("hlo", "stablehlo"):
+        low = jax.jit(lambda x: lax.cond(x[0] > 5, half, jnp.negative, x)).lower(x)
+        made = d.json("POST", "/v1/executables", low.as_text(text).encode())
+        name = made["modelSignature"]["inputs"][0]["name"]
+        ok, why = same(outputs(d, made, {name: x})[0], -x)
+        if not ok:
+            return False, why
+        try:
+            d.run(made["sourceDigest"], {name: x + 9})
+            return False, "a run went on at half()"
+        except daemon.Refused as e:
+            if "the run came to a branch that cannot run here" not in str(e):
+                return False, str(e)[:300]
+    return True, "3 functions in 2 forms, 1 that ends"
+
+
 def symbolic_calls(d):
     """Custom calls whose operands say their results' dimensions."""
     _, why = exported(d, lambda x: (lax.cumsum(x, 0), linalg.lu_factor(x)[0],
@@ -353,6 +397,7 @@ def main():
         tests["symbolic batch"] = symbolic
         tests["symbolic calls"] = symbolic_calls
         tests["retrained"] = retrained
+        tests["shown"] = shown
         tests["serialized"] = serialized
         tests["expressions"] = expressions
         tests["weights in place"] = in_place

@@ -31,55 +31,82 @@ static void find_certain(const struct hlo_module *m, struct pmap *certain) {
     }
 }
 
-// One instruction instead of call i that ends a run with `why`, which it takes.
-static status_t end_run_at(struct hlo_instr *i, status_t why) {
+// One instruction instead of call i that ends a run with `why`. Its name tells which: the text is
+// part of the program's digest, names are not.
+static status_t end_run_at(struct hlo_instr *i, const char *why, struct hlo_instr **out) {
     struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
                                    .custom_call_has_side_effect = true};
     struct hlo_computation *c = i->parent;
     struct strbuf text = {0};
     strbuf_puts(&text, "\"the run came to a branch that cannot run here: ");
-    for (const char *p = st_message(why); *p; p++)
+    for (const char *p = why; *p; p++)
         strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
     strbuf_putc(&text, '"');
-    st_drop(why);
 
     struct hlo_instr *end;
     status_t st = hlo_add_instr(c, HLO_CUSTOM_CALL, i->shape, NULL, 0, &attr, NULL, 0, &end);
     if (!st) {
-        end->op_type = i->op_type;
+        const char *name = i->name;
         end->op_name = i->op_name;
+        end->control_preds = i->control_preds;
         hlo_set_extra(end, "backend_config", strbuf_cstr(&text));
         hlo_move_before(end, i);
         hlo_replace_uses(i, end);
+        hlo_set_name(i, "ended");
+        hlo_set_name(end, name);
         hlo_remove_instr(i);
+        *out = end;
     }
     strbuf_done(&text);
     return st;
 }
 
+static bool has_no_result(const struct hlo_instr *i) {
+    return shape_is_tuple(i->shape) && i->shape->n_elems == 0;
+}
+
 // jax.debug.print and jax.debug.callback by the name that JAX gives them: they show values to who
 // runs the Python process, and JAX itself may leave them out.
 static bool only_shows(const struct hlo_instr *i) {
-    return str_starts(str_of(i->name), "debug_callback") && i->users.n == 0 &&
-           i->parent->root != i && shape_is_tuple(i->shape) && i->shape->n_elems == 0;
+    static const char *const by[] = {"debug_print", "debug_callback"};
+    if (i->users.n || i->parent->root == i || !has_no_result(i) || !hlo_eval_calls_python(i))
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (str_starts(str_of(i->name), by[k]) &&
+            (!i->name[strlen(by[k])] || i->name[strlen(by[k])] == '.'))
+            return true;
+    return false;
 }
-status_t hlo_ingest_calls(struct hlo_module *m) {
+
+// Whether a run may go on until it comes to call i. One without results that is not named may only
+// show what it is given: a run must not end for it. A dynamic size has no value to stand for.
+static bool may_wait(const struct hlo_instr *i, bool named) {
+    for (int k = 0; k < shape_leaves(i->shape); k++)
+        if (shape_leaf(i->shape, k)->dynamic) return false;
+    return named || !has_no_result(i) || !hlo_eval_calls_python(i);
+}
+
+status_t hlo_ingest_calls(struct hlo_module *m, bool named) {
     struct pmap certain = {0};
     status_t st = ST_OK;
     find_certain(m, &certain);
     HLO_EACH_COMPUTATION(c, m) {
+        struct pmap gone = {0};
         HLO_EACH_INSTR(i, c) {
-            status_t why = i->op == HLO_CUSTOM_CALL && !st ? hlo_eval_supports(i) : ST_OK;
-            if (!why) continue;
-            if (only_shows(i)) {
-                st_drop(why);
+            struct hlo_instr *end = NULL;
+            if (i->op != HLO_CUSTOM_CALL || st) continue;
+            status_t why = hlo_eval_supports_call(i);
+            if (why && named && only_shows(i)) {
+                pmap_put_ptr(&gone, i, NULL);
                 hlo_remove_instr(i);
-            } else if (pmap_has_ptr(&certain, c)) {
-                st_drop(why); // hlo_ingest_check_runs tells all of them
-            } else {
-                st = end_run_at(i, why);
-            }
+            } else if (why && !pmap_has_ptr(&certain, c) && may_wait(i, named)) {
+                st = end_run_at(i, st_message(why), &end);
+                pmap_put_ptr(&gone, i, end);
+            } // else hlo_ingest_check_runs tells all of them
+            st_drop(why);
         }
+        hlo_replace_control_preds(c, &gone);
+        pmap_done(&gone);
     }
     pmap_done(&certain);
     return st;
@@ -182,7 +209,7 @@ status_t hlo_ingest_module(struct arena *a, struct hlo_module *m, struct span so
     struct ingest_result r = {.format = format, .program = source};
     const struct hlo_computation *e = m->entry;
     int leaves = shape_leaves(e->root->shape);
-    RETURN_IF_ERR(hlo_ingest_calls(m));
+    RETURN_IF_ERR(hlo_ingest_calls(m, true));
     RETURN_IF_ERR(hlo_ingest_check_runs(m));
     r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
     r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);

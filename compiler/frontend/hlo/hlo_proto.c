@@ -358,7 +358,7 @@ status_t hlo_proto_ingest(struct arena *a, struct span source, const struct fron
 }
 status_t hlo_proto_lower(const struct lower_request *req, struct hlo_module **out) {
     RETURN_IF_ERR(hlo_proto_read(req->program, &req->limits, false, out));
-    status_t st = hlo_ingest_calls(*out);
+    status_t st = hlo_ingest_calls(*out, true);
     if (st) hlo_module_free(*out);
     return st;
 }

@@ -58,7 +58,7 @@ hv onnx_part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to) {
     struct range r[HLO_MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
-    if (axis >= x->shape->rank) return onnx_fail(c, "axis of a scalar"), x;
+    if (axis < 0 || axis >= x->shape->rank) return onnx_fail(c, "axis of a scalar"), x;
     if (from == 0 && to == x->shape->dims[axis]) return x;
     r[axis] = (struct range){from, to, 1};
     return hb_slice(&c->b, x, r);

@@ -383,6 +383,10 @@ static void turn_heads(struct onnx_ctx *c, const struct group *g, struct attend 
             at = hb_broadcast_numpy(b, given, rows->dims, 2);
         }
     }
+    const struct shape *tables[2] = {onnx_in_val(c, GQ_COS)->shape, onnx_in_val(c, GQ_SIN)->shape};
+    if (tables[0]->rank != 2 || tables[1]->rank != 2)
+        return onnx_fail(c, "cos_cache %s, sin_cache %s", shape_text(c->a, tables[0]),
+                         shape_text(c->a, tables[1]));
     hv cosine = onnx_take(c, onnx_in_val(c, GQ_COS), at, 0),
        sine = onnx_take(c, onnx_in_val(c, GQ_SIN), at, 0);
     if (!hb_ok(b)) return;

@@ -147,7 +147,8 @@ hv onnx_unpack_bits(struct onnx_ctx *c, hv x, int64_t bits) {
     hv parts[8];
     int n = (int)(8 / bits), rank = x->shape->rank;
     int64_t dims[HLO_MAX_RANK];
-    if (n == 1) return x;
+    if (n <= 1) return x;
+    if (rank < 1) return onnx_fail(c, "numbers of %lld bits in a scalar", (long long)bits), x;
     for (int k = 0; k < n; k++) {
         hv v =
             k ? hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, x, onnx_splat_like(c, x, (double)(k * bits)))
@@ -311,6 +312,10 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
         return onnx_fail(c, "data %s by blocks of axis %lld, gathered along %lld, is not supported",
                          onnx_show(c, q), (long long)along_axis, (long long)axis);
     if (packed && bits != 2 && bits != 4) return onnx_fail(c, "bits %lld", (long long)bits);
+
+    if (onnx_in_has(c, 3) && onnx_in_val(c, 3)->shape->rank != rank)
+        return onnx_fail(c, "zero points %s for scales %s", onnx_show(c, onnx_in_val(c, 3)),
+                         onnx_show(c, scales));
 
     hv rows = onnx_wrapped(c, idx, q->shape->dims[0]);
     double middle = q->shape->dtype == DT_U8 ? (double)(1 << (bits - 1)) : 0;

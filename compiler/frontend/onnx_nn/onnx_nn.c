@@ -111,11 +111,11 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
         return onnx_fail(c, "output_shape has %d values, expected %d", m, n), false;
 
     for (int d = 0; d < n; d++) {
-        int64_t far = given && (want[d] < 0 || want[d] > INT32_MAX) ? want[d] : extra[d];
-        if (far < 0 || far > INT32_MAX) // as onnx_spatial_of bounds the others
-            return onnx_fail(c, "%s of %lld", far == extra[d] ? "output_padding" : "output_shape",
-                             (long long)far),
-                   false;
+        // As onnx_spatial_of bounds the others.
+        if (extra[d] < 0 || extra[d] > INT32_MAX)
+            return onnx_fail(c, "output_padding of %lld", (long long)extra[d]), false;
+        if (given && (want[d] < 0 || want[d] > INT32_MAX))
+            return onnx_fail(c, "output_shape of %lld", (long long)want[d]), false;
         int64_t in = x->shape->dims[d + 2], win = (w->shape->dims[d + 2] - 1) * s->dilation[d] + 1;
         if (!given && !same) continue;
         if (!given) want[d] = in * s->stride[d];

@@ -157,7 +157,7 @@ static status_t lower_entry(struct shl *l, const struct lower_request *req) {
     hlo_set_root(l->b.c, hb_tuple(&l->b, out, f->n_results));
     RETURN_IF_ERR(hb_end(&l->b));
     drop_unused(l->b.c);
-    RETURN_IF_ERR(hlo_ingest_calls(l->hlo));
+    RETURN_IF_ERR(hlo_ingest_calls(l->hlo, false));
     RETURN_IF_ERR(hlo_ingest_check_runs(l->hlo));
     return hlo_verify(l->hlo);
 }

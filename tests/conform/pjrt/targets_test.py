@@ -36,6 +36,24 @@ ENTRY e {
 """
 
 
+ENDS = b"""HloModule ends
+right {
+  ROOT x.1 = f32[2] parameter(0)
+}
+wrong {
+  x.2 = f32[2] parameter(0)
+  ROOT raise = f32[2] custom-call(x.2), custom_call_target="xla_ffi_python_cpu_callback"
+}
+ENTRY main {
+  x = f32[2] parameter(0)
+  bad = s32[] parameter(1)
+  worse = s32[] parameter(2)
+  y = f32[2] conditional(bad, x, x), branch_computations={right, wrong}
+  ROOT z = f32[2] conditional(worse, y, x), branch_computations={right, wrong}
+}
+"""
+
+
 def report(ok, name, text=""):
     print("%s pjrt %s %s" % ("PASS" if ok else "FAIL", name, text), flush=True)
 
@@ -45,8 +63,8 @@ def hlo(d, *words, **env):
                           env=dict(os.environ, HLOD_ADDR="%s:%d" % d.addr, **env))
 
 
-def refused(d, target, text, query=""):
-    status, _, body = d.raw("POST", "/v1/executables?target=" + target + query, SUMS,
+def refused(d, target, text, query="", program=SUMS):
+    status, _, body = d.raw("POST", "/v1/executables?target=" + target + query, program,
                             {"Content-Type": "text/x-hlo"})
     said = json.loads(body).get("message", "")
     report(status == 400 and text in said, "target '%.20s' is refused" % target,
@@ -104,6 +122,8 @@ def ahead_of_time(data):
                              ("x" * 200, "is not a target")):
             refused(d, target, text)
         refused(d, "cpu", "name one", "&device=cpu")
+        refused(d, "cpu:plugin=xla", "instruction 'raise': the run came to a branch that cannot",
+                program=ENDS)
         with open(os.path.join(data, "suite.yaml"), "w") as f:
             f.write("models: [{model: %s, shapes: {x: 4x784}}]\ntargets: [{target: xla}, {target: "
                     "'xla:v5e:2x2'}]\n" % c["sourceDigest"])
