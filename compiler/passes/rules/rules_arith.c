@@ -231,6 +231,14 @@ RULE_FN(log_exp) {
     return both && !r->strict && dtype_is_float(i->shape->dtype) ? i->operands[0]->operands[0]
                                                                  : NULL;
 }
+// Of f32 and f64: the exponential of a shorter float is rounded first, and its power with it.
+RULE_FN(power_exp) {
+    const struct hlo_instr *e = i->operands[0];
+    if (i->op != HLO_POWER || r->strict || e->op != HLO_EXP || e->users.n != 1 ||
+        (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64))
+        return NULL;
+    return hb_unary(&r->b, HLO_EXP, hb_mul(&r->b, e->operands[0], i->operands[1]));
+}
 RULE_FN(logistic_form) {
     double v;
     if (i->op != HLO_DIVIDE || r->strict || !dtype_is_float(i->shape->dtype) ||
