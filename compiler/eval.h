@@ -22,6 +22,9 @@ status_t hlo_eval_supports_call(const struct hlo_instr *i) MUST_CHECK;
 bool hlo_eval_calls_python(const struct hlo_instr *i); // a custom-call
 // What a run is told that comes to an instruction which ends it; ST_OK of any other.
 status_t hlo_eval_ends_run(const struct hlo_instr *i) MUST_CHECK;
+// Appends one that ends a run with `why`, instead of a value of shape s.
+status_t hlo_end_run(struct hlo_computation *c, const struct shape *s, const char *why,
+                     struct hlo_instr **out) MUST_CHECK;
 status_t hlo_eval_has_rule(const struct hlo_instr *i) MUST_CHECK; // whatever a custom-call's target
 #define HLO_EVAL_FIRST_STATE 0x853c49e6748fea9bu                  // of random numbers
 struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps

@@ -188,6 +188,25 @@ def cpu_has(flag):
         return flag in next((x for x in f if x.startswith("flags")), "").split()
 
 
+# Two branches that end a run, as checks which call back into Python where they fail.
+ENDS = b"""HloModule ends
+right {
+  ROOT x.1 = f32[2] parameter(0)
+}
+wrong {
+  x.2 = f32[2] parameter(0)
+  ROOT raise = f32[2] custom-call(x.2), custom_call_target="xla_ffi_python_cpu_callback"
+}
+ENTRY main {
+  x = f32[2] parameter(0)
+  bad = s32[] parameter(1)
+  worse = s32[] parameter(2)
+  y = f32[2] conditional(bad, x, x), branch_computations={right, wrong}
+  ROOT z = f32[2] conditional(worse, y, x), branch_computations={right, wrong}
+}
+"""
+
+
 def multiplies_bf16():
     """Whether `fast` multiplies bf16 here: Intel's instructions for it pay with AMX alone."""
     with open("/proc/cpuinfo") as f:

@@ -8,12 +8,11 @@
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/lower_priv.h"
+#include "compiler/plan/in_place.h"
 
 enum {
-    MOST_ROW = 128,
     MOST_ROUNDED = 64,
     WRITTEN_OUT = 8,
-    LEAST_ROWS = 64,
     BLOCK = 4096, // elements of a block
     LEAST = 64,   // rows of one
     MOST = 256
@@ -96,7 +95,9 @@ static struct work work_of(const struct hlo_instr *fusion, const struct lower_ro
 static bool repays(const struct lower *lw, const struct lower_rows *t, int results) {
     enum { ALONE = 1200, LANES_SUM = 360, ONE = 150 };
     const struct hlo_instr *i = lw->instr;
-    if (i->op != HLO_FUSION || t->n < LEAST_ROWS || t->row < 2 || t->row > MOST_ROW) return false;
+    if (i->op != HLO_FUSION || t->n < PLAN_LEAST_SHORT_ROWS || t->row < 2 ||
+        t->row > PLAN_MOST_SHORT_ROW)
+        return false;
     bool direct = lw->target && lw->target->direct && !lw->target->merged,
          wide = lw->target && lw->target->vector_bits == 512,
          comes_back = HLO_ATTR(i, fusion)->kind == FUSION_CUSTOM;

@@ -48,6 +48,20 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     return hlo_eval_TOPK(ev, &as, in, out);
 }
 
+status_t hlo_end_run(struct hlo_computation *c, const struct shape *s, const char *why,
+                     struct hlo_instr **out) {
+    struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
+                                   .custom_call_has_side_effect = true};
+    RETURN_IF_ERR(hlo_add_instr(c, HLO_CUSTOM_CALL, s, NULL, 0, &attr, NULL, 0, out));
+    struct strbuf text = {0};
+    strbuf_putc(&text, '"');
+    for (const char *p = why; *p; p++)
+        strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
+    strbuf_putc(&text, '"');
+    hlo_set_extra(*out, "backend_config", strbuf_cstr(&text));
+    strbuf_done(&text);
+    return ST_OK;
+}
 // Where a program must not come: ends the run with the text of backend_config. An instruction that
 // no node of a graph made (op_type) is told by its name.
 status_t hlo_eval_ends_run(const struct hlo_instr *i) {

@@ -24,7 +24,6 @@ bool plan_updates_alone(const struct hlo_instr *i) {
     return ok;
 }
 static bool has_short_rows(const struct hlo_computation *body) {
-    enum { MOST_ROW = 128, LEAST_ROWS = 64 }; // of lower_rows.c
     for (const struct hlo_instr *i = body->first; i; i = i->next) {
         if (i->op != HLO_REDUCE) continue;
         const struct shape *s = i->operands[0]->shape;
@@ -32,7 +31,7 @@ static bool has_short_rows(const struct hlo_computation *body) {
         int64_t row = 1, rows = 1;
         for (int k = 0; k < s->rank; k++)
             *(i64s_has(d, k) ? &row : &rows) *= s->dims[k];
-        if (row <= MOST_ROW && rows >= LEAST_ROWS) return true;
+        if (row <= PLAN_MOST_SHORT_ROW && rows >= PLAN_LEAST_SHORT_ROWS) return true;
     }
     return false;
 }

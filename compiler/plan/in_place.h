@@ -8,6 +8,9 @@
 // element of the result at the same place is written, and by the same unit of work. The caller
 // knows that nothing needs the operand afterwards.
 bool plan_may_share(const struct hlo_instr *i, int in, int out);
+// Kernels that reduce rows of so few elements, of so many rows, may take some rows twice
+// (compiler/kernel/lower_rows.c); in their fusions nothing shares.
+enum { PLAN_MOST_SHORT_ROW = 128, PLAN_LEAST_SHORT_ROWS = 64 };
 // A scatter whose results are laid out as its operands: its kernel makes the updates alone. Who
 // runs it sees to it that result k holds operand k first, for all k below the number of results.
 bool plan_updates_alone(const struct hlo_instr *i);

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "client", "python")]
 import hlod  # noqa: E402
-from harness import Daemon, Results, chosen, options, until  # noqa: E402
+from harness import ENDS, Daemon, Results, chosen, options, until  # noqa: E402
 
 MB = 1 << 20
 
@@ -236,22 +236,7 @@ ENTRY main {
 """), {})
     said = json.dumps(reply)
     assert reply["reason"] == "UNSUPPORTED_OP" and "'a'" in said and "'b'" in said, reply
-    got, reply = d.json("POST", "/v1/models/%s/web" % d.upload(b"""HloModule ends
-right {
-  ROOT x.1 = f32[2] parameter(0)
-}
-wrong {
-  x.2 = f32[2] parameter(0)
-  ROOT raise = f32[2] custom-call(x.2), custom_call_target="xla_ffi_python_cpu_callback"
-}
-ENTRY main {
-  x = f32[2] parameter(0)
-  bad = s32[] parameter(1)
-  worse = s32[] parameter(2)
-  y = f32[2] conditional(bad, x, x), branch_computations={right, wrong}
-  ROOT z = f32[2] conditional(worse, y, x), branch_computations={right, wrong}
-}
-"""), {})
+    got, reply = d.json("POST", "/v1/models/%s/web" % d.upload(ENDS), {})
     ends = [w for w in reply["details"] if "a branch that ends a run: instruction 'raise'" in w]
     assert len(ends) == 1 and "calls back into the Python process" in ends[0], reply
     assert d.curl(model)[0] == 200

@@ -34,31 +34,23 @@ static void find_certain(const struct hlo_module *m, struct pmap *certain) {
 // One instruction instead of call i that ends a run with `why`. Its name tells which: the text is
 // part of the program's digest, names are not.
 static status_t end_run_at(struct hlo_instr *i, const char *why, struct hlo_instr **out) {
-    struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
-                                   .custom_call_has_side_effect = true};
-    struct hlo_computation *c = i->parent;
-    struct strbuf text = {0};
-    strbuf_puts(&text, "\"the run came to a branch that cannot run here: ");
-    for (const char *p = why; *p; p++)
-        strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
-    strbuf_putc(&text, '"');
-
     struct hlo_instr *end;
-    status_t st = hlo_add_instr(c, HLO_CUSTOM_CALL, i->shape, NULL, 0, &attr, NULL, 0, &end);
-    if (!st) {
-        const char *name = i->name;
-        end->op_name = i->op_name;
-        end->control_preds = i->control_preds;
-        hlo_set_extra(end, "backend_config", strbuf_cstr(&text));
-        hlo_move_before(end, i);
-        hlo_replace_uses(i, end);
-        hlo_set_name(i, "ended");
-        hlo_set_name(end, name);
-        hlo_remove_instr(i);
-        *out = end;
-    }
+    struct strbuf text = {0};
+    strbuf_printf(&text, "the run came to a branch that cannot run here: %s", why);
+    status_t st = hlo_end_run(i->parent, i->shape, strbuf_cstr(&text), &end);
     strbuf_done(&text);
-    return st;
+    if (st) return st;
+
+    const char *name = i->name;
+    end->op_name = i->op_name;
+    end->control_preds = i->control_preds;
+    hlo_move_before(end, i);
+    hlo_replace_uses(i, end);
+    hlo_set_name(i, "ended");
+    hlo_set_name(end, name);
+    hlo_remove_instr(i);
+    *out = end;
+    return ST_OK;
 }
 
 static bool has_no_result(const struct hlo_instr *i) {

@@ -7,6 +7,7 @@
 // A loop whose carried values are sequences or change shape, or whose body needs the iteration's
 // number at compile time, is unrolled, which needs a known trip count. Scan is a loop that also
 // takes row i of its inputs.
+#include "compiler/eval.h"
 #include "compiler/frontend/onnx/onnx_dynamic.h"
 #include "compiler/frontend/onnx/onnx_parts.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
@@ -70,27 +71,18 @@ static status_t lower_branch(struct onnx_ctx *c, struct branch *b, const char *n
 // The branch as one instruction that ends the run; of the type of the other branch.
 static void refuse_branch(struct onnx_ctx *c, struct branch *b, const struct branch *other,
                           const char *name, status_t why) {
-    struct strbuf text = {0};
-    strbuf_putc(&text, '"');
-    for (const char *p = st_message(why); *p; p++)
-        strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
-    strbuf_putc(&text, '"');
+    hv call;
     b->comp = onnx_computation(c, name);
-    struct hb hb = hb_begin(b->comp);
-    hb.op_type = c->b.op_type;
-    hb.op_name = c->b.op_name;
     hlo_add_param(b->comp, 0, b->operand->shape, "state");
-    struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
-                                   .custom_call_has_side_effect = true};
-    hv call = hb_op(&hb, HLO_CUSTOM_CALL, other->comp->root->shape, NULL, 0, &attr);
-    status_t st = hb_end(&hb);
-    if (!st) hlo_set_extra(call, "backend_config", strbuf_cstr(&text));
+    status_t st = hlo_end_run(b->comp, other->comp->root->shape, st_message(why), &call);
+    st_drop(why);
+    if (st) return hb_fail(&c->b, st);
+
+    call->op_type = c->b.op_type;
+    call->op_name = c->b.op_name;
     hlo_set_root(b->comp, call);
     b->outs = other->outs;
     b->leaves = other->leaves;
-    strbuf_done(&text);
-    st_drop(why);
-    if (st) hb_fail(&c->b, st);
 }
 
 static void lower_branches(struct onnx_ctx *c, struct branch *yes, struct branch *no) {

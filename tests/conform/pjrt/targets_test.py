@@ -36,24 +36,6 @@ ENTRY e {
 """
 
 
-ENDS = b"""HloModule ends
-right {
-  ROOT x.1 = f32[2] parameter(0)
-}
-wrong {
-  x.2 = f32[2] parameter(0)
-  ROOT raise = f32[2] custom-call(x.2), custom_call_target="xla_ffi_python_cpu_callback"
-}
-ENTRY main {
-  x = f32[2] parameter(0)
-  bad = s32[] parameter(1)
-  worse = s32[] parameter(2)
-  y = f32[2] conditional(bad, x, x), branch_computations={right, wrong}
-  ROOT z = f32[2] conditional(worse, y, x), branch_computations={right, wrong}
-}
-"""
-
-
 def report(ok, name, text=""):
     print("%s pjrt %s %s" % ("PASS" if ok else "FAIL", name, text), flush=True)
 
@@ -123,7 +105,7 @@ def ahead_of_time(data):
             refused(d, target, text)
         refused(d, "cpu", "name one", "&device=cpu")
         refused(d, "cpu:plugin=xla", "instruction 'raise': the run came to a branch that cannot",
-                program=ENDS)
+                program=harness.ENDS)
         with open(os.path.join(data, "suite.yaml"), "w") as f:
             f.write("models: [{model: %s, shapes: {x: 4x784}}]\ntargets: [{target: xla}, {target: "
                     "'xla:v5e:2x2'}]\n" % c["sourceDigest"])
