@@ -17,17 +17,14 @@ static int which(const struct hlo_instr *i) {
 bool bits_is(const struct hlo_instr *i) {
     return which(i) >= 0 && i->n_operands == BITS_OPERANDS;
 }
-static bool plain(const struct shape *s) {
-    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
-}
 static bool matrix(const struct shape *s, int64_t rows, int64_t cols) {
     return s->dtype == DT_F32 && s->rank == 2 && s->dims[0] == rows && s->dims[1] == cols;
 }
 static bool fit(const struct hlo_instr *i, struct bits *o) {
-    if (!bits_is(i) || !plain(i->shape)) return false;
+    if (!bits_is(i) || !shape_in_order(i->shape)) return false;
     const struct shape *s[BITS_OPERANDS], *y = i->shape;
     for (int k = 0; k < BITS_OPERANDS; k++)
-        if (!plain(s[k] = i->operands[k]->shape)) return false;
+        if (!shape_in_order(s[k] = i->operands[k]->shape)) return false;
     const struct shape *x = s[BITS_X], *q = s[BITS_Q], *z = s[BITS_ZEROS];
     if (x->dtype != DT_F32 || x->rank < 1 || q->dtype != DT_U8 || q->rank != 3 ||
         y->dtype != DT_F32 || y->rank != x->rank || shape_elements(x) < 1 || shape_elements(q) < 1)

@@ -22,13 +22,11 @@ static int which(const struct hlo_instr *i) {
 bool trees_is(const struct hlo_instr *i) {
     return which(i) >= 0 && i->n_operands == OPERANDS;
 }
-static bool plain(const struct shape *s) {
-    return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
-}
 bool trees_are_constant(const struct hlo_instr *i) {
     for (int k = 1; k < i->n_operands; k++)
-        if (i->operands[k]->op != HLO_CONSTANT || !plain(i->operands[k]->shape)) return false;
-    return plain(i->operands[0]->shape) && plain(i->shape);
+        if (i->operands[k]->op != HLO_CONSTANT || !shape_in_order(i->operands[k]->shape))
+            return false;
+    return shape_in_order(i->operands[0]->shape) && shape_in_order(i->shape);
 }
 
 // ---- checks

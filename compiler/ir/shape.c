@@ -206,6 +206,10 @@ bool layout_is_default(const struct layout *l, int rank) {
     return true;
 }
 
+bool shape_in_order(const struct shape *s) {
+    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
+}
+
 bool layout_equal(const struct layout *a, const struct layout *b, int rank) {
     if (a == b) return true;
     bool da = layout_is_default(a, rank), db = layout_is_default(b, rank);

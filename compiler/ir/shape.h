@@ -90,6 +90,8 @@ bool shape_compatible(const struct shape *a,
                       const struct shape *b); // dtype and dims, recursively; layout ignored
 bool shape_equal(const struct shape *a, const struct shape *b); // layout too
 bool layout_is_default(const struct layout *l, int rank);       // NULL or row-major without tile
+// An array whose elements lie row by row, as many as the shape says.
+bool shape_in_order(const struct shape *s);
 bool layout_equal(const struct layout *a, const struct layout *b, int rank);
 
 // The physical view: the buffer as a dense row-major array of phys_rank dims. Physical dim p covers

@@ -26,9 +26,6 @@ static int split_at(const struct shape *s, int64_t rows) {
         n *= s->dims[d++];
     return n == rows ? d : -1;
 }
-static bool in_order(const struct shape *s) {
-    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
-}
 static bool can_turn(enum dtype t) {
     return dtype_size(t) <= 4 && t != DT_PRED && dtype_bits(t) >= 8 && !dtype_is_complex(t) &&
            !(dtype_is_float(t) && dtype_bits(t) < 16);
@@ -46,7 +43,7 @@ static bool rows_of(const struct hlo_instr *i, struct lower_rows *t) {
         *(k < kept ? &n : &row) *= s->dims[k];
     bool first = t->n == 0;
     if (first) t->n = n, t->row = row;
-    return in_order(s) && n == t->n && row == t->row;
+    return shape_in_order(s) && n == t->n && row == t->row;
 }
 static bool takes(const struct hlo_instr *i, struct lower_rows *t) {
     bool tuple = shape_is_tuple(i->shape), place = i->op == HLO_CONSTANT || i->op == HLO_IOTA;
@@ -58,7 +55,7 @@ static bool takes(const struct hlo_instr *i, struct lower_rows *t) {
 }
 // A value of the kernel's surroundings: turned if it is as large as the rows.
 static bool add_leaf(struct lower_rows *t, const struct hlo_instr *i, int buf) {
-    if (shape_is_tuple(i->shape) || !in_order(i->shape)) return false;
+    if (shape_is_tuple(i->shape) || !shape_in_order(i->shape)) return false;
     if (shape_elements(i->shape) != t->n * t->row) return shape_elements(i->shape) <= t->n;
     if (!can_turn(i->shape->dtype) || t->n_leaves == LOWER_MAX_TURNED ||
         split_at(i->shape, t->n) < 0)
@@ -139,7 +136,7 @@ bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struc
     if (!t->n_leaves || !repays(lw, t, o->n)) return false;
     for (int r = 0; r < o->n; r++) {
         const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;
-        if (!in_order(s) || (t->whole && (!can_turn(s->dtype) || split_at(s, t->n) < 0)))
+        if (!shape_in_order(s) || (t->whole && (!can_turn(s->dtype) || split_at(s, t->n) < 0)))
             return false;
     }
     if (t->whole && shape_elements(first) != t->n * t->row) return false;
@@ -235,7 +232,7 @@ status_t lower_rows_kept(struct lower *lw, const struct hlo_instr *i, struct kir
                          bool *done, struct kir_val **out) {
     struct lower_rows *t = lw->rows;
     *done = false;
-    if (!lw->row || !in_order(i->shape) || dtype_is_complex(i->shape->dtype)) return ST_OK;
+    if (!lw->row || !shape_in_order(i->shape) || dtype_is_complex(i->shape->dtype)) return ST_OK;
     bool dear = hlo_is_dear(i) || i->op == HLO_DIVIDE || i->op == HLO_SQRT || i->op == HLO_RSQRT;
     if (shape_elements(i->shape) == t->n && (t->whole || t->filling) && dear && !t->making)
         return value_of_rows(lw, i, index, done, out);

@@ -20,9 +20,6 @@ enum {
     MOST_LANES = 16
 };
 
-static bool plain(const struct shape *s) {
-    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
-}
 // How an operand's matrices lie: elements between them, and along their two dimensions.
 struct lie {
     int64_t next, free, term, n; // n: of the free dimension
@@ -100,8 +97,8 @@ bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
              right = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[1]);
     int n = d->lhs_batch_dims.n;
     struct lie a, b;
-    if (!left || !right || !plain(x) || !plain(y) || x->rank != n + 2 || y->rank != n + 2 ||
-        d->lhs_contracting_dims.n != 1 || d->rhs_contracting_dims.n != 1 ||
+    if (!left || !right || !shape_in_order(x) || !shape_in_order(y) || x->rank != n + 2 ||
+        y->rank != n + 2 || d->lhs_contracting_dims.n != 1 || d->rhs_contracting_dims.n != 1 ||
         !lies(x, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], &a) ||
         !lies(y, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], &b))
         return false;

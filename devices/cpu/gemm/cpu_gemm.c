@@ -26,9 +26,6 @@ enum {
 
 // ---- which instructions
 
-static bool plain(const struct shape *s) {
-    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
-}
 static bool type_ok(enum dtype t) {
     return t == DT_F64 || t == DT_C64 || t == DT_C128 || t == DT_S32 || t == DT_U32 ||
            t == DT_S64 || t == DT_U64;
@@ -83,12 +80,12 @@ static bool batch_groups(const struct hlo_instr *i) {
            HLO_ATTR(i, conv)->batch_group_count > 1;
 }
 static bool gemm_takes(const struct hlo_instr *i) {
-    if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !plain(i->shape) ||
+    if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !shape_in_order(i->shape) ||
         (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i) && !batch_groups(i)) ||
         shape_elements(i->shape) == 0 || cpu_tiles_better(i) || cpu_small_dot(i))
         return false;
     for (int k = 0; k < 2; k++)
-        if (!plain(i->operands[k]->shape) ||
+        if (!shape_in_order(i->operands[k]->shape) ||
             (i->operands[k]->shape->dtype != i->shape->dtype && !is_short(i)) ||
             shape_elements(i->operands[k]->shape) == 0)
             return false;

@@ -16,15 +16,12 @@ struct update_state {
     int64_t series, lines, step;  // lines of a series, and bytes from one to the next
 };
 
-static bool default_layout(const struct shape *s) {
-    return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
-}
 static bool update_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
     *why = "not a dynamic-update-slice in row-major order";
     return i->op == HLO_DYNAMIC_UPDATE_SLICE && i->n_operands == i->shape->rank + 2 &&
-           default_layout(i->shape) && default_layout(i->operands[0]->shape) &&
-           default_layout(i->operands[1]->shape) && shape_elements(i->operands[1]->shape) > 0;
+           shape_in_order(i->shape) && shape_in_order(i->operands[0]->shape) &&
+           shape_in_order(i->operands[1]->shape) && shape_elements(i->operands[1]->shape) > 0;
 }
 static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
     struct update_state *u = arena_new_of(&x->arena, struct update_state);

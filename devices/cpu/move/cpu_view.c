@@ -23,9 +23,6 @@ static bool lines(const struct shape *from, const struct shape *to, struct view_
     }
     return true;
 }
-static bool default_layout(const struct shape *s) {
-    return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
-}
 // The step of p that is i; NULL: none.
 static struct cpu_step *step_of(const struct cpu_plan *p, const struct hlo_instr *i) {
     for (int k = 0; k < p->plan->n_steps; k++)
@@ -41,7 +38,7 @@ static bool readers(struct cpu_exe *x, const struct cpu_plan *p, const struct hl
         const struct hlo_instr *u = i->users.v[k];
         struct cpu_step *s = step_of(p, u);
         bool reshaped = u->op == HLO_RESHAPE || u->op == HLO_BITCAST;
-        if (!s && (!reshaped || !default_layout(u->shape) || !readers(x, p, u, view, tell)))
+        if (!s && (!reshaped || !shape_in_order(u->shape) || !readers(x, p, u, view, tell)))
             return false;
         if (!s) continue;
         if (s->plan->called || s->plan->n_in != u->n_operands) return false;
@@ -73,8 +70,8 @@ void cpu_mark_views(struct cpu_exe *x, const struct cpu_plan *p) {
         const struct hlo_instr *i = s->plan->instr;
         struct view_state v = {0};
         if (i->op != HLO_DYNAMIC_SLICE || i->n_operands != i->shape->rank + 1 ||
-            s->impl != &cpu_impl_kernel || !default_layout(i->shape) ||
-            !default_layout(i->operands[0]->shape))
+            s->impl != &cpu_impl_kernel || !shape_in_order(i->shape) ||
+            !shape_in_order(i->operands[0]->shape))
             continue;
         const struct slice *from = &s->plan->in[0];
         if (from->where != SLICE_PARAM || !plan_unchanged(p->plan, from->index) ||
