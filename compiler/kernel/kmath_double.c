@@ -38,11 +38,17 @@ static V expm1_near(struct kir *k, V r) {
                                1. / 3628800, 1. / 39916800., 1. / 479001600, 1. / 6227020800.};
     return FMA(OP2(MUL, r, r), POLY(r, c), r);
 }
+// As in kmath_float.c: the low part has most of n, and is 0 where the result is.
 struct kmath_exp kmath_exp_parts(struct kir *k, V x, V low) {
-    V n, r = reduce_ln2(k, clamped(k, x, -746, 712), &n), h = OP2(SHR, n, I64(1));
+    enum { BIAS = 1023, EXPONENT = 52 };
+    x = clamped(k, x, -745.5, 712);
+    V n, r = reduce_ln2(k, x, &n), magic = C(6755399441055744.0 + BIAS);
     if (low) r = OP2(ADD, r, low);
-    return (struct kmath_exp){OP2(ADD, C(1), expm1_near(k, r)), pow2i(k, h),
-                              pow2i(k, OP2(SUB, n, h))};
+    V most = kir_bits(k, DT_S64, FMA(x, C(0.951 * 1.4426950408889634), magic)),
+      rest = OP2(SUB, OP2(ADD, n, I64(2 * BIAS)), most);
+    return (struct kmath_exp){OP2(ADD, C(1), expm1_near(k, r)),
+                              kir_bits(k, DT_F64, OP2(SHL, most, I64(EXPONENT))),
+                              kir_bits(k, DT_F64, OP2(SHL, rest, I64(EXPONENT)))};
 }
 static V exp64(struct kir *k, V x) {
     struct kmath_exp e = kmath_exp_parts(k, x, NULL);
