@@ -97,6 +97,7 @@ static status_t make_code(struct executable *e, const struct target *t,
     RETURN_IF_ERR(codegen_module(e->arena, e->main, t, opt->precision, NULL, NULL, &e->kernels));
     // Prepare runs once a weight set: small values are cheaper to evaluate than to compile.
     struct target once = *t;
+    once.runs_once = true;
     if (once.min_kernel_elements < 16384) once.min_kernel_elements = 16384;
     if (t->evaluates_prepare) once.min_kernel_elements = INT64_MAX;
     if (once.little_work) once.little_work = once.less_work = ONCE_WORK;

@@ -70,6 +70,7 @@ struct target {
     // Kernels that do fewer operations are compiled with little or less effort: their run takes
     // less than what more would save (kir_work); 0 = all with full effort.
     int64_t little_work, less_work;
+    bool runs_once;              // a program that runs once for all of the others' runs: prepare
     int64_t min_kernel_elements; // results with fewer are not worth a kernel; 0 = all are
     bool expands_calls;     // it has no code for calls of ours (compiler/calls), nor a fallback
     bool evaluates_prepare; // prepare runs in the reference evaluator: no kernels for it

@@ -38,8 +38,8 @@ struct backend {
     int max_sizes; // of a shared body; 0: bodies are not shared but by equal kernels
     bool loops;    // takes loops as one function (merge.h)
     // Optional: code of a kernel at once, without `module`; empty, with *why (static text): not
-    // this one. turns: how often a run calls it, where that is known, else 1. Any thread; may write
-    // the kernel's `emit` fields.
+    // this one. turns: how often a run calls it, where that is known, else 1; 0: one call for all
+    // runs. Any thread; may write the kernel's `emit` fields.
     struct span (*direct)(struct arena *a, const struct target *t, const struct kir_fn *f,
                           int64_t turns, const char **why);
     // One object of all bodies, what a device of the target loads (kernel_set.object). Two threads

@@ -163,7 +163,8 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
                     (k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
                                       work >= LLVM_LOOP_WORK));
     k->why = "a loop runs it for long";
-    if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, k->turns, &k->why);
+    int64_t turns = g->t->runs_once && k->turns <= 1 ? 0 : k->turns;
+    if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, turns, &k->why);
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {

@@ -174,7 +174,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
     if (!st) kir_print(&text, fn);
     st_drop(st);
     all.kernels++;
-    if (!x86_direct(&a, fn, 1, cpu_target()->vector_bits, &why).n) {
+    if (!x86_direct(&a, fn, 0, cpu_target()->vector_bits, &why).n) {
         all.left++;
         if (all.verbose) printf("LEFT %s: %s\n", i->name, why);
     } else {
@@ -213,6 +213,7 @@ static status_t module(const struct hlo_module *m, enum precision prec, bool lib
     for (int s = 0; s < 2 && !st; s++) {
         struct target t = *cpu_target();
         t.direct = s == 1;
+        t.runs_once = true; // more is made directly
         if (!library) t.library_accepts = NULL;
         st = codegen_module(&a, m, &t, prec, NULL, NULL, &sets[s]);
         if (!st) st = code_load(sets[s].object, &codes[s]);

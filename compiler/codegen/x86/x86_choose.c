@@ -17,11 +17,13 @@ enum {
     SLOW_WORK = 20000,
     SHORT_WORK = 200000,
     LOOP_WORK = 1 << 21,
+    NARROW_WORK = 1 << 20,
     LONG_VALUES = 40,
     LONG_PLAIN = 24,
     BRIEF = 8,
     EACH_LOAD = 3,
     LONG_WORK = 1 << 21,
+    ONCE = 256, // how much more work that must be where it is done once
     MAX_LOOKUP = 8,
     FAR = 1 << 22 // elements between lanes
 };
@@ -461,8 +463,9 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->has_work |= !brief;
     p->is_apart |= q->apart > (!p->vex ? q->taken : q->gaps ? 0 : q->gathers);
     p->is_mixed |= q->wide && q->narrow;
-    p->is_narrow |= q->short_ints;
-    p->is_long |= values >= (plain ? LONG_PLAIN : LONG_VALUES);
+    p->is_narrow |= q->short_ints && !q->narrow; // else lanes are as many as those of 32 bits
+    // Much of a quantised body is conversions, which LLVM does not do better.
+    p->is_long |= !q->short_ints && values >= (plain ? LONG_PLAIN : LONG_VALUES);
 }
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
@@ -644,6 +647,7 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
 // Does LLVM repay the milliseconds that it takes, from so much work in one call on?
 static bool repays(const struct x86_plan *p, int64_t least) {
     int64_t work = kir_work(p->f), all;
+    if (!p->turns) return work / ONCE >= least;
     if (__builtin_mul_overflow(work, p->turns, &all)) all = INT64_MAX;
     return work >= least || (p->turns > 1 && all >= LOOP_WORK);
 }
@@ -662,7 +666,7 @@ static const char *slower(const struct x86_plan *p) {
     // more in 16 registers (a sixth).
     if (p->is_apart) return "elements that do not lie side by side";
     if (p->is_mixed) return "lanes of 32 and 64 bits";
-    if (p->is_narrow) return "lanes of 8 and 16 bits";
+    if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
     // LLVM has no tiles to turn short rows in.
     return p->is_long && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
 }

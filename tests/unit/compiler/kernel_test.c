@@ -489,6 +489,41 @@ static void direct_by(void **s, int vector_bits) {
     host.direct = false;
     host.vector_bits = was;
 }
+// Who makes a kernel: LLVM where its code repays the milliseconds that it takes.
+static void who_makes_it(void **s) {
+    (void)s;
+    static const struct {
+        const char *text;
+        bool llvm, llvm_once;
+    } rows[] = {
+        // A quantised result: lanes of 32 bits whoever makes it.
+        {"HloModule m\nf { x = f32[64,65536] parameter(0)\n c = f32[] constant(7.5)\n"
+         " d = f32[64,65536] broadcast(c), dimensions={}\n"
+         " y = f32[64,65536] multiply(x, d)\n z = f32[64,65536] round-nearest-even(y)\n"
+         " ROOT q = s8[64,65536] convert(z)\n}\nENTRY e {\n x = f32[64,65536] parameter(0)\n"
+         " ROOT r = s8[64,65536] fusion(x), kind=kLoop, calls=f\n}\n",
+         false, false},
+        // More lanes of 8 bits.
+        {"HloModule m\nENTRY e {\n x = u8[64,65536] parameter(0)\n y = u8[64,65536] parameter(1)\n"
+         " ROOT r = u8[64,65536] maximum(x, y)\n}\n",
+         true, false},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        for (int once = 0; once < 2; once++) {
+            struct target t = host;
+            struct hlo_module *m;
+            struct arena a = {0};
+            struct kernel_set set;
+            t.direct = true;
+            t.runs_once = once;
+            must(hlo_parse(str_of(rows[k].text), NULL, &m));
+            must(codegen_module(&a, m, &t, PRECISION_DEFAULT, NULL, NULL, &set));
+            assert_int_equal(set.n, 1);
+            assert_int_equal(set.k[0].why_llvm != NULL, once ? rows[k].llvm_once : rows[k].llvm);
+            arena_done(&a);
+            hlo_module_free(m);
+        }
+}
 static void direct_avx512(void **s) {
     if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) skip();
     direct_by(s, 512);
@@ -500,9 +535,11 @@ static void direct_avx2(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise), cmocka_unit_test(cases),   cmocka_unit_test(damaged),
-        cmocka_unit_test(shared),      cmocka_unit_test(efforts), cmocka_unit_test(work),
-        cmocka_unit_test(policies),    cmocka_unit_test(spoilt),  cmocka_unit_test(direct_avx512),
-        cmocka_unit_test(direct_avx2)};
+        cmocka_unit_test(elementwise),   cmocka_unit_test(cases),
+        cmocka_unit_test(damaged),       cmocka_unit_test(shared),
+        cmocka_unit_test(efforts),       cmocka_unit_test(work),
+        cmocka_unit_test(policies),      cmocka_unit_test(spoilt),
+        cmocka_unit_test(direct_avx512), cmocka_unit_test(direct_avx2),
+        cmocka_unit_test(who_makes_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
