@@ -16,6 +16,17 @@ RULE_FN(reverse_reverse) {
         same = i64s_has(b, a.v[k]);
     return same ? x->operands[0] : NULL;
 }
+RULE_FN(sort_of_one) {
+    bool topk = i->op == HLO_TOPK;
+    if (!topk && i->op != HLO_SORT) return NULL;
+    const struct shape *s = i->operands[0]->shape;
+    int64_t d = topk ? s->rank - 1 : HLO_ATTR(i, sort)->dimensions.v[0];
+    if (s->dims[d] != 1 || (topk && HLO_ATTR(i, topk)->k != 1)) return NULL;
+    if (!topk)
+        return i->n_operands == 1 ? i->operands[0] : hb_tuple(&r->b, i->operands, i->n_operands);
+    struct hlo_instr *both[] = {i->operands[0], hb_splat(&r->b, i->shape->elems[1], 0)};
+    return hb_tuple(&r->b, both, 2);
+}
 RULE_FN(tuple_of_elements) {
     if (i->op != HLO_TUPLE || i->operands[0]->op != HLO_GET_TUPLE_ELEMENT) return NULL;
     struct hlo_instr *t = i->operands[0]->operands[0];
