@@ -3,7 +3,9 @@
 // Every value of half precision has up to two forms: the narrow one, as declared, and a wide one of
 // f32. Arithmetic reads and makes wide values; between two such operations nothing is rounded.
 // What can be seen keeps the narrow one: results and parameters of computations, explicit
-// conversions, comparisons, sorts, roundings to whole numbers, and everything not named below.
+// conversions, comparisons, sorts, roundings to whole numbers, and everything not named below. A
+// conversion to f32 or f64 of a value that arithmetic made is none of these where arithmetic and
+// sums alone read it: it asks for more digits, which are there.
 // A value that something decides by is the rounded one for all its users. Movements follow what
 // they move: a table or a cache stays narrow, and what is taken out of it widens. Under strict
 // precision only contractions change, with conversions at their edges; every operation rounds as it
@@ -294,6 +296,38 @@ static void settle(struct norm *n, struct hlo_instr *i) {
     hlo_set_operand(i, 0, w);
 }
 
+// ---- explicit conversions
+
+// Do arithmetic, reductions and what is spread for them alone read it?
+static bool only_computes(const struct hlo_instr *i) {
+    enum hlo_op op;
+    if (i->parent->root == i) return false;
+    for (size_t k = 0; k < i->users.n; k++) {
+        const struct hlo_instr *u = i->users.v[k];
+        bool sum = reduces(u) && match_reducer(u->called[0], &op);
+        bool spread = u->op == HLO_BROADCAST && only_computes(u);
+        if (!sum && !spread && (!is_arithmetic(u) || decides(u))) return false;
+    }
+    return true;
+}
+// A conversion to a wide type, of what was computed in f32, gives that. Of several conversions of
+// one value all do or none: a sum may be compared with another's terms.
+static bool takes_wide(const struct norm *n, const struct hlo_instr *i) {
+    const struct hlo_instr *x = i->op == HLO_CONVERT ? i->operands[0] : NULL;
+    enum dtype t = x ? i->shape->dtype : DT_PRED;
+    if (n->strict || (t != DT_F32 && t != DT_F64) || x->mark != ROUNDED || i->control_preds.n)
+        return false;
+    for (size_t k = 0; k < x->users.n; k++) {
+        const struct hlo_instr *u = x->users.v[k];
+        if (u->op == HLO_CONVERT && !only_computes(u)) return false;
+    }
+    return true;
+}
+static void take_wide(struct norm *n, struct hlo_instr *i, bool *changed) {
+    hlo_replace_uses(i, convert(n->b, i->operands[0]->tmp, i->shape->dtype));
+    *changed = true;
+}
+
 static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
     struct hb b = hb_begin(c);
     struct norm n = {.b = &b, .strict = p->opt && p->opt->precision == PRECISION_STRICT};
@@ -304,7 +338,10 @@ static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
         struct hlo_instr *last = c->last;
         b.op_type = i->op_type;
         b.op_name = i->op_name;
-        widen(&n, i, &changed);
+        if (takes_wide(&n, i))
+            take_wide(&n, i, &changed);
+        else
+            widen(&n, i, &changed);
         pass_place(last, i);
         if (!hb_ok(&b)) break;
     }
