@@ -11,14 +11,36 @@
 // bytes).
 enum { LEAST_ROW = 32, LEAST_SHORT = 8, LEAST_GROUP = 12, LEAST_TOTAL = 512 };
 enum { GRAIN = 100000 }; // bytes that one thread takes at least: about 20 us
+// Small images: groups of so few rows, of so many bytes, are filled some at a time (NEAR bytes of
+// the result) before their rows are copied.
+enum { LEAST_IMAGE = 64, MOST_GROUP = 32, MOST_SMALL = 2048, NEAR = 8192 };
 
 struct pad_state {
     int rank; // of what stands before the row
     int64_t in[HLO_MAX_RANK], out[HLO_MAX_RANK], low[HLO_MAX_RANK];
     int64_t size, before, run, after; // bytes of an element; elements of a row by kind
     int64_t rows;
+    int64_t group; // rows of a small image in the result; 0: they are not small
 };
 
+// Dimensions before `last` that nothing is put before or behind are one with the one before them.
+// Gives how many are left, at the beginning.
+static int join_dims(struct pad_state *p, int last) {
+    int n = 0;
+    for (int k = 0; k < last; k++) {
+        bool whole = p->in[k] == p->out[k] && p->low[k] == 0;
+        bool above = n > 0 && p->in[n - 1] == p->out[n - 1] && p->low[n - 1] == 0;
+        if (whole && above) {
+            p->in[n - 1] *= p->in[k];
+            p->out[n - 1] *= p->in[k];
+            continue;
+        }
+        p->in[n] = p->in[k];
+        p->out[n] = p->out[k];
+        p->low[n++] = p->low[k];
+    }
+    return n;
+}
 // The dimensions in the order of memory and what is put before each; false: something else.
 static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
     const struct hlo_attr_pad *a = HLO_ATTR(i, pad);
@@ -36,17 +58,22 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
         if (d->low || d->high) last = k;
     }
     if (last < 0) return false;
-    p->rank = last;
+    int64_t before = p->low[last], run = p->in[last], out = p->out[last];
+    p->rank = join_dims(p, last);
     p->size = dtype_size(i->shape->dtype);
     int64_t inner = 1;
     for (int k = last + 1; k < to.rank; k++)
         inner *= to.dims[k];
-    p->before = p->low[last] * inner;
-    p->run = p->in[last] * inner;
-    p->after = p->out[last] * inner - p->before - p->run;
+    p->before = before * inner;
+    p->run = run * inner;
+    p->after = out * inner - p->before - p->run;
     p->rows = 1;
-    for (int k = 0; k < last; k++)
+    for (int k = 0; k < p->rank; k++)
         p->rows *= p->out[k];
+
+    int64_t row = (p->before + p->run + p->after) * p->size;
+    if (p->rank && p->in[p->rank - 1] <= MOST_GROUP && p->out[p->rank - 1] * row <= MOST_SMALL)
+        p->group = p->out[p->rank - 1];
     return true;
 }
 static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
@@ -59,15 +86,20 @@ static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *
     if (!dims_of(i, &p)) return false;
     int64_t row = (p.before + p.run + p.after) * p.size;
     bool groups = p.rank && p.in[p.rank - 1] >= LEAST_GROUP;
-    return row >= LEAST_ROW || (groups && row >= LEAST_SHORT);
+    return row >= LEAST_ROW || (row >= LEAST_SHORT && (groups || p.group * row >= LEAST_IMAGE));
 }
-static int64_t rows_at_least(const struct pad_state *p) {
-    return GRAIN / ((p->before + p->run + p->after) * p->size) + 1;
+// A unit is a row, or a small image.
+static int64_t units_of(const struct pad_state *p) {
+    return p->group ? p->rows / p->group : p->rows;
+}
+static int64_t units_at_least(const struct pad_state *p) {
+    int64_t rows = p->group ? p->group : 1;
+    return GRAIN / ((p->before + p->run + p->after) * p->size * rows) + 1;
 }
 static status_t pad_open(struct cpu_exe *x, struct cpu_step *s) {
     struct pad_state *p = arena_new_of(&x->arena, struct pad_state);
     if (!dims_of(s->plan->instr, p)) return st_internal("not a padding of rows");
-    s->alone = p->rows < 2 * rows_at_least(p);
+    s->alone = units_of(p) < 2 * units_at_least(p);
     s->apart = true;
     s->detail = "pad";
     s->state = p;
@@ -77,24 +109,25 @@ struct pad_call {
     const struct pad_state *p;
     void **bufs;
 };
-// The operand's row that the result's row at place `c` takes in; -1: none.
-static int64_t source_row(const struct pad_state *p, const int64_t *c) {
+// The operand's row (of fewer dimensions: group of rows) that the result's at place `c` takes in;
+// -1: none.
+static int64_t source_row(const struct pad_state *p, int rank, const int64_t *c) {
     int64_t at = 0;
-    for (int k = 0; k < p->rank; k++) {
+    for (int k = 0; k < rank; k++) {
         int64_t from = c[k] - p->low[k];
         if (from < 0 || from >= p->in[k]) return -1;
         at = at * p->in[k] + from;
     }
     return at;
 }
-static void next_row(const struct pad_state *p, int64_t *c, int64_t n) {
-    for (int k = p->rank - 1; k >= 0 && (c[k] += n) == p->out[k]; k--, n = 1)
+static void next_row(const struct pad_state *p, int rank, int64_t *c, int64_t n) {
+    for (int k = rank - 1; k >= 0 && (c[k] += n) == p->out[k]; k--, n = 1)
         c[k] = 0;
 }
 // How many rows from place c on, at most `most`, are of a kind: all padding, or not, and then those
 // of the operand lie one behind the other.
 static int64_t rows_alike(const struct pad_state *p, const int64_t *c, bool padding, int64_t most) {
-    enum { NEAR = 64 }; // both passes over them find them in the nearest cache
+    enum { ROWS = 64 }; // both passes over them find them in the nearest cache
     int last = p->rank - 1;
     int64_t n = 1;
     if (p->rank) {
@@ -104,7 +137,7 @@ static int64_t rows_alike(const struct pad_state *p, const int64_t *c, bool padd
             : c[last] < end                                ? end - c[last]
                                                            : p->out[last] - c[last];
     }
-    if (!padding && n > NEAR) n = NEAR;
+    if (!padding && n > ROWS) n = ROWS;
     return n < most ? n : most;
 }
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
@@ -117,8 +150,8 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     for (int k = p->rank - 1; k >= 0; rest /= p->out[k--])
         c[k] = rest % p->out[k];
     char *free = to; // what is between two rows of the operand is filled at once
-    for (int64_t r = begin, n; r < end; r += n, to += n * row, next_row(p, c, n)) {
-        int64_t source = source_row(p, c);
+    for (int64_t r = begin, n; r < end; r += n, to += n * row, next_row(p, p->rank, c, n)) {
+        int64_t source = source_row(p, p->rank, c);
         n = rows_alike(p, c, source < 0, end - r);
         if (source < 0) continue;
         char *at = to + p->before * p->size;
@@ -129,10 +162,33 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     }
     cpu_fill(free, value, p->size, (to - free) / p->size);
 }
+// Units that are small images.
+static void images(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
+    const struct pad_call *call = ctx;
+    const struct pad_state *p = call->p;
+    int outer = p->rank - 1;
+    int64_t row = (p->before + p->run + p->after) * p->size, run = p->run * p->size,
+            rows = p->in[outer], image = p->group * row, few = NEAR / image + 1;
+    int64_t first = p->low[outer] * row + p->before * p->size, c[HLO_MAX_RANK], rest = begin;
+    const char *from = call->bufs[0];
+    char *to = (char *)call->bufs[2] + begin * image;
+    for (int k = outer - 1; k >= 0; rest /= p->out[k--])
+        c[k] = rest % p->out[k];
+
+    for (int64_t u = begin; u < end; u += few) {
+        int64_t n = end - u < few ? end - u : few;
+        cpu_fill(to, call->bufs[1], p->size, n * image / p->size);
+        for (int64_t k = 0; k < n; k++, to += image, next_row(p, outer, c, 1)) {
+            int64_t source = source_row(p, outer, c);
+            if (source < 0) continue;
+            cpu_copy_runs(to + first, row, from + source * rows * run, run, run, rows);
+        }
+    }
+}
 static status_t pad_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct pad_state *p = s->state;
     struct pad_call call = {p, bufs};
-    cpu_parallel(part, &call, p->rows, rows_at_least(p));
+    cpu_parallel(p->group ? images : part, &call, units_of(p), units_at_least(p));
     return ST_OK;
 }
 const struct cpu_impl cpu_impl_pad = {"pad",   pad_accepts, pad_open, NULL,

@@ -13,7 +13,7 @@ static inline __attribute__((always_inline)) void move_16(char *to, const char *
     memcpy(to, &v, sizeof v);
 }
 // Any size from 1 on: the last 16, 8 or 4 bytes may be written twice.
-static inline void move(char *to, const char *from, int64_t n) {
+static inline __attribute__((always_inline)) void move(char *to, const char *from, int64_t n) {
     if (n >= 16) {
         for (int64_t k = 0; k + 16 < n; k += 16)
             move_16(to + k, from + k);
@@ -52,13 +52,21 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
         SIZE(2)
         SIZE(3)
         SIZE(4)
+        SIZE(5)
         SIZE(6)
+        SIZE(7)
         SIZE(8)
+        SIZE(10)
         SIZE(12)
+        SIZE(14)
         SIZE(16)
+        SIZE(20)
         SIZE(24)
+        SIZE(28)
         SIZE(32)
+        SIZE(40)
         SIZE(48)
+        SIZE(56)
         SIZE(64)
 #undef SIZE
     default:
