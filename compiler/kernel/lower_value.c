@@ -366,10 +366,12 @@ status_t lower_store_all(struct lower *lw, const struct lower_outputs *o, const 
 void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,
                struct kir_val *v) {
     const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
-    kir_store(&lw->k, lw->k.fn->n_in + r, s->dtype, lower_offset(lw, s, index), v);
+    enum dtype t = lower_memory(lw, s->dtype);
+    kir_store(&lw->k, lw->k.fn->n_in + r, t, lower_offset(lw, s, index), v);
 }
 struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
                           struct kir_val *const *index) {
     const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
-    return kir_load(&lw->k, lw->k.fn->n_in + r, s->dtype, lower_offset(lw, s, index), KF_PINNED);
+    enum dtype t = lower_memory(lw, s->dtype);
+    return kir_load(&lw->k, lw->k.fn->n_in + r, t, lower_offset(lw, s, index), KF_PINNED);
 }

@@ -75,6 +75,54 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
     return ST_OK;
 }
 
+// ---- updates as integers
+
+static bool plain_extreme(const struct hlo_computation *c, bool *largest) {
+    const struct hlo_instr *r = hlo_root(c);
+    *largest = r->op == HLO_MAXIMUM;
+    return (*largest || r->op == HLO_MINIMUM) && r->operands[0]->op == HLO_PARAMETER &&
+           r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+}
+// A half as an integer in the order of its type, NaN before all, -0 below 0; and back.
+static struct kir_val *order(struct kir *k, struct kir_val *bits) {
+    struct kir_val *sign = kir_op(k, K_SHR, bits, kir_int(k, DT_S32, 31), NULL);
+    return kir_op(k, K_XOR, bits, kir_op(k, K_AND, sign, kir_int(k, DT_S32, INT16_MAX), NULL),
+                  NULL);
+}
+static struct kir_val *key_of(struct kir *k, enum dtype t, struct kir_val *code, bool largest) {
+    struct kir_val *bits = kir_cast(k, DT_S32, kir_bits(k, DT_S16, code)),
+                   *size = kir_op(k, K_AND, bits, kir_int(k, DT_S32, INT16_MAX), NULL),
+                   *most = kir_int(k, DT_S32, t == DT_F16 ? 0x7c00 : 0x7f80),
+                   *nan = kir_int(k, DT_S32, largest ? INT16_MAX : INT16_MIN);
+    return kir_select(k, kir_cmp(k, CMP_GT, size, most), nan, order(k, bits));
+}
+static struct kir_val *extreme_of(struct kir *k, enum dtype t, struct kir_val *const *code,
+                                  bool largest) {
+    struct kir_val *r = kir_op(k, largest ? K_MAX : K_MIN, key_of(k, t, code[0], largest),
+                               key_of(k, t, code[1], largest), NULL);
+    return kir_bits(k, DT_U16, kir_cast(k, DT_S16, order(k, r)));
+}
+// What an element becomes. Values that kernels compute in wider types stay as they lie in memory
+// (lw->moves) where updates take their place, and the larger or smaller half is one of integers:
+// each update of an element waits for the one before it, conversions and all.
+static status_t updated(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *args,
+                        struct kir_val **out) {
+    bool largest;
+    if (!lw->moves) return lower_call(lw, i->called[0], args, i->n_operands - 1, out);
+    *out = plain_extreme(i->called[0], &largest)
+               ? extreme_of(&lw->k, i->shape->dtype, args, largest)
+               : args[i->called[0]->root == i->called[0]->params.v[1]];
+    return ST_OK;
+}
+static bool by_integers(const struct lower *lw, const struct hlo_instr *i) {
+    const struct hlo_computation *c = i->called[0];
+    enum dtype t = i->n_operands == 3 ? i->operands[0]->shape->dtype : DT_PRED;
+    bool largest, moved = c->root && c->root->op == HLO_PARAMETER;
+    if (lw->policy->tiles != TILES_OF_CPU || !lw->policy->has_s64 || lower_moved(t) == t)
+        return false;
+    return moved || ((t == DT_F16 || t == DT_BF16) && plain_extreme(c, &largest));
+}
+
 WHOLE(SCATTER) {
     struct kir *k = &lw->k;
     int n = i->n_operands / 2;
@@ -89,6 +137,7 @@ WHOLE(SCATTER) {
             i->called[0]->params.v[n + o]->shape->dtype != i->operands[n + 1 + o]->shape->dtype)
             return lower_no(lw, "a computation of other types");
 
+    lw->moves = by_integers(lw, i);
     k->fn->extent = 1;
     struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
     if (shape_elements(s) && !plan_updates_alone(i)) {
@@ -113,7 +162,7 @@ WHOLE(SCATTER) {
             args[o] = lower_get(lw, i, o, at);
             RETURN_IF_ERR(lower_operand(lw, i, n + 1 + o, index, &args[n + o]));
         }
-        RETURN_IF_ERR(lower_call(lw, i->called[0], args, 2 * n, out));
+        RETURN_IF_ERR(updated(lw, i, args, out));
         for (int o = 0; o < n; o++)
             lower_put(lw, i, o, at, row ? kir_select(k, inside, out[o], args[o]) : out[o]);
         if (fits) kir_end(k, fits, NULL);
