@@ -145,23 +145,29 @@ static bool view(const struct ctx *x, const struct hlo_instr *i) {
 static bool renames(const struct ctx *x, const struct hlo_instr *i) {
     return i->op == HLO_RESHAPE && plain(i) && fusion_drops_ones(i) && !x->layouts;
 }
-// A concatenation of what is computed for it alone; of what lies in memory it is a copy. Where a
-// part is a few elements at a time, each element computes all parts: no more than two.
+// A concatenation of what is computed for it alone, or of slices; of what lies in memory it is a
+// copy. Where a part is a few elements at a time, each element computes all parts: no more than
+// two, but for slices side by side that a turn writes together (lower.c).
 static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
     enum { RUN = 8 };
-    bool any = false;
-    if (!joins(x, i)) return false;
-    int64_t run = i->shape->dims[HLO_ATTR(i, dims)->dimensions.v[0]] / i->n_operands;
-    for (int64_t d = HLO_ATTR(i, dims)->dimensions.v[0] + 1; d < i->shape->rank; d++)
-        run *= i->shape->dims[d];
-    if (run < RUN && i->n_operands > 2) return false;
+    bool any = false, views = true;
+    int64_t outer = 1, inner = 1, d = joins(x, i) ? HLO_ATTR(i, dims)->dimensions.v[0] : -1;
+    int64_t least = INT64_MAX;
+    if (d < 0) return false;
+    for (int64_t k = 0; k < i->shape->rank; k++)
+        if (k != d) *(k < d ? &outer : &inner) *= i->shape->dims[k];
     for (int k = 0; k < i->n_operands; k++) {
         const struct hlo_instr *o = i->operands[k];
+        views &= view(x, o) || (o->op == HLO_SLICE && plain(o) && o->users.n == 1);
+        if (o->shape->dims[d] < least) least = o->shape->dims[d];
         while (renames(x, o) && o->users.n == 1)
             o = o->operands[0];
         any |= o->users.n == 1 && elementwise(o);
     }
-    return any;
+    int64_t run = i->shape->dims[d] * inner;
+    if (views && run < RUN) return outer > 1;
+    if (views) return outer * inner > 1 && least * inner >= 2 * RUN && (outer > 1 || inner >= RUN);
+    return any && (run / i->n_operands >= RUN || i->n_operands <= 2);
 }
 static bool can_root(const struct ctx *x, const struct hlo_instr *i) {
     const struct target *t = x->t;

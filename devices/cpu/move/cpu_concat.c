@@ -8,7 +8,7 @@
 // elements of a kernel, which looks for each one's operand. A kernel writes out short rows, but not
 // of many operands (torch.stack of a loop's results); of single elements it makes whole vectors
 // where they are as many as some vector's lanes.
-enum { LEAST_RUN = 16, LEAST_MEAN = 2, SHORT_ROW = 8, MANY = 16, MAX_PARTS = 65536 };
+enum { LEAST_RUN = 16, LEAST_MEAN = 2, SHORT_ROW = 7, MANY = 16, MAX_PARTS = 65536 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
 enum { BLOCK = 16384 };            // bytes of rows that are written one operand after the other
 
