@@ -52,13 +52,6 @@ struct kir_val *kmath_exp_scaled(struct kir *k, struct kir_val *x, int by) {
       second = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, bits, most), I32(EXPONENT)));
     return OP2(MUL, OP2(MUL, p, first), second);
 }
-// e^x for -80 <= x <= 80: n is added to the exponent.
-static V exp_near(struct kir *k, V x) {
-    enum dtype t = DT_F32;
-    V bits, r = reduce_ln2_bits(k, x, 0, &bits);
-    V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
-    return kir_bits(k, DT_F32, OP2(ADD, kir_bits(k, DT_S32, p), OP2(SHL, bits, I32(23))));
-}
 static V exp32(struct kir *k, V x) {
     return kmath_exp_scaled(k, x, 0);
 }
@@ -111,18 +104,23 @@ static V logistic32(struct kir *k, V x) {
     V e = exp32(k, OP1(NEG, OP1(ABS, x)));
     return OP2(DIV, SEL(CMP(LT, x, C(0)), e, C(1)), OP2(ADD, C(1), e));
 }
-static const double erf_c[] = {
-    0.12837916664219851,   -0.37612633696024211,    0.11283693927477312,   -0.026859270058200543,
-    0.0052006326817650352, -0.00081374208296095115, 8.3451602674030308e-05};
+static const double erf_c[] = {0.1283791657265433,   -0.3761262582246202,  0.11283585124176804,
+                               -0.02685381074711854, 0.005188325121855752, -0.0008010168437641049,
+                               7.853769423634659e-05};
+// 1 - erf(x) by t = FACTOR x - 1 - FACTOR, from 1 to where f32 is 1.
 static const double erfc_c[] = {
-    -1.1285414647047143,    -0.63567302413759774,   -0.10516975009820675,   0.022575895964399219,
-    -0.0028693006669243668, 2.7502349425362528e-05, 4.9926932811264114e-05, -5.295867001542182e-06};
+    0.00043303806822917248, -0.003435690787773428,   0.012723711290345299,   -0.028882876283679113,
+    0.044102279843389089,   -0.046089014583061458,   0.030784333010150801,   -0.0085441659640751663,
+    -0.0065810410296488478, 0.0098417222903008049,   -0.0047281722981939375, -0.0014283728507500856,
+    0.0022674227262577153,  -0.00011121487257525808, -0.00035197589252970604};
 static V erf32(struct kir *k, V x) {
     enum dtype t = DT_F32;
-    V a = OP1(ABS, x), b = SEL(CMP(GT, a, C(4)), C(4), a);
+    static const double FACTOR = 0.671875, MOST = 2 / 0.671875 + 1; // FACTOR is whole in f32
+    V a = OP1(ABS, x), b = SEL(CMP(GT, a, C(MOST)), C(MOST), a);
     V small = FMA(POLY_PAIRS(OP2(MUL, x, x), erf_c), x, x);
-    V large = OP2(COPYSIGN, OP2(SUB, C(1), exp_near(k, OP2(MUL, b, POLY(b, erfc_c)))), x);
-    return SEL(CMP(LT, a, C(0.92)), small, SEL(CMP(NE, x, x), x, large));
+    V rest = POLY(FMA(b, C(FACTOR), C(-1 - FACTOR)), erfc_c);
+    V large = OP2(COPYSIGN, OP2(SUB, C(1), rest), x);
+    return SEL(CMP(LT, a, C(1)), small, large);
 }
 
 // ---- through f64
