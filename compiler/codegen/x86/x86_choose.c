@@ -451,6 +451,12 @@ static bool inner_good(struct x86_plan *p, struct x86_loop *around) {
     p->n_open--;
     return good;
 }
+// Do the turns behind the last vector, which LLVM takes one by one, cost what it gains otherwise,
+// up to half of a turn? Here they are one more vector.
+static bool ends_apart(const struct kir_loop *l, int lanes) {
+    int64_t vectors = l->trip / lanes, left = l->trip % lanes;
+    return left && vectors + left > 2 * (vectors + 1);
+}
 // What of a loop that runs as a vector LLVM makes better code of.
 static void note_quality(struct x86_plan *p, const struct kir_loop *l, const struct quality *q,
                          int lanes, bool inner) {
@@ -465,7 +471,8 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->is_mixed |= q->wide && q->narrow;
     p->is_narrow |= q->short_ints && !q->narrow; // else lanes are as many as those of 32 bits
     // Much of a quantised body is conversions, which LLVM does not do better.
-    p->is_long |= !q->short_ints && values >= (plain ? LONG_PLAIN : LONG_VALUES);
+    p->is_long |=
+        !q->short_ints && values >= (plain ? LONG_PLAIN : LONG_VALUES) && !ends_apart(l, lanes);
 }
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {

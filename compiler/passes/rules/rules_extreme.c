@@ -105,6 +105,31 @@ static bool is_worst(enum dtype t, double v, bool *largest) {
     return *largest || v == dtype_highest(t);
 }
 
+// The first place of what equals the extreme, where that and a place together are no integer: NaN
+// is the extreme where there is one.
+static hv place_of_equal(struct hb *b, hv x, hv none, int64_t axis, bool largest) {
+    const struct shape *s = shape_with_dtype(b->c->module->arena, x->shape, DT_S64);
+    bool is_float = dtype_is_float(x->shape->dtype);
+    hv extreme = hb_reduce(b, x, none, &axis, 1, largest ? HLO_MAXIMUM : HLO_MINIMUM);
+    int64_t map[HLO_MAX_RANK];
+    for (int d = 0; d < x->shape->rank; d++)
+        map[d] = d;
+    hv spread = hb_broadcast(b, extreme, x->shape->dims, x->shape->rank, map);
+    hv is = hb_compare(b, x, spread, CMP_EQ);
+    if (is_float) is = hb_binary(b, HLO_OR, is, hb_compare(b, x, x, CMP_NE));
+    hv place = hb_select(b, is, hb_iota(b, s, axis), hb_splat(b, s, (double)INT32_MAX));
+    return hb_reduce(b, place, hb_const_i64(b, DT_S64, INT32_MAX), &axis, 1, HLO_MINIMUM);
+}
+
+// Types of up to 32 bits, f64, and s64 whose initial value, which a double need not hold, is the
+// last of all.
+static bool can_order(enum dtype t, const struct hlo_instr *init) {
+    if (dtype_is_float(t) || (dtype_is_int(t) && dtype_bits(t) <= 32)) return true;
+    if (t != DT_S64 || init->op != HLO_CONSTANT) return false;
+    int64_t v = lit_get_i64(init->literal, 0);
+    return v == INT64_MIN || v == INT64_MAX;
+}
+
 // get-tuple-element of the position; along the last dimension, where a reduction of two values has
 // no vectors.
 RULE_FN(place_of_extreme) {
@@ -118,15 +143,17 @@ RULE_FN(place_of_extreme) {
     struct i64s d = HLO_ATTR(x, dims)->dimensions;
     double worst, first;
     bool largest, is_float = dtype_is_float(s->dtype);
-    if (d.n != 1 || d.v[0] != s->rank - 1 || s->dynamic || s->dims[d.v[0]] < 8 ||
-        s->dims[d.v[0]] >= INT32_MAX || !(is_float || dtype_is_int(s->dtype)) ||
-        dtype_bits(s->dtype) > 32 || !dtype_is_int(i->shape->dtype) ||
+    if (d.n != 1 || d.v[0] != s->rank - 1 || s->dynamic ||
+        s->dims[d.v[0]] < (s->dtype == DT_F64 ? 9 : 8) || s->dims[d.v[0]] >= INT32_MAX ||
+        !can_order(s->dtype, x->operands[2]) || !dtype_is_int(i->shape->dtype) ||
         dtype_bits(i->shape->dtype) < 32 || i->shape->dynamic)
         return NULL;
     if (!counts_along(x->operands[1], d.v[0]) || !match_splat(x->operands[2], &worst) ||
         !match_splat(x->operands[3], &first) || !is_worst(s->dtype, worst, &largest) ||
         first != 0 || !keeps_first(x->called[0], largest, is_float))
         return NULL;
-    hv place = hb_place_of_extreme(&r->b, x->operands[0], d.v[0], largest, false);
+    hv place = dtype_bits(s->dtype) > 32
+                   ? place_of_equal(&r->b, x->operands[0], x->operands[2], d.v[0], largest)
+                   : hb_place_of_extreme(&r->b, x->operands[0], d.v[0], largest, false);
     return hb_convert(&r->b, place, i->shape->dtype);
 }
