@@ -69,6 +69,7 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
         SIZE(56)
         SIZE(64)
 #undef SIZE
+
     default:
         for (int64_t k = 0; k < n; k++, to += to_step, from += from_step) {
             if (run < LONG_RUN)
