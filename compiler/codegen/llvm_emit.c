@@ -126,7 +126,10 @@ static LLVMValueRef to_f16(struct emit *e, LLVMValueRef x) {
 
 // Says of a load or store of buffer `buf` what it cannot touch.
 static void apart(struct emit *e, LLVMValueRef access, int64_t buf) {
-    const struct llvm_apart *a = e->in && buf >= 0 ? &e->in->apart[buf] : NULL;
+    const struct llvm_apart *a = !e->in               ? NULL
+                                 : buf == KIR_SCRATCH ? &e->in->scratch_apart
+                                 : buf >= 0           ? &e->in->apart[buf]
+                                                      : NULL;
     if (!a || !a->own) return;
     LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "alias.scope", 11), a->own);
     if (a->others) LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "noalias", 7), a->others);
