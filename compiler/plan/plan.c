@@ -69,7 +69,7 @@ static int first_leaf(const struct shape *tuple, int64_t index) {
     return n;
 }
 
-// Elements below a byte lie in one each, those of signed integers with its other bits like the sign.
+// Elements below a byte lie in one each; the other bits of signed integers are like the sign.
 static bool same_codes(enum dtype x, enum dtype y) {
     bool narrow = dtype_bits(x) < 8 || dtype_bits(y) < 8;
     bool is_signed = dtype_class(x) == DC_SIGNED || dtype_class(y) == DC_SIGNED;
