@@ -126,7 +126,10 @@ static LLVMValueRef to_f16(struct emit *e, LLVMValueRef x) {
 
 // Says of a load or store of buffer `buf` what it cannot touch.
 static void apart(struct emit *e, LLVMValueRef access, int64_t buf) {
-    const struct llvm_apart *a = e->in && buf >= 0 ? &e->in->apart[buf] : NULL;
+    const struct llvm_apart *a = !e->in               ? NULL
+                                 : buf == KIR_SCRATCH ? &e->in->scratch_apart
+                                 : buf >= 0           ? &e->in->apart[buf]
+                                                      : NULL;
     if (!a || !a->own) return;
     LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "alias.scope", 11), a->own);
     if (a->others) LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->c, "noalias", 7), a->others);
@@ -524,14 +527,30 @@ static bool wants_all_lanes(const struct emit *e, const struct kir_loop *l) {
     }
     return any;
 }
+// Does a place move by as much from turn to turn, or not at all?
+static bool is_affine(const struct kir_val *at, const struct kir_loop *l, int depth) {
+    if (at == l->var || at->level < l->var->level) return true;
+    return depth > 0 && (at->op == K_ADD || at->op == K_MUL) &&
+           is_affine(at->args[0], l, depth - 1) && is_affine(at->args[1], l, depth - 1);
+}
+// A loop over scratch where vectors would have hidden lanes or elements that lie apart.
+static bool is_worse_in_vectors(const struct kir_loop *l) {
+    bool scratch = false, few = l->trip < 8 && l->trip != 4;
+    for (const struct kir_val *v = l->body.first; v; v = v->next) {
+        if (v->op != K_LOAD && v->op != K_STORE) continue;
+        scratch |= v->imm_i == KIR_SCRATCH;
+        few |= !is_affine(v->args[0], l, 8);
+    }
+    return scratch && few;
+}
 // A distinct !llvm.loop node: its first operand is itself.
 static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
     LLVMMetadataRef ops[6], self = LLVMTemporaryMDNode(e->c, NULL, 0);
     size_t n = 0;
     ops[n++] = self;
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
-    bool few = e->soft && has_few_turns(l);
-    if (!l->vectorize || few) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
+    bool few = e->soft && has_few_turns(l), none = e->in && is_worse_in_vectors(l);
+    if (!l->vectorize || few || none) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
     // Sums of a tile fill the registers: values that two turns written out share do not fit.
     if (has_lanes(&l->body)) ops[n++] = note(e, "llvm.loop.unroll.disable", 0, 0);
     if (l->interleave) ops[n++] = note(e, "llvm.loop.interleave.count", 32, l->interleave);

@@ -23,6 +23,7 @@ struct llvm_inside {
     LLVMValueRef fn, scratch;
     const LLVMValueRef *bufs; // [f->n_bufs]
     const struct llvm_apart *apart;
+    struct llvm_apart scratch_apart;
 };
 // All units of f, in place.
 status_t llvm_emit_inside(const struct llvm_inside *in, const struct kir_fn *f) MUST_CHECK;

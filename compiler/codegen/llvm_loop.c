@@ -39,7 +39,7 @@ struct emitter {
     const struct merged_loop *l;
     struct arena *a;
     VEC(struct extent) ranges;
-    struct llvm_apart *apart; // [ranges]; NULL: too many
+    struct llvm_apart *apart; // [ranges], then of kernels' scratch; NULL: too many
     status_t st;
 };
 
@@ -99,18 +99,20 @@ static LLVMValueRef list_of(struct emitter *e, LLVMMetadataRef *scopes, size_t n
 }
 static void make_scopes(struct emitter *e) {
     size_t n = e->ranges.n;
-    LLVMMetadataRef scope[MAX_PLACES], others[MAX_PLACES];
+    LLVMMetadataRef scope[MAX_PLACES + 1], others[MAX_PLACES + 1];
     if (n > MAX_PLACES) return;
     LLVMMetadataRef domain = own_node(e, NULL);
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k <= n; k++)
         scope[k] = own_node(e, domain);
     e->apart = arena_zarray(e->a, struct llvm_apart, n + 1);
     for (size_t k = 0; k < n; k++) {
         size_t n_others = 0;
         for (size_t j = 0; j < n; j++)
             if (!overlap(&e->ranges.v[k], &e->ranges.v[j])) others[n_others++] = scope[j];
+        others[n_others++] = scope[n];
         e->apart[k] = (struct llvm_apart){list_of(e, &scope[k], 1), list_of(e, others, n_others)};
     }
+    e->apart[n] = (struct llvm_apart){list_of(e, &scope[n], 1), list_of(e, scope, n)};
 }
 
 // ---- values
@@ -175,7 +177,8 @@ static void emit_kernel(struct emitter *e, const struct plan_step *s, const stru
     bool update = s->instr->op == HLO_DYNAMIC_UPDATE_SLICE || plan_updates_alone(s->instr);
     for (int k = 0; update && k < s->n_out; k++)
         copy(e, out[k], in[k], s->out[k].size_bytes);
-    struct llvm_inside inside = {e->m, e->b, e->fn, e->scratch, bufs, apart};
+    struct llvm_inside inside = {e->m, e->b, e->fn, e->scratch, bufs, apart, {0}};
+    if (e->apart) inside.scratch_apart = e->apart[e->ranges.n];
     status_t st = llvm_emit_inside(&inside, fn);
     if (e->st)
         st_drop(st);

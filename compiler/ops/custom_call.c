@@ -8,6 +8,7 @@
 #include "compiler/calls/nms.h"
 #include "compiler/calls/trees.h"
 #include "compiler/ops/eval_rules.h"
+#include "compiler/ops/linalg/csr.h"
 #include "compiler/ops/linalg/lapack.h"
 #include "compiler/ops/string/string.h"
 #include "proto/hlod.pb-c.h"
@@ -236,8 +237,16 @@ static status_t lapack(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     return ST_OK;
 }
 
+static status_t sparse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                       struct literal **out) {
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    csr_run(in, *out);
+    return ST_OK;
+}
+
 static target_fn find(const struct hlo_instr *i) {
     struct lapack_call c;
+    if (csr_is(i)) return sparse;
     if (lapack_read(i, &c)) return lapack;
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++)
@@ -268,7 +277,7 @@ status_t hlo_eval_supports_call(const struct hlo_instr *i) {
         "custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-        "annotate_device_placement, TopK, lapack_*_ffi, "
+        "annotate_device_placement, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
         STR_ARG(name));
 }

@@ -3,7 +3,7 @@
 says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
 convolutions and their gradients, remainders, sums of exponentials, recurrences, products with a
 transposed matrix in loops, halves that are joined, products of many small matrices, bodies in
-space, columns that are put."""
+space, columns that are put, weights of 4 bits, tables of few states."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +22,8 @@ def define(program, f32, below, of):
     halves(program, f32, below, of)
     small_products(program, f32)
     spaces(program, f32, below, of)
+    narrow(program, f32, below, of)
+    tables(program, f32, below)
 
 
 def perlin(x, y, table):
@@ -221,3 +223,35 @@ def spaces(program, f32, below, of):
     program("6 planes of 16 boards put one by one", below(6, 16, 10, 10), below(3, 16))(planes)
     program("rows of bf16 taken, those outside as NaN", of(jnp.bfloat16, 9523, 21),
             below(12000, 19047))(lambda x, i: jnp.take(x, i, axis=0))
+
+
+def narrow(program, f32, below, of):
+    """Weights of 4 bits as they are unpacked from bytes."""
+    bits = lax.bitcast_convert_type
+    program("weights of s4 in bytes, 16x1024 by 1024x1024", f32(16, 1024), of(np.uint8, 1024, 512),
+            f32(1024))(
+        lambda x, w, s: x @ (bits(w, jnp.int4).reshape(1024, 1024).astype(np.float32) * s))
+    program("weights of f4 with scales, 16x1024 by 1024x512", f32(16, 1024),
+            of(np.uint8, 512, 512), below(20, 512, 32))(
+        lambda x, w, e: x @ (bits(w, jnp.float4_e2m1fn).reshape(512, 32, 32).astype(np.float32)
+                             * bits((e + 117).astype(jnp.uint8), jnp.float8_e8m0fnu).astype(
+                                 np.float32)[..., None]).reshape(512, 1024).T)
+
+
+def tables(program, f32, below):
+    """Dynamic programs of few states; sparse rows."""
+    from jax.experimental import sparse
+
+    def best(e, t):
+        def step(c, x):
+            m = c[:, None] + t
+            return m.max(0) + x, jnp.argmax(m, 0)
+        last, back = lax.scan(step, e[0], e[1:])
+        return lax.scan(lambda s, p: (p[s], p[s]), jnp.argmax(last), back, reverse=True)[1]
+    program("Viterbi of 16 rows of 50 steps, 12 states", f32(16, 50, 12), f32(12, 12))(
+        lambda e, t: jax.vmap(lambda e: best(e, t))(e))
+    program("maxima of 10 columns in 50 turns", f32(16, 10), f32(10, 10))(
+        lambda c, t: lax.fori_loop(0, 50, lambda i, c: (c[:, :, None] + t).max(1), c))
+    program("compressed rows of 2000x2000 by 16 columns", f32(20000), below(2000, 20000),
+            f32(2000, 16))(
+        lambda d, c, x: sparse.BCSR((d, c, jnp.arange(0, 20001, 10)), shape=(2000, 2000)) @ x)

@@ -302,6 +302,19 @@ def symbolic_calls(d):
     return why is None, why or "three sizes"
 
 
+def symbolic_loops(d):
+    """Loops over steps whose rows have a symbolic dimension, backwards and batched."""
+    def walk(x):
+        steps = jnp.stack([x, x * 2, jnp.tanh(x)])
+        _, y = lax.scan(lambda c, v: (jnp.tanh(c + v), c * v), x, steps, reverse=True)
+        picked = jax.vmap(lambda v, k: lax.dynamic_slice(v, (k,), (3,)))(
+            x, (x[:, 0] * 9).astype(jnp.int32))
+        return jax.grad(lambda x: lax.scan(lambda c, v: (jnp.sin(c + v), None), x, steps)[0].sum())(
+            x), y, picked
+    _, why = exported(d, walk)
+    return why is None, why or "three sizes"
+
+
 def retrained(d):
     """Other constants, the same program: the executable is in the cache."""
     made = []
@@ -396,6 +409,7 @@ def main():
         tests = {n: (lambda d, c=c, n=n: case(d, n, *c)) for n, c in CASES.items()}
         tests["symbolic batch"] = symbolic
         tests["symbolic calls"] = symbolic_calls
+        tests["symbolic loops"] = symbolic_loops
         tests["retrained"] = retrained
         tests["shown"] = shown
         tests["serialized"] = serialized

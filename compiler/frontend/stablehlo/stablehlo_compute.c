@@ -39,6 +39,9 @@ static status_t set_precision(const struct mlir_op *op, hv x) {
     strbuf_done(&b);
     return ST_OK;
 }
+static bool shape_is_open(struct shl *l, const struct mlir_op *op) {
+    return !shl_shape(l->a, shl_result_type(l, op, 0));
+}
 status_t shl_dot_general(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     struct hlo_attr_dot a = {0};
     if (op->n_operands != 2) return st_invalid("it has %d operands, expected 2", op->n_operands);
@@ -46,6 +49,14 @@ status_t shl_dot_general(struct shl *l, const struct mlir_op *op, hv const *in, 
                            {"lhs_contracting_dimensions", &a.lhs_contracting_dims},
                            {"rhs_batching_dimensions", &a.rhs_batch_dims},
                            {"rhs_contracting_dimensions", &a.rhs_contracting_dims}));
+    if (in[0]->shape->dtype != in[1]->shape->dtype && shape_is_open(l, op)) {
+        hv like[2] = {in[0], hb_convert(&l->b, in[1], in[0]->shape->dtype)};
+        const struct shape *s = hb_op(&l->b, HLO_DOT, NULL, like, 2, &a)->shape;
+        s = shl_result_shape(l, op, 0, s->dims, s->rank);
+        RETURN_IF_ERR(shape_check(s, l->hlo->max_bytes));
+        *out = hb_op(&l->b, HLO_DOT, s, in, 2, &a);
+        return hb_ok(&l->b) ? set_precision(op, out[0]) : ST_OK;
+    }
     RETURN_IF_ERR(shl_emit(l, op, HLO_DOT, in, 2, &a, NULL, 0, out));
     return hb_ok(&l->b) ? set_precision(op, out[0]) : ST_OK;
 }

@@ -27,7 +27,18 @@ static status_t with_type(struct shl *l, const struct mlir_op *op, enum hlo_op h
 }
 status_t shl_bitcast(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     RETURN_IF_ERR(want_operands(op, 1));
-    return with_type(l, op, HLO_BITCAST_CONVERT, in[0], out);
+    const struct shape *x = in[0]->shape;
+    int64_t dims[HLO_MAX_RANK + 1];
+    int rank = x->rank;
+    if (shape_is_tuple(x)) return st_invalid("its operand must be an array");
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->dims[d];
+    int from = dtype_bits(x->dtype), to = dtype_bits(shl_result_type(l, op, 0)->dtype);
+    if (to > 0 && from > to) dims[rank++] = from / to; // an element's parts are the last dimension
+    if (rank > HLO_MAX_RANK) return st_invalid("its rank is too large");
+    const struct shape *s = shl_result_shape(l, op, 0, dims, rank - (rank > 0 && from < to));
+    *out = hb_op(&l->b, HLO_BITCAST_CONVERT, s, in, 1, NULL);
+    return ST_OK;
 }
 status_t shl_convert(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     RETURN_IF_ERR(want_operands(op, 1));
@@ -192,6 +203,52 @@ status_t shl_dims(struct shl *l, const struct mlir_op *op, hv const *in, hv *out
     RETURN_IF_ERR(shl_ints(l, op, transpose ? "permutation" : "dimensions", -1, 0, &a.dimensions));
     return shl_emit(l, op, shl_row_of(op->name)->hlo, in, 1, &a, NULL, 0, out);
 }
+// One element of a vector of integers, a scalar; what it was joined from where that shows.
+static hv element_of(struct shl *l, hv v, int64_t at) {
+    for (int k = 0; v->op == HLO_CONCATENATE && k < v->n_operands; k++) {
+        int64_t n = v->operands[k]->shape->dims[0];
+        if (at < n) return element_of(l, v->operands[k], at);
+        at -= n;
+    }
+    if (v->op == HLO_RESHAPE && v->operands[0]->shape->rank == 0) return v->operands[0];
+    return hb_reshape(&l->b, hb_slice(&l->b, v, &(struct range){at, at + 1, 1}), NULL, 0);
+}
+// Are all elements of a known value those of `want`, or 0 where it is NULL?
+static bool known_as(struct shl *l, hv v, const int64_t *want, int n) {
+    struct literal *lit = shl_known(l, v);
+    bool same = lit && shape_elements(lit->shape) == n;
+    for (int k = 0; same && k < n; k++)
+        same = lit_get_i64(lit, k) == (want ? want[k] : 0);
+    return same;
+}
+// real_dynamic_slice of steps of 1 whose start only a run knows, its limit a sum with a known size:
+// dynamic-slice, which clamps the start as jax.export's programs do before it.
+static status_t slice_from(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
+    const struct shape *s = in[0]->shape;
+    hv start = in[1], limit = in[2], args[HLO_MAX_RANK + 1] = {in[0]};
+    int at = limit->op == HLO_ADD && limit->operands[0] == start;
+    struct hlo_attr_dynslice a = {0};
+    struct i64s steps;
+    int64_t last[HLO_MAX_RANK];
+    if (limit->op != HLO_ADD || limit->operands[1 - at] != start)
+        return shl_known_ints(l, op, 1, start, &steps); // the error that says so
+    RETURN_IF_ERR(shl_known_ints(l, op, 2, limit->operands[at], &a.dynamic_slice_sizes));
+    RETURN_IF_ERR(shl_known_ints(l, op, 3, in[3], &steps));
+    if (start->shape->rank != 1 || a.dynamic_slice_sizes.n != s->rank || steps.n != s->rank)
+        return st_invalid("its operands must have %d elements", s->rank);
+    for (int d = 0; d < s->rank; d++) {
+        if (steps.v[d] != 1) return st_unimplemented("steps from where only a run knows");
+        last[d] = s->dims[d] - a.dynamic_slice_sizes.v[d];
+    }
+
+    if (start->op == HLO_CLAMP && known_as(l, start->operands[0], NULL, s->rank) &&
+        known_as(l, start->operands[2], last, s->rank))
+        start = start->operands[1];
+    for (int d = 0; d < s->rank; d++)
+        args[d + 1] = element_of(l, start, d);
+    *out = hb_op(&l->b, HLO_DYNAMIC_SLICE, NULL, args, s->rank + 1, &a);
+    return ST_OK;
+}
 // slice has start, limit and stride as attributes, real_dynamic_slice as operands.
 status_t shl_slice(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     static const char *const names[] = {"start_indices", "limit_indices", "strides"};
@@ -199,6 +256,7 @@ status_t shl_slice(struct shl *l, const struct mlir_op *op, hv const *in, hv *ou
         return st_invalid("it has %d operands", op->n_operands);
     int rank = in[0]->shape->rank;
     struct i64s v[3];
+    if (op->n_operands == 4 && !shl_known(l, in[1])) return slice_from(l, op, in, out);
     for (int k = 0; k < 3; k++) {
         if (op->n_operands == 1)
             RETURN_IF_ERR(shl_ints(l, op, names[k], rank, 1, &v[k]));

@@ -58,9 +58,33 @@ static void values_of(struct shl *l, const struct mlir_region *outer, const stru
             values_of(l, outer, &op->regions[i], c);
     }
 }
+// Does a short vector or scalar of integers follow from constants, by at most `left` operations?
+static bool follows(hv v, int *left) {
+    if (v->op == HLO_CONSTANT || v->op == HLO_IOTA) return true;
+    if (--*left < 0 || !v->n_operands || hlo_has_effect(v) || shape_is_tuple(v->shape) ||
+        v->shape->rank > 1 || shape_elements(v->shape) > MAX_BOUND_VALUES)
+        return false;
+    for (int k = 0; k < v->n_operands; k++)
+        if (!follows(v->operands[k], left)) return false;
+    return true;
+}
+// Sizes made of dimensions outside a region are known in it too: they become constants, which are
+// made again there and may decide shapes.
+static void settle(struct shl *l, uint32_t value) {
+    hv v = l->frame->values[value];
+    int left = 64;
+    if (!v || v->op == HLO_CONSTANT || shape_is_tuple(v->shape) || v->shape->rank > 1 ||
+        !dtype_is_int(v->shape->dtype) || !follows(v, &left))
+        return;
+    struct literal *known = shl_known(l, v);
+    if (known) l->frame->values[value] = hb_constant(&l->b, known);
+}
 static void captures_of(struct shl *l, const struct mlir_region *r, struct captures *c) {
+    size_t before = c->values.n;
     values_of(l, r, r, c);
     weights_of(l, r, c);
+    for (size_t k = before; k < c->values.n; k++)
+        settle(l, c->values.v[k]);
 }
 
 // ---- computations

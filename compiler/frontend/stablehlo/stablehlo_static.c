@@ -59,11 +59,31 @@ static void mark_call(struct arena *a, struct marks *x, const struct mlir_op *op
     for (int k = 0; k < op->n_operands; k++)
         if (inner.v[f->body.args + (uint32_t)k]) x->v[op->operands[k]] = true;
 }
-static void mark_op(struct arena *a, struct marks *x, const struct mlir_op *op) {
-    bool any = false;
+// real_dynamic_slice from a start that only a run needs to know: its limit, computed before `at` in
+// the region, is the sum of the start and a size, which decides the shape.
+static bool mark_size(struct marks *x, const struct mlir_region *r, size_t at) {
+    const struct mlir_op *op = r->ops.v[at];
+    if (!str_is(op->name, "stablehlo.real_dynamic_slice") || op->n_operands != 4) return false;
+    while (at-- > 0 && --*x->left > 0) {
+        const struct mlir_op *sum = r->ops.v[at];
+        if (sum->n_results != 1 || sum->result != op->operands[2]) continue;
+        if (!str_is(sum->name, "stablehlo.add") || sum->n_operands != 2) return false;
+        for (int k = 0; k < 2; k++) {
+            if (sum->operands[k] != op->operands[1]) continue;
+            x->v[sum->operands[1 - k]] = true;
+            x->v[op->operands[3]] = true;
+            return true;
+        }
+        return false;
+    }
+    return false;
+}
+static void mark_op(struct arena *a, struct marks *x, const struct mlir_region *in, size_t at) {
+    const struct mlir_op *op = in->ops.v[at];
+    bool any = false, sized = mark_size(x, in, at);
     for (int k = 0; k < op->n_results; k++)
         any |= x->v[op->result + (uint32_t)k];
-    for (size_t k = 0; k < sizeof shape_operands / sizeof *shape_operands; k++)
+    for (size_t k = 0; !sized && k < sizeof shape_operands / sizeof *shape_operands; k++)
         if (str_is(op->name, shape_operands[k].name))
             mark_operands(x, op, shape_operands[k].from, shape_operands[k].to);
     mark_operands(x, op, first_deciding(op), op->n_operands);
@@ -83,7 +103,7 @@ static void mark_op(struct arena *a, struct marks *x, const struct mlir_op *op) 
 }
 static void mark_region(struct arena *a, struct marks *x, const struct mlir_region *r) {
     for (size_t k = r->ops.n; k-- > 0 && --*x->left > 0;)
-        mark_op(a, x, r->ops.v[k]);
+        mark_op(a, x, r, k);
 }
 void stablehlo_by_value(const struct mlir_module *m, const struct mlir_func *f,
                         struct signature *sig) {
