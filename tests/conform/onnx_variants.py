@@ -209,7 +209,8 @@ def pools():
                                   ("AveragePool", 1, {"count_include_pad": 1}),
                                   ("LpPool", 1, {})):
             add("%s of a short input, %s %s %d" % (op, name, sorted(more), outputs), op, [short],
-                dict(attrs, **more, kernel_shape=kernel), outputs, opset=18 if op == "LpPool" else 19)
+                dict(attrs, **more, kernel_shape=kernel), outputs,
+                opset=18 if op == "LpPool" else 19)
     for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
                         ("pads",
                          {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
