@@ -199,6 +199,18 @@ def pools():
         for op in ("MaxPool", "AveragePool", "LpPool"):
             add("%s, ceil, %s" % (op, name), op, [x],
                 dict(attrs, kernel_shape=kernel, ceil_mode=1), opset=18 if op == "LpPool" else 19)
+    short = f32(2, 3, 1, 7)  # windows longer than the input
+    for name, kernel, attrs in (("by less than a stride", [3, 2], {"strides": [3, 2]}),
+                                ("by a stride", [3, 2], {"strides": [2, 2]}),
+                                ("padded", [4, 2], {"strides": [3, 1], "pads": [1, 0, 0, 1]}),
+                                ("dilated", [2, 3], {"strides": [3, 4], "dilations": [3, 3]}),
+                                ("VALID", [3, 2], {"auto_pad": "VALID", "strides": [3, 2]})):
+        for op, outputs, more in (("MaxPool", 1, {}), ("MaxPool", 2, {}), ("AveragePool", 1, {}),
+                                  ("AveragePool", 1, {"count_include_pad": 1}),
+                                  ("LpPool", 1, {})):
+            add("%s of a short input, %s %s %d" % (op, name, sorted(more), outputs), op, [short],
+                dict(attrs, **more, kernel_shape=kernel), outputs,
+                opset=18 if op == "LpPool" else 19)
     for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
                         ("pads",
                          {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),

@@ -184,10 +184,29 @@ def groups(add):
     gqa("added", 1, 6, [6, 6], {}, (None, None, None, f32(1, 4, 1, 7)))
     gqa("sink", 5, 0, [4, 4], {}, (None, None, None, None, f32(4)))
     gqa("positions", 1, 6, [6, 6], {"do_rotary": 1}, (cos, sin, np.array([[6], [3]])))
+    sliding(add, cos, sin)
     x = f32(2, 5, (4 + 2 * 2) * 16)
     add("GroupQueryAttention packed", MS + "GroupQueryAttention",
         [x, None, None, None, None, np.array([4, 4], np.int32), np.array(5, np.int32), cos, sin],
         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3, (6,))
+
+
+def sliding(add, cos, sin):
+    """Caches of a window's size; keys that have been there so that every row of the result is
+    specified: a cache that is full."""
+    for name, batch, s, rows, window, keys, bias in (
+        ("one token", 2, 1, 4, 4, [9, 7], False), ("prompt", 2, 9, 6, 4, [9, 9], False),
+        ("room beyond the window", 2, 1, 6, 4, [9, 6], False),
+        ("more tokens than rows", 1, 7, 6, 4, [12], False), ("added", 1, 3, 6, 4, [9], True),
+        ("prompt, added", 1, 6, 6, 4, [6], True)):
+        x = [f32(batch, s, 64), f32(batch, s, 32), f32(batch, s, 32), f32(batch, 2, rows, 16),
+             f32(batch, 2, rows, 16), np.array(keys, np.int32) - 1, np.array(max(keys), np.int32),
+             cos, sin]
+        if bias:
+            x += [None, f32(batch, 4, s, max(keys))]
+        add("GroupQueryAttention sliding cache, " + name, MS + "GroupQueryAttention", x,
+            {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": window,
+             "sliding_window_cache": 1}, 3, (6,))
 
 
 def u8(*dims):

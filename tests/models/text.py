@@ -105,7 +105,16 @@ g (float[9] x, int64[4] i, double[3] d) => (string[9] sx, string[4] si, string[3
   sd = Cast <to = 8> (d)
   y = Cast <to = 1> (sx)
   j = Cast <to = 7> (si)
-  k = Cast <to = 6> (si) }""", [{"x": np.array([0.25, -1.5, 3.0000002, 1234.5625, 0.001, 1e-3, np.inf, np.nan, 87654.32], np.float32), "i": np.array([0, -5, 2147483647, 12]), "d": np.array([0.1, -2.5, 12345.75])}]), "texts to numbers": ("""
+  k = Cast <to = 6> (si) }""", [{"x": np.array([0.25, -1.5, 3.0000002, 1234.5625, 0.001, 1e-3, np.inf, np.nan, 87654.32], np.float32), "i": np.array([0, -5, 2147483647, 12]), "d": np.array([0.1, -2.5, 12345.75])}]), "truth to texts and back": ("""
+g (bool[3] x, string[4] s) => (string[3] y, bool[4] z)
+{ y = Cast <to = 8> (x)
+  z = Cast <to = 9> (s) }""", [{"x": np.array([True, False, True]), "s": texts("1", "0", "-3", "20")}]), "one of two texts": ("""
+g (int64[4] i) => (string[4, 3] y)
+{ n = Constant <value_int = 3> ()
+  v = Constant <value_strings = ["off", "über"]> ()
+  y = OneHot (i, n, v) }""", [{"i": np.array([0, 2, -1, 7])}]), "different texts": ("""
+g (string[8] x) => (string[K] y, int64[K] at, int64[8] back, int64[K] n)
+{ y, at, back, n = Unique <sorted = 0> (x) }""", [{"x": texts("b", "a", "", "b", "c", "a", "", "b")}]), "texts to numbers": ("""
 g (string[6] x) => (float[6] y, double[6] z)
 { y = Cast <to = 1> (x)
   z = Cast <to = 11> (x) }""", [{"x": texts("1", "-2.5e-3", "+7.25", "NaN", "INF", "-INF")}]), "concat, broadcast": ("""
@@ -255,6 +264,7 @@ def refusals(d):
          {"x": words(2), "k": np.zeros(2, np.int32)}),
         ("g (string[2] x, bool[2] c, int32[2] k) => (string[2] y) { y = Where (c, x, k) }",
          {"x": words(2), "c": np.zeros(2, bool), "k": np.zeros(2, np.int32)}),
+        ("g (string[2] x) => (string[K] y) { y = Unique (x) }", {"x": words(2)}),
         ("g (string[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", {"x": texts("1", "one")}),
         ("g (string[1] x) => (int64[1] y) { y = Cast <to = 7> (x) }",
          {"x": texts("99999999999999999999")}),

@@ -316,13 +316,42 @@ ONNX(decodermasked) {
 // ---- GroupQueryAttention: query, key, value, past_key, past_value, seqlens_k,
 // total_sequence_length, cos, sin, position_ids, attention_bias, head_sink
 
+enum { MAX_BATCH = 256 };
 enum { GQ_PAST = 3, GQ_LENS = 5, GQ_TOTAL, GQ_COS, GQ_SIN, GQ_PLACES, GQ_BIAS, GQ_SINK, GQ_QUANT };
 struct group {
-    int64_t batch, s, heads, kv, total, t; // t: rows of the present
+    int64_t batch, s, heads, kv, total, t; // t: rows of the keys that are looked at
     bool prompt;
     hv past; // s64[batch]: how many keys were there before
+    // With sliding_window_cache: the cache's rows (0: it holds all keys), how many it gives up at
+    // once, and s64[batch] of the past keys it holds, the last ones, from row 0 on.
+    int64_t room, freed;
+    hv kept;
 };
 
+// How many keys a sliding cache holds when `keys` of them, s64[batch], have been there: all while
+// there is room, then fewer by `freed` each time it is full.
+static hv resident(struct onnx_ctx *c, const struct group *g, hv keys) {
+    struct hb *b = &c->b;
+    hv over = onnx_add_k(c, keys, (double)(g->freed - 1 - g->room));
+    hv times = hb_binary(b, HLO_DIVIDE, over, onnx_splat_like(c, over, (double)g->freed));
+    hv fewer = hb_binary(b, HLO_SUBTRACT, keys, onnx_mul_k(c, times, (double)g->freed));
+    return hb_select(b, onnx_compare_k(c, keys, (double)g->room, CMP_LE), keys, fewer);
+}
+static bool read_window(struct onnx_ctx *c, struct group *g) {
+    int64_t window = onnx_at_int(c, "local_window_size", -1);
+    if (!onnx_in_has(c, GQ_PAST) || !onnx_in_has(c, GQ_PAST + 1))
+        return onnx_fail(c, "sliding_window_cache without a past"), false;
+    const struct shape *past = onnx_in_val(c, GQ_PAST)->shape;
+    if (past->rank != 4 || window < 1 || window > past->dims[2])
+        return onnx_fail(c, "a window of %lld keys in past_key %s", (long long)window,
+                         shape_text(c->a, past)),
+               false;
+
+    g->room = past->dims[2], g->freed = g->room - window + 1;
+    g->kept = resident(c, g, g->past);
+    g->t = g->prompt ? g->s : g->room + g->s;
+    return hb_ok(&c->b);
+}
 static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
     struct hb *b = &c->b;
     hv q = onnx_in_val(c, 0), k = onnx_in_opt(c, 1), v = onnx_in_opt(c, 2);
@@ -334,8 +363,6 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
             return onnx_fail(c, "input %zu (a quantised cache, norms of heads) is not supported",
                              i),
                    false;
-    if (onnx_at_int(c, "sliding_window_cache", 0))
-        return onnx_fail(c, "sliding_window_cache is not supported"), false;
 
     if (!onnx_in_ints(c, GQ_TOTAL, &g->total, 1, &n) || n != 1) return false;
     if (q->shape->rank != 3 || g->heads < 1 || g->kv < 1 || g->heads % g->kv || !k != !v)
@@ -366,6 +393,7 @@ static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
                false;
     lens = hb_reshape(b, lens, &g->batch, 1);
     g->past = g->prompt ? onnx_splat_like(c, lens, 0) : onnx_add_k(c, lens, (double)(1 - g->s));
+    if (onnx_at_int(c, "sliding_window_cache", 0)) return read_window(c, g);
     return hb_ok(b);
 }
 static void turn_heads(struct onnx_ctx *c, const struct group *g, struct attend *a) {
@@ -396,28 +424,66 @@ static void turn_heads(struct onnx_ctx *c, const struct group *g, struct attend 
     a->k = onnx_swap_axes(
         c, onnx_rotate(c, onnx_swap_axes(c, a->k, 1, 2), cosine, sine, dim, inter), 1, 2);
 }
-// The present: the past with the new rows at their places, t rows long.
-static hv present(struct onnx_ctx *c, const struct group *g, hv x, size_t past) {
+// The past, padded to `rows` rows, with the new rows x from row `at`, s64[batch], on.
+static hv with_rows(struct onnx_ctx *c, const struct group *g, hv x, size_t past, int64_t rows,
+                    hv at) {
     struct hb *b = &c->b;
-    if (!onnx_in_has(c, past)) return onnx_pad_axis(c, x, 2, 0, g->t - x->shape->dims[2], 0);
-    hv old = onnx_in_val(c, past);
+    hv old = onnx_in_val(c, past), zero = hb_const_i64(b, DT_S64, 0);
     if (old->shape->rank != 4 || old->shape->dims[0] != g->batch || old->shape->dims[1] != g->kv ||
-        old->shape->dims[3] != x->shape->dims[3])
+        old->shape->dims[3] != x->shape->dims[3] || old->shape->dims[2] > rows)
         return onnx_fail(c, "past %s", onnx_show(c, old)), x;
-    old = onnx_pad_axis(c, old, 2, 0, g->t - old->shape->dims[2], 0);
-    hv zero = hb_const_i64(b, DT_S64, 0);
+    old = onnx_pad_axis(c, old, 2, 0, rows - old->shape->dims[2], 0);
     for (int64_t k = 0; k < g->batch && hb_ok(b); k++)
         old = hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, NULL,
                     (hv[]){old, onnx_part(c, x, 0, k, k + 1), hb_const_i64(b, DT_S64, k), zero,
-                           onnx_row(c, g->past, 0, k), zero},
+                           onnx_row(c, at, 0, k), zero},
                     6, NULL);
     return old;
+}
+// Of each of x's batch, `size` elements of dimension `axis` from element from[batch] on.
+static hv from_row(struct onnx_ctx *c, hv x, int64_t axis, hv from, int64_t size) {
+    struct hb *b = &c->b;
+    hv parts[MAX_BATCH], zero = hb_const_i64(b, DT_S64, 0);
+    int64_t n = from->shape->dims[0], *sizes = arena_array(c->a, int64_t, 4);
+    for (int d = 0; d < 4; d++)
+        sizes[d] = d ? x->shape->dims[d] : 1;
+    sizes[axis] = size;
+
+    for (int64_t k = 0; k < n && hb_ok(b); k++) {
+        hv in[] = {onnx_part(c, x, 0, k, k + 1), zero, zero, zero, zero};
+        in[1 + axis] = onnx_row(c, from, 0, k);
+        parts[k] = hb_op(b, HLO_DYNAMIC_SLICE, NULL, in, 5,
+                         &(struct hlo_attr_dynslice){.dynamic_slice_sizes = {sizes, 4}});
+    }
+    return hb_ok(b) ? hb_concat(b, parts, (int)n, 0) : x;
+}
+// A sliding cache behind the step, its last keys from row 0 on; *keys: what the step looks at, in
+// the order of their positions. A prompt looks at its own rows alone.
+static hv slid(struct onnx_ctx *c, const struct group *g, size_t past, hv *keys) {
+    struct hb *b = &c->b;
+    hv all = with_rows(c, g, *keys, past, g->room + g->s + g->freed, g->kept);
+    hv now = onnx_add_k(c, hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64), 1);
+    if (!hb_ok(b)) return all;
+    now = hb_reshape(b, now, &g->batch, 1);
+    hv gone = hb_binary(b, HLO_SUBTRACT, now, resident(c, g, now)),
+       before = hb_binary(b, HLO_SUBTRACT, g->past, g->kept);
+    if (!g->prompt) *keys = onnx_part(c, all, 2, 0, g->t);
+    return from_row(c, all, 2, hb_binary(b, HLO_SUBTRACT, gone, before), g->room);
+}
+// The present: the past with the new rows at their places; *keys becomes what the step looks at.
+static hv present(struct onnx_ctx *c, const struct group *g, size_t past, hv *keys) {
+    if (g->room) return slid(c, g, past, keys);
+    *keys = onnx_in_has(c, past) ? with_rows(c, g, *keys, past, g->t, g->past)
+                                 : onnx_pad_axis(c, *keys, 2, 0, g->t - (*keys)->shape->dims[2], 0);
+    return *keys;
 }
 // Which keys a query sees: those that are there, up to its own, within the window.
 static hv group_mask(struct onnx_ctx *c, const struct group *g) {
     struct hb *b = &c->b;
     const struct shape *wide = shape_make(c->a, DT_S64, (int64_t[]){g->batch, 1, g->s, g->t}, 4);
     hv k = hb_iota(b, wide, 3), lens = hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64);
+    if (g->room) // row 0 is the first key that the cache has not given up
+        k = hb_add(b, k, onnx_along(c, hb_binary(b, HLO_SUBTRACT, g->past, g->kept), wide, 0));
     hv seen = hb_compare(b, k, onnx_along(c, hb_reshape(b, lens, &g->batch, 1), wide, 0), CMP_LE);
     if (!onnx_at_int(c, "causal", 1)) return seen;
     hv q = hb_add(b, hb_iota(b, wide, 2), onnx_along(c, g->past, wide, 0));
@@ -427,32 +493,41 @@ static hv group_mask(struct onnx_ctx *c, const struct group *g) {
         seen = onnx_and(c, seen, hb_compare(b, k, onnx_add_k(c, q, -(double)window), CMP_GT));
     return seen;
 }
+// What is added to scores, whose last dimension counts keys from the sequence's first.
+static hv group_bias(struct onnx_ctx *c, const struct group *g) {
+    struct hb *b = &c->b;
+    hv add = onnx_in_val(c, GQ_BIAS);
+    if (add->shape->rank != 4 || add->shape->dims[3] > (g->room ? g->total : g->t))
+        return onnx_fail(c, "attention_bias %s", onnx_show(c, add)), add;
+    if (!g->room || g->prompt) return onnx_pad_axis(c, add, 3, 0, g->t - add->shape->dims[3], 0);
+    add = onnx_pad_axis(c, add, 3, 0, g->total - add->shape->dims[3] + g->t, 0);
+    int64_t dims[] = {g->batch, add->shape->dims[1], add->shape->dims[2], add->shape->dims[3]};
+    add = hb_broadcast_numpy(b, add, dims, 4);
+    if (!hb_ok(b)) return add;
+    return from_row(c, add, 3, hb_binary(b, HLO_SUBTRACT, g->past, g->kept), g->t);
+}
 ONNX(groupquery) {
-    enum { MAX_BATCH = 256 };
-    struct group g;
+    struct group g = {0};
     struct attend a = {.scale = onnx_at_float(c, "scale", 0),
                        .cap = onnx_at_float(c, "softcap", 0)};
     if (!read_group(c, &g, &a)) return;
     if (g.batch > MAX_BATCH) return onnx_fail(c, "a batch of %lld", (long long)g.batch);
     if (onnx_at_int(c, "do_rotary", 0)) turn_heads(c, &g, &a);
     if (!hb_ok(b)) return;
-    a.k = present(c, &g, a.k, GQ_PAST), a.v = present(c, &g, a.v, GQ_PAST + 1);
+    hv k = present(c, &g, GQ_PAST, &a.k), v = present(c, &g, GQ_PAST + 1, &a.v);
     if (!hb_ok(b)) return;
     a.seen = group_mask(c, &g);
-    if (onnx_in_has(c, GQ_BIAS)) {
-        a.add = onnx_in_val(c, GQ_BIAS);
-        if (a.add->shape->rank != 4 || a.add->shape->dims[3] > g.t)
-            return onnx_fail(c, "attention_bias %s", onnx_show(c, a.add));
-        a.add = onnx_pad_axis(c, a.add, 3, 0, g.t - a.add->shape->dims[3], 0);
-    }
+    if (onnx_in_has(c, GQ_BIAS)) a.add = group_bias(c, &g);
     if (onnx_in_has(c, GQ_SINK))
         a.sink = onnx_in_val(c, GQ_SINK);
     else if (onnx_at_int(c, "smooth_softmax", 0) > 0)
         a.sink = hb_splat(b, shape_make(c->a, DT_F32, &g.heads, 1), 0);
     if (!attend(c, &a)) return;
     onnx_out_val(c, 0, join_heads(c, a.y));
-    onnx_out_val(c, 1, a.k);
-    onnx_out_val(c, 2, a.v);
+    onnx_out_val(c, 1, k);
+    onnx_out_val(c, 2, v);
+    if (c->n->out.n < 4 || !c->n->out.v[3].n) return;
+    if (g.room && !g.prompt) return onnx_fail(c, "scores of a sliding cache are not supported");
     hv shown = onnx_at_int(c, "qk_output", 0) == 2 ? a.probs : a.scores;
     onnx_out_val(c, 3, hb_convert(b, onnx_part(c, shown, 3, 0, g.total), a.q->shape->dtype));
 }

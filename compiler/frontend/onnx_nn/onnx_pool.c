@@ -29,6 +29,15 @@ static void ceil_mode(const struct shape *x, struct spatial *s) {
         if (need > s->high[d]) s->high[d] = need;
     }
 }
+// An input that is shorter than the window by less than a stride has one window, cut short: sizes
+// divide towards zero in ONNX's shape inference and in ONNX Runtime.
+static void short_input(const struct shape *x, struct spatial *s) {
+    for (int d = 0; d < s->n; d++) {
+        int64_t in = x->dims[d + 2] + s->low[d] + s->high[d],
+                lacks = (s->kernel[d] - 1) * s->dilation[d] + 1 - in;
+        if (x->dims[d + 2] > 0 && lacks > 0 && lacks < s->stride[d]) s->high[d] += lacks;
+    }
+}
 static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spatial *declared) {
     int64_t kernel[HLO_MAX_RANK];
     int n;
@@ -36,7 +45,10 @@ static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spat
         return onnx_fail(c, "kernel_shape is missing"), false;
     if (!onnx_spatial_of(c, x, kernel, n, s)) return false;
     *declared = *s;
-    if (onnx_at_int(c, "ceil_mode", 0)) ceil_mode(x->shape, s);
+    if (onnx_at_int(c, "ceil_mode", 0))
+        ceil_mode(x->shape, s);
+    else
+        short_input(x->shape, s);
     return true;
 }
 
@@ -85,6 +97,36 @@ static void next_element(const struct spatial *s, int64_t *at) {
     for (int d = s->n - 1; d >= 0 && ++at[d] == s->kernel[d]; d--)
         at[d] = 0;
 }
+// Whether the padded input is too short for one window, so that there are no results.
+static bool none_fits(const struct shape *x, const struct spatial *s) {
+    for (int d = 0; d < s->n; d++)
+        if ((s->kernel[d] - 1) * s->dilation[d] + 1 > x->dims[d + 2] + s->low[d] + s->high[d])
+            return true;
+    return false;
+}
+// The maxima of volumes [N, C, d, h, w] are those of planes, and then of what lies behind each
+// other there: two pools of images, which libraries have.
+static hv maxima(struct onnx_ctx *c, hv x, const struct spatial *s) {
+    struct hb *b = &c->b;
+    double least = dtype_lowest(x->shape->dtype);
+    const int64_t *d = x->shape->dims;
+    struct spatial plane = {.n = 2}, depth = {.n = 2, {0, 1}, {0, 1}, {0, 1}, {0}, {0}};
+    if (s->n != 3) return window_reduce(c, x, s, HLO_MAXIMUM, least);
+    for (int k = 0; k < 2; k++)
+        plane.kernel[k] = s->kernel[k + 1], plane.stride[k] = s->stride[k + 1],
+        plane.dilation[k] = s->dilation[k + 1], plane.low[k] = s->low[k + 1],
+        plane.high[k] = s->high[k + 1];
+    depth.kernel[0] = s->kernel[0], depth.stride[0] = s->stride[0];
+    depth.dilation[0] = s->dilation[0], depth.low[0] = s->low[0], depth.high[0] = s->high[0];
+
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]}, 4);
+    x = window_reduce(c, x, &plane, HLO_MAXIMUM, least);
+    if (!hb_ok(b)) return x;
+    int64_t high = x->shape->dims[2], wide = x->shape->dims[3];
+    x = hb_reshape(b, x, (int64_t[]){d[0], d[1], d[2], high * wide}, 4);
+    x = window_reduce(c, x, &depth, HLO_MAXIMUM, least);
+    return hb_reshape(b, x, (int64_t[]){d[0], d[1], x->shape->dims[2], high, wide}, 5);
+}
 // Maximum and its position: the positions of the window one after another, the first that is
 // largest stays. Padding has no position (-1) and gives way to any element, the lowest too.
 static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) {
@@ -93,6 +135,12 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
     int64_t out[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0}, count;
     hv best = NULL, where = NULL;
 
+    if (none_fits(x->shape, s)) {
+        hv none = maxima(c, x, s);
+        onnx_out_val(c, 0, none);
+        if (hb_ok(b)) onnx_out_val(c, 1, hb_convert(b, none, DT_S64));
+        return;
+    }
     if (!window_steps(c, x, s, out, &count)) return;
     for (int d = 0; d < s->n; d++)
         pads[d + 2] = (struct pad_dim){s->low[d], s->high[d], 0};
@@ -169,29 +217,6 @@ static hv window_counts(struct onnx_ctx *c, hv x, struct spatial s, const struct
     }
     hv ones = hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, s.n + 2), 1);
     return window_reduce(c, ones, &s, HLO_ADD, 0);
-}
-// The maxima of volumes [N, C, d, h, w] are those of planes, and then of what lies behind each
-// other there: two pools of images, which libraries have.
-static hv maxima(struct onnx_ctx *c, hv x, const struct spatial *s) {
-    struct hb *b = &c->b;
-    double least = dtype_lowest(x->shape->dtype);
-    const int64_t *d = x->shape->dims;
-    struct spatial plane = {.n = 2}, depth = {.n = 2, {0, 1}, {0, 1}, {0, 1}, {0}, {0}};
-    if (s->n != 3) return window_reduce(c, x, s, HLO_MAXIMUM, least);
-    for (int k = 0; k < 2; k++)
-        plane.kernel[k] = s->kernel[k + 1], plane.stride[k] = s->stride[k + 1],
-        plane.dilation[k] = s->dilation[k + 1], plane.low[k] = s->low[k + 1],
-        plane.high[k] = s->high[k + 1];
-    depth.kernel[0] = s->kernel[0], depth.stride[0] = s->stride[0];
-    depth.dilation[0] = s->dilation[0], depth.low[0] = s->low[0], depth.high[0] = s->high[0];
-
-    x = hb_reshape(b, x, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]}, 4);
-    x = window_reduce(c, x, &plane, HLO_MAXIMUM, least);
-    if (!hb_ok(b)) return x;
-    int64_t high = x->shape->dims[2], wide = x->shape->dims[3];
-    x = hb_reshape(b, x, (int64_t[]){d[0], d[1], d[2], high * wide}, 4);
-    x = window_reduce(c, x, &depth, HLO_MAXIMUM, least);
-    return hb_reshape(b, x, (int64_t[]){d[0], d[1], x->shape->dims[2], high, wide}, 5);
 }
 ONNX_X(pool) {
     struct spatial s, declared;

@@ -27,7 +27,8 @@ static hv text_const(struct onnx_ctx *c, struct str s) {
 
 // ---- which operators take text
 
-enum { TO_TEXT, TO_NUMBERS, OWN }; // OWN: the function marks its results itself
+// FIRST: of the results the first is text; OWN: the function marks its results itself.
+enum { TO_TEXT, FIRST, TO_NUMBERS, OWN };
 static const struct {
     uint32_t in; // of TO_*: the inputs that are text; the others are not
     int kind;
@@ -38,9 +39,11 @@ static const struct {
      "Slice Split Squeeze Tile Transpose Unsqueeze StringNormalizer "
      "ai.onnx.ml.ArrayFeatureExtractor"},
     {3, TO_TEXT, "StringConcat"},
+    {4, TO_TEXT, "OneHot"},
     {5, TO_TEXT, "Scatter ScatterElements ScatterND"},
     {6, TO_TEXT, "Where"},
     {~0u, TO_TEXT, "Concat"},
+    {1, FIRST, "Unique"},
     {1, TO_NUMBERS,
      "Shape Size RegexFullMatch TfIdfVectorizer com.microsoft.MurmurHash3 "
      "ai.onnx.ml.CategoryMapper ai.onnx.ml.OneHotEncoder"},
@@ -101,7 +104,8 @@ void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn) {
     else
         fn(c);
     c->text_ok = false;
-    for (size_t k = 0; rules[r].kind == TO_TEXT && k < c->n->out.n; k++) {
+    size_t marked = rules[r].kind == TO_TEXT ? c->n->out.n : rules[r].kind == FIRST;
+    for (size_t k = 0; k < marked && k < c->n->out.n; k++) {
         struct onnx_val *o = c->n->out.v[k].n ? smap_get(&c->values, c->n->out.v[k]) : NULL;
         if (o && o->v) o->text = true;
     }
@@ -278,12 +282,16 @@ void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text) {
     hv x = onnx_in_val(c, 0);
     if (!v || !hb_ok(&c->b)) return;
     if (v->text && to_text) return onnx_out_any(c, 0, v);
+    bool truth = (v->text ? to : x->shape->dtype) == DT_PRED; // by numbers: 0 is false
+    if (truth && v->text) to = DT_S64;
+    if (truth && !v->text) x = hb_convert(&c->b, x, DT_U8);
     enum dtype number = v->text ? to : x->shape->dtype;
     if (!dtype_is_float(number) && !dtype_is_int(number))
         return onnx_fail(c, "between text and %s", dtype_name(number));
-    if (v->text)
-        return onnx_out_val(c, 0,
-                            text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
+    if (v->text) {
+        hv y = text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1);
+        return onnx_out_val(c, 0, truth ? onnx_compare_k(c, y, 0, CMP_NE) : y);
+    }
     const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
     onnx_out_any(c, 0, onnx_string_val(c, text_call(c, "print", s, &x, 1)));
 }

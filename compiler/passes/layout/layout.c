@@ -110,6 +110,22 @@ static bool moves_channels(const struct assignment *as, const struct hlo_instr *
 
 // ---- borders
 
+static void set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
+    hlo_set_operand(i, k, x);
+    if (i->op == HLO_FUSION) hlo_set_shape(i->called[0]->params.v[k], x->shape);
+}
+// x, in rows until now, is to lie with channels last: so do copies of blocks that it alone reads,
+// since a copy turns whole channels and a kernel would read them an element at a time.
+static void turn_copies(struct hlo_instr *x) {
+    for (int k = 0; k < x->n_operands; k++) {
+        struct hlo_instr *y = x->operands[k];
+        if (y->op != HLO_COPY || y->users.n != 1 || !image(y) || form_of(y) != FORM_ROWS ||
+            form_of(y->operands[0]) != FORM_BLOCKED)
+            continue;
+        set_form(y, FORM_LAST, 0);
+        set_operand(x, k, y);
+    }
+}
 // x in the wanted form: itself, what it was copied from, or a new copy behind it. A kernel for this
 // one user writes it so.
 static struct hlo_instr *wanted(struct assignment *as, struct hlo_instr *x, enum conv_form form) {
@@ -118,6 +134,7 @@ static struct hlo_instr *wanted(struct assignment *as, struct hlo_instr *x, enum
     if (x->op == HLO_COPY && form_of(x->operands[0]) == form) return x->operands[0];
     bool single = x->users.n == 1 && x->parent->root != x;
     if (single && ((form == FORM_LAST && may_turn(as, x)) || moves_channels(as, x))) {
+        if (form == FORM_LAST && form_of(x) == FORM_ROWS) turn_copies(x);
         set_form(x, form, block);
         return x;
     }
@@ -135,11 +152,6 @@ static struct hlo_instr *wanted(struct assignment *as, struct hlo_instr *x, enum
     if (x->next) hlo_move_before(k, x->next);
     pmap_put_ptr(&as->copies, x, k);
     return k;
-}
-
-static void set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
-    hlo_set_operand(i, k, x);
-    if (i->op == HLO_FUSION) hlo_set_shape(i->called[0]->params.v[k], x->shape);
 }
 
 // A library call: its image in one form, its result and what is added to that in the other.
@@ -185,8 +197,12 @@ static void assign_other(struct assignment *as, struct hlo_instr *i) {
     for (int k = 0; k < i->n_operands; k++) {
         struct hlo_instr *x = i->operands[k];
         if (!image(x)) continue;
+        struct hlo_instr *other = pmap_get_ptr(&as->copies, x);
         if ((turn || any) && form_of(x) == FORM_LAST) {
             set_operand(i, k, x);
+        } else if (turn && !blocked && form_of(x) == FORM_ROWS && other &&
+                   form_of(other) == FORM_LAST) {
+            set_operand(i, k, other); // a convolution has asked for it
         } else {
             bool join = turn && i->op == HLO_CONCATENATE; // by runs, where all lie the same way
             enum conv_form form = blocked ? FORM_BLOCKED : join ? FORM_LAST : FORM_ROWS;
