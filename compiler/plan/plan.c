@@ -26,6 +26,7 @@ struct planner {
     struct arena *a;
     struct plan *p;
     struct pmap values; // instruction -> struct plan_value *
+    int *param_leaf;    // [parameters] leaves before each
     VEC(struct buffer *) buffers;
     VEC(struct plan_step) steps;
     VEC(const struct literal *) consts;
@@ -62,13 +63,6 @@ static struct plan_value *set_value(struct planner *pl, const struct hlo_instr *
     return v;
 }
 
-static int first_leaf(const struct shape *tuple, int64_t index) {
-    int n = 0;
-    for (int64_t k = 0; k < index; k++)
-        n += shape_leaves(tuple->elems[k]);
-    return n;
-}
-
 // Operations whose result is their first operand's bytes: some always, a bitcast-convert in the
 // operand's layout, a reshape or copy between default layouts.
 static bool same_bytes(const struct hlo_instr *i) {
@@ -101,13 +95,9 @@ static bool same_bytes(const struct hlo_instr *i) {
 static bool alias(struct planner *pl, const struct hlo_instr *i) {
     struct slice *s;
     switch (i->op) {
-    case HLO_PARAMETER: {
-        int at = 0;
-        for (int64_t k = 0; k < i->param_number; k++)
-            at += shape_leaves(pl->p->comp->params.v[k]->shape);
-        set_value(pl, i, pl->p->params + at);
+    case HLO_PARAMETER:
+        set_value(pl, i, pl->p->params + pl->param_leaf[i->param_number]);
         return true;
-    }
     case HLO_CONSTANT:
         if (shape_is_tuple(i->shape)) return false;
         s = arena_new_of(pl->a, struct slice);
@@ -129,7 +119,7 @@ static bool alias(struct planner *pl, const struct hlo_instr *i) {
     case HLO_GET_TUPLE_ELEMENT:
         set_value(pl, i,
                   value_of(pl, i->operands[0])->leaves +
-                      first_leaf(i->operands[0]->shape, HLO_ATTR(i, gte)->index));
+                      shape_first_leaf(i->operands[0]->shape, (int)HLO_ATTR(i, gte)->index));
         return true;
     case HLO_AFTER_ALL:
         set_value(pl, i, arena_zarray(pl->a, struct slice, 1));
@@ -396,8 +386,11 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
     struct plan *p = arena_new_of(a, struct plan);
     struct planner pl = {.a = a, .p = p, .entry = role == ROLE_ENTRY};
     p->comp = entry;
-    for (size_t k = 0; k < entry->params.n; k++)
+    pl.param_leaf = arena_array(a, int, entry->params.n + 1);
+    for (size_t k = 0; k < entry->params.n; k++) {
+        pl.param_leaf[k] = p->n_params;
         p->n_params += shape_leaves(entry->params.v[k]->shape);
+    }
     p->params = arena_zarray(a, struct slice, p->n_params + 1);
     for (size_t k = 0, n = 0; k < entry->params.n; k++)
         for (int e = 0; e < shape_leaves(entry->params.v[k]->shape); e++, n++)

@@ -29,8 +29,8 @@ static bool only_elements(const struct hlo_instr *p) {
 static bool follows(const struct hlo_instr *i, const struct pmap *only) {
     if (i->op == HLO_CONSTANT || i->op == HLO_IOTA) return true;
     if (!(hlo_op_info(i->op)->traits & HLO_T_P) || !i->n_operands || i->op == HLO_FUSION ||
-        i->op == HLO_GET_TUPLE_ELEMENT || shape_is_tuple(i->shape) ||
-        i->shape->dtype == DT_TOKEN || i->control_preds.n)
+        i->op == HLO_GET_TUPLE_ELEMENT || shape_is_tuple(i->shape) || i->shape->dtype == DT_TOKEN ||
+        i->control_preds.n)
         return false;
     for (int k = 0; k < i->n_operands; k++)
         if (!pmap_has_ptr(only, i->operands[k])) return false;
@@ -50,8 +50,8 @@ static void find_inside(const struct hlo_computation *f, const struct hlo_instr 
             yes = pmap_has_ptr(only, operand->operands[at]);
             if (body && yes) {
                 const struct hlo_instr *x = r->op == HLO_TUPLE ? r->operands[at] : NULL;
-                yes = x && x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == p &&
-                      index_of(x) == at;
+                yes =
+                    x && x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == p && index_of(x) == at;
             }
         }
         if (yes || follows(i, inner)) pmap_put_ptr(inner, i, NULL);

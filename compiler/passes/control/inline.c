@@ -11,7 +11,7 @@ status_t pass_inline(struct hlo_module *m, struct pass_ctx *p) {
     int64_t total = hlo_total(m);
     HLO_EACH_COMPUTATION(c, m) // callees stand first: what is copied has no calls left
     HLO_EACH_INSTR(i, c) {
-        if (i->op != HLO_CALL || i->control_preds.n) continue;
+        if (i->op != HLO_CALL || i->control_preds.n || i->n_awaiting) continue;
         total += i->called[0]->n_instrs;
         if (total > MAX_INSTRS) return ST_OK;
         hlo_replace_uses(i, graph_inline(i, i->called[0], i->operands));

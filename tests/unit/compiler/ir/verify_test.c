@@ -75,7 +75,7 @@ static void values_have_a_budget(void **state) {
 }
 static void control_predecessors_come_first(void **state) {
     (void)state;
-    avec_push(m->arena, &named(m, "x")->control_preds, named(m, "r"));
+    hlo_add_control_pred(named(m, "x"), named(m, "r"));
     broken("a control predecessor comes after it");
 }
 // Each level's two branches are the level above: what follows calls would see the first 2^25 times.
