@@ -165,13 +165,20 @@ static void link_operand(struct hlo_instr *user, struct hlo_instr *x) {
     avec_push(user->parent->module->arena, &x->users, user);
     user->parent->edits++;
 }
-// A slot of `user` among x's users, which are alike: from both ends, since passes take values apart
-// from either.
-static size_t user_slot(const struct hlo_instr *x, const struct hlo_instr *user) {
-    size_t n = x->users.n;
+// A slot of `user` among x's users, which are alike: from both ends and from where the last one
+// was, since passes take values apart from either, or one user after the other.
+static size_t user_slot(struct hlo_instr *x, const struct hlo_instr *user) {
+    size_t n = x->users.n, near = x->near < n ? x->near : 0;
+    struct hlo_instr **v = x->users.v;
     for (size_t k = 0; k < n; k++) {
-        if (x->users.v[n - 1 - k] == user) return n - 1 - k;
-        if (x->users.v[k] == user) return k;
+        size_t at = v[n - 1 - k] == user                    ? n - 1 - k
+                    : v[k] == user                          ? k
+                    : near + k < n && v[near + k] == user   ? near + k
+                    : k <= near && v[near - k] == user      ? near - k
+                                                            : n;
+        if (at == n) continue;
+        x->near = (uint32_t)at;
+        return at;
     }
     assert(!"operand without its user");
     return n;
@@ -476,16 +483,21 @@ void hlo_mark_fused(struct hlo_instr *fusion) {
             i->called[k]->fusion = fusion;
 }
 
+// In the first slot of u that holds it.
+static void replace_first(struct hlo_instr *u, const struct hlo_instr *old,
+                          struct hlo_instr *with) {
+    for (int j = 0; j < u->n_operands; j++)
+        if (u->operands[j] == old) {
+            u->operands[j] = with;
+            return;
+        }
+}
 void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
     if (old == with) return;
     struct hlo_module *m = old->parent->module;
     for (size_t k = 0; k < old->users.n; k++) {
         struct hlo_instr *u = old->users.v[k];
-        for (int j = 0; j < u->n_operands; j++)
-            if (u->operands[j] == old) {
-                u->operands[j] = with;
-                break; // one slot for each entry of users
-            }
+        replace_first(u, old, with); // one slot for each entry of users
         avec_push(m->arena, &with->users, u);
     }
     old->users.n = 0;

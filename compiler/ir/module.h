@@ -54,6 +54,7 @@ struct hlo_instr {
     uint32_t mark;                 // scratch for the running pass; undefined at its start
     uint32_t place;                // the same: by hlo_number_list
     void *tmp;                     // the same
+    uint32_t near;                 // where among `users` the last one was that went
 };
 #define HLO_ATTR(i, record) ((const struct hlo_attr_##record *)(i)->attr)
 

@@ -155,6 +155,9 @@ status_t hlo_complete(const struct hlo_module *m) {
 // and layers share is far from.
 static status_t verify_size(const struct hlo_module *m) {
     int64_t most = 64 * hlo_total(m) + (1 << 18);
+    if (hlo_nesting(m, false) > HLO_MOST_NESTED)
+        return st_exhausted("module '%s': loops, branches and other regions nest deeper than %d",
+                            m->name, HLO_MOST_NESTED);
     if (hlo_expanded(m, false) <= most) return ST_OK;
     return st_exhausted("module '%s': with what they call, each call for itself, its computations "
                         "have more than %lld instructions",

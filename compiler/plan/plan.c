@@ -20,6 +20,8 @@ struct buffer {
     int birth, death;
     struct buffer *into; // lies in this one, or NULL
     int param;           // lies in this parameter leaf; -1 = in the arena
+    int out;             // the result of step `birth` that it was made for; -1 = scratch
+    int read_by, reads;  // a step, and how many of its operands lie in it (count_reads)
     int result;          // 1 + the root leaf that lies in it; 0 = none
 };
 struct planner {
@@ -44,7 +46,7 @@ static struct slice new_buffer(struct planner *pl, int64_t size) {
     b->size = (size + ALIGN - 1) / ALIGN * ALIGN;
     b->birth = (int)pl->steps.n;
     b->death = b->birth;
-    b->param = -1;
+    b->param = b->out = b->read_by = -1;
     avec_push(pl->a, &pl->buffers, b);
     return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size, 0};
 }
@@ -177,6 +179,7 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
             continue;
         }
         s.out[k] = new_buffer(pl, bytes);
+        pl->buffers.v[pl->buffers.n - 1]->out = k;
         pl->p->values_bytes += bytes;
     }
     for (int k = 0; k < s.n_in; k++)
@@ -217,18 +220,28 @@ static bool read_beside(const struct planner *pl, int k, const struct buffer *b)
         }
     return false;
 }
+static void count_reads(struct planner *pl, int k) {
+    const struct plan_step *s = &pl->steps.v[k];
+    for (int e = 0; e < s->n_in; e++) {
+        if (s->in[e].where != SLICE_ARENA) continue;
+        struct buffer *b = buffer_of(pl, &s->in[e]);
+        if (b->read_by != k) b->read_by = k, b->reads = 0;
+        b->reads++;
+    }
+}
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
+    bool loop = s->instr->op == HLO_WHILE; // result o lies in operand o, or in none
     if (mine->birth != k || mine->param >= 0) return; // what a loop leaves as it is
-    for (int e = 0; e < s->n_in; e++) {
+    for (int e = loop ? o : 0; e < (loop ? o + 1 : s->n_in); e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
         struct buffer *b = buffer_of(pl, &s->in[e]);
         if (b->death != k || b->birth == k || b->size != mine->size || read_beside(pl, k, b))
             continue;
-        for (int j = 0; j < s->n_in; j++)
+        for (int j = 0; j < s->n_in && !loop; j++)
             same[j] = s->in[j].where == SLICE_ARENA && buffer_of(pl, &s->in[j]) == b;
-        if (!all_may_share(s, same, o)) continue;
+        if (loop ? b->reads != 1 : !all_may_share(s, same, o)) continue;
         b->death = mine->death;
         mine->into = b;
         pl->p->n_in_place++;
@@ -236,41 +249,53 @@ static void take_over(struct planner *pl, int k, int o, bool *same) {
     }
 }
 
+// Which steps read each parameter leaf last.
+struct readers {
+    int *last, *other; // [leaves] the last step; the last one that is another. -1: none
+    bool *given;       // [leaves] a result is the leaf itself
+};
+static struct readers find_readers(struct planner *pl, const struct plan_value *root) {
+    size_t n = (size_t)pl->p->n_params;
+    struct readers r = {arena_array(pl->a, int, n + 1), arena_array(pl->a, int, n + 1),
+                        arena_zarray(pl->a, bool, n + 1)};
+    for (size_t k = 0; k < n; k++)
+        r.last[k] = r.other[k] = -1;
+    for (int j = 0; j < (int)pl->steps.n; j++)
+        for (int e = 0; e < pl->steps.v[j].n_in; e++) {
+            const struct slice *in = &pl->steps.v[j].in[e];
+            if (in->where != SLICE_PARAM || r.last[in->index] == j) continue;
+            r.other[in->index] = r.last[in->index];
+            r.last[in->index] = j;
+        }
+    for (int e = 0; e < root->n_leaves; e++)
+        if (root->leaves[e].where == SLICE_PARAM) r.given[root->leaves[e].index] = true;
+    return r;
+}
 // A result that starts at step k: may it be written into parameter `leaf`? Nothing may need the old
 // value after that step.
-static bool param_ends_at(const struct planner *pl, const struct plan_value *root, int leaf,
-                          int k) {
-    for (int e = 0; e < root->n_leaves; e++)
-        if (root->leaves[e].where == SLICE_PARAM && root->leaves[e].index == leaf) return false;
-    for (int j = first_beside(pl, k); j < (int)pl->steps.n; j++)
-        for (int e = 0; j != k && e < pl->steps.v[j].n_in; e++) {
-            const struct slice *in = &pl->steps.v[j].in[e];
-            if (in->where == SLICE_PARAM && in->index == leaf) return false;
-        }
-    return true;
+static bool param_ends_at(const struct planner *pl, const struct readers *r, int leaf, int k) {
+    int last = r->last[leaf] == k ? r->other[leaf] : r->last[leaf];
+    return !r->given[leaf] && last < first_beside(pl, k);
 }
 // Result leaf k into the parameter that it may lie in, from the first step of those that hand its
 // buffer on.
-static bool write_param(struct planner *pl, const struct plan_value *root, int k, bool *same) {
+static bool write_param(struct planner *pl, const struct plan_value *root, const struct readers *r,
+                        int k, bool *same) {
     int leaf = pl->over[k];
     if (leaf < 0 || root->leaves[k].where != SLICE_ARENA ||
         root->leaves[k].size_bytes != pl->p->params[leaf].size_bytes)
         return false;
     struct buffer *b = buffer_of(pl, &root->leaves[k]);
     if (b->param >= 0) return b->param == leaf;
-    if (b->birth >= (int)pl->steps.n) return false;
+    if (b->birth >= (int)pl->steps.n || b->out < 0) return false;
     struct plan_step *s = &pl->steps.v[b->birth];
     bool any = false;
-    int o = 0;
-    while (o < s->n_out && (s->out[o].where != SLICE_ARENA || pl->buffers.v[s->out[o].index] != b))
-        o++;
+    if (!param_ends_at(pl, r, leaf, b->birth)) return false;
     for (int e = 0; e < s->n_in; e++) {
         same[e] = s->in[e].where == SLICE_PARAM && s->in[e].index == leaf;
         any |= same[e];
     }
-    if (o == s->n_out || !any || !all_may_share(s, same, o) ||
-        !param_ends_at(pl, root, leaf, b->birth))
-        return false;
+    if (!any || !all_may_share(s, same, b->out)) return false;
     b->param = leaf;
     pl->p->n_in_place++;
     return true;
@@ -280,15 +305,22 @@ static void share_buffers(struct planner *pl, const struct plan_value *root) {
     for (size_t k = 0; k < pl->steps.n; k++)
         if (pl->steps.v[k].n_in > most) most = pl->steps.v[k].n_in;
     bool *same = arena_zarray(pl->a, bool, most);
+    struct readers r = {NULL, NULL, NULL};
+    if (pl->over) r = find_readers(pl, root);
     // A step that makes a new value of a parameter writes it there, rather than over what it adds.
     for (int k = 0; pl->over && k < root->n_leaves; k++)
-        write_param(pl, root, k, same);
-    for (size_t k = 0; k < pl->steps.n; k++)
+        write_param(pl, root, &r, k, same);
+    for (size_t k = 0; k < pl->steps.n; k++) {
+        const struct hlo_instr *i = pl->steps.v[k].instr;
+        if (shape_is_tuple(i->shape) && i->op != HLO_WHILE && i->op != HLO_FUSION)
+            continue; // plan_may_share nothing: a call's or a sort's many leaves are not compared
+        if (i->op == HLO_WHILE) count_reads(pl, (int)k);
         for (int o = 0; o < pl->steps.v[k].n_out; o++)
             if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
                 take_over(pl, (int)k, o, same);
+    }
     for (int k = 0; pl->over && k < root->n_leaves; k++)
-        if (!write_param(pl, root, k, same)) pl->over[k] = -1;
+        if (!write_param(pl, root, &r, k, same)) pl->over[k] = -1;
     if (pl->entry) pl->p->over = pl->over;
 }
 
@@ -414,6 +446,9 @@ status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct 
         return st_exhausted("module '%s': its computations, each again wherever it is called, have "
                             "more than %lld instructions",
                             entry->module->name, (long long)most);
+    if (hlo_nesting(entry->module, true) > HLO_MOST_NESTED)
+        return st_exhausted("module '%s': calls nest deeper than %d", entry->module->name,
+                            HLO_MOST_NESTED);
     return plan_computation(a, entry, ROLE_ENTRY, out);
 }
 
@@ -445,7 +480,7 @@ static void print_slice(struct strbuf *b, const struct slice *s) {
     else
         strbuf_printf(b, "%s %d", where[s->where], s->index);
 }
-static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
+static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool called) {
     strbuf_printf(b, "%*splan %s: %d steps, %d in place, arena %lld bytes, values %lld bytes\n",
                   depth * 2, "", p->comp->name, p->n_steps, p->n_in_place,
                   (long long)p->arena_bytes, (long long)p->values_bytes);
@@ -460,8 +495,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->out[e]);
         if (s->beside) strbuf_printf(b, " beside the next %d", s->beside);
         strbuf_putc(b, '\n');
-        for (int e = 0; s->called && e < s->instr->n_called; e++)
-            print_plan(b, s->called[e], depth + 1);
+        for (int e = 0; called && s->called && e < s->instr->n_called; e++)
+            print_plan(b, s->called[e], depth + 1, true);
     }
     strbuf_printf(b, "%*sroot ", depth * 2, "");
     for (int e = 0; e < p->n_root; e++)
@@ -470,5 +505,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
     strbuf_putc(b, '\n');
 }
 void plan_print(struct strbuf *b, const struct plan *p) {
-    print_plan(b, p, 0);
+    print_plan(b, p, 0, true);
+}
+void plan_print_own(struct strbuf *b, const struct plan *p) {
+    print_plan(b, p, 0, false);
 }

@@ -149,15 +149,16 @@ static status_t take_out(struct branch *b) {
 }
 
 // Is every element of the operand read?
-static bool all_read(const struct branch *b) {
+static bool all_read(const struct branch *b, struct arena *a) {
     const struct hlo_instr *p = b->i->called[b->k]->params.v[0];
-    for (int k = 0; k < b->operand->n_operands; k++) {
-        bool read = false;
-        for (size_t u = 0; u < p->users.n && !read; u++)
-            read = index_of(p->users.v[u]) == k;
-        if (!read) return false;
+    bool *read = arena_zarray(a, bool, b->operand->n_operands + 1);
+    int n = 0;
+    for (size_t u = 0; u < p->users.n; u++) {
+        int64_t k = index_of(p->users.v[u]);
+        n += !read[k];
+        read[k] = true;
     }
-    return true;
+    return n == b->operand->n_operands;
 }
 
 static status_t walk(struct hlo_computation *c, const struct pmap *only, struct pass_ctx *p);
@@ -167,7 +168,7 @@ static status_t branch(struct hlo_instr *i, int k, const struct pmap *only, stru
     if (b.operand->op != HLO_TUPLE || !only_elements(i->called[k]->params.v[0])) return ST_OK;
     find_inside(i->called[k], b.operand, false, only, &inner);
     find_hoisted(&b, &inner, &p->scratch);
-    bool changes = b.hoisted.n || !all_read(&b);
+    bool changes = b.hoisted.n || !all_read(&b, &p->scratch);
     if (changes) {
         graph_own_callee(i, k);
         pmap_done(&inner);
