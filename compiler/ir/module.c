@@ -171,11 +171,11 @@ static size_t user_slot(struct hlo_instr *x, const struct hlo_instr *user) {
     size_t n = x->users.n, near = x->near < n ? x->near : 0;
     struct hlo_instr **v = x->users.v;
     for (size_t k = 0; k < n; k++) {
-        size_t at = v[n - 1 - k] == user                    ? n - 1 - k
-                    : v[k] == user                          ? k
-                    : near + k < n && v[near + k] == user   ? near + k
-                    : k <= near && v[near - k] == user      ? near - k
-                                                            : n;
+        size_t at = v[n - 1 - k] == user                  ? n - 1 - k
+                    : v[k] == user                        ? k
+                    : near + k < n && v[near + k] == user ? near + k
+                    : k <= near && v[near - k] == user    ? near - k
+                                                          : n;
         if (at == n) continue;
         x->near = (uint32_t)at;
         return at;

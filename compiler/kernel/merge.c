@@ -114,7 +114,7 @@ static bool called_ok(struct merged_loop *l, const struct plan_step *s) {
 }
 static bool plan_ok(struct merged_loop *l, const struct plan *p) {
     if (l->steps + p->n_steps > MAX_STEPS) return no(l, "too many steps");
-    plan_print_own(&l->text, p);
+    plan_print_alone(&l->text, p);
     for (int k = 0; k < p->n_consts; k++) {
         const struct literal *c = p->consts[k];
         l->consts += c->size_bytes;

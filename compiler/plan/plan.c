@@ -172,6 +172,7 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
             s.in[n++] = v->leaves[e];
     }
     if (runs_as_steps(i->op)) RETURN_IF_ERR(plan_called(pl, &s));
+
     for (int k = 0; k < s.n_out; k++) {
         int64_t bytes = shape_bytes(shape_leaf(i->shape, k));
         if (i->op == HLO_WHILE && plan_unchanged(s.called[1], k)) {
@@ -232,7 +233,7 @@ static void count_reads(struct planner *pl, int k) {
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
-    bool loop = s->instr->op == HLO_WHILE; // result o lies in operand o, or in none
+    bool loop = s->instr->op == HLO_WHILE;            // result o lies in operand o, or in none
     if (mine->birth != k || mine->param >= 0) return; // what a loop leaves as it is
     for (int e = loop ? o : 0; e < (loop ? o + 1 : s->n_in); e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
@@ -480,14 +481,15 @@ static void print_slice(struct strbuf *b, const struct slice *s) {
     else
         strbuf_printf(b, "%s %d", where[s->where], s->index);
 }
-static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool called) {
+// alone: without names and without the plans that it calls.
+static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool alone) {
     strbuf_printf(b, "%*splan %s: %d steps, %d in place, arena %lld bytes, values %lld bytes\n",
-                  depth * 2, "", p->comp->name, p->n_steps, p->n_in_place,
+                  depth * 2, "", alone ? "" : p->comp->name, p->n_steps, p->n_in_place,
                   (long long)p->arena_bytes, (long long)p->values_bytes);
     for (int k = 0; k < p->n_steps; k++) {
         const struct plan_step *s = &p->steps[k];
         strbuf_printf(b, "%*s%4d  %s %s (", depth * 2, "", k, hlo_op_name(s->instr->op),
-                      s->instr->name);
+                      alone ? "" : s->instr->name);
         for (int e = 0; e < s->n_in; e++)
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->in[e]);
         strbuf_puts(b, ") -> ");
@@ -495,8 +497,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool c
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->out[e]);
         if (s->beside) strbuf_printf(b, " beside the next %d", s->beside);
         strbuf_putc(b, '\n');
-        for (int e = 0; called && s->called && e < s->instr->n_called; e++)
-            print_plan(b, s->called[e], depth + 1, true);
+        for (int e = 0; !alone && s->called && e < s->instr->n_called; e++)
+            print_plan(b, s->called[e], depth + 1, false);
     }
     strbuf_printf(b, "%*sroot ", depth * 2, "");
     for (int e = 0; e < p->n_root; e++)
@@ -505,8 +507,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool c
     strbuf_putc(b, '\n');
 }
 void plan_print(struct strbuf *b, const struct plan *p) {
-    print_plan(b, p, 0, true);
-}
-void plan_print_own(struct strbuf *b, const struct plan *p) {
     print_plan(b, p, 0, false);
+}
+void plan_print_alone(struct strbuf *b, const struct plan *p) {
+    print_plan(b, p, 0, true);
 }

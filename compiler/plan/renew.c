@@ -15,7 +15,7 @@ struct mover {
     const struct hlo_instr **moved;
     int n;
     bool ordered; // by control dependences: some of them
-    int *first; // [leaves + 1] of reads: where those of each element of a loop's state begin
+    int *first;   // [leaves + 1] of reads: where those of each element of a loop's state begin
     const struct hlo_instr **reads;
 };
 
@@ -42,8 +42,8 @@ static bool is_leaf(const struct mover *m, const struct hlo_instr *i, int leaf) 
 }
 
 // The place of the last instruction other than w that reads x, also under other names.
-static int last_reader(const struct mover *m, const struct hlo_instr *x,
-                       const struct hlo_instr *w, int depth) {
+static int last_reader(const struct mover *m, const struct hlo_instr *x, const struct hlo_instr *w,
+                       int depth) {
     int last = -1;
     for (size_t u = 0; u < x->users.n; u++) {
         const struct hlo_instr *i = x->users.v[u];
