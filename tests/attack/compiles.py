@@ -74,8 +74,8 @@ def calls_of_calls(d):
 calls_of_calls.credentials = calls_of_calls.real = True
 
 def programs_of_many_parts(d):
-    """Programs of tens of thousands of parts: a chain of branches is refused before anything follows
-    it, a loop over as many values compiles in seconds."""
+    """Programs of tens of thousands of parts: a chain of branches is refused before anything
+    follows it, a loop over as many values compiles in seconds."""
     head, n = "HloModule m\n", 30000
     each = lambda f, k: "".join(f(i) for i in range(k))
     branches = head + "c0 { p = f32[4] parameter(0)\n ROOT r = f32[4] sine(p) }\n" + each(
