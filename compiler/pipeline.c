@@ -6,8 +6,8 @@
 
 // clang-format off
 static const char *const open_up[] = {
-    "inline", "lapack", "sparse", "rng-expander", "dynamic-padder", "float-normalization",
-    "conv-canon", "conv-phases", "dot-canon", "int8", "conv-dims", NULL};
+    "control-order", "inline", "lapack", "sparse", "rng-expander", "dynamic-padder",
+    "float-normalization", "conv-canon", "conv-phases", "dot-canon", "int8", "conv-dims", NULL};
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "conditional-motion",
     "reshape-mover", "constfold", "dce", NULL};

@@ -6,9 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/str.h"
 #include "base/vec.h"
@@ -121,10 +123,18 @@ static const char *beside(const struct reader *r, const char *path) {
     return *path == '/' ? path : arena_printf(r->a, "%s/%s", r->folder, path);
 }
 
-// A suite may be another's: devices and pipes that it names would be read without an end.
+// A suite may be another's: devices and pipes that it names would be read without an end, and so
+// would some of what the kernel shows as files (/proc/kmsg, tracing).
 static bool endless(const char *file) {
+    static const unsigned long kernels[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC,
+                                            TRACEFS_MAGIC, SECURITYFS_MAGIC};
+    struct statfs fs;
     struct stat sb;
-    return stat(file, &sb) == 0 && !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode);
+    if (stat(file, &sb) != 0 || S_ISDIR(sb.st_mode)) return false;
+    if (!S_ISREG(sb.st_mode)) return true;
+    for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+        if (statfs(file, &fs) == 0 && (unsigned long)fs.f_type == kernels[k]) return true;
+    return false;
 }
 
 // ---- budget, retry

@@ -63,6 +63,7 @@ struct gather {
     VEC(struct kernel *) made; // [kernels]
     VEC(struct kernel_unit) units;
     VEC(struct merged_loop *) loops; // that are one function each
+    struct smap loop_symbols;        // by the digest of what they are made of
     struct pmap merged;              // their instructions; of others that were looked at: NULL
 };
 
@@ -327,10 +328,11 @@ static void add_loop(struct gather *g, const struct merged_loop *l) {
     sha256_str(&h, (struct str){strbuf_cstr((struct strbuf *)(uintptr_t)&l->text), l->text.n});
     u.key = sha256_end(&h);
     digest_hex(u.key, hex);
-    for (size_t k = 0; k < g->units.n && !u.symbol; k++) // loops over one body
-        if (memcmp(&g->units.v[k].key, &u.key, sizeof u.key) == 0) u.symbol = g->units.v[k].symbol;
+    u.symbol = smap_get(&g->loop_symbols, str_of(hex)); // loops over one body have one
     if (!u.symbol) {
-        u.symbol = arena_printf(g->a, "k%.24s", hex);
+        char *symbol = arena_printf(g->a, "k%.24s", hex);
+        u.symbol = symbol;
+        smap_put(&g->loop_symbols, str_of(hex), symbol);
         avec_push(g->a, &g->units, u);
     }
     struct kernel_info info = {.symbol = u.symbol,
@@ -404,6 +406,7 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
         arena_done(&g.own[k]);
     smap_done(&g.by_text);
     smap_done(&g.by_form);
+    smap_done(&g.loop_symbols);
     pmap_done(&g.seen);
     pmap_done(&g.merged);
     for (size_t k = 0; k < g.loops.n; k++)

@@ -9,10 +9,7 @@ void grad_tuple(struct tape *t, hv i, hv const *d) {
             tape_give_leaf(t, i->operands[k], j, d[leaf++]);
 }
 void grad_gte(struct tape *t, hv i, hv const *d) {
-    const struct shape *s = i->operands[0]->shape;
-    int first = 0;
-    for (int k = 0; k < HLO_ATTR(i, gte)->index; k++)
-        first += shape_leaves(s->elems[k]);
+    int first = shape_first_leaf(i->operands[0]->shape, (int)HLO_ATTR(i, gte)->index);
     for (int j = 0; j < shape_leaves(i->shape); j++)
         tape_give_leaf(t, i->operands[0], first + j, d[j]);
 }

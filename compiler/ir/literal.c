@@ -38,12 +38,8 @@ struct literal *lit_tuple(struct arena *a, const struct shape *s, struct literal
 
 struct literal *lit_leaf(struct literal *l, int k) {
     if (!shape_is_tuple(l->shape)) return l;
-    for (int e = 0; e < l->shape->n_elems; e++) {
-        int n = shape_leaves(l->shape->elems[e]);
-        if (k < n) return lit_leaf(l->elems[e], k);
-        k -= n;
-    }
-    return NULL;
+    int e = shape_element_of(l->shape, k);
+    return e < 0 ? NULL : lit_leaf(l->elems[e], k - shape_first_leaf(l->shape, e));
 }
 
 struct literal *lit_scalar_f64(struct arena *a, enum dtype t, double v) {

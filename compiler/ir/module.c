@@ -15,6 +15,7 @@ struct hlo_module *hlo_module_new(const char *name) {
     m->arena = a;
     m->name = arena_strdup(a, name);
     m->names.borrows = true;
+    m->effects = 1;
     return m;
 }
 void hlo_module_free(struct hlo_module *m) {
@@ -130,6 +131,9 @@ void hlo_computation_move_before(struct hlo_computation *c, struct hlo_computati
 void hlo_computation_remove(struct hlo_computation *c) {
     struct hlo_module *m = c->module;
     computation_unlink(c);
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        for (int k = 0; k < i->n_called; k++)
+            i->called[k]->n_callers--;
     if (m->entry == c) m->entry = NULL;
 }
 struct hlo_instr *hlo_root(const struct hlo_computation *c) {
@@ -161,13 +165,20 @@ static void link_operand(struct hlo_instr *user, struct hlo_instr *x) {
     avec_push(user->parent->module->arena, &x->users, user);
     user->parent->edits++;
 }
-// A slot of `user` among x's users, which are alike: from both ends, since passes take values apart
-// from either.
-static size_t user_slot(const struct hlo_instr *x, const struct hlo_instr *user) {
-    size_t n = x->users.n;
+// A slot of `user` among x's users, which are alike: from both ends and from where the last one
+// was, since passes take values apart from either, or one user after the other.
+static size_t user_slot(struct hlo_instr *x, const struct hlo_instr *user) {
+    size_t n = x->users.n, near = x->near < n ? x->near : 0;
+    struct hlo_instr **v = x->users.v;
     for (size_t k = 0; k < n; k++) {
-        if (x->users.v[n - 1 - k] == user) return n - 1 - k;
-        if (x->users.v[k] == user) return k;
+        size_t at = v[n - 1 - k] == user                  ? n - 1 - k
+                    : v[k] == user                        ? k
+                    : near + k < n && v[near + k] == user ? near + k
+                    : k <= near && v[near - k] == user    ? near - k
+                                                          : n;
+        if (at == n) continue;
+        x->near = (uint32_t)at;
+        return at;
     }
     assert(!"operand without its user");
     return n;
@@ -189,10 +200,18 @@ static struct hlo_instr *new_instr(struct hlo_computation *c, enum hlo_op op) {
     i->id = c->module->next_id++;
     return i;
 }
+// Where c was known to have an effect, or to have none, i may change that: what calls c too.
+static void effect_changes(struct hlo_computation *c, const struct hlo_instr *i, bool comes) {
+    struct hlo_module *m = c->module;
+    if (c->effect_known == m->effects && c->effect != comes && hlo_has_effect(i)) m->effects++;
+}
 static void append_with_operands(struct hlo_computation *c, struct hlo_instr *i) {
     list_append(c, i);
     for (int k = 0; k < i->n_operands; k++)
         link_operand(i, i->operands[k]);
+    for (int k = 0; k < i->n_called; k++)
+        i->called[k]->n_callers++;
+    effect_changes(c, i, true);
 }
 
 status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
@@ -260,6 +279,7 @@ static const struct shape *shape_dup(struct arena *a, const struct shape *s) {
         r->elems = arena_array(a, const struct shape *, s->n_elems ? s->n_elems : 1);
         for (int k = 0; k < s->n_elems; k++)
             r->elems[k] = shape_dup(a, s->elems[k]);
+        if (s->first_leaf) r->first_leaf = arena_dup_array(a, s->first_leaf, s->n_elems);
         return r;
     }
     if (s->rank) r->dims = arena_dup_array(a, s->dims, s->rank);
@@ -355,7 +375,7 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
         append_with_operands(r, j);
         for (size_t k = 0; k < i->control_preds.n; k++)
             if (kept(keep, i->control_preds.v[k]))
-                avec_push(m->arena, &j->control_preds, pmap_get_ptr(&map, i->control_preds.v[k]));
+                hlo_add_control_pred(j, pmap_get_ptr(&map, i->control_preds.v[k]));
         pmap_put_ptr(&map, i, j);
     }
 
@@ -446,6 +466,15 @@ void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
     link_operand(i, x);
 }
 
+void hlo_set_called(struct hlo_instr *i, int k, struct hlo_computation *c) {
+    i->called[k]->n_callers--;
+    i->called[k] = c;
+    c->n_callers++;
+    if (i->parent->effect_known == c->module->effects &&
+        i->parent->effect != hlo_computation_has_effect(c))
+        c->module->effects++;
+}
+
 void hlo_mark_fused(struct hlo_instr *fusion) {
     struct hlo_computation *c = fusion->called[0];
     c->fusion = fusion;
@@ -454,16 +483,21 @@ void hlo_mark_fused(struct hlo_instr *fusion) {
             i->called[k]->fusion = fusion;
 }
 
+// In the first slot of u that holds it.
+static void replace_first(struct hlo_instr *u, const struct hlo_instr *old,
+                          struct hlo_instr *with) {
+    for (int j = 0; j < u->n_operands; j++)
+        if (u->operands[j] == old) {
+            u->operands[j] = with;
+            return;
+        }
+}
 void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
     if (old == with) return;
     struct hlo_module *m = old->parent->module;
     for (size_t k = 0; k < old->users.n; k++) {
         struct hlo_instr *u = old->users.v[k];
-        for (int j = 0; j < u->n_operands; j++)
-            if (u->operands[j] == old) {
-                u->operands[j] = with;
-                break; // one slot for each entry of users
-            }
+        replace_first(u, old, with); // one slot for each entry of users
         avec_push(m->arena, &with->users, u);
     }
     old->users.n = 0;
@@ -471,22 +505,55 @@ void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
     if (old->parent->root == old) old->parent->root = with;
 }
 
+void hlo_add_control_pred(struct hlo_instr *i, struct hlo_instr *pred) {
+    avec_push(i->parent->module->arena, &i->control_preds, pred);
+    pred->n_awaiting++;
+}
+void hlo_remove_control_pred(struct hlo_instr *i, size_t k) {
+    i->control_preds.v[k]->n_awaiting--;
+    size_t rest = --i->control_preds.n - k;
+    memmove(&i->control_preds.v[k], &i->control_preds.v[k + 1], sizeof *i->control_preds.v * rest);
+}
 void hlo_replace_control_preds(struct hlo_computation *c, const struct pmap *with) {
     for (struct hlo_instr *i = c->first; i; i = i->next) {
         size_t n = 0;
         for (size_t k = 0; k < i->control_preds.n; k++) {
-            struct hlo_instr *p = i->control_preds.v[k];
-            if (pmap_has_ptr(with, p)) p = pmap_get_ptr(with, p);
-            if (p) i->control_preds.v[n++] = p;
+            struct hlo_instr *p = i->control_preds.v[k], *to = p;
+            if (pmap_has_ptr(with, p)) to = pmap_get_ptr(with, p);
+            p->n_awaiting--;
+            if (to) to->n_awaiting++, i->control_preds.v[n++] = to;
         }
         i->control_preds.n = n;
     }
 }
+static void await(struct hlo_instr *i, struct hlo_instr *pred) {
+    for (size_t k = 0; k < i->control_preds.n; k++)
+        if (i->control_preds.v[k] == pred) return;
+    if (pred->op != HLO_PARAMETER && pred->op != HLO_CONSTANT) hlo_add_control_pred(i, pred);
+}
+// Whatever waits for `gone` waits for what that waited for.
+static void pass_on(struct hlo_instr *gone) {
+    for (struct hlo_instr *i = gone->next; i && gone->n_awaiting; i = i->next)
+        for (size_t k = i->control_preds.n; k-- > 0;) {
+            if (i->control_preds.v[k] != gone) continue;
+            hlo_remove_control_pred(i, k);
+            for (size_t j = 0; j < gone->control_preds.n; j++)
+                await(i, gone->control_preds.v[j]);
+            for (int j = 0; j < gone->n_operands; j++)
+                await(i, gone->operands[j]);
+        }
+}
 
 void hlo_remove_instr(struct hlo_instr *i) {
     assert(i->users.n == 0 && i->parent->root != i);
+    effect_changes(i->parent, i, false);
+    if (i->n_awaiting) pass_on(i);
+    while (i->control_preds.n)
+        hlo_remove_control_pred(i, i->control_preds.n - 1);
     for (int k = 0; k < i->n_operands; k++)
         unlink_operand(i, i->operands[k]);
+    for (int k = 0; k < i->n_called; k++)
+        i->called[k]->n_callers--;
     if (i->op == HLO_FUSION && i->n_called && i->called[0]->fusion == i)
         hlo_computation_remove(i->called[0]);
     list_unlink(i);
@@ -496,24 +563,13 @@ void hlo_remove_instr(struct hlo_instr *i) {
 int hlo_remove_dead(struct hlo_computation *c) {
     int n = 0;
     if (c->edits == c->swept) return 0; // each instruction adds to it: a new one was not swept
-    struct pmap waits = {0}; // instruction -> how many wait for it (control predecessors)
-    for (struct hlo_instr *i = c->first; i; i = i->next)
-        for (size_t k = 0; k < i->control_preds.n; k++) {
-            struct hlo_instr *p = i->control_preds.v[k];
-            pmap_put_ptr(&waits, p, (void *)((uintptr_t)pmap_get_ptr(&waits, p) + 1));
-        }
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         prev = i->prev;
         bool keep = i->users.n || i == c->root || i->op == HLO_PARAMETER || hlo_has_effect(i);
-        if (keep || pmap_get_ptr(&waits, i)) continue;
-        for (size_t k = 0; k < i->control_preds.n; k++) {
-            struct hlo_instr *p = i->control_preds.v[k];
-            pmap_put_ptr(&waits, p, (void *)((uintptr_t)pmap_get_ptr(&waits, p) - 1));
-        }
+        if (keep || i->n_awaiting) continue;
         hlo_remove_instr(i);
         n++;
     }
-    pmap_done(&waits);
     c->swept = c->edits;
     return n;
 }

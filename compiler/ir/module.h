@@ -48,11 +48,13 @@ struct hlo_instr {
     VEC(struct hlo_text_attr) extra; // in the order of the text
     VEC(struct hlo_instr *) users;
     VEC(struct hlo_instr *) control_preds;
+    int32_t n_awaiting; // places in control_preds of others that name it
     struct hlo_computation *parent;
     struct hlo_instr *prev, *next; // list order = execution order
     uint32_t mark;                 // scratch for the running pass; undefined at its start
     uint32_t place;                // the same: by hlo_number_list
     void *tmp;                     // the same
+    uint32_t near;                 // where among `users` the last one was that went
 };
 #define HLO_ATTR(i, record) ((const struct hlo_attr_##record *)(i)->attr)
 
@@ -66,6 +68,9 @@ struct hlo_computation {
     int32_t n_instrs;
     uint32_t mark;
     int64_t edits, swept; // of lists, operands and root; of these, before hlo_remove_dead came last
+    int32_t n_callers;    // places in instructions that call it
+    bool effect;          // hlo_has_effect of one of its instructions,
+    int64_t effect_known; // if this is the module's `effects`
     struct hlo_computation *prev, *next; // callees before callers
 };
 
@@ -100,7 +105,9 @@ struct hlo_module {
     // entry_computation_layout where it says something else than the entry's own shapes: a tuple of
     // the parameters' shapes and the result's, else NULL.
     const struct shape *entry_layout;
-    int64_t max_bytes; // budget for any single value, 0 = none
+    int64_t max_bytes;     // budget for any single value, 0 = none
+    int64_t effects;       // grows where `effect` of a computation may have changed, from 1
+    int64_t effects_swept; // of these, when all computations were looked at last
 };
 
 // The shape and layout that the module has at its border for entry parameter k, or for the result
@@ -157,12 +164,16 @@ void hlo_move_before(struct hlo_instr *i, struct hlo_instr *pos); // list positi
 void hlo_set_name(struct hlo_instr *i, const char *name);         // made unique with a suffix
 void hlo_set_shape(struct hlo_instr *i, const struct shape *s);
 void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x);
+void hlo_set_called(struct hlo_instr *i, int k, struct hlo_computation *c);
 void hlo_replace_uses(struct hlo_instr *old,
                       struct hlo_instr *with); // all users (not control), and the root if it is old
+void hlo_add_control_pred(struct hlo_instr *i, struct hlo_instr *pred);
+void hlo_remove_control_pred(struct hlo_instr *i, size_t k);
 // In control predecessors of c's instructions: `with` those that it has, an instruction of c or
-// NULL (left out). Before or after they are removed, which does not look for who waits for them.
+// NULL (left out). Before they are removed, which has others wait for what they waited for.
 void hlo_replace_control_preds(struct hlo_computation *c, const struct pmap *with);
-void hlo_remove_instr(struct hlo_instr *i); // no users, not the root
+// No users, not the root. What waits for it waits for its operands and control predecessors then.
+void hlo_remove_instr(struct hlo_instr *i);
 // The computation that a fusion calls, and those of loops in it, are the fusion's: passes over
 // computations leave them alone.
 void hlo_mark_fused(struct hlo_instr *fusion);

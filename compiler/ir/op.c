@@ -3,7 +3,6 @@
 // and nobody wrote is a link error.
 #include "compiler/ir/op.h"
 
-#include "base/map.h"
 #include "compiler/ir/attrs.h"
 
 #define OP(e, text, arity, traits, attrs, rule, evals, lowers, ...)                                \
@@ -60,30 +59,34 @@ bool hlo_op_from_name(struct str name, enum hlo_op *out) {
     return false;
 }
 
-static bool any_effect(const struct hlo_computation *c, struct pmap *seen);
-static bool has_effect(const struct hlo_instr *i, struct pmap *seen) {
+// Of an instruction by itself, not by what it calls.
+static bool has_own_effect(const struct hlo_instr *i) {
     if (hlo_op_info(i->op)->traits & HLO_T_EFFECT) return true;
-    if (i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect) return true;
-    for (int k = 0; k < i->n_called; k++)
-        if (any_effect(i->called[k], seen)) return true;
-    return false;
-}
-static bool any_effect(const struct hlo_computation *c, struct pmap *seen) {
-    if (pmap_has_ptr(seen, c)) return false; // looked at before
-    pmap_put_ptr(seen, c, NULL);
-    HLO_EACH_INSTR(i, c)
-    if (has_effect(i, seen)) return true;
-    return false;
+    return i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect;
 }
 bool hlo_has_effect(const struct hlo_instr *i) {
-    struct pmap seen = {0};
-    bool yes = has_effect(i, &seen);
-    pmap_done(&seen);
+    bool yes = has_own_effect(i);
+    for (int k = 0; k < i->n_called && !yes; k++)
+        yes = hlo_computation_has_effect(i->called[k]);
     return yes;
 }
-bool hlo_computation_has_effect(const struct hlo_computation *c) {
-    struct pmap seen = {0};
-    bool yes = any_effect(c, &seen);
-    pmap_done(&seen);
-    return yes;
+static void find_effect(struct hlo_computation *c) {
+    c->effect_known = c->module->effects;
+    c->effect = false;
+    for (const struct hlo_instr *i = c->first; i && !c->effect; i = i->next)
+        c->effect = hlo_has_effect(i);
+}
+// What is known is kept, and found for all computations at once, callees first: a chain of them is
+// walked once, and not again for each of its instructions.
+bool hlo_computation_has_effect(const struct hlo_computation *of) {
+    struct hlo_computation *c = (struct hlo_computation *)(uintptr_t)of;
+    struct hlo_module *m = c->module;
+    if (c->effect_known == m->effects) return c->effect;
+    if (m->effects_swept != m->effects) {
+        m->effects_swept = m->effects;
+        HLO_EACH_COMPUTATION(x, m)
+        if (x->effect_known != m->effects) find_effect(x);
+    }
+    if (c->effect_known != m->effects) find_effect(c);
+    return c->effect;
 }

@@ -90,6 +90,12 @@ const struct shape *shape_tuple(struct arena *a, const struct shape *const *elem
     }
     if (s->n_levels <= SHAPE_MAX_LEVELS) s->n_levels++;
     s->elems = n ? (const struct shape **)arena_dup(a, elems, sizeof *elems * (size_t)n) : NULL;
+    if (s->n_leaves == n && s->n_nodes == n + 1) return s; // arrays alone
+    s->first_leaf = arena_array(a, int32_t, n + 1);
+    for (int k = 0, leaves = 0; k < n; k++) {
+        s->first_leaf[k] = leaves;
+        if (leaves <= SHAPE_MAX_NODES) leaves += shape_leaves(elems[k]);
+    }
     return s;
 }
 const struct shape *shape_with_dtype(struct arena *a, const struct shape *s, enum dtype t) {
@@ -164,12 +170,21 @@ int shape_leaves(const struct shape *s) {
 
 const struct shape *shape_leaf(const struct shape *s, int k) {
     if (!shape_is_tuple(s)) return k == 0 ? s : NULL;
-    for (int e = 0; e < s->n_elems; e++) {
-        int n = shape_leaves(s->elems[e]);
-        if (k < n) return shape_leaf(s->elems[e], k);
-        k -= n;
+    int e = shape_element_of(s, k);
+    return e < 0 ? NULL : shape_leaf(s->elems[e], k - shape_first_leaf(s, e));
+}
+int shape_element_of(const struct shape *tuple, int leaf) {
+    if (leaf < 0 || leaf >= tuple->n_leaves) return -1;
+    if (!tuple->first_leaf) return leaf;
+    int e = 0, end = tuple->n_elems; // the last that begins at the leaf or before it
+    while (end - e > 1) {
+        int middle = e + (end - e) / 2;
+        *(tuple->first_leaf[middle] <= leaf ? &e : &end) = middle;
     }
-    return NULL;
+    return e;
+}
+int shape_first_leaf(const struct shape *tuple, int k) {
+    return tuple->first_leaf ? tuple->first_leaf[k] : k;
 }
 
 bool shape_same_dims(const struct shape *a, const struct shape *b) {

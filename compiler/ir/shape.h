@@ -61,6 +61,7 @@ struct shape {
     int32_t n_leaves, n_levels;  // tuples; saturated beyond what shape_check lets by
     int32_t n_nodes;             // of the tree: itself and those of its elements; the same
     const struct shape **elems;  // [n_elems]
+    int32_t *first_leaf;         // [n_elems] of tuples in a tuple: leaves before each; else NULL
 };
 
 const struct shape *shape_make(struct arena *a, enum dtype t, const int64_t *dims,
@@ -85,6 +86,8 @@ int64_t shape_bytes(
     const struct shape *s); // bytes of the buffer, tile padding counted; tuples: sum over leaves
 int shape_leaves(const struct shape *s); // flattened non-tuple leaves, 1 for an array
 const struct shape *shape_leaf(const struct shape *s, int k); // k-th leaf in depth-first order
+int shape_first_leaf(const struct shape *tuple, int k);       // how many stand before element k's
+int shape_element_of(const struct shape *tuple, int leaf);    // whose leaf it is; -1: there is none
 bool shape_same_dims(const struct shape *a, const struct shape *b); // dims only
 bool shape_compatible(const struct shape *a,
                       const struct shape *b); // dtype and dims, recursively; layout ignored

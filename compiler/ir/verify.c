@@ -68,8 +68,22 @@ static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
                    i->name);
 }
 
+// above: computations that stand above c, each with how many call it.
+static status_t verify_calls(const struct hlo_instr *i, struct pmap *above) {
+    for (int k = 0; k < i->n_called; k++) {
+        if (!pmap_has_ptr(above, i->called[k]))
+            return bad(i, "calls a computation that does not stand above");
+        intptr_t calls = (intptr_t)pmap_get_ptr(above, i->called[k]) + 1;
+        if (calls > i->called[k]->n_callers)
+            return st_internal("computation '%s': %d calls counted, more are there",
+                               i->called[k]->name, i->called[k]->n_callers);
+        pmap_put_ptr(above, i->called[k], (void *)calls);
+    }
+    return ST_OK;
+}
+
 static status_t verify_computation(struct arena *a, const struct hlo_computation *c,
-                                   const struct pmap *above, uint64_t *placed, uint64_t *links) {
+                                   struct pmap *above, uint64_t *placed, uint64_t *links) {
     status_t st = ST_OK;
     int n = 0;
 
@@ -78,9 +92,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
             st = bad(i, "its id is not its own");
         if (!st) st = verify_links(i, placed, links);
-        for (int k = 0; k < i->n_called && !st; k++)
-            if (!pmap_has_ptr(above, i->called[k]))
-                st = bad(i, "calls a computation that does not stand above");
+        if (!st) st = verify_calls(i, above);
         if (!st && i->op == HLO_PARAMETER &&
             ((size_t)i->param_number >= c->params.n || c->params.v[i->param_number] != i))
             st = bad(i, "parameter numbering is wrong");
@@ -143,6 +155,9 @@ status_t hlo_complete(const struct hlo_module *m) {
 // and layers share is far from.
 static status_t verify_size(const struct hlo_module *m) {
     int64_t most = 64 * hlo_total(m) + (1 << 18);
+    if (hlo_nesting(m, false) > HLO_MOST_NESTED)
+        return st_exhausted("module '%s': loops, branches and other regions nest deeper than %d",
+                            m->name, HLO_MOST_NESTED);
     if (hlo_expanded(m, false) <= most) return ST_OK;
     return st_exhausted("module '%s': with what they call, each call for itself, its computations "
                         "have more than %lld instructions",

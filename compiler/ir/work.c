@@ -124,3 +124,22 @@ int64_t hlo_expanded(const struct hlo_module *m, bool steps) {
     pmap_done(&totals);
     return most;
 }
+
+int hlo_nesting(const struct hlo_module *m, bool calls) {
+    struct pmap depths = {0}; // computation -> its own
+    int most = 0;
+
+    for (const struct hlo_computation *c = m->first; c; c = c->next) {
+        int depth = 0;
+        for (const struct hlo_instr *i = c->first; i; i = i->next)
+            for (int k = 0; k < i->n_called; k++) {
+                int below = (int)(intptr_t)pmap_get_ptr(&depths, i->called[k]);
+                below += calls || i->op != HLO_CALL;
+                if (below > depth) depth = below;
+            }
+        pmap_put_ptr(&depths, c, (void *)(intptr_t)depth);
+        if (depth > most) most = depth;
+    }
+    pmap_done(&depths);
+    return most;
+}

@@ -17,3 +17,7 @@ bool hlo_is_dear(const struct hlo_instr *i);
 // Instructions of a computation with those of what it calls, each call for itself: of the module's
 // computation that has most. `steps`: only what runs as steps is a call (loop, branch, call).
 int64_t hlo_expanded(const struct hlo_module *m, bool steps);
+// How deep computations call each other: what calls none is at 0. `calls`: those of `call` count
+// too, which the compiler opens where it can.
+enum { HLO_MOST_NESTED = 512 };
+int hlo_nesting(const struct hlo_module *m, bool calls);

@@ -113,7 +113,8 @@ static bool called_ok(struct merged_loop *l, const struct plan_step *s) {
     return true;
 }
 static bool plan_ok(struct merged_loop *l, const struct plan *p) {
-    plan_print(&l->text, p);
+    if (l->steps + p->n_steps > MAX_STEPS) return no(l, "too many steps");
+    plan_print_alone(&l->text, p);
     for (int k = 0; k < p->n_consts; k++) {
         const struct literal *c = p->consts[k];
         l->consts += c->size_bytes;
@@ -123,7 +124,7 @@ static bool plan_ok(struct merged_loop *l, const struct plan *p) {
     }
     for (int k = 0; k < p->n_steps; k++) {
         const struct plan_step *s = &p->steps[k];
-        if (++l->steps > MAX_STEPS) return no(l, "too many steps");
+        l->steps++;
         if (s->n_in + s->n_out > MAX_LEAVES) return no(l, "a large state");
         if (!slices_ok(l, s->in, s->n_in) || !slices_ok(l, s->out, s->n_out)) return false;
         strbuf_printf(&l->text, "%s %d %d\n", hlo_op_name(s->instr->op),

@@ -107,7 +107,7 @@ static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
         for (int k = 0; k < i->n_called; k++) {
             struct hlo_computation *like = pmap_get_ptr(&first, i->called[k]);
             if (!like || like == i->called[k]) continue;
-            i->called[k] = like;
+            hlo_set_called(i, k, like);
             p->changed = true;
         }
     pmap_done(&first);

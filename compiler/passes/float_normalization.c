@@ -246,7 +246,7 @@ static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
         in[k] = wide(n, i->operands[k]);
     if (!hb_ok(b)) return;
     hv y = hlo_clone_instr(b->c, i, in);
-    if (reducer) y->called[0] = reducer;
+    if (reducer) hlo_set_called(y, 0, reducer);
     y->mark = 0;
     y->tmp = NULL;
     if (i->op != HLO_COMPARE) hlo_set_shape(y, as_f32(b, i->shape));

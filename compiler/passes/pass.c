@@ -107,6 +107,7 @@ status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn 
         struct hb b = hb_begin(c);
         HLO_EACH_INSTR(i, c) {
             struct hlo_instr *last = c->last;
+            if (i->n_awaiting && hlo_has_effect(i)) continue; // nothing else does what is awaited
             b.op_type = i->op_type;
             b.op_name = i->op_name;
             struct hlo_instr *r = fn(&b, i, p);

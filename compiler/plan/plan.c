@@ -20,12 +20,15 @@ struct buffer {
     int birth, death;
     struct buffer *into; // lies in this one, or NULL
     int param;           // lies in this parameter leaf; -1 = in the arena
+    int out;             // the result of step `birth` that it was made for; -1 = scratch
+    int read_by, reads;  // a step, and how many of its operands lie in it (count_reads)
     int result;          // 1 + the root leaf that lies in it; 0 = none
 };
 struct planner {
     struct arena *a;
     struct plan *p;
     struct pmap values; // instruction -> struct plan_value *
+    int *param_leaf;    // [parameters] leaves before each
     VEC(struct buffer *) buffers;
     VEC(struct plan_step) steps;
     VEC(const struct literal *) consts;
@@ -43,7 +46,7 @@ static struct slice new_buffer(struct planner *pl, int64_t size) {
     b->size = (size + ALIGN - 1) / ALIGN * ALIGN;
     b->birth = (int)pl->steps.n;
     b->death = b->birth;
-    b->param = -1;
+    b->param = b->out = b->read_by = -1;
     avec_push(pl->a, &pl->buffers, b);
     return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size, 0};
 }
@@ -60,13 +63,6 @@ static struct plan_value *set_value(struct planner *pl, const struct hlo_instr *
     *v = (struct plan_value){i, leaves, shape_leaves(i->shape)};
     pmap_put_ptr(&pl->values, i, v);
     return v;
-}
-
-static int first_leaf(const struct shape *tuple, int64_t index) {
-    int n = 0;
-    for (int64_t k = 0; k < index; k++)
-        n += shape_leaves(tuple->elems[k]);
-    return n;
 }
 
 // Elements below a byte lie in one each; the other bits of signed integers are like the sign.
@@ -105,13 +101,9 @@ static bool same_bytes(const struct hlo_instr *i) {
 static bool alias(struct planner *pl, const struct hlo_instr *i) {
     struct slice *s;
     switch (i->op) {
-    case HLO_PARAMETER: {
-        int at = 0;
-        for (int64_t k = 0; k < i->param_number; k++)
-            at += shape_leaves(pl->p->comp->params.v[k]->shape);
-        set_value(pl, i, pl->p->params + at);
+    case HLO_PARAMETER:
+        set_value(pl, i, pl->p->params + pl->param_leaf[i->param_number]);
         return true;
-    }
     case HLO_CONSTANT:
         if (shape_is_tuple(i->shape)) return false;
         s = arena_new_of(pl->a, struct slice);
@@ -133,7 +125,7 @@ static bool alias(struct planner *pl, const struct hlo_instr *i) {
     case HLO_GET_TUPLE_ELEMENT:
         set_value(pl, i,
                   value_of(pl, i->operands[0])->leaves +
-                      first_leaf(i->operands[0]->shape, HLO_ATTR(i, gte)->index));
+                      shape_first_leaf(i->operands[0]->shape, (int)HLO_ATTR(i, gte)->index));
         return true;
     case HLO_AFTER_ALL:
         set_value(pl, i, arena_zarray(pl->a, struct slice, 1));
@@ -184,6 +176,7 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
             s.in[n++] = v->leaves[e];
     }
     if (runs_as_steps(i->op)) RETURN_IF_ERR(plan_called(pl, &s));
+
     for (int k = 0; k < s.n_out; k++) {
         int64_t bytes = shape_bytes(shape_leaf(i->shape, k));
         if (i->op == HLO_WHILE && plan_unchanged(s.called[1], k)) {
@@ -191,6 +184,7 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
             continue;
         }
         s.out[k] = new_buffer(pl, bytes);
+        pl->buffers.v[pl->buffers.n - 1]->out = k;
         pl->p->values_bytes += bytes;
     }
     for (int k = 0; k < s.n_in; k++)
@@ -231,18 +225,28 @@ static bool read_beside(const struct planner *pl, int k, const struct buffer *b)
         }
     return false;
 }
+static void count_reads(struct planner *pl, int k) {
+    const struct plan_step *s = &pl->steps.v[k];
+    for (int e = 0; e < s->n_in; e++) {
+        if (s->in[e].where != SLICE_ARENA) continue;
+        struct buffer *b = buffer_of(pl, &s->in[e]);
+        if (b->read_by != k) b->read_by = k, b->reads = 0;
+        b->reads++;
+    }
+}
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
+    bool loop = s->instr->op == HLO_WHILE;            // result o lies in operand o, or in none
     if (mine->birth != k || mine->param >= 0) return; // what a loop leaves as it is
-    for (int e = 0; e < s->n_in; e++) {
+    for (int e = loop ? o : 0; e < (loop ? o + 1 : s->n_in); e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
         struct buffer *b = buffer_of(pl, &s->in[e]);
         if (b->death != k || b->birth == k || b->size != mine->size || read_beside(pl, k, b))
             continue;
-        for (int j = 0; j < s->n_in; j++)
+        for (int j = 0; j < s->n_in && !loop; j++)
             same[j] = s->in[j].where == SLICE_ARENA && buffer_of(pl, &s->in[j]) == b;
-        if (!all_may_share(s, same, o)) continue;
+        if (loop ? b->reads != 1 : !all_may_share(s, same, o)) continue;
         b->death = mine->death;
         mine->into = b;
         pl->p->n_in_place++;
@@ -250,41 +254,53 @@ static void take_over(struct planner *pl, int k, int o, bool *same) {
     }
 }
 
+// Which steps read each parameter leaf last.
+struct readers {
+    int *last, *other; // [leaves] the last step; the last one that is another. -1: none
+    bool *given;       // [leaves] a result is the leaf itself
+};
+static struct readers find_readers(struct planner *pl, const struct plan_value *root) {
+    size_t n = (size_t)pl->p->n_params;
+    struct readers r = {arena_array(pl->a, int, n + 1), arena_array(pl->a, int, n + 1),
+                        arena_zarray(pl->a, bool, n + 1)};
+    for (size_t k = 0; k < n; k++)
+        r.last[k] = r.other[k] = -1;
+    for (int j = 0; j < (int)pl->steps.n; j++)
+        for (int e = 0; e < pl->steps.v[j].n_in; e++) {
+            const struct slice *in = &pl->steps.v[j].in[e];
+            if (in->where != SLICE_PARAM || r.last[in->index] == j) continue;
+            r.other[in->index] = r.last[in->index];
+            r.last[in->index] = j;
+        }
+    for (int e = 0; e < root->n_leaves; e++)
+        if (root->leaves[e].where == SLICE_PARAM) r.given[root->leaves[e].index] = true;
+    return r;
+}
 // A result that starts at step k: may it be written into parameter `leaf`? Nothing may need the old
 // value after that step.
-static bool param_ends_at(const struct planner *pl, const struct plan_value *root, int leaf,
-                          int k) {
-    for (int e = 0; e < root->n_leaves; e++)
-        if (root->leaves[e].where == SLICE_PARAM && root->leaves[e].index == leaf) return false;
-    for (int j = first_beside(pl, k); j < (int)pl->steps.n; j++)
-        for (int e = 0; j != k && e < pl->steps.v[j].n_in; e++) {
-            const struct slice *in = &pl->steps.v[j].in[e];
-            if (in->where == SLICE_PARAM && in->index == leaf) return false;
-        }
-    return true;
+static bool param_ends_at(const struct planner *pl, const struct readers *r, int leaf, int k) {
+    int last = r->last[leaf] == k ? r->other[leaf] : r->last[leaf];
+    return !r->given[leaf] && last < first_beside(pl, k);
 }
 // Result leaf k into the parameter that it may lie in, from the first step of those that hand its
 // buffer on.
-static bool write_param(struct planner *pl, const struct plan_value *root, int k, bool *same) {
+static bool write_param(struct planner *pl, const struct plan_value *root, const struct readers *r,
+                        int k, bool *same) {
     int leaf = pl->over[k];
     if (leaf < 0 || root->leaves[k].where != SLICE_ARENA ||
         root->leaves[k].size_bytes != pl->p->params[leaf].size_bytes)
         return false;
     struct buffer *b = buffer_of(pl, &root->leaves[k]);
     if (b->param >= 0) return b->param == leaf;
-    if (b->birth >= (int)pl->steps.n) return false;
+    if (b->birth >= (int)pl->steps.n || b->out < 0) return false;
     struct plan_step *s = &pl->steps.v[b->birth];
     bool any = false;
-    int o = 0;
-    while (o < s->n_out && (s->out[o].where != SLICE_ARENA || pl->buffers.v[s->out[o].index] != b))
-        o++;
+    if (!param_ends_at(pl, r, leaf, b->birth)) return false;
     for (int e = 0; e < s->n_in; e++) {
         same[e] = s->in[e].where == SLICE_PARAM && s->in[e].index == leaf;
         any |= same[e];
     }
-    if (o == s->n_out || !any || !all_may_share(s, same, o) ||
-        !param_ends_at(pl, root, leaf, b->birth))
-        return false;
+    if (!any || !all_may_share(s, same, b->out)) return false;
     b->param = leaf;
     pl->p->n_in_place++;
     return true;
@@ -294,15 +310,22 @@ static void share_buffers(struct planner *pl, const struct plan_value *root) {
     for (size_t k = 0; k < pl->steps.n; k++)
         if (pl->steps.v[k].n_in > most) most = pl->steps.v[k].n_in;
     bool *same = arena_zarray(pl->a, bool, most);
+    struct readers r = {NULL, NULL, NULL};
+    if (pl->over) r = find_readers(pl, root);
     // A step that makes a new value of a parameter writes it there, rather than over what it adds.
     for (int k = 0; pl->over && k < root->n_leaves; k++)
-        write_param(pl, root, k, same);
-    for (size_t k = 0; k < pl->steps.n; k++)
+        write_param(pl, root, &r, k, same);
+    for (size_t k = 0; k < pl->steps.n; k++) {
+        const struct hlo_instr *i = pl->steps.v[k].instr;
+        if (shape_is_tuple(i->shape) && i->op != HLO_WHILE && i->op != HLO_FUSION)
+            continue; // plan_may_share nothing: a call's or a sort's many leaves are not compared
+        if (i->op == HLO_WHILE) count_reads(pl, (int)k);
         for (int o = 0; o < pl->steps.v[k].n_out; o++)
             if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
                 take_over(pl, (int)k, o, same);
+    }
     for (int k = 0; pl->over && k < root->n_leaves; k++)
-        if (!write_param(pl, root, k, same)) pl->over[k] = -1;
+        if (!write_param(pl, root, &r, k, same)) pl->over[k] = -1;
     if (pl->entry) pl->p->over = pl->over;
 }
 
@@ -400,8 +423,11 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
     struct plan *p = arena_new_of(a, struct plan);
     struct planner pl = {.a = a, .p = p, .entry = role == ROLE_ENTRY};
     p->comp = entry;
-    for (size_t k = 0; k < entry->params.n; k++)
+    pl.param_leaf = arena_array(a, int, entry->params.n + 1);
+    for (size_t k = 0; k < entry->params.n; k++) {
+        pl.param_leaf[k] = p->n_params;
         p->n_params += shape_leaves(entry->params.v[k]->shape);
+    }
     p->params = arena_zarray(a, struct slice, p->n_params + 1);
     for (size_t k = 0, n = 0; k < entry->params.n; k++)
         for (int e = 0; e < shape_leaves(entry->params.v[k]->shape); e++, n++)
@@ -425,6 +451,9 @@ status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct 
         return st_exhausted("module '%s': its computations, each again wherever it is called, have "
                             "more than %lld instructions",
                             entry->module->name, (long long)most);
+    if (hlo_nesting(entry->module, true) > HLO_MOST_NESTED)
+        return st_exhausted("module '%s': calls nest deeper than %d", entry->module->name,
+                            HLO_MOST_NESTED);
     return plan_computation(a, entry, ROLE_ENTRY, out);
 }
 
@@ -456,14 +485,15 @@ static void print_slice(struct strbuf *b, const struct slice *s) {
     else
         strbuf_printf(b, "%s %d", where[s->where], s->index);
 }
-static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
+// alone: without names and without the plans that it calls.
+static void print_plan(struct strbuf *b, const struct plan *p, int depth, bool alone) {
     strbuf_printf(b, "%*splan %s: %d steps, %d in place, arena %lld bytes, values %lld bytes\n",
-                  depth * 2, "", p->comp->name, p->n_steps, p->n_in_place,
+                  depth * 2, "", alone ? "" : p->comp->name, p->n_steps, p->n_in_place,
                   (long long)p->arena_bytes, (long long)p->values_bytes);
     for (int k = 0; k < p->n_steps; k++) {
         const struct plan_step *s = &p->steps[k];
         strbuf_printf(b, "%*s%4d  %s %s (", depth * 2, "", k, hlo_op_name(s->instr->op),
-                      s->instr->name);
+                      alone ? "" : s->instr->name);
         for (int e = 0; e < s->n_in; e++)
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->in[e]);
         strbuf_puts(b, ") -> ");
@@ -471,8 +501,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->out[e]);
         if (s->beside) strbuf_printf(b, " beside the next %d", s->beside);
         strbuf_putc(b, '\n');
-        for (int e = 0; s->called && e < s->instr->n_called; e++)
-            print_plan(b, s->called[e], depth + 1);
+        for (int e = 0; !alone && s->called && e < s->instr->n_called; e++)
+            print_plan(b, s->called[e], depth + 1, false);
     }
     strbuf_printf(b, "%*sroot ", depth * 2, "");
     for (int e = 0; e < p->n_root; e++)
@@ -481,5 +511,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
     strbuf_putc(b, '\n');
 }
 void plan_print(struct strbuf *b, const struct plan *p) {
-    print_plan(b, p, 0);
+    print_plan(b, p, 0, false);
+}
+void plan_print_alone(struct strbuf *b, const struct plan *p) {
+    print_plan(b, p, 0, true);
 }

@@ -73,3 +73,5 @@ bool plan_moves(const struct plan *body, int leaf);
 int plan_branch_leaf(const struct plan_step *conditional, int b);
 int64_t plan_step_bytes(const struct plan_step *s);      // of operands and results
 void plan_print(struct strbuf *b, const struct plan *p); // hlo inspect --stage plan
+// Without names and without the plans that it calls: what code for it is known by.
+void plan_print_alone(struct strbuf *b, const struct plan *p);

@@ -14,6 +14,9 @@ struct mover {
     struct pmap at; // instruction -> 1 + its place in list
     const struct hlo_instr **moved;
     int n;
+    bool ordered; // by control dependences: some of them
+    int *first;   // [leaves + 1] of reads: where those of each element of a loop's state begin
+    const struct hlo_instr **reads;
 };
 
 static int place_of(const struct mover *m, const struct hlo_instr *i) {
@@ -39,8 +42,8 @@ static bool is_leaf(const struct mover *m, const struct hlo_instr *i, int leaf) 
 }
 
 // The place of the last instruction other than w that reads x, also under other names.
-static int last_reader(const struct mover *m, const struct hlo_instr *x,
-                       const struct hlo_instr *w, int depth) {
+static int last_reader(const struct mover *m, const struct hlo_instr *x, const struct hlo_instr *w,
+                       int depth) {
     int last = -1;
     for (size_t u = 0; u < x->users.n; u++) {
         const struct hlo_instr *i = x->users.v[u];
@@ -69,7 +72,7 @@ static bool is_moved(const struct mover *m, const struct hlo_instr *i) {
     return false;
 }
 static bool is_held(const struct mover *m, int from, int to) { // by control dependences
-    for (int k = from; k <= to; k++)
+    for (int k = from; k <= to && m->ordered; k++)
         if (m->list[k]->control_preds.n) return true;
     return hlo_has_effect(m->list[from]);
 }
@@ -98,9 +101,8 @@ static void renew(struct mover *m, const struct hlo_instr *w, int p) {
 
     int from = place_of(m, w), to = -1;
     const struct hlo_instr *of = x->op == HLO_PARAMETER ? NULL : x->operands[0];
-    for (size_t u = 0; of && u < of->users.n; u++) { // all elements of that index
-        if (!is_leaf(m, of->users.v[u], p)) continue;
-        int last = last_reader(m, of->users.v[u], w, DEPTH);
+    for (int u = of ? m->first[p] : 0; of && u < m->first[p + 1]; u++) {
+        int last = last_reader(m, m->reads[u], w, DEPTH);
         if (last > to) to = last;
     }
     if (!of) to = last_reader(m, x, w, DEPTH);
@@ -108,14 +110,38 @@ static void renew(struct mover *m, const struct hlo_instr *w, int p) {
     m->moved[m->n++] = w;
     if (to > from && names_until(m, w, to, DEPTH) && !is_held(m, from, to)) move(m, from, to);
 }
+// The elements that are read of the first parameter, by index.
+static void sort_reads(struct arena *a, struct mover *m) {
+    const struct hlo_instr *p = m->c->params.n ? m->c->params.v[0] : NULL;
+    if (!p || !shape_is_tuple(p->shape)) return;
+    int n = p->shape->n_elems;
+    m->first = arena_zarray(a, int, n + 2);
+    m->reads = arena_array(a, const struct hlo_instr *, p->users.n + 1);
+    for (int pass = 0; pass < 2; pass++) { // counts, then places
+        for (size_t u = 0; u < p->users.n; u++) {
+            const struct hlo_instr *x = p->users.v[u];
+            if (x->op != HLO_GET_TUPLE_ELEMENT || shape_is_tuple(x->shape)) continue;
+            int64_t k = HLO_ATTR(x, gte)->index;
+            if (pass)
+                m->reads[m->first[k + 1]++] = x;
+            else if (k + 2 <= n)
+                m->first[k + 2]++;
+        }
+        for (int k = 2; k <= n && !pass; k++)
+            m->first[k] += m->first[k - 1];
+    }
+}
 void plan_renew_last(struct arena *a, const struct hlo_computation *c, const int32_t *over,
                      const struct hlo_instr **list, int n) {
     struct mover m = {.c = c, .list = list};
     const struct hlo_instr *root = c->root;
     if (!over || root->op != HLO_TUPLE || shape_leaves(root->shape) != root->n_operands) return;
     m.moved = arena_array(a, const struct hlo_instr *, 128);
-    for (int k = 0; k < n; k++)
+    sort_reads(a, &m);
+    for (int k = 0; k < n; k++) {
         pmap_put_ptr(&m.at, list[k], (void *)(intptr_t)(k + 1));
+        m.ordered |= list[k]->control_preds.n != 0;
+    }
     for (int k = 0; k < root->n_operands; k++)
         if (over[k] >= 0) renew(&m, named(root->operands[k]), over[k]);
     pmap_done(&m.at);

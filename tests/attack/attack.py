@@ -13,13 +13,15 @@ import argparse, hashlib, http.client, json, os, re, shutil, socket
 import ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
-from compiles import calls_of_calls, texts_made_by_the_compile, work_made_ahead
+from compiles import (calls_of_calls, programs_of_many_parts, texts_made_by_the_compile,
+                      work_made_ahead)
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
                     connections_without_end, frames_without_end)
 from h2 import H2
 from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
+from others import others_unseen
 from readers import (blob_changed_while_sent, clients_of_all_places, handles_flood,
                      readers_of_all_places, readers_of_results, readers_without_token)
 from replies import frames_of_large_results, packed_answers
@@ -929,7 +931,8 @@ ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
            readers_of_results, handles_flood,
            calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end,
            connections_without_end, work_made_ahead, texts_made_by_the_compile, calls_of_calls,
-           names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,
+           programs_of_many_parts, others_unseen, names_flood, names_unseen,
+           answers_as_text, unread_answers, packed_answers,
            frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work,
            endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory,
            ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share,

@@ -72,3 +72,33 @@ def calls_of_calls(d):
         status, r = d.by("b", "POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})
         assert status == 429 and "each call for itself" in str(r), (status, r)
 calls_of_calls.credentials = calls_of_calls.real = True
+
+def programs_of_many_parts(d):
+    """Programs of tens of thousands of parts: a chain of branches is refused before anything
+    follows it, a loop over as many values compiles in seconds."""
+    head, n = "HloModule m\n", 30000
+    each = lambda f, k: "".join(f(i) for i in range(k))
+    branches = head + "c0 { p = f32[4] parameter(0)\n ROOT r = f32[4] sine(p) }\n" + each(
+        lambda k: f"c{k + 1} {{ p = f32[4] parameter(0)\n s = f32[1] slice(p), slice={{[0:1]}}\n "
+        "q = f32[] reshape(s)\n b = pred[] compare(q, q), direction=LT\n ROOT r = f32[4] "
+        f"conditional(b, p, p), true_computation=c{k}, false_computation=c0 }}\n", n)
+    branches += "ENTRY e { p = f32[4] parameter(0)\n " \
+        f"ROOT r = f32[4] call(p), to_apply=c{n} }}\n"
+    n = 10000
+    state = "(s32[]" + ", f32[8]" * n + ")"
+    wide = head + f"d {{ p = {state} parameter(0)\n i = s32[] get-tuple-element(p), index=0\n " \
+        "c = s32[] constant(9)\n ROOT r = pred[] compare(i, c), direction=LT }\n" + \
+        f"b {{ p = {state} parameter(0)\n i = s32[] get-tuple-element(p), index=0\n " + each(
+            lambda k: f"g{k} = f32[8] get-tuple-element(p), index={k + 1}\n y{k} = f32[8] "
+            f"sine(g{k})\n ", n) + f"ROOT r = {state} tuple(i" + each(lambda k: f", y{k}", n) + \
+        ") }\nENTRY e { i = s32[] constant(0)\n x = f32[8] parameter(0)\n p = " + state + \
+        " tuple(i" + ", x" * n + f")\n ROOT r = {state} while(p), condition=d, body=b }}\n"
+    for text, expected in (branches, 429), (wide, 200):
+        t = time.monotonic()
+        status, r = d.by("b", "POST", "/v1/executables", text,
+                         {"Content-Type": "text/x-hlo", "Hlod-Timeout-Ms": "60000"})
+        assert status == expected, (status, str(r)[:300])
+        assert status == 200 or "nest deeper than" in r["message"], r
+        assert time.monotonic() - t < 40, time.monotonic() - t
+programs_of_many_parts.credentials = programs_of_many_parts.real = True
+programs_of_many_parts.unsanitized = True

@@ -31,8 +31,8 @@ static void find_certain(const struct hlo_module *m, struct pmap *certain) {
     }
 }
 
-// One instruction instead of call i that ends a run with `why`. Its name tells which: the text is
-// part of the program's digest, names are not.
+// One instruction that ends a run with `why` instead of call i, which is to be removed. Its name
+// tells which: the text is part of the program's digest, names are not.
 static status_t end_run_at(struct hlo_instr *i, const char *why, struct hlo_instr **out) {
     struct hlo_instr *end;
     struct strbuf text = {0};
@@ -43,12 +43,12 @@ static status_t end_run_at(struct hlo_instr *i, const char *why, struct hlo_inst
 
     const char *name = i->name;
     end->op_name = i->op_name;
-    end->control_preds = i->control_preds;
+    for (size_t k = 0; k < i->control_preds.n; k++)
+        hlo_add_control_pred(end, i->control_preds.v[k]);
     hlo_move_before(end, i);
     hlo_replace_uses(i, end);
     hlo_set_name(i, "ended");
     hlo_set_name(end, name);
-    hlo_remove_instr(i);
     *out = end;
     return ST_OK;
 }
@@ -83,24 +83,35 @@ status_t hlo_ingest_calls(struct hlo_module *m, bool named) {
     status_t st = ST_OK;
     find_certain(m, &certain);
     HLO_EACH_COMPUTATION(c, m) {
-        struct pmap gone = {0};
+        struct pmap gone = {0}; // call -> what stands for it
+        VEC(struct hlo_instr *) calls = {0};
         HLO_EACH_INSTR(i, c) {
             struct hlo_instr *end = NULL;
             if (i->op != HLO_CUSTOM_CALL || st) continue;
             status_t why = hlo_eval_supports_call(i);
             if (why && named && only_shows(i)) {
                 pmap_put_ptr(&gone, i, NULL);
-                hlo_remove_instr(i);
+                vec_push(&calls, i);
             } else if (why && !pmap_has_ptr(&certain, c) && may_wait(i, named)) {
                 st = end_run_at(i, st_message(why), &end);
                 pmap_put_ptr(&gone, i, end);
+                if (!st) vec_push(&calls, i);
             } // else hlo_ingest_check_runs tells all of them
             st_drop(why);
         }
         hlo_replace_control_preds(c, &gone);
+        for (size_t k = 0; k < calls.n; k++)
+            hlo_remove_instr(calls.v[k]);
         pmap_done(&gone);
+        vec_done(&calls);
     }
     pmap_done(&certain);
+    return st;
+}
+
+status_t hlo_ingest_lowered(struct hlo_module *m) {
+    status_t st = hlo_ingest_calls(m, true);
+    if (st) hlo_module_free(m);
     return st;
 }
 

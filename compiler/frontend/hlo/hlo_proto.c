@@ -174,7 +174,7 @@ static status_t get_instr(struct reader *r, struct hlo_computation *c,
         if (!x || x->parent != c)
             return st_invalid("control predecessor %lld does not stand above",
                               (long long)m->control_predecessor_ids[k]);
-        avec_push(a, &(*out)->control_preds, x);
+        hlo_add_control_pred(*out, x);
     }
     return pb_get_kept(&r->p, m, *out);
 }
@@ -358,7 +358,5 @@ status_t hlo_proto_ingest(struct arena *a, struct span source, const struct fron
 }
 status_t hlo_proto_lower(const struct lower_request *req, struct hlo_module **out) {
     RETURN_IF_ERR(hlo_proto_read(req->program, &req->limits, false, out));
-    status_t st = hlo_ingest_calls(*out, true);
-    if (st) hlo_module_free(*out);
-    return st;
+    return hlo_ingest_lowered(*out);
 }

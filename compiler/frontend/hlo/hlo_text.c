@@ -35,7 +35,5 @@ status_t hlo_text_ingest(struct arena *a, struct span source, const struct front
 }
 status_t hlo_text_lower(const struct lower_request *req, struct hlo_module **out) {
     RETURN_IF_ERR(parse(req->program, &req->limits, out));
-    status_t st = hlo_ingest_calls(*out, true);
-    if (st) hlo_module_free(*out);
-    return st;
+    return hlo_ingest_lowered(*out);
 }

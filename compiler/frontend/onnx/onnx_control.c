@@ -480,6 +480,9 @@ static void count_turns(struct onnx_ctx *c, struct loop *l, struct body *b) {
 }
 
 static void run_loop(struct onnx_ctx *c, struct loop *l) {
+    size_t gives = l->n_carried + l->n_rows_out;
+    if (c->n->out.n > gives)
+        return onnx_fail(c, "%zu outputs of a body that gives %zu", c->n->out.n, gives);
     struct body b = {.early = false};
     const char *why = "a carried value is a sequence or an optional";
 

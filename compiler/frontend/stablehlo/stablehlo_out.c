@@ -158,10 +158,7 @@ uint32_t out_indices(struct out *o, const int64_t *v, int n) {
 }
 // The leaves of element k of a tuple.
 static struct out_value element(struct out_value v, const struct shape *s, int64_t k) {
-    int first = 0;
-    for (int64_t e = 0; e < k; e++)
-        first += shape_leaves(s->elems[e]);
-    return (struct out_value){v.v + first, shape_leaves(s->elems[k])};
+    return (struct out_value){v.v + shape_first_leaf(s, (int)k), shape_leaves(s->elems[k])};
 }
 static struct out_value together(struct out *o, const struct hlo_instr *i,
                                  const struct shape ***types) {
@@ -320,10 +317,7 @@ static int64_t alias_of(const struct hlo_module *m, int64_t number) {
         to = str_trim(to);
         if (to.n && (!str_to_i64(to, &k) || !shape_is_tuple(result))) continue;
         if (k < 0 || (shape_is_tuple(result) && k >= result->n_elems)) continue;
-        int64_t leaf = 0;
-        for (int64_t e = 0; shape_is_tuple(result) && e < k; e++)
-            leaf += shape_leaves(result->elems[e]);
-        return leaf;
+        return shape_is_tuple(result) ? shape_first_leaf(result, (int)k) : 0;
     }
     return -1;
 }

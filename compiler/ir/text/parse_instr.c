@@ -170,7 +170,7 @@ static status_t p_control(struct parser *p, struct str v, struct hlo_instr *i) {
         if (!pred || pred == i)
             return p_error(p, w.p, "control predecessor '" STR_FMT "' is not defined above",
                            STR_ARG(w));
-        avec_push(p->m->arena, &i->control_preds, pred);
+        hlo_add_control_pred(i, pred);
     }
     return ST_OK;
 }

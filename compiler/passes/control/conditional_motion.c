@@ -29,8 +29,8 @@ static bool only_elements(const struct hlo_instr *p) {
 static bool follows(const struct hlo_instr *i, const struct pmap *only) {
     if (i->op == HLO_CONSTANT || i->op == HLO_IOTA) return true;
     if (!(hlo_op_info(i->op)->traits & HLO_T_P) || !i->n_operands || i->op == HLO_FUSION ||
-        i->op == HLO_GET_TUPLE_ELEMENT || shape_is_tuple(i->shape) ||
-        i->shape->dtype == DT_TOKEN || i->control_preds.n)
+        i->op == HLO_GET_TUPLE_ELEMENT || shape_is_tuple(i->shape) || i->shape->dtype == DT_TOKEN ||
+        i->control_preds.n)
         return false;
     for (int k = 0; k < i->n_operands; k++)
         if (!pmap_has_ptr(only, i->operands[k])) return false;
@@ -50,8 +50,8 @@ static void find_inside(const struct hlo_computation *f, const struct hlo_instr 
             yes = pmap_has_ptr(only, operand->operands[at]);
             if (body && yes) {
                 const struct hlo_instr *x = r->op == HLO_TUPLE ? r->operands[at] : NULL;
-                yes = x && x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == p &&
-                      index_of(x) == at;
+                yes =
+                    x && x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == p && index_of(x) == at;
             }
         }
         if (yes || follows(i, inner)) pmap_put_ptr(inner, i, NULL);
@@ -149,15 +149,16 @@ static status_t take_out(struct branch *b) {
 }
 
 // Is every element of the operand read?
-static bool all_read(const struct branch *b) {
+static bool all_read(const struct branch *b, struct arena *a) {
     const struct hlo_instr *p = b->i->called[b->k]->params.v[0];
-    for (int k = 0; k < b->operand->n_operands; k++) {
-        bool read = false;
-        for (size_t u = 0; u < p->users.n && !read; u++)
-            read = index_of(p->users.v[u]) == k;
-        if (!read) return false;
+    bool *read = arena_zarray(a, bool, b->operand->n_operands + 1);
+    int n = 0;
+    for (size_t u = 0; u < p->users.n; u++) {
+        int64_t k = index_of(p->users.v[u]);
+        n += !read[k];
+        read[k] = true;
     }
-    return true;
+    return n == b->operand->n_operands;
 }
 
 static status_t walk(struct hlo_computation *c, const struct pmap *only, struct pass_ctx *p);
@@ -167,7 +168,7 @@ static status_t branch(struct hlo_instr *i, int k, const struct pmap *only, stru
     if (b.operand->op != HLO_TUPLE || !only_elements(i->called[k]->params.v[0])) return ST_OK;
     find_inside(i->called[k], b.operand, false, only, &inner);
     find_hoisted(&b, &inner, &p->scratch);
-    bool changes = b.hoisted.n || !all_read(&b);
+    bool changes = b.hoisted.n || !all_read(&b, &p->scratch);
     if (changes) {
         graph_own_callee(i, k);
         pmap_done(&inner);

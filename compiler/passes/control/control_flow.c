@@ -32,7 +32,7 @@ status_t pass_control_flow(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
         struct hlo_instr *r = NULL;
-        if (i->control_preds.n || (!i->users.n && i != c->root)) continue;
+        if (i->control_preds.n || i->n_awaiting || (!i->users.n && i != c->root)) continue;
         if (i->op == HLO_CONDITIONAL) r = decided_conditional(i);
         if (i->op == HLO_WHILE) r = decided_while(i);
         if (!r) continue;

@@ -29,12 +29,7 @@ static struct hlo_computation *copy_before(const struct hlo_computation *f,
 
 void graph_own_callee(struct hlo_instr *i, int k) {
     const struct hlo_computation *f = i->called[k];
-    int callers = 0;
-    HLO_EACH_COMPUTATION(c, i->parent->module)
-    for (const struct hlo_instr *u = c->first; u; u = u->next)
-        for (int j = 0; j < u->n_called; j++)
-            callers += u->called[j] == f;
-    if (callers > 1) i->called[k] = copy_before(f, i->parent);
+    if (f->n_callers > 1) hlo_set_called(i, k, copy_before(f, i->parent));
 }
 
 struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computation *f,
@@ -52,12 +47,12 @@ struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computatio
             in[k] = pmap_get_ptr(&map, i->operands[k]);
         struct hlo_instr *copy = hlo_clone_instr(c, i, in);
         if (i->op == HLO_FUSION) {
-            copy->called[0] = copy_before(i->called[0], c);
+            hlo_set_called(copy, 0, copy_before(i->called[0], c));
             hlo_mark_fused(copy);
         }
         for (size_t k = 0; k < i->control_preds.n; k++) {
             struct hlo_instr *p = pmap_get_ptr(&map, i->control_preds.v[k]);
-            avec_push(a, &copy->control_preds, p);
+            hlo_add_control_pred(copy, p);
         }
         hlo_move_before(copy, at);
         pmap_put_ptr(&map, i, copy);

@@ -68,39 +68,46 @@ static void write_constant(struct hlo_computation *f, int k, const struct hlo_in
     }
 }
 
-// Marks the elements of the state that the values in `want` depend on; one walk from the end.
-static void mark_needed(const struct hlo_computation *f, struct pmap *want, bool *needed) {
-    for (const struct hlo_instr *i = f->last; i; i = i->prev) {
-        if (!pmap_has_ptr(want, i)) continue;
-        if (i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0] == f->params.v[0])
-            needed[index_of(i)] = true;
-        for (int k = 0; k < i->n_operands; k++)
-            pmap_put_ptr(want, i->operands[k], NULL);
-    }
+// The elements of the state that something needs: behind the loop, in its condition, or in what the
+// body makes of elements that are needed.
+struct needs {
+    const struct loop *l;
+    bool *needed; // [elements]
+    struct pmap seen;
+    VEC(const struct hlo_instr *) open; // looked at next
+};
+static void need_value(struct needs *n, const struct hlo_instr *x) {
+    if (pmap_has_ptr(&n->seen, x)) return;
+    pmap_put_ptr(&n->seen, x, NULL);
+    vec_push(&n->open, x);
+}
+static void need_element(struct needs *n, int64_t k) {
+    if (n->needed[k]) return;
+    n->needed[k] = true;
+    need_value(n, n->l->w->called[1]->root->operands[k]);
 }
 static void find_needed(const struct loop *l, bool *needed) {
-    const struct hlo_computation *cond = l->w->called[0], *body = l->w->called[1];
-    struct pmap want = {0};
-    bool done[MAX_ELEMENTS] = {false};
-    for (size_t u = 0; u < l->w->users.n; u++) {
-        const struct hlo_instr *x = l->w->users.v[u];
-        for (int k = 0; k < l->n; k++)
-            needed[k] |= x->op != HLO_GET_TUPLE_ELEMENT || index_of(x) == k;
+    struct needs n = {.l = l, .needed = needed};
+    const struct hlo_instr *w = l->w;
+    bool all = w->parent->root == w;
+    for (size_t u = 0; u < w->users.n; u++) {
+        if (w->users.v[u]->op == HLO_GET_TUPLE_ELEMENT)
+            need_element(&n, index_of(w->users.v[u]));
+        else
+            all = true;
     }
-    for (int k = 0; k < l->n; k++)
-        needed[k] |= l->w->parent->root == l->w;
-    pmap_put_ptr(&want, cond->root, NULL);
-    mark_needed(cond, &want, needed);
-    for (bool more = true; more;) {
-        more = false;
-        for (int k = 0; k < l->n; k++) {
-            if (!needed[k] || done[k]) continue;
-            pmap_put_ptr(&want, body->root->operands[k], NULL);
-            done[k] = more = true;
-        }
-        mark_needed(body, &want, needed);
+    for (int k = 0; k < l->n && all; k++)
+        need_element(&n, k);
+    need_value(&n, w->called[0]->root);
+    while (n.open.n) {
+        const struct hlo_instr *x = vec_pop(&n.open);
+        if (x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == x->parent->params.v[0])
+            need_element(&n, index_of(x));
+        for (int k = 0; k < x->n_operands; k++)
+            need_value(&n, x->operands[k]);
     }
-    pmap_done(&want);
+    pmap_done(&n.seen);
+    vec_done(&n.open);
 }
 
 // ---- what does not change from turn to turn

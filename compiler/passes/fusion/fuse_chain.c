@@ -73,7 +73,8 @@ static const char *keeps_out(const struct outputs *g, const struct hlo_instr *i,
         for (int j = 0; j < g->n && !in_group(g, i->operands[k]); j++) {
             *budget -= i->parent->n_instrs;
             if (*budget < 0) return "the pass has used its budget";
-            if (hlo_depends_on(i->operands[k], g->v[j])) return "another operand depends on one";
+            if (hlo_depends_on_by_place(i->operands[k], g->v[j]))
+                return "another operand depends on one";
         }
     return NULL;
 }
@@ -113,6 +114,7 @@ status_t pass_fuse_chain(struct hlo_module *m, struct pass_ctx *p) {
     if (!c->fusion) avec_push(&p->scratch, &bodies, c);
     for (size_t k = 0; k < bodies.n; k++) {
         struct hlo_instr *i = bodies.v[k]->first;
+        outputs_begin(bodies.v[k]);
         while (i) {
             struct hlo_instr *next = i->next;
             struct outputs g;

@@ -18,7 +18,7 @@ static const char *keeps_out(const struct outputs *g, const struct hlo_instr *i,
         if (g->v[k] == i) return "it is in already";
         *budget -= i->parent->n_instrs;
         if (*budget < 0) return "the pass has used its budget";
-        if (hlo_depends_on(i, g->v[k]) || hlo_depends_on(g->v[k], i))
+        if (hlo_depends_on_by_place(i, g->v[k]) || hlo_depends_on_by_place(g->v[k], i))
             return "one depends on the other";
     }
     return NULL;
@@ -64,6 +64,7 @@ status_t pass_fuse_sibling(struct hlo_module *m, struct pass_ctx *p) {
     if (!c->fusion) avec_push(&p->scratch, &bodies, c);
     for (size_t k = 0; k < bodies.n; k++) {
         struct hlo_computation *c = bodies.v[k];
+        outputs_begin(c);
         for (struct hlo_instr *i = c->first; i; i = i->next) { // i stays: only its users are merged
             bool found = true;
             for (int round = 0; found; round++)

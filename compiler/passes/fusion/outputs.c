@@ -36,8 +36,7 @@ const char *outputs_no_member(const struct hlo_instr *i, const struct target *t)
     if (!plain(i->shape) || i->control_preds.n) return "it is no plain array";
     bool loop = i->op == HLO_FUSION && (HLO_ATTR(i, fusion)->kind == FUSION_LOOP ||
                                         HLO_ATTR(i, fusion)->kind == FUSION_INPUT);
-    bool single = hlo_is_pointwise(i) ||
-                  (i->op == HLO_REDUCE && i->n_operands == 2);
+    bool single = hlo_is_pointwise(i) || (i->op == HLO_REDUCE && i->n_operands == 2);
     if (!loop && !single) return "it is neither a loop nor a reduction";
     if (!i->users.n && i->parent->root != i) return "nothing uses it";
     if (while_of_fusion(i)) return "it is a loop";
@@ -100,20 +99,97 @@ int outputs_count(const struct outputs *g) {
         n += is_output(g, k);
     return n;
 }
+
+// ---- order. A merge changes the list between the first user of its results and its last member
+// alone. `place` tells where that is: numbers that grow along the list, with room between them.
+
+void outputs_begin(struct hlo_computation *c) {
+    uint32_t step = UINT32_MAX / ((uint32_t)c->n_instrs + 2), at = step;
+    for (struct hlo_instr *i = c->first; i; i = i->next, at += step)
+        i->place = at;
+}
+static void put_before(struct hlo_instr *i, struct hlo_instr *pos) {
+    hlo_move_before(i, pos);
+    uint32_t before = i->prev ? i->prev->place : 0, room = pos->place - before;
+    if (room > 1)
+        i->place = before + 1 + (room - 2) / 16; // more may come between it and pos
+    else
+        outputs_begin(i->parent);
+}
+static struct hlo_instr *nth_need(const struct hlo_instr *i, size_t k) {
+    size_t n = (size_t)i->n_operands;
+    return k < n ? i->operands[k] : i->control_preds.v[k - n];
+}
+// What x needs and stands behind pos moves in front of it, then x itself.
+static void bring_before(struct hlo_instr *x, struct hlo_instr *pos) {
+    struct open {
+        struct hlo_instr *i;
+        size_t next;
+    };
+    VEC(struct open) stack = {0};
+    vec_push(&stack, ((struct open){x, 0}));
+    while (stack.n) {
+        struct open *top = &stack.v[stack.n - 1];
+        size_t needs = (size_t)top->i->n_operands + top->i->control_preds.n;
+        while (top->next < needs && nth_need(top->i, top->next)->place < pos->place)
+            top->next++;
+        if (top->next < needs) {
+            vec_push(&stack, ((struct open){nth_need(top->i, top->next), 0}));
+            continue;
+        }
+        put_before(top->i, pos);
+        (void)vec_pop(&stack);
+    }
+    vec_done(&stack);
+}
+// NULL: only the root is it, or nothing.
+static struct hlo_instr *first_user(const struct hlo_instr *x) {
+    struct hlo_instr *first = NULL;
+    for (size_t u = 0; u < x->users.n; u++)
+        if (!first || x->users.v[u]->place < first->place) first = x->users.v[u];
+    return first;
+}
+// `whole`, which stands last with the n results out[] behind it, goes in front of the first that
+// uses one, and each result in front of its first user.
+static void order(struct hlo_instr *whole, struct hlo_instr *const *out, int n) {
+    struct hlo_instr *user[OUTPUTS_MEMBERS], *first = NULL;
+    bool last = false;
+    for (int k = 0; k < n; k++) {
+        user[k] = first_user(out[k]);
+        if (user[k] && (!first || user[k]->place < first->place)) first = user[k];
+        last |= !user[k];
+    }
+    if (first) bring_before(whole, first);
+
+    for (int k = 0; k < n && out[0] != whole; k++) {
+        struct hlo_instr *of = user[k]; // those that it reads first, as it reads them
+        for (int j = 0; of && j < of->n_operands; j++)
+            for (int e = k; e < n; e++) {
+                if (out[e] != of->operands[j] || user[e] != of) continue;
+                put_before(out[e], of);
+                user[e] = NULL;
+            }
+    }
+    if (last) outputs_begin(whole->parent);
+}
+
 // What stands for the members is replaced by results of `whole`.
 static status_t hand_over(const struct outputs *g, struct hlo_instr *whole) {
+    struct hlo_instr *out[OUTPUTS_MEMBERS];
     bool tuple = shape_is_tuple(whole->shape);
-    for (int k = 0, at = 0; k < g->n; k++) {
-        struct hlo_instr *e = whole;
+    int n = 0;
+    for (int k = 0; k < g->n; k++) {
         if (!is_output(g, k)) continue;
+        out[n] = whole;
         if (tuple)
             RETURN_IF_ERR(hlo_add_instr(whole->parent, HLO_GET_TUPLE_ELEMENT, NULL, &whole, 1,
-                                        &(struct hlo_attr_gte){.index = at++}, NULL, 0, &e));
-        hlo_replace_uses(g->v[k], e);
+                                        &(struct hlo_attr_gte){.index = n}, NULL, 0, &out[n]));
+        hlo_replace_uses(g->v[k], out[n++]);
     }
     for (int k = g->n - 1; k >= 0; k--)
         hlo_remove_instr(g->v[k]);
-    return hlo_sort_instrs(whole->parent);
+    order(whole, out, n);
+    return ST_OK;
 }
 
 status_t outputs_merge(const struct outputs *g) {
@@ -139,7 +215,6 @@ status_t outputs_merge(const struct outputs *g) {
     if (n > 1)
         RETURN_IF_ERR(hlo_add_instr(f.body, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &root));
     hlo_set_root(f.body, root);
-    RETURN_IF_ERR(hlo_sort_instrs(f.body));
 
     RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, f.operands, f.n,
                                 &(struct hlo_attr_fusion){.kind = kind}, &f.body, 1, &whole));

@@ -14,6 +14,9 @@ struct outputs { // members; one that reads another stands behind it
 const char *outputs_no_member(const struct hlo_instr *i, const struct target *t);
 // How many members others than the group use.
 int outputs_count(const struct outputs *g);
+// Numbers c's instructions, before its first merge. Until the last one nothing but merges moves or
+// adds any: hlo_depends_on_by_place holds.
+void outputs_begin(struct hlo_computation *c);
 // One fusion of the members, in their place: a tuple of those that others use, or the only one.
 // The caller has seen to it that no operand from outside depends on a member.
 status_t outputs_merge(const struct outputs *g) MUST_CHECK;

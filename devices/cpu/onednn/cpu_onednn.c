@@ -34,6 +34,7 @@ struct onednn_state {
 // The same call up to its first step that loses NaN, by an implementation that spreads none.
 struct onednn_short {
     dnnl_primitive_t prim; // NULL: the library has none that takes the weights as they are packed
+    status_t why;          // there is none
     dnnl_memory_t scratch;
     void *memory;
     dnnl_primitive_t turn; // from the form that the weights are packed in to `weights`; NULL: none
@@ -339,6 +340,7 @@ static void close_short(struct onednn_short *w) {
     if (w->weights) dnnl_memory_destroy(w->weights);
     free(w->memory);
     free(w->turned);
+    st_drop(w->why);
     free(w);
 }
 static void onednn_close(struct cpu_step *s) {
@@ -441,6 +443,7 @@ static status_t short_prim(const struct onednn_state *st, const struct cpu_step 
     const dnnl_memory_desc_t *scratch =
         status ? NULL : dnnl_primitive_desc_query_md(p.pd, dnnl_query_scratchpad_md, 0);
     dnnl_status_t rc = dnnl_success;
+    if (!status && !scratch) rc = dnnl_unimplemented;
     if (scratch) rc = dnnl_memory_create(&w->scratch, scratch, onednn_engine(), DNNL_MEMORY_NONE);
     if (scratch && rc == dnnl_success) {
         w->memory = cpu_memory((int64_t)dnnl_memory_desc_get_size(scratch) + 64);
@@ -454,15 +457,15 @@ static status_t short_prim(const struct onednn_state *st, const struct cpu_step 
     return status ? status : rc == dnnl_success ? ST_OK : onednn_failed("primitive_create", rc);
 }
 // Runs are on the thread that loads, so that primitives are made by one at a time here too.
-static struct onednn_short *short_of(const struct cpu_step *s, const struct lib_call *c) {
+static const struct onednn_short *short_of(const struct cpu_step *s, const struct lib_call *c) {
     struct onednn_state *st = s->state;
-    if (st->without) return st->without->prim ? st->without : NULL;
+    if (st->without) return st->without;
     st->without = calloc(1, sizeof *st->without);
     if (!st->without) return NULL;
     int threads = s->alone ? cpu_use_threads(1) : 0;
-    st_drop(short_prim(st, s, c, st->without));
+    st->without->why = short_prim(st, s, c, st->without);
     if (s->alone) cpu_use_threads(threads);
-    return st->without->prim ? st->without : NULL;
+    return st->without;
 }
 // By the evaluator, of weights as they were. Not made for speed.
 static status_t run_plain(struct cpu_exe *x, struct cpu_step *s, int rhs, void **bufs) {
@@ -493,7 +496,10 @@ static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs)
     up_to = c;
     up_to.n_post = onednn_swallows(&c);
     const struct onednn_short *w = short_of(s, &up_to);
-    if (!w && st->beside) return st_exhausted("no room for a convolution that keeps NaN apart");
+    if (!w) return st_oom();
+    if (!w->prim && st->beside)
+        return st_note(st_copy(w->why), "a convolution that keeps NaN apart");
+    if (!w->prim) w = NULL;
     RETURN_IF_ERR(execute(x, s, w, bufs));
     if (w) onednn_steps(&c, up_to.n_post, s->plan->instr, bufs);
     return ST_OK;

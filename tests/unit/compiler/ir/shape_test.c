@@ -47,7 +47,26 @@ static void tuples_have_leaves(void **state) {
     assert_ptr_equal(shape_leaf(s, 0), x);
     assert_ptr_equal(shape_leaf(s, 2), y);
     assert_ptr_equal(shape_leaf(s, 4), y);
+    assert_null(shape_leaf(s, 5));
     assert_int_equal(shape_bytes(s), 4 + 4 + 4 + 4 + 4);
+    for (int k = 0; k < 3; k++) {
+        const int first[] = {0, 2, 3};
+        assert_int_equal(shape_first_leaf(s, k), first[k]);
+        assert_int_equal(shape_first_leaf(inner, k % 2), k % 2);
+    }
+    const int element_of[] = {0, 0, 1, 2, 2, -1};
+    for (int k = 0; k < 6; k++)
+        assert_int_equal(shape_element_of(s, k), element_of[k]);
+
+    // Elements without leaves in front, between and behind.
+    const struct shape *none = shape_tuple(&a, NULL, 0);
+    const struct shape *mixed[] = {none, x, none, none, y, none};
+    const struct shape *t = shape_tuple(&a, mixed, 6);
+    assert_int_equal(shape_element_of(t, 0), 1);
+    assert_int_equal(shape_element_of(t, 1), 4);
+    assert_int_equal(shape_element_of(t, 2), -1);
+    assert_ptr_equal(shape_leaf(t, 1), y);
+    assert_null(shape_leaf(none, 0));
     assert_string_equal(shape_text(&a, s), "((s32[], pred[4]), pred[4], (s32[], pred[4]))");
 }
 static void layouts_place_elements(void **state) {

@@ -75,7 +75,7 @@ static void values_have_a_budget(void **state) {
 }
 static void control_predecessors_come_first(void **state) {
     (void)state;
-    avec_push(m->arena, &named(m, "x")->control_preds, named(m, "r"));
+    hlo_add_control_pred(named(m, "x"), named(m, "r"));
     broken("a control predecessor comes after it");
 }
 // Each level's two branches are the level above: what follows calls would see the first 2^25 times.
@@ -95,6 +95,23 @@ static void calls_multiply(void **state) {
     strbuf_done(&b);
 }
 
+// Branches in branches are followed one inside the other: a bound on how deep.
+static void regions_nest(void **state) {
+    (void)state;
+    struct strbuf b = {0};
+    struct hlo_module *deep;
+    strbuf_puts(&b, "HloModule m\nc0 { p = f32[4] parameter(0)\n  ROOT r = f32[4] sine(p) }\n");
+    for (int k = 1; k <= 513; k++)
+        strbuf_printf(&b,
+                      "%sc%d { p = f32[4] parameter(0)\n b = pred[] constant(true)\n"
+                      "ROOT r = f32[4] conditional(b, p, p), true_computation=c%d, "
+                      "false_computation=c0 }\n",
+                      k == 513 ? "ENTRY " : "", k, k - 1);
+    expect(hlo_parse(str_of(strbuf_cstr(&b)), NULL, &deep), ST_RESOURCE_EXHAUSTED,
+           "nest deeper than 512");
+    strbuf_done(&b);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_module, close_module)
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -103,7 +120,7 @@ int main(void) {
         TEST(literals_fit),         TEST(parameters_are_numbered),
         TEST(names_are_unique),     TEST(there_is_an_entry),
         TEST(values_have_a_budget), TEST(control_predecessors_come_first),
-        TEST(calls_multiply),
+        TEST(calls_multiply),       TEST(regions_nest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
