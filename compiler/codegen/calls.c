@@ -34,6 +34,7 @@ const struct code_symbol code_symbols[] = {
     {"memcpy", memcpy},
     {"memset", memset},
     {"memmove", memmove},
+    {"fmod", fmod},
     {"floor", floor},
     {"ceil", ceil},
     {"rint", rint},

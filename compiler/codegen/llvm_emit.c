@@ -304,6 +304,9 @@ static void attribute(struct emit *e, LLVMValueRef fn, unsigned at, const char *
     LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->c, k, v));
 }
 static LLVMValueRef call(struct emit *e, const struct kir_val *v) {
+    // Of LLVM's own operations it knows that a loop of them may be vectors, each lane a call.
+    if (v->imm_i == KLIBM_FMOD && !e->soft)
+        return LLVMBuildFRem(e->b, val(v->args[0]), val(v->args[1]), "");
     LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[4] = {d, d, d, d};
     unsigned n = v->n_args;
     LLVMTypeRef ft = LLVMFunctionType(d, p, n, 0);
