@@ -6,15 +6,18 @@
 // key first; then elements are fetched by position. topk keeps the best seen so far and a bound
 // that most elements do not pass; so does a sort by one key of which only the beginning is read,
 // and leaves the rest of its results as it is. A line is one thread's.
-// Does not: other comparators, complex keys (a generated kernel's).
+// Complex numbers have two keys, their parts. Does not: other comparators (a generated kernel's).
 #include "devices/cpu/cpu.h"
 
 #include <math.h>
 
 enum { MAX_KEYS = 4, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30 };
 enum { IN_ORDER = 16, ROOM = 192 }; // topk: results that are kept in order; candidates beside them
+enum part { WHOLE, REAL_PART, IMAG_PART };
 struct key {
     int operand;
+    enum part part;           // of a complex number
+    enum dtype type;          // of the key
     bool down;                // descending
     bool one_zero, nans_last; // -0 is 0; all NaN are alike, above everything
 };
@@ -29,6 +32,14 @@ struct keys {
 static bool match_value(const struct hlo_instr *v, int64_t *param, struct key *k) {
     if (v->op == HLO_PARAMETER) {
         *param = v->param_number;
+        k->type = v->shape->dtype;
+        return true;
+    }
+    if ((v->op == HLO_REAL || v->op == HLO_IMAG) &&
+        dtype_is_complex(v->operands[0]->shape->dtype)) {
+        if (!match_value(v->operands[0], param, k)) return false;
+        k->part = v->op == HLO_REAL ? REAL_PART : IMAG_PART;
+        k->type = v->shape->dtype;
         return true;
     }
     if (v->op == HLO_CONVERT && dtype_is_float(v->shape->dtype) &&
@@ -42,7 +53,8 @@ static bool match_value(const struct hlo_instr *v, int64_t *param, struct key *k
     struct key inner = {0};
     int64_t of;
     if (!match_value(v->operands[2], param, k) || !match_value(x, &of, &inner) || of != *param ||
-        inner.one_zero || inner.nans_last || HLO_ATTR(c, compare)->type == CMPT_TOTALORDER)
+        inner.part != k->part || inner.one_zero || inner.nans_last ||
+        HLO_ATTR(c, compare)->type == CMPT_TOTALORDER)
         return false;
     double value = lit_get_f64(to->literal, 0);
     if (d == CMP_NE && c->operands[1] == x && value != value && !signbit(value))
@@ -61,7 +73,8 @@ static bool match_compare(const struct hlo_instr *c, struct key *k, enum cmp_dir
     int64_t a, b;
     if (c->op != HLO_COMPARE || !match_value(c->operands[0], &a, &left) ||
         !match_value(c->operands[1], &b, &right) || a / 2 != b / 2 || a == b ||
-        left.one_zero != right.one_zero || left.nans_last != right.nans_last)
+        left.part != right.part || left.one_zero != right.one_zero ||
+        left.nans_last != right.nans_last)
         return false;
     enum dtype t = c->operands[0]->shape->dtype;
     enum cmp_type type = HLO_ATTR(c, compare)->type;
@@ -91,7 +104,7 @@ static bool match_order(const struct hlo_instr *r, struct keys *out) {
         for (int t = 0; t < 2; t++) {
             int n = out->n;
             if (!match_compare(both->operands[t], &same, &e) || e != CMP_EQ ||
-                same.operand != k.operand || same.one_zero != k.one_zero ||
+                same.operand != k.operand || same.part != k.part || same.one_zero != k.one_zero ||
                 same.nans_last != k.nans_last)
                 continue;
             k.down = d == CMP_GT;
@@ -118,14 +131,15 @@ static bool keys_of(const struct hlo_instr *i, struct keys *out) {
         if (!plain(shape_is_tuple(i->shape) ? shape_leaf(i->shape, k) : i->shape)) return false;
     if (shape_elements(i->operands[0]->shape) == 0) return false;
     if (i->op == HLO_TOPK) {
-        out->v[out->n++] = (struct key){.down = HLO_ATTR(i, topk)->largest};
-        return key_type(i->operands[0]->shape->dtype) && i->shape->elems[1]->dtype == DT_S32;
+        enum dtype t = i->operands[0]->shape->dtype;
+        out->v[out->n++] = (struct key){.down = HLO_ATTR(i, topk)->largest, .type = t};
+        return key_type(t) && i->shape->elems[1]->dtype == DT_S32;
     }
     if (i->op != HLO_SORT || i->n_called != 1 || !match_order(i->called[0]->root, out))
         return false;
     for (int k = 0; k < out->n; k++) {
         int o = out->v[k].operand;
-        if (o >= i->n_operands || !key_type(i->operands[o]->shape->dtype) ||
+        if (o >= i->n_operands || !key_type(out->v[k].type) ||
             i->called[0]->params.v[2 * o]->shape->dtype != i->operands[o]->shape->dtype)
             return false;
     }
@@ -245,8 +259,9 @@ struct sort_state {
 #define FILL(NAME, PAIR)                                                                           \
     static void fill_##NAME(const struct sort_state *s, const struct key *k, const char *line,     \
                             bool again, PAIR *to) {                                                \
-        enum dtype t = s->i->operands[k->operand]->shape->dtype;                                   \
-        int64_t step = dtype_size(t) * s->inner;                                                   \
+        enum dtype t = k->type;                                                                    \
+        int64_t step = dtype_size(s->i->operands[k->operand]->shape->dtype) * s->inner;            \
+        if (k->part == IMAG_PART) line += dtype_size(t);                                           \
         uint64_t flip = !k->down ? 0                                                               \
                         : dtype_bits(t) >= 64                                                      \
                             ? ~UINT64_C(0)                                                         \
@@ -372,7 +387,7 @@ BELOW(64, uint64_t)
     }                                                                                              \
     static PAIR *best_##NAME(const struct sort_state *s, const char *line, PAIR *a, PAIR *b) {     \
         const struct key *k = &s->keys.v[0];                                                       \
-        enum dtype t = s->i->operands[k->operand]->shape->dtype;                                   \
+        enum dtype t = k->type;                                                                    \
         const struct block_form form = {block_of(t, k), t, k};                                     \
         int bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);                                          \
         KEY flip = k->down ? (KEY) ~(KEY)0 >> (sizeof(KEY) * 8 - (size_t)bits) : 0;                \
@@ -477,7 +492,7 @@ static int64_t kept_of_sort(const struct sort_state *s, int64_t dim) {
     const struct hlo_instr *i = s->i;
     bool tuple = shape_is_tuple(i->shape);
     int64_t read = tuple ? 0 : read_of(i, dim);
-    if (s->keys.n > 1 || s->inner > 1 || i->parent->root == i) return s->n;
+    if (s->keys.n > 1 || s->keys.v[0].part || s->inner > 1 || i->parent->root == i) return s->n;
     for (size_t u = 0; tuple && u < i->users.n; u++) {
         const struct hlo_instr *user = i->users.v[u];
         int64_t here = user->op == HLO_GET_TUPLE_ELEMENT ? read_of(user, dim) : s->n;
@@ -499,7 +514,7 @@ static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     s->kept = i->op == HLO_TOPK ? HLO_ATTR(i, topk)->k : kept_of_sort(s, dim);
     s->line = i->op == HLO_TOPK ? s->kept : s->n;
     for (int k = 0; k < s->keys.n; k++)
-        s->wide |= dtype_bits(i->operands[s->keys.v[k].operand]->shape->dtype) > 32;
+        s->wide |= dtype_bits(s->keys.v[k].type) > 32;
     s->room = s->n;
     int64_t room = s->kept <= IN_ORDER ? s->kept : 2 * s->kept + ROOM;
     if ((i->op == HLO_TOPK || s->kept < s->n) && room < s->n) s->room = room;
@@ -527,5 +542,5 @@ static status_t sort_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
     cpu_parallel(part, &c, s->lines, 2000 / s->n + 1);
     return ST_OK;
 }
-const struct cpu_impl cpu_impl_sort = {"sort", sort_accepts, sort_open, NULL, sort_run, NULL, NULL,
-                                       NULL};
+const struct cpu_impl cpu_impl_sort = {"sort",   sort_accepts, sort_open, NULL,
+                                       sort_run, NULL,         NULL,      NULL};
