@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { MAX_KEYS = 4, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30 };
+enum { MAX_KEYS = 16, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30 };
 enum { IN_ORDER = 16, ROOM = 192 }; // topk: results that are kept in order; candidates beside them
 enum part { WHOLE, REAL_PART, IMAG_PART };
 struct key {
