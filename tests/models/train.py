@@ -73,9 +73,9 @@ class Program:
                     leaf["name"], v[leaf["name"]].shape, shape))
         return v
 
-    def run(self, v, limit=0):
+    def run(self, v, limit=0, precision="default"):
         """One run: the state becomes what it is after it. Returns losses and accuracies."""
-        args = [BUILD + "/hlo-run"]
+        args = [BUILD + "/hlo-run", "--precision", precision]
         for k, leaf in enumerate(self.leaves):
             if leaf["role"] == "limit":
                 v[leaf["name"]] = np.array(limit, np.int32)
@@ -334,12 +334,12 @@ ENTRY e {
 """
 
 
-def linear(dtype, by, words, x, target, limit):
+def linear(dtype, by, words, x, target, limit, precision="default"):
     """y = x.w.k in dtype, all of k `by`; w is trained, from ones: the program's values, losses."""
     text = LINEAR.replace("TYPE", dtype).replace("BY", str(by))
     p = Program(text, "loss=mse;batch=8;trainable=w;" + words, ".hlo")
     v = p.start({"w": np.ones((4, 4), np.float32)}, {"x": x}, np.full((8, 2), target))
-    losses, _ = p.run(v, limit)
+    losses, _ = p.run(v, limit, precision)
     return v, losses
 
 
@@ -356,15 +356,16 @@ def gradients_overflow():
 
 
 def dynamic_loss_scale():
-    """Gradients too small for f16 are kept, too large ones halve the scale and cost their step,
-    2000 steps without one double it."""
+    """Gradients too small for f16 are kept, also where each operation rounds to it (strict); too
+    large ones halve the scale and cost their step, 2000 steps without one double it."""
     x, rate = np.abs(f(8, 4)), "optimizer=sgd:rate=1e6;slice=20;"
     want, _ = linear("f32", 3e-5, rate, x, 3e-4, 20)
-    lost, _ = linear("f16", 3e-5, rate, x, 3e-4, 20)
-    kept, _ = linear("f16", 3e-5, rate + "loss_scale=dynamic", x, 3e-4, 20)
+    lost, _ = linear("f16", 3e-5, rate, x, 3e-4, 20, "strict")
+    for precision in ("default", "strict"):
+        kept, _ = linear("f16", 3e-5, rate + "loss_scale=dynamic", x, 3e-4, 20, precision)
+        differs(kept["w"] - 1, want["w"] - 1, 2e-2)
     if (lost["w"] != 1).any() or (abs(want["w"] - 1) < 1e-2).all():
         raise ValueError("nothing is lost without a scale: %s" % lost["w"].ravel())
-    differs(kept["w"] - 1, want["w"] - 1, 2e-2)
 
     rate = "optimizer=sgd:rate=1e-3;slice=20;"
     halved, losses = linear("f16", 1, rate + "nan=skip;loss_scale=dynamic", x, 100, 20)
