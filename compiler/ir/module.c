@@ -576,7 +576,7 @@ int hlo_remove_dead(struct hlo_computation *c) {
 
 static bool reaches(const struct hlo_instr *i, const struct hlo_instr *on, uint32_t first) {
     if (i == on) return true;
-    if (!i->n_operands) return false;
+    if (!hlo_needs(i)) return false;
     VEC(const struct hlo_instr *) work = {0};
     uint64_t small[64] = {0}, *seen = small; // a bit an id
     size_t words = i->parent->module->next_id / 64 + 1;
@@ -585,13 +585,13 @@ static bool reaches(const struct hlo_instr *i, const struct hlo_instr *on, uint3
     vec_push(&work, i);
     while (work.n && !found) {
         const struct hlo_instr *x = vec_pop(&work);
-        for (int k = 0; k < x->n_operands && !found; k++) {
-            const struct hlo_instr *y = x->operands[k];
+        for (size_t k = 0; k < hlo_needs(x) && !found; k++) {
+            const struct hlo_instr *y = hlo_need(x, k);
             uint64_t bit = UINT64_C(1) << y->id % 64, *word = &seen[y->id / 64];
             found = y == on;
             if (*word & bit || (first && y->place < first)) continue;
             *word |= bit;
-            if (y->n_operands) vec_push(&work, y);
+            if (hlo_needs(y)) vec_push(&work, y);
         }
     }
     vec_done(&work);
@@ -630,9 +630,8 @@ status_t hlo_sort_instrs(struct hlo_computation *c) {
                 continue;
             }
             pmap_put_ptr(&colour, x, (void *)1);
-            for (int k = x->n_operands + (int)x->control_preds.n - 1; k >= 0; k--) {
-                struct hlo_instr *p =
-                    k < x->n_operands ? x->operands[k] : x->control_preds.v[k - x->n_operands];
+            for (size_t k = hlo_needs(x); k-- > 0;) {
+                struct hlo_instr *p = hlo_need(x, k);
                 void *state = pmap_get_ptr(&colour, p);
                 if (state == (void *)1)
                     cycle = true;

@@ -178,8 +178,16 @@ void hlo_remove_instr(struct hlo_instr *i);
 // computations leave them alone.
 void hlo_mark_fused(struct hlo_instr *fusion);
 int hlo_remove_dead(struct hlo_computation *c); // pure instructions without users; returns how many
-bool hlo_depends_on(const struct hlo_instr *i,
-                    const struct hlo_instr *on); // is `on` reachable through operands
+// What i needs before it runs: operands, then control predecessors.
+static inline size_t hlo_needs(const struct hlo_instr *i) {
+    return (size_t)i->n_operands + i->control_preds.n;
+}
+static inline struct hlo_instr *hlo_need(const struct hlo_instr *i, size_t k) {
+    size_t n = (size_t)i->n_operands;
+    return k < n ? i->operands[k] : i->control_preds.v[k - n];
+}
+// Is `on` i, or reachable through what instructions need?
+bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on);
 void hlo_number_list(struct hlo_computation *c); // `place` of each: how many stand before it
 // The same answer where the places of all that stands between the two are right: a walk over these
 // alone.

@@ -112,6 +112,16 @@ static bool called_ok(struct merged_loop *l, const struct plan_step *s) {
     l->depth--;
     return true;
 }
+// What code for a call follows from beside the plans: which leaves a branch takes, also where it
+// reads only some of them.
+static void print_call(struct strbuf *b, const struct plan_step *s) {
+    const struct hlo_instr *i = s->instr;
+    strbuf_printf(b, "%d at %lld:", s->n_in ? (int)i->operands[0]->shape->dtype : 0,
+                  (long long)s->scratch_offset);
+    for (int k = 0; i->op == HLO_CONDITIONAL && k < i->n_called; k++)
+        strbuf_printf(b, " %d", plan_branch_leaf(s, k));
+    strbuf_putc(b, '\n');
+}
 static bool plan_ok(struct merged_loop *l, const struct plan *p) {
     if (l->steps + p->n_steps > MAX_STEPS) return no(l, "too many steps");
     plan_print_alone(&l->text, p);
@@ -127,9 +137,8 @@ static bool plan_ok(struct merged_loop *l, const struct plan *p) {
         l->steps++;
         if (s->n_in + s->n_out > MAX_LEAVES) return no(l, "a large state");
         if (!slices_ok(l, s->in, s->n_in) || !slices_ok(l, s->out, s->n_out)) return false;
-        strbuf_printf(&l->text, "%s %d %d\n", hlo_op_name(s->instr->op),
-                      s->called && s->n_in ? (int)s->instr->operands[0]->shape->dtype : 0,
-                      s->called ? s->instr->n_operands : 0);
+        strbuf_printf(&l->text, "%s\n", hlo_op_name(s->instr->op));
+        if (s->called) print_call(&l->text, s);
         if (!(s->called ? called_ok : kernel_ok)(l, s)) return false;
     }
     return slices_ok(l, p->root, p->n_root);

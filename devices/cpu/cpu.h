@@ -6,7 +6,7 @@
 #include "compiler/plan/plan.h"
 #include "devices/device.h"
 
-enum { CPU_MAX_BUFS = 8192 }; // operands and results of a step, on its stack
+enum { CPU_MAX_BUFS = 8192 }; // operands and results of a step
 struct cpu_exe;
 struct cpu_step {
     const struct plan_step *plan;

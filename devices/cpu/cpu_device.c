@@ -129,20 +129,28 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .depth = p->depth};
 }
 
+// Calls nest up to HLO_MOST_NESTED deep: a level keeps little on the stack.
 status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
                       struct cpu_step *s) {
-    void *bufs[CPU_MAX_BUFS + 1];
+    enum { NARROW = 32 };
     const struct plan_step *ps = s->plan;
+    int n = ps->n_in + ps->n_out;
+    void *narrow[NARROW + 1], **bufs = narrow;
     if (x->cancel && *x->cancel) return cpu_cancelled();
+    if (n > NARROW) bufs = malloc(sizeof *bufs * ((size_t)n + 1));
+    if (!bufs) return st_exhausted("addresses of '%s'", ps->instr->name);
+
     for (int e = 0; e < ps->n_in; e++)
         bufs[e] = cpu_address(p, f, &ps->in[e]);
     for (int e = 0; e < ps->n_out; e++)
         bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
-    bufs[ps->n_in + ps->n_out] = f->memory + ps->scratch_offset;
+    bufs[n] = f->memory + ps->scratch_offset;
     for (int e = 0; s->views && e < ps->n_in; e++)
         if (s->views[e]) bufs[e] = s->views[e]->view;
     if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
-    return s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
+    status_t st = s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
+    if (bufs != narrow) free(bufs);
+    return st;
 }
 
 // Steps that the plan put beside each other, one thread each.

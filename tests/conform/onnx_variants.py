@@ -211,6 +211,9 @@ def pools():
             add("%s of a short input, %s %s %d" % (op, name, sorted(more), outputs), op, [short],
                 dict(attrs, **more, kernel_shape=kernel), outputs,
                 opset=18 if op == "LpPool" else 19)
+        if "dilations" not in attrs:
+            add("AveragePool of a short input before opset 19, %s" % name, "AveragePool", [short],
+                dict(attrs, count_include_pad=1, kernel_shape=kernel), opset=12)
     for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}),
                         ("pads",
                          {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),

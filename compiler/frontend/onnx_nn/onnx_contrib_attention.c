@@ -448,6 +448,7 @@ static hv from_row(struct onnx_ctx *c, hv x, int64_t axis, hv from, int64_t size
     for (int d = 0; d < 4; d++)
         sizes[d] = d ? x->shape->dims[d] : 1;
     sizes[axis] = size;
+    if (!n) return onnx_part(c, x, axis, 0, size);
 
     for (int64_t k = 0; k < n && hb_ok(b); k++) {
         hv in[] = {onnx_part(c, x, 0, k, k + 1), zero, zero, zero, zero};

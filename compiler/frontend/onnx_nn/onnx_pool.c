@@ -233,7 +233,9 @@ ONNX_X(pool) {
         grown |= s.high[d] != declared.high[d];
         area *= (double)s.kernel[d];
     }
-    if (!padded || (with_pads && !grown)) return onnx_out_val(c, 0, onnx_mul_k(c, sum, 1 / area));
+    // Before opset 19 ONNX Runtime divides by the whole window also where a short input cuts it.
+    bool whole = !grown || (c->opset < 19 && !onnx_at_int(c, "ceil_mode", 0));
+    if (!padded || (with_pads && whole)) return onnx_out_val(c, 0, onnx_mul_k(c, sum, 1 / area));
     hv count = window_counts(c, x, s, &declared, with_pads);
     onnx_out_val(c, 0,
                  hb_div(b, sum, hb_broadcast_numpy(b, count, sum->shape->dims, sum->shape->rank)));

@@ -238,7 +238,7 @@ static status_t slice_from(struct shl *l, const struct mlir_op *op, hv const *in
         return st_invalid("its operands must have %d elements", s->rank);
     for (int d = 0; d < s->rank; d++) {
         if (steps.v[d] != 1) return st_unimplemented("steps from where only a run knows");
-        last[d] = s->dims[d] - a.dynamic_slice_sizes.v[d];
+        if (__builtin_sub_overflow(s->dims[d], a.dynamic_slice_sizes.v[d], &last[d])) last[d] = -1;
     }
 
     if (start->op == HLO_CLAMP && known_as(l, start->operands[0], NULL, s->rank) &&

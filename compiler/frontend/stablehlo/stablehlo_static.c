@@ -59,11 +59,27 @@ static void mark_call(struct arena *a, struct marks *x, const struct mlir_op *op
     for (int k = 0; k < op->n_operands; k++)
         if (inner.v[f->body.args + (uint32_t)k]) x->v[op->operands[k]] = true;
 }
-// real_dynamic_slice from a start that only a run needs to know: its limit, computed before `at` in
-// the region, is the sum of the start and a size, which decides the shape.
+// Is `value` a constant of the region, from before `at`, that has other elements than 1?
+static bool leaps(struct marks *x, const struct mlir_region *r, size_t at, uint32_t value) {
+    while (at-- > 0 && --*x->left > 0) {
+        const struct mlir_op *op = r->ops.v[at];
+        if (op->n_results != 1 || op->result != value) continue;
+        const struct mlir_attr *t = mlir_op_attr(op, "value");
+        if (!str_is(op->name, "stablehlo.constant") || !t || t->kind != MLIR_A_DENSE) return false;
+        size_t size = t->type ? (size_t)dtype_size(t->type->dtype) : 0;
+        for (size_t k = 0; size && k < t->bytes.n; k++)
+            if (((const uint8_t *)t->bytes.p)[k] != (k % size == 0)) return true;
+        return false;
+    }
+    return false;
+}
+// real_dynamic_slice of steps of 1 from a start that only a run needs to know: its limit, computed
+// before `at` in the region, is the sum of the start and a size, which decides the shape.
 static bool mark_size(struct marks *x, const struct mlir_region *r, size_t at) {
     const struct mlir_op *op = r->ops.v[at];
-    if (!str_is(op->name, "stablehlo.real_dynamic_slice") || op->n_operands != 4) return false;
+    if (!str_is(op->name, "stablehlo.real_dynamic_slice") || op->n_operands != 4 ||
+        leaps(x, r, at, op->operands[3]))
+        return false;
     while (at-- > 0 && --*x->left > 0) {
         const struct mlir_op *sum = r->ops.v[at];
         if (sum->n_results != 1 || sum->result != op->operands[2]) continue;

@@ -20,9 +20,8 @@ status_t pass_inline(struct hlo_module *m, struct pass_ctx *p) {
         p->changed = true;
     }
     if (hlo_nesting(m, true) > HLO_MOST_NESTED) // whoever follows calls goes so deep
-        return st_exhausted(
-            "more than %d instructions where calls become what they call, and those "
-            "that stay nest deeper than %d",
-            MAX_INSTRS, HLO_MOST_NESTED);
+        return st_exhausted("calls that cannot become what they call (something waits for them, or "
+                            "there would be more than %d instructions) nest deeper than %d",
+                            MAX_INSTRS, HLO_MOST_NESTED);
     return ST_OK;
 }

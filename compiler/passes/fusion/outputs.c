@@ -33,7 +33,7 @@ static bool renews_parameter(const struct hlo_instr *i) {
     return false;
 }
 const char *outputs_no_member(const struct hlo_instr *i, const struct target *t) {
-    if (!plain(i->shape) || i->control_preds.n) return "it is no plain array";
+    if (!plain(i->shape) || i->control_preds.n || i->n_awaiting) return "it is no plain array";
     bool loop = i->op == HLO_FUSION && (HLO_ATTR(i, fusion)->kind == FUSION_LOOP ||
                                         HLO_ATTR(i, fusion)->kind == FUSION_INPUT);
     bool single = hlo_is_pointwise(i) || (i->op == HLO_REDUCE && i->n_operands == 2);
@@ -116,10 +116,6 @@ static void put_before(struct hlo_instr *i, struct hlo_instr *pos) {
     else
         outputs_begin(i->parent);
 }
-static struct hlo_instr *nth_need(const struct hlo_instr *i, size_t k) {
-    size_t n = (size_t)i->n_operands;
-    return k < n ? i->operands[k] : i->control_preds.v[k - n];
-}
 // What x needs and stands behind pos moves in front of it, then x itself.
 static void bring_before(struct hlo_instr *x, struct hlo_instr *pos) {
     struct open {
@@ -130,11 +126,11 @@ static void bring_before(struct hlo_instr *x, struct hlo_instr *pos) {
     vec_push(&stack, ((struct open){x, 0}));
     while (stack.n) {
         struct open *top = &stack.v[stack.n - 1];
-        size_t needs = (size_t)top->i->n_operands + top->i->control_preds.n;
-        while (top->next < needs && nth_need(top->i, top->next)->place < pos->place)
+        size_t needs = hlo_needs(top->i);
+        while (top->next < needs && hlo_need(top->i, top->next)->place < pos->place)
             top->next++;
         if (top->next < needs) {
-            vec_push(&stack, ((struct open){nth_need(top->i, top->next), 0}));
+            vec_push(&stack, ((struct open){hlo_need(top->i, top->next), 0}));
             continue;
         }
         put_before(top->i, pos);
