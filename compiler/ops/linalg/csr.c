@@ -46,8 +46,9 @@ void csr_run(struct literal *const *in, struct literal *out) {
                 lit_get_c128(in[CSR_DATA], p, v);
                 lit_get_c128(in[CSR_DENSE], k * m + c, d);
                 lit_get_c128(out, at, sum);
-                lit_set_c128(out, at, sum[0] + v[0] * d[0] - v[1] * d[1],
-                             sum[1] + v[0] * d[1] + v[1] * d[0]);
+                lit_set_c128(out, at, v[0] * d[0] - v[1] * d[1], v[0] * d[1] + v[1] * d[0]);
+                lit_get_c128(out, at, d); // rounded
+                lit_set_c128(out, at, sum[0] + d[0], sum[1] + d[1]);
             }
         }
     }
