@@ -21,6 +21,7 @@ enum { MAX_CONSTANT = 1 << 16 }; // elements of a constant that is written again
 struct norm {
     struct hb *b;
     bool strict;
+    struct pmap takes; // value -> do its conversions take the wide one? (takes_wide)
 };
 
 static bool narrow_type(enum dtype t) {
@@ -299,29 +300,33 @@ static void settle(struct norm *n, struct hlo_instr *i) {
 // ---- explicit conversions
 
 // Do arithmetic, reductions and what is spread for them alone read it?
-static bool only_computes(const struct hlo_instr *i) {
+static bool only_computes(const struct hlo_instr *i, int depth) {
     enum hlo_op op;
-    if (i->parent->root == i) return false;
+    if (i->parent->root == i || !depth) return false;
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
         bool sum = reduces(u) && match_reducer(u->called[0], &op);
-        bool spread = u->op == HLO_BROADCAST && only_computes(u);
+        bool spread = u->op == HLO_BROADCAST && only_computes(u, depth - 1);
         if (!sum && !spread && (!is_arithmetic(u) || decides(u))) return false;
     }
     return true;
 }
 // A conversion to a wide type, of what was computed in f32, gives that. Of several conversions of
 // one value all do or none: a sum may be compared with another's terms.
-static bool takes_wide(const struct norm *n, const struct hlo_instr *i) {
+static bool takes_wide(struct norm *n, const struct hlo_instr *i) {
+    enum { DEPTH = 16 };
     const struct hlo_instr *x = i->op == HLO_CONVERT ? i->operands[0] : NULL;
     enum dtype t = x ? i->shape->dtype : DT_PRED;
     if (n->strict || (t != DT_F32 && t != DT_F64) || x->mark != ROUNDED || i->control_preds.n)
         return false;
-    for (size_t k = 0; k < x->users.n; k++) {
+    if (pmap_has_ptr(&n->takes, x)) return pmap_get_ptr(&n->takes, x) != NULL;
+    bool all = true;
+    for (size_t k = 0; k < x->users.n && all; k++) {
         const struct hlo_instr *u = x->users.v[k];
-        if (u->op == HLO_CONVERT && !only_computes(u)) return false;
+        all = u->op != HLO_CONVERT || only_computes(u, DEPTH);
     }
-    return true;
+    pmap_put_ptr(&n->takes, x, all ? n : NULL);
+    return all;
 }
 static void take_wide(struct norm *n, struct hlo_instr *i, bool *changed) {
     hlo_replace_uses(i, convert(n->b, i->operands[0]->tmp, i->shape->dtype));
@@ -345,6 +350,7 @@ static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
         pass_place(last, i);
         if (!hb_ok(&b)) break;
     }
+    pmap_done(&n.takes);
     if (changed) hlo_remove_dead(c); // what was replaced decides nothing
     for (struct hlo_instr *i = c->first; i; i = i->next)
         settle(&n, i);

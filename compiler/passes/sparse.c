@@ -20,12 +20,24 @@ static hv add_rows(struct hb *b, hv x, hv places, hv updates) {
 static hv column_of(struct hb *b, hv v) {
     return hb_reshape(b, v, (int64_t[]){v->shape->dims[0], 1}, 2);
 }
+static hv not_negative(struct hb *b, hv x) {
+    return dtype_class(x->shape->dtype) == DC_SIGNED ? hb_max(b, x, hb_splat(b, x->shape, 0)) : x;
+}
+// row, or -1 where the column is not one of n: a gather would take the nearest.
+static hv in_columns(struct hb *b, hv row, hv column, int64_t n) {
+    if (dtype_bits(column->shape->dtype) < 32) column = hb_convert(b, column, DT_S32);
+    hv near = not_negative(b, column);
+    if ((double)(n - 1) < dtype_highest(column->shape->dtype))
+        near = hb_min(b, near, hb_splat(b, column->shape, (double)(n - 1)));
+    return hb_select(b, hb_compare(b, near, column, CMP_EQ), row, hb_splat(b, row->shape, -1));
+}
 // For each of n elements its row, counted from 1; 0 before the first row's.
 static hv rows_of(struct hb *b, hv first, int64_t n) {
     struct arena *a = b->c->module->arena;
     struct window_dim w = {n, 1, n - 1, 0, 1, 1, false};
     const struct shape *s = shape_make(a, DT_S32, &n, 1),
                        *each = shape_with_dtype(a, first->shape, DT_S32);
+    first = not_negative(b, first);
     hv begins = add_rows(b, hb_splat(b, s, 0), column_of(b, first), hb_splat(b, each, 1));
     return hb_reduce_window(b, begins, hb_const_i64(b, DT_S32, 0), &(struct window){&w, 1},
                             HLO_ADD);
@@ -51,6 +63,7 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i,
 
     hv row = rows_of(b, i->operands[CSR_FIRST], n);
     row = hb_sub(b, row, hb_splat(b, row->shape, 1));
+    row = in_columns(b, row, i->operands[CSR_COLUMN], dense->shape->dims[0]);
     hv rows = dense_rows(b, dense, i->operands[CSR_COLUMN]);
     data = hb_broadcast(b, data, rows->shape->dims, rows->shape->rank, &zero);
     return add_rows(b, none, column_of(b, row), hb_mul(b, data, rows));

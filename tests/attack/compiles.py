@@ -75,7 +75,7 @@ calls_of_calls.credentials = calls_of_calls.real = True
 
 def programs_of_many_parts(d):
     """Programs of tens of thousands of parts: a chain of branches is refused before anything
-    follows it, a loop over as many values compiles in seconds."""
+    follows it, a loop over as many values and conversions of one value compile in seconds."""
     head, n = "HloModule m\n", 30000
     each = lambda f, k: "".join(f(i) for i in range(k))
     branches = head + "c0 { p = f32[4] parameter(0)\n ROOT r = f32[4] sine(p) }\n" + each(
@@ -93,7 +93,12 @@ def programs_of_many_parts(d):
             f"sine(g{k})\n ", n) + f"ROOT r = {state} tuple(i" + each(lambda k: f", y{k}", n) + \
         ") }\nENTRY e { i = s32[] constant(0)\n x = f32[8] parameter(0)\n p = " + state + \
         " tuple(i" + ", x" * n + f")\n ROOT r = {state} while(p), condition=d, body=b }}\n"
-    for text, expected in (branches, 429), (wide, 200):
+    n = 60000
+    converts = head + "ENTRY e { p = bf16[4] parameter(0)\n x = bf16[4] add(p, p)\n " \
+        "m0 = f32[4] convert(p)\n " + each(
+            lambda k: f"c{k} = f32[4] convert(x)\n m{k + 1} = f32[4] add(m{k}, c{k})\n ", n) + \
+        f"ROOT r = f32[4] negate(m{n}) }}\n"
+    for text, expected in (branches, 429), (wide, 200), (converts, 200):
         t = time.monotonic()
         status, r = d.by("b", "POST", "/v1/executables", text,
                          {"Content-Type": "text/x-hlo", "Hlod-Timeout-Ms": "60000"})

@@ -22,14 +22,18 @@ bool csr_is(const struct hlo_instr *i) {
            s[CSR_COLUMN]->dims[0] == s[CSR_DATA]->dims[0] &&
            s[CSR_FIRST]->dims[0] == r->dims[0] + 1 && (x->rank == 1 || x->dims[1] == r->dims[1]);
 }
+static int64_t index_at(const struct literal *l, int64_t k) {
+    int64_t v = lit_get_i64(l, k);
+    return v < 0 && dtype_class(l->shape->dtype) == DC_UNSIGNED ? INT64_MAX : v;
+}
 void csr_run(struct literal *const *in, struct literal *out) {
     const struct shape *r = out->shape, *x = in[CSR_DENSE]->shape;
     int64_t n = in[CSR_DATA]->shape->dims[0], m = r->rank == 2 ? r->dims[1] : 1;
     bool whole = dtype_is_int(r->dtype);
     for (int64_t row = 0; row < r->dims[0]; row++) {
-        int64_t from = lit_get_i64(in[CSR_FIRST], row), to = lit_get_i64(in[CSR_FIRST], row + 1);
+        int64_t from = index_at(in[CSR_FIRST], row), to = index_at(in[CSR_FIRST], row + 1);
         for (int64_t p = from < 0 ? 0 : from; p < to && p < n; p++) {
-            int64_t k = lit_get_i64(in[CSR_COLUMN], p);
+            int64_t k = index_at(in[CSR_COLUMN], p);
             for (int64_t c = 0; c < m && k >= 0 && k < x->dims[0]; c++) {
                 int64_t at = row * m + c;
                 double v[2], d[2], sum[2];
@@ -42,8 +46,9 @@ void csr_run(struct literal *const *in, struct literal *out) {
                 lit_get_c128(in[CSR_DATA], p, v);
                 lit_get_c128(in[CSR_DENSE], k * m + c, d);
                 lit_get_c128(out, at, sum);
-                lit_set_c128(out, at, sum[0] + v[0] * d[0] - v[1] * d[1],
-                             sum[1] + v[0] * d[1] + v[1] * d[0]);
+                lit_set_c128(out, at, v[0] * d[0] - v[1] * d[1], v[0] * d[1] + v[1] * d[0]);
+                lit_get_c128(out, at, d); // rounded
+                lit_set_c128(out, at, sum[0] + d[0], sum[1] + d[1]);
             }
         }
     }

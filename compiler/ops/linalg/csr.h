@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // csr: the custom call by which JAX on a CPU multiplies compressed sparse rows by a vector or a
 // matrix (jax.experimental.sparse.BCSR): data[n], first[rows + 1], column[n], dense[k] or [k, m] to
-// [rows] or [rows, m]. Row r has the elements from first[r] up to first[r + 1]. The pass sparse
-// writes it in HLO's operations; csr.c evaluates it.
+// [rows] or [rows, m]. Row r has the elements from first[r] up to first[r + 1]; first must not
+// decrease. The pass sparse writes it in HLO's operations; csr.c evaluates it.
 #pragma once
 #include "compiler/ir/literal.h"
 #include "compiler/ir/op.h"

@@ -166,7 +166,13 @@ static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
     }
     int64_t run = i->shape->dims[d] * inner;
     if (views && run < RUN) return outer > 1;
-    if (views) return outer * inner > 1 && least * inner >= 2 * RUN && (outer > 1 || inner >= RUN);
+    // Rows of one vector each, and shorter ones of few places, are copied sooner.
+    bool one_vector = inner * dtype_bits(i->shape->dtype) == x->t->vector_bits;
+    bool is_long = (inner >= RUN && !one_vector) ||
+                   (least >= 2 * RUN && !(one_vector && dtype_bits(i->shape->dtype) >= 32));
+    if (views)
+        return is_long && outer * inner > 1 && least * inner >= 2 * RUN &&
+               (outer > 1 || inner >= RUN);
     return any && (run / i->n_operands >= RUN || i->n_operands <= 2);
 }
 static bool can_root(const struct ctx *x, const struct hlo_instr *i) {

@@ -72,9 +72,16 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
         p->rows *= p->out[k];
 
     int64_t row = (p->before + p->run + p->after) * p->size;
-    if (p->rank && p->in[p->rank - 1] <= MOST_GROUP && p->out[p->rank - 1] * row <= MOST_SMALL)
-        p->group = p->out[p->rank - 1];
+    bool small =
+        p->rank && p->in[p->rank - 1] <= MOST_GROUP && p->out[p->rank - 1] * row <= MOST_SMALL;
+    p->group = small ? p->out[p->rank - 1] : 0;
     return true;
+}
+// Does a kernel make whole vectors of the rows? In small images of rows of very few elements alone.
+static bool rows_in_vectors(const struct pad_state *p) {
+    enum { SHORT_ROW = 7, SHORTEST_ROW = 2 };
+    bool alike = p->rank == 1 && p->in[0] == p->out[0]; // nothing is put between rows
+    return p->before + p->run + p->after <= (p->group && !alike ? SHORTEST_ROW : SHORT_ROW);
 }
 static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                         const char **why) {
@@ -83,7 +90,7 @@ static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *
     if (i->op != HLO_PAD || i->shape->dynamic || i->operands[0]->shape->dynamic ||
         shape_elements(i->operands[0]->shape) < 1 || shape_bytes(i->shape) < LEAST_TOTAL)
         return false;
-    if (!dims_of(i, &p)) return false;
+    if (!dims_of(i, &p) || rows_in_vectors(&p)) return false;
     int64_t row = (p.before + p.run + p.after) * p.size;
     bool groups = p.rank && p.in[p.rank - 1] >= LEAST_GROUP;
     return row >= LEAST_ROW || (row >= LEAST_SHORT && (groups || p.group * row >= LEAST_IMAGE));

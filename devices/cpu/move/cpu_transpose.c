@@ -17,6 +17,9 @@ enum { LONG_LINE = 1024, FEW_CHUNK = 1024 };
 enum { MOST_RUN = 7, ALONE_RUN = 16 };
 enum { FEW_WIDE = 7 };            // rows of 8 bytes that a kernel joins
 enum { RUNS = 64, FEW_RUNS = 8 }; // of them that are written one behind the other
+// Lines of the result that long runs are put in, one run in each, before the next runs: they stay
+// in the nearest cache.
+enum { NEAR_LINES = 16, NEAR_RUN = 12 };
 
 typedef void plane_fn(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows,
                       int64_t columns);
@@ -186,12 +189,16 @@ static void fours_split(const struct transpose_state *t, const struct piece *p) 
 static void by_runs(const struct transpose_state *t, const struct piece *p) {
     const char *from = p->from + p->begin * t->rows.step;
     char *to = p->to + p->begin * t->size;
+    int64_t columns = t->columns.n, most = t->size < NEAR_RUN ? columns : NEAR_LINES;
     if (p->n < FEW_RUNS)
-        for (int64_t r = 0; r < p->n; r++)
-            cpu_copy_runs(to + r * t->size, t->columns.step, from + r * t->rows.step, t->size,
-                          t->size, t->columns.n);
+        for (int64_t c = 0; c < columns; c += most)
+            for (int64_t r = 0; r < p->n; r++) {
+                int64_t n = columns - c < most ? columns - c : most;
+                cpu_copy_runs(to + c * t->columns.step + r * t->size, t->columns.step,
+                              from + r * t->rows.step + c * t->size, t->size, t->size, n);
+            }
     else
-        for (int64_t c = 0; c < t->columns.n; c++)
+        for (int64_t c = 0; c < columns; c++)
             cpu_copy_runs(to + c * t->columns.step, t->size, from + c * t->size, t->rows.step,
                           t->size, p->n);
 }
@@ -308,6 +315,14 @@ static void lines_of(struct transpose_state *t, const struct side *sides, int al
     t->rows = (struct lines){b->n, b->n, b->in * t->size, 0};
     t->alone = t->size <= ALONE_RUN;
 }
+// Does a kernel make whole vectors of the short rows of runs, which the columns are beside?
+static bool rows_in_vectors(const struct side *a, const struct side *b, int64_t size,
+                            enum dtype t) {
+    enum { WORD = 8, SHORT_ROW = 6 };
+    int64_t word = dtype_size(t) < WORD ? dtype_size(t) : WORD, run = size / word;
+    return (a->out == b->n && b->n * run <= SHORT_ROW) ||
+           (b->in == a->n && a->n * run <= SHORT_ROW && word == 1);
+}
 static bool state_of(const struct hlo_instr *i, struct transpose_state *t) {
     struct side sides[HLO_MAX_RANK];
     int n = sides_of(i, sides), along = -1;
@@ -322,10 +337,18 @@ static bool state_of(const struct hlo_instr *i, struct transpose_state *t) {
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
         if (planes[k].size == t->size) f = &planes[k];
     if (along < 0) return false;
+    bool runs = !f || t->size > dtype_size(i->shape->dtype);
+    if (runs && rows_in_vectors(&sides[along], sides, t->size, i->shape->dtype)) return false;
 
     lines_of(t, sides, along);
     used = 1U | 1U << along;
-    t->run = f ? sides_in_planes(f, sides, n, along, t, &used) : by_runs;
+    t->run = f ? sides_in_planes(f, sides, n, along, t, &used) : NULL;
+    if (!t->run && runs && (!f || (n == 2 && sides[0].n < FEW_RUNS))) {
+        lines_of(t, sides, along);
+        used = 1U | 1U << along;
+        f = NULL;
+        t->run = by_runs;
+    }
     if (!t->run) return false;
     for (int k = n - 1; k > 0; k--)
         if (!(used >> k & 1)) {
