@@ -303,24 +303,22 @@ static void attribute(struct emit *e, LLVMValueRef fn, unsigned at, const char *
     unsigned k = LLVMGetEnumAttributeKindForName(name, strlen(name));
     LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->c, k, v));
 }
+// A remainder is LLVM's own operation: of a loop with it LLVM makes vectors, each lane a call.
 static LLVMValueRef call(struct emit *e, const struct kir_val *v) {
-    // Of LLVM's own operations it knows that a loop of them may be vectors, each lane a call.
-    if (v->imm_i == KLIBM_FMOD && !e->soft)
-        return LLVMBuildFRem(e->b, val(v->args[0]), val(v->args[1]), "");
-    LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[4] = {d, d, d, d};
-    unsigned n = v->n_args;
-    LLVMTypeRef ft = LLVMFunctionType(d, p, n, 0);
+    LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[4] = {d, d, d, d},
+                ft = LLVMFunctionType(d, p, v->n_args, 0);
     const char *name = kir_fn_name((int)v->imm_i);
     LLVMValueRef f = LLVMGetNamedFunction(e->m, name), a[4];
+    for (unsigned i = 0; i < v->n_args; i++)
+        a[i] = val(v->args[i]);
+    if (v->imm_i == KLIBM_FMOD && !e->soft) return LLVMBuildFRem(e->b, a[0], a[1], "");
     if (!f) {
         f = LLVMAddFunction(e->m, name, ft);
         attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
         attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "willreturn", 0);
         attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "memory", 0);
     }
-    for (unsigned i = 0; i < n; i++)
-        a[i] = val(v->args[i]);
-    return LLVMBuildCall2(e->b, ft, f, a, n, "");
+    return LLVMBuildCall2(e->b, ft, f, a, v->n_args, "");
 }
 
 // minimum and maximum spelled out. LLVM 19 narrows the intrinsics to half where it can, and its
