@@ -185,11 +185,10 @@ void tape_window_again(struct tape *t, hv i, hv const *d, const enum cmp_directi
 void grad_select_and_scatter(struct tape *t, hv i, hv const *d) {
     struct hb *b = t->b;
     hv x = i->operands[0], source = i->operands[1], init = i->operands[2];
-    const struct hlo_instr *r = i->called[1]->root;
+    enum hlo_op op;
     struct taps p;
-    bool adds = r->op == HLO_ADD && r->operands[0]->op == HLO_PARAMETER &&
-                r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
-    if (!adds) return tape_refuse(t, i, "is supported for sums");
+    if (!hlo_reducer_op(i->called[1], &op) || op != HLO_ADD)
+        return tape_refuse(t, i, "is supported for sums");
     if (tape_wants(t, init)) tape_give(t, init, tape_sum_all(t, d[0]));
     if (!tape_wants(t, source) || !taps_begin(t, i, HLO_ATTR(i, window)->window, source->shape, &p))
         return;

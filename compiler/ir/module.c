@@ -139,6 +139,14 @@ void hlo_computation_remove(struct hlo_computation *c) {
 struct hlo_instr *hlo_root(const struct hlo_computation *c) {
     return c->root;
 }
+bool hlo_reducer_op(const struct hlo_computation *c, enum hlo_op *out) {
+    const struct hlo_instr *r = c->root;
+    if (c->params.n != 2 || r->n_operands != 2 || r->operands[0] == r->operands[1] ||
+        r->operands[0]->op != HLO_PARAMETER || r->operands[1]->op != HLO_PARAMETER)
+        return false;
+    *out = r->op;
+    return true;
+}
 void hlo_set_root(struct hlo_computation *c, struct hlo_instr *i) {
     c->root = i;
     c->edits++;
@@ -505,6 +513,11 @@ void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
     if (old->parent->root == old) old->parent->root = with;
 }
 
+bool hlo_awaits(const struct hlo_instr *i, const struct hlo_instr *pred) {
+    for (size_t k = 0; k < i->control_preds.n; k++)
+        if (i->control_preds.v[k] == pred) return true;
+    return false;
+}
 void hlo_add_control_pred(struct hlo_instr *i, struct hlo_instr *pred) {
     avec_push(i->parent->module->arena, &i->control_preds, pred);
     pred->n_awaiting++;
@@ -527,9 +540,8 @@ void hlo_replace_control_preds(struct hlo_computation *c, const struct pmap *wit
     }
 }
 static void await(struct hlo_instr *i, struct hlo_instr *pred) {
-    for (size_t k = 0; k < i->control_preds.n; k++)
-        if (i->control_preds.v[k] == pred) return;
-    if (pred->op != HLO_PARAMETER && pred->op != HLO_CONSTANT) hlo_add_control_pred(i, pred);
+    if (pred->op != HLO_PARAMETER && pred->op != HLO_CONSTANT && !hlo_awaits(i, pred))
+        hlo_add_control_pred(i, pred);
 }
 // Whatever waits for `gone` waits for what that waited for.
 static void pass_on(struct hlo_instr *gone) {

@@ -141,6 +141,8 @@ void hlo_computation_remove(struct hlo_computation *c);        // nothing may ca
 struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,
                                               const char *name);
 struct hlo_instr *hlo_root(const struct hlo_computation *c);
+// Of a reducer that is one operation on its two parameters: gives it.
+bool hlo_reducer_op(const struct hlo_computation *c, enum hlo_op *out);
 void hlo_set_root(struct hlo_computation *c, struct hlo_instr *i);
 
 // Appends an instruction. `shape` may be NULL when the op's rule infers it without (it must be
@@ -167,6 +169,8 @@ void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x);
 void hlo_set_called(struct hlo_instr *i, int k, struct hlo_computation *c);
 void hlo_replace_uses(struct hlo_instr *old,
                       struct hlo_instr *with); // all users (not control), and the root if it is old
+// Is pred one of i's control predecessors?
+bool hlo_awaits(const struct hlo_instr *i, const struct hlo_instr *pred);
 void hlo_add_control_pred(struct hlo_instr *i, struct hlo_instr *pred);
 void hlo_remove_control_pred(struct hlo_instr *i, size_t k);
 // In control predecessors of c's instructions: `with` those that it has, an instruction of c or

@@ -47,6 +47,11 @@ int dtype_to_xla(enum dtype t) {
 enum dtype_class dtype_class(enum dtype t) {
     return row(t)->cls;
 }
+bool dtype_same_codes(enum dtype x, enum dtype y) {
+    bool narrow = dtype_bits(x) < 8 || dtype_bits(y) < 8;
+    bool is_signed = dtype_class(x) == DC_SIGNED || dtype_class(y) == DC_SIGNED;
+    return !narrow || (dtype_bits(x) == dtype_bits(y) && !is_signed);
+}
 
 enum dtype dtype_from_name(struct str name) {
     for (int t = 1; t < DT_COUNT; t++)

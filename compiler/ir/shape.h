@@ -33,6 +33,9 @@ int dtype_bits(enum dtype t);
 double dtype_lowest(enum dtype t);
 double dtype_highest(enum dtype t);
 enum dtype_class dtype_class(enum dtype t);
+// Does a value of x lie in memory as one of the same bits does as y? Elements below a byte lie in
+// one each; the other bits of signed integers are like the sign.
+bool dtype_same_codes(enum dtype x, enum dtype y);
 static inline bool dtype_is_int(enum dtype t) {
     return dtype_class(t) == DC_SIGNED || dtype_class(t) == DC_UNSIGNED;
 }

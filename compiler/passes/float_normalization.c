@@ -136,7 +136,7 @@ static struct hlo_computation *wide_reducer(struct hb *b, struct hlo_computation
     struct hlo_module *m = f->module;
     enum hlo_op op;
     if (!widens(f)) return NULL;
-    if (match_reducer(f, &op) && is_narrow(f->root) && hlo_op_info(op)->arity == 2 &&
+    if (hlo_reducer_op(f, &op) && is_narrow(f->root) && hlo_op_info(op)->arity == 2 &&
         hlo_op_info(op)->traits & HLO_T_COMM)
         return hb_reducer(m, op, DT_F32);
     struct hlo_computation *r = hlo_computation_clone(m, f, f->name);
@@ -305,7 +305,7 @@ static bool only_computes(const struct hlo_instr *i, int depth) {
     if (i->parent->root == i || !depth) return false;
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
-        bool sum = reduces(u) && match_reducer(u->called[0], &op);
+        bool sum = reduces(u) && hlo_reducer_op(u->called[0], &op);
         bool spread = u->op == HLO_BROADCAST && only_computes(u, depth - 1);
         if (!sum && !spread && (!is_arithmetic(u) || decides(u))) return false;
     }

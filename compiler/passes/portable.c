@@ -67,7 +67,8 @@ static status_t to_operations(struct hlo_instr *i, struct pass_ctx *p) {
 // Does it count how often the initial value is taken?
 static bool counts_initial(const struct hlo_instr *i, enum hlo_op *op) {
     double v;
-    if (i->op != HLO_REDUCE || i->n_operands != 2 || !match_reducer(i->called[0], op)) return false;
+    if (i->op != HLO_REDUCE || i->n_operands != 2 || !hlo_reducer_op(i->called[0], op))
+        return false;
     bool counts = *op == HLO_ADD || *op == HLO_MULTIPLY || *op == HLO_XOR;
     return counts && !(match_splat(i->operands[1], &v) && v == (*op == HLO_MULTIPLY));
 }

@@ -65,12 +65,6 @@ static struct plan_value *set_value(struct planner *pl, const struct hlo_instr *
     return v;
 }
 
-// Elements below a byte lie in one each; the other bits of signed integers are like the sign.
-static bool same_codes(enum dtype x, enum dtype y) {
-    bool narrow = dtype_bits(x) < 8 || dtype_bits(y) < 8;
-    bool is_signed = dtype_class(x) == DC_SIGNED || dtype_class(y) == DC_SIGNED;
-    return !narrow || (dtype_bits(x) == dtype_bits(y) && !is_signed);
-}
 // Operations whose result is their first operand's bytes: some always, a bitcast-convert in the
 // operand's layout, a reshape or copy between default layouts.
 static bool same_bytes(const struct hlo_instr *i) {
@@ -85,7 +79,8 @@ static bool same_bytes(const struct hlo_instr *i) {
         if (shape_is_tuple(i->shape)) return true;
         break;
     case HLO_BITCAST_CONVERT:
-        if (i->shape->dtype != s->dtype && !same_codes(i->shape->dtype, s->dtype)) return false;
+        if (i->shape->dtype != s->dtype && !dtype_same_codes(i->shape->dtype, s->dtype))
+            return false;
         if (shape_same_dims(i->shape, s) && layout_equal(i->shape->layout, s->layout, s->rank))
             return true;
         break;

@@ -29,13 +29,16 @@ static void ceil_mode(const struct shape *x, struct spatial *s) {
         if (need > s->high[d]) s->high[d] = need;
     }
 }
+// How many elements the padded input is short of one window.
+static int64_t lacks(const struct shape *x, const struct spatial *s, int d) {
+    return (s->kernel[d] - 1) * s->dilation[d] + 1 - (x->dims[d + 2] + s->low[d] + s->high[d]);
+}
 // An input that is shorter than the window by less than a stride has one window, cut short: sizes
 // divide towards zero in ONNX's shape inference and in ONNX Runtime.
 static void short_input(const struct shape *x, struct spatial *s) {
     for (int d = 0; d < s->n; d++) {
-        int64_t in = x->dims[d + 2] + s->low[d] + s->high[d],
-                lacks = (s->kernel[d] - 1) * s->dilation[d] + 1 - in;
-        if (x->dims[d + 2] > 0 && lacks > 0 && lacks < s->stride[d]) s->high[d] += lacks;
+        int64_t n = lacks(x, s, d);
+        if (x->dims[d + 2] > 0 && n > 0 && n < s->stride[d]) s->high[d] += n;
     }
 }
 static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spatial *declared) {
@@ -100,8 +103,7 @@ static void next_element(const struct spatial *s, int64_t *at) {
 // Whether the padded input is too short for one window, so that there are no results.
 static bool none_fits(const struct shape *x, const struct spatial *s) {
     for (int d = 0; d < s->n; d++)
-        if ((s->kernel[d] - 1) * s->dilation[d] + 1 > x->dims[d + 2] + s->low[d] + s->high[d])
-            return true;
+        if (lacks(x, s, d) > 0) return true;
     return false;
 }
 // The maxima of volumes [N, C, d, h, w] are those of planes, and then of what lies behind each

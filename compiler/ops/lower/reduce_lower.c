@@ -9,12 +9,9 @@
 // Is the computation one commutative operation of floats on its two parameters? Then its order may
 // change; of a product only where precision is not strict.
 static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
-    struct hlo_instr *r = hlo_root(c);
-    bool product = r->op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT;
-    bool plain = (r->op == HLO_ADD || product) && r->n_operands == 2 &&
-                 r->operands[0]->op == HLO_PARAMETER && r->operands[1]->op == HLO_PARAMETER &&
-                 r->operands[0] != r->operands[1];
-    return plain && dtype_is_float(r->shape->dtype);
+    enum hlo_op op;
+    if (!hlo_reducer_op(c, &op) || !dtype_is_float(c->root->shape->dtype)) return false;
+    return op == HLO_ADD || (op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT);
 }
 static status_t combine(struct lower *lw, struct lower_reduce *f, struct kir_val *const *acc,
                         struct kir_val *const *x, struct kir_val **out) {
@@ -47,15 +44,13 @@ struct reduce {
 };
 // May the elements be taken in any order: one reducer of one commutative operation?
 static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
-    const struct hlo_instr *r = hlo_root(i->called[0]);
-    if (i->n_operands != 2) return false;
+    enum hlo_op op;
+    if (i->n_operands != 2 || !hlo_reducer_op(i->called[0], &op)) return false;
     if (plain_sum(lw, i->called[0])) return true;
-    bool real = !dtype_is_complex(r->shape->dtype);
-    bool same = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM || r->op == HLO_AND ||
-                r->op == HLO_OR || r->op == HLO_XOR ||
-                (dtype_is_int(r->shape->dtype) && (r->op == HLO_ADD || r->op == HLO_MULTIPLY));
-    return real && same && r->n_operands == 2 && r->operands[0]->op == HLO_PARAMETER &&
-           r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+    enum dtype t = i->called[0]->root->shape->dtype;
+    bool same = op == HLO_MAXIMUM || op == HLO_MINIMUM || op == HLO_AND || op == HLO_OR ||
+                op == HLO_XOR || (dtype_is_int(t) && (op == HLO_ADD || op == HLO_MULTIPLY));
+    return same && !dtype_is_complex(t);
 }
 // Extremes of floats along short rows: a vector at most and then one after the other, where each
 // step of floats waits for NaN and the zeros' signs. An integer in the order of the floats takes

@@ -78,10 +78,10 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
 // ---- updates as integers
 
 static bool plain_extreme(const struct hlo_computation *c, bool *largest) {
-    const struct hlo_instr *r = hlo_root(c);
-    *largest = r->op == HLO_MAXIMUM;
-    return (*largest || r->op == HLO_MINIMUM) && r->operands[0]->op == HLO_PARAMETER &&
-           r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+    enum hlo_op op;
+    if (!hlo_reducer_op(c, &op)) return false;
+    *largest = op == HLO_MAXIMUM;
+    return *largest || op == HLO_MINIMUM;
 }
 // A half as an integer in the order of its type, NaN before all, -0 below 0; and back.
 static struct kir_val *order(struct kir *k, struct kir_val *bits) {

@@ -17,11 +17,6 @@ static bool keep_effects(struct hlo_instr *i) {
     }
     return any;
 }
-static bool awaits(const struct hlo_instr *i, const struct hlo_instr *pred) {
-    for (size_t k = 0; k < i->control_preds.n; k++)
-        if (i->control_preds.v[k] == pred) return true;
-    return false;
-}
 
 status_t pass_control_order(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m) {
@@ -32,7 +27,7 @@ status_t pass_control_order(struct hlo_module *m, struct pass_ctx *p) {
         p->changed |= any;
         for (struct hlo_instr *i = c->first; i && any; i = i->next) {
             if (!hlo_has_effect(i)) continue;
-            if (last && !awaits(i, last)) hlo_add_control_pred(i, last);
+            if (last && !hlo_awaits(i, last)) hlo_add_control_pred(i, last);
             last = i;
         }
     }

@@ -24,15 +24,6 @@ static inline struct hlo_instr *match_with_splat(const struct hlo_instr *i, doub
 static inline struct hlo_instr *match_scalar(const struct hlo_instr *i) {
     return i->op == HLO_BROADCAST ? i->operands[0] : (struct hlo_instr *)(uintptr_t)i;
 }
-// A two-operand reducer that is one operation on its parameters: gives it.
-static inline bool match_reducer(const struct hlo_computation *f, enum hlo_op *out) {
-    const struct hlo_instr *r = f->root;
-    if (f->params.n != 2 || r->n_operands != 2 || r->operands[0] == r->operands[1] ||
-        r->operands[0]->op != HLO_PARAMETER || r->operands[1]->op != HLO_PARAMETER)
-        return false;
-    *out = r->op;
-    return true;
-}
 // A vector broadcast along dimension d of the result only.
 static inline bool match_channel(const struct hlo_instr *i, int d) {
     return i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 1 &&

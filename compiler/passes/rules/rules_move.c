@@ -249,9 +249,9 @@ static bool combines(const struct hlo_computation *f) {
     enum hlo_op op;
     if (f->params.n != 2) return false;
     if (f->root == f->params.v[1]) return true;
-    return match_reducer(f, &op) && (op == HLO_ADD || op == HLO_SUBTRACT || op == HLO_MULTIPLY ||
-                                     op == HLO_DIVIDE || op == HLO_MAXIMUM || op == HLO_MINIMUM ||
-                                     op == HLO_AND || op == HLO_OR || op == HLO_XOR);
+    return hlo_reducer_op(f, &op) && (op == HLO_ADD || op == HLO_SUBTRACT || op == HLO_MULTIPLY ||
+                                      op == HLO_DIVIDE || op == HLO_MAXIMUM || op == HLO_MINIMUM ||
+                                      op == HLO_AND || op == HLO_OR || op == HLO_XOR);
 }
 static hv combined(struct hb *b, const struct hlo_computation *f, hv old, hv upd) {
     if (f->root == f->params.v[1]) return upd;

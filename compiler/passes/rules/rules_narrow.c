@@ -52,11 +52,10 @@ RULE_FN(bitcast_narrow) {
     hv x = i->operands[0];
     enum dtype t = i->shape->dtype;
     int from = dtype_bits(x->shape->dtype), to = dtype_bits(t);
-    bool same_codes = dtype_class(x->shape->dtype) != DC_SIGNED && dtype_class(t) != DC_SIGNED;
     enum dtype u = unsigned_of(from), wide = unsigned_of(from > 8 || to > 8 ? 0 : 8);
-    if ((from >= 8 && to >= 8) || (from == to && same_codes) || u == DT_INVALID ||
-        unsigned_of(to) == DT_INVALID || x->shape->dtype == DT_PRED || t == DT_PRED ||
-        dtype_is_complex(t) || dtype_is_complex(x->shape->dtype))
+    if (dtype_same_codes(x->shape->dtype, t) || u == DT_INVALID || unsigned_of(to) == DT_INVALID ||
+        x->shape->dtype == DT_PRED || t == DT_PRED || dtype_is_complex(t) ||
+        dtype_is_complex(x->shape->dtype))
         return NULL;
     if (wide == DT_INVALID) wide = unsigned_of(from > to ? from : to);
     x = bits_as(r, x, u);

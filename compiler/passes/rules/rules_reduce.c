@@ -8,7 +8,8 @@
 
 // A reduction of one operand by one operation; may its terms be reordered here?
 static bool simple(const struct rule_ctx *r, const struct hlo_instr *i, enum hlo_op *op) {
-    if (i->op != HLO_REDUCE || i->n_operands != 2 || !match_reducer(i->called[0], op)) return false;
+    if (i->op != HLO_REDUCE || i->n_operands != 2 || !hlo_reducer_op(i->called[0], op))
+        return false;
     bool exact = *op == HLO_MAXIMUM || *op == HLO_MINIMUM || *op == HLO_AND || *op == HLO_OR;
     bool sum = *op == HLO_ADD || *op == HLO_MULTIPLY;
     return exact || (sum && (dtype_is_int(i->shape->dtype) || !r->strict));
@@ -172,7 +173,7 @@ RULE_FN(pad_into_window) {
 }
 RULE_FN(window_of_one) {
     enum hlo_op op;
-    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !match_reducer(i->called[0], &op) ||
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !hlo_reducer_op(i->called[0], &op) ||
         !neutral(op, i->operands[1]) || !dtype_is_float(i->shape->dtype) ||
         i->shape->dtype != i->operands[0]->shape->dtype)
         return NULL;
@@ -258,7 +259,7 @@ RULE_FN(split_window) {
     enum { LEAST = 50000 }; // terms
     enum hlo_op op;
     const struct shape *s = i->operands[0]->shape;
-    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !match_reducer(i->called[0], &op) ||
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !hlo_reducer_op(i->called[0], &op) ||
         s->dtype != i->shape->dtype || s->dynamic || i->shape->dynamic ||
         rule_running_window(i, NULL) || lib_pool(i))
         return NULL;
