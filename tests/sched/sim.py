@@ -119,7 +119,8 @@ def stuck_in(d, word):
     good(run(d, honest))
     stuck[0].join()
     bad(stuck[1][0], 504, "DEADLINE")
-    until("a new process", PATIENCE, lambda: device(d, "sim:0").get("workerPid") not in (None, first))
+    until("a new process", PATIENCE,
+          lambda: device(d, "sim:0").get("workerPid") not in (None, first))
     good(run(d, honest))
     assert restarts(d) == [0]
     until("the reason in the log", 3, lambda: word in d.logs())
