@@ -63,7 +63,8 @@ struct target {
     const struct kernel_policy *policy;                 // NULL = a CPU's, which lacks nothing
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
     int vector_bits;                                    // 512, 256, 128
-    bool direct;    // x86-64 with AVX-512 (F, BW, DQ, VL) or AVX2 (FMA, F16C): kernels without LLVM
+    bool direct; // x86-64 with AVX-512 (F, BW, DQ, VL) or AVX2 (FMA, F16C): kernels without LLVM
+    bool direct_bf16; // and AVX512-BF16
     bool merged;    // the kernels of a loop that is one function, which LLVM makes (kernel/merge.c)
     int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
     int threads;    // compute threads the code is made for

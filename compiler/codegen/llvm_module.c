@@ -111,6 +111,6 @@ static status_t make_module(struct backend_work *b, struct span *out) {
 
 static struct span direct(struct arena *a, const struct target *t, const struct kir_fn *f,
                           int64_t turns, const char **why) {
-    return x86_direct(a, f, turns, t->vector_bits, why);
+    return x86_direct(a, f, turns, t->vector_bits, t->direct_bf16, why);
 }
 const struct backend backend_llvm = {"llvm", LLVM_MAX_SIZES, true, direct, make_module};

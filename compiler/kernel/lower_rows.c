@@ -12,6 +12,9 @@
 
 enum {
     MOST_ROUNDED = 64,
+    ROUNDED_AT_ONCE = 12, // where the CPU rounds to bf16: without a dear value of each row,
+    ROUNDED_ONCE = 32,    // with one, of one reduction,
+    ROUNDED_TWICE = 44,   // of more
     WRITTEN_OUT = 8,
     BLOCK = 4096, // elements of a block
     LEAST = 64,   // rows of one
@@ -113,9 +116,14 @@ static bool repays(const struct lower *lw, const struct lower_rows *t, int resul
     if (w.slow) by_rows += t->row % lanes * ONE;
     if (w.dear) return t->row * (turn * turns + step) < by_rows;
 
+    bool rounds = lw->target && lw->target->direct_bf16;
+    int64_t most = !rounds             ? MOST_ROUNDED
+                   : !w.each           ? ROUNDED_AT_ONCE
+                   : w.reductions == 1 ? ROUNDED_ONCE
+                                       : ROUNDED_TWICE;
     step = step / 2 + 3;
     if (comes_back) by_rows = by_rows * 7 / 5; // loads of 16 bits, in vectors that are partly empty
-    return w.rounds && t->row <= MOST_ROUNDED && t->row * (turn * turns + step) < by_rows;
+    return w.rounds && t->row <= most && t->row * (turn * turns + step) < by_rows;
 }
 bool lower_rows_fit(struct lower *lw, const struct lower_outputs *o, const struct shape *first) {
     const struct hlo_instr *i = lw->instr;
@@ -373,7 +381,8 @@ bool lower_rows_store(struct lower *lw, int r, const struct shape *s, struct kir
     struct lower_rows *t = lw->rows;
     if (!t || !t->whole) return false;
     struct kir_val *v = place(lw, s, index);
-    if (v) store(lw, s->dtype, t->out[r], v, x);
+    bool rounds = x->op == K_QUANT && x->imm_i == (int64_t)s->dtype; // turn_out rounds it
+    if (v) store(lw, s->dtype, t->out[r], v, rounds ? x->args[0] : x);
     t->failed |= !v;
     return v != NULL;
 }

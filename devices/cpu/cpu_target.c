@@ -14,7 +14,7 @@
 
 // Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
-enum { COST_VERSION = 14 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 15 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo_instr *i) {
     return false;
@@ -110,6 +110,7 @@ const struct target *cpu_target(void) {
     bool direct = avx512 || (avx2 && __builtin_cpu_supports("f16c") &&
                              __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt"));
     t.direct = direct && !(codegen && strcmp(codegen, "llvm") == 0);
+    t.direct_bf16 = t.direct && avx512 && cpu_has_bf16();
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
 

@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "base/store/file.h"
 #include "base/str.h"
-#include "compiler/tools/cases.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/x86/x86_direct.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/pipeline.h"
+#include "compiler/tools/cases.h"
 #include "devices/cpu/cpu.h"
 
 enum { PAD = 64, ROUNDS = 9, MAX_BUFS = 512 };
@@ -174,7 +174,7 @@ static void one(const struct hlo_instr *i, const struct kernel_set *sets, struct
     if (!st) kir_print(&text, fn);
     st_drop(st);
     all.kernels++;
-    if (!x86_direct(&a, fn, 0, cpu_target()->vector_bits, &why).n) {
+    if (!x86_direct(&a, fn, 0, cpu_target()->vector_bits, cpu_target()->direct_bf16, &why).n) {
         all.left++;
         if (all.verbose) printf("LEFT %s: %s\n", i->name, why);
     } else {

@@ -244,10 +244,12 @@ static void interleave(struct x86_gen *g, const struct x86_group *group) {
 }
 // What is stored, in 32 bits with zeros above. In TMP0; uses TMP1 and TMP2.
 static void codes(struct x86_gen *g, const struct kir_val *s) {
-    int r = x86_lane_reg(g, s->args[1], false, TMP0);
     if (s->elem == DT_BF16) {
-        x86_to_bf16(g, FULL, TMP0, r);
-    } else if (s->elem == DT_F16) {
+        x86_to_bf16(g, x86_written(s), FULL, TMP0, TMP0);
+        return;
+    }
+    int r = x86_lane_reg(g, x86_written(s), false, TMP0);
+    if (s->elem == DT_F16) {
         x86_op3i(g, EV_PS2PH, FULL, r, 0, x86_r(TMP0), 0);
         x86_op2(g, EXTEND_16, FULL, TMP0, x86_r(TMP0));
     } else {

@@ -171,7 +171,7 @@ static void bytes_of_lanes(struct x86_gen *g, enum x86_len len, int dst, int x) 
     x86_op3(g, UNPACK_DQ, L128, dst, dst, x86_r(TMP2));
 }
 int x86_avx2_elements(struct x86_gen *g, const struct kir_val *s) {
-    const struct kir_val *v = s->args[1];
+    const struct kir_val *v = x86_written(s);
     enum dtype t = s->elem;
     int size = dtype_size(t);
     enum x86_len len = x86_length(g, SHAPE_LANES, size == 8);
@@ -180,13 +180,15 @@ int x86_avx2_elements(struct x86_gen *g, const struct kir_val *s) {
         bytes_of_lanes(g, len, TMP0, TMP0);
         return TMP0;
     }
+    if (t == DT_BF16) {
+        x86_to_bf16(g, v, len, TMP3, TMP0);
+        x86_avx2_words(g, len, TMP0, TMP3);
+        return TMP0;
+    }
     int r = x86_lane_reg(g, v, size == 8, TMP0);
     if (size >= 4) return r;
     if (t == DT_F16) {
         x86_op3i(g, EV_PS2PH, len, r, 0, x86_r(TMP0), 0);
-    } else if (t == DT_BF16) {
-        x86_to_bf16(g, len, TMP3, r);
-        x86_avx2_words(g, len, TMP0, TMP3);
     } else if (size == 2) {
         x86_avx2_words(g, len, TMP0, r);
     } else {

@@ -185,30 +185,39 @@ void x86_cast_index(struct x86_gen *g, const struct kir_val *v) {
     x86_put(g, v, RAX);
 }
 
-// To nearest even; NaN stays NaN (quiet). Uses TMP1, TMP2 and K_TMP; x is not one of them.
-void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x) {
-    enum { RIGHT = 2 };
-    x86_op3i(g, EV_SHIFT, len, RIGHT, TMP1, x86_r(x), 16);
-    x86_op3(g, EV_AND, len, TMP1, TMP1, x86_each32(g, 1));
-    x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_r(x));
-    x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_each32(g, 0x7fff));
+// x rounded to nearest even in the upper halves of TMP1, whose lower ones are of no use; NaN stays
+// NaN (quiet). Uses TMP2 and K_TMP; x is not one of them.
+static void round_bf16(struct x86_gen *g, enum x86_len len, int x) {
+    enum { FIXUP = EV(3, 1, 0, 0x54), QUIET_NAN = 0x22 }; // for quiet and signalling ones
     if (g->as.vex) {
+        x86_op3i(g, EV_SHIFT, len, LANES_RIGHT, TMP1, x86_r(x), 16);
+        x86_op3(g, EV_AND, len, TMP1, TMP1, x86_each32(g, 1));
+        x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_r(x));
+        x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_each32(g, 0x7fff));
         x86_avx2_compare(g, false, false, len, MASK_TMP, x, x86_r(x), UNORDERED);
         x86_op3(g, EV_OR, len, TMP2, x, x86_each32(g, 0x400000));
         x86_avx2_blend(g, len, TMP1, TMP1, x86_r(TMP2), MASK_TMP);
-        x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);
         return;
     }
-    compare(g, len, false, x, x86_r(x), UNORDERED);
-    x86_masked(g, EV_OR, len, TMP1, x, x86_each32(g, 0x400000), K_TMP, false);
-    x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);
+    x86_op3(g, EV_TEST, len, K_TMP, x, x86_each32(g, 0x10000));
+    x86_op3(g, EV_ADDD, len, TMP1, x, x86_each32(g, 0x7fff));
+    x86_masked(g, EV_ADDD, len, TMP1, x, x86_each32(g, 0x8000), K_TMP, false);
+    x86_op3i(g, FIXUP, len, TMP1, x, x86_each32(g, QUIET_NAN), 0);
+}
+void x86_to_bf16(struct x86_gen *g, const struct kir_val *v, enum x86_len len, int dst, int temp) {
+    int x = x86_lane_reg(g, v, false, temp);
+    if (v->op != K_QUANT || v->imm_i != DT_BF16) { // else they are rounded
+        round_bf16(g, len, x);
+        x = TMP1;
+    }
+    x86_op3i(g, EV_SHIFT, len, LANES_RIGHT, dst, x86_r(x), 16);
 }
 void x86_quant(struct x86_gen *g, const struct kir_val *v) {
     enum x86_len len = x86_length(g, x86_of(v)->shape, false);
     int x = x86_lane_reg(g, v->args[0], false, TMP0), dst = x86_dst(g, v);
     if (v->imm_i == DT_BF16) {
-        x86_to_bf16(g, len, TMP3, x);
-        x86_op3i(g, EV_SHIFT, len, 6, dst, x86_r(TMP3), 16);
+        round_bf16(g, len, x);
+        x86_op3(g, EV_AND, len, dst, TMP1, x86_each32(g, 0xffff0000));
     } else if (v->imm_i == DT_F16) {
         x86_op3i(g, EV_PS2PH, len, x, 0, x86_r(TMP3), 0);
         x86_op2(g, EV_PH2PS, len, dst, x86_r(TMP3));

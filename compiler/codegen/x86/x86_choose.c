@@ -549,6 +549,13 @@ static void fuse_bound(const struct kir_val *v) {
     const struct kir_val *a = c->args[0], *b = c->args[1], *yes = v->args[1], *no = v->args[2];
     if ((a == yes && b == no) || (a == no && b == yes)) x86_of(c)->fused = true;
 }
+// A rounding to the type in memory that a store alone reads: it rounds.
+static void fuse_rounding(const struct kir_val *store) {
+    const struct kir_val *v = store->args[1];
+    if (store->op == K_STORE && v->op == K_QUANT && v->imm_i == (int64_t)store->elem &&
+        v->block == store->block && x86_of(v)->uses == 1)
+        x86_of(v)->fused = true;
+}
 // v is read by one of `owner`'s arms, or by the block itself (NULL).
 static void claim(struct kir_val *v, const struct kir_val *owner, int arm) {
     struct x86_val *x = x86_of(v);
@@ -607,6 +614,7 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
             want_args(v, vector);
             fuse_product(v);
             fuse_bound(v);
+            fuse_rounding(v);
             continue;
         }
         struct kir_loop *l = v->loop;
@@ -624,6 +632,10 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
 
 static void all_lanes(struct kir_val *v) {
     x86_of(v)->one = false;
+}
+static bool costs_by_lanes(const struct kir_val *v) {
+    return (v->op == K_DIV || v->op == K_SQRT) && dtype_is_float(v->type) &&
+           x86_of(v)->shape == SHAPE_SAME;
 }
 static void one_lane(const struct kir_block *b, const struct kir_loop *around, struct arena *a) {
     VEC(struct kir_val *) all = {0};
@@ -645,7 +657,8 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
             continue;
         }
         bool stored = v->op == K_STORE && x86_of(v->args[0])->shape == SHAPE_SAME;
-        if (x86_of(v)->one || stored) continue;
+        x86_of(v)->narrow = !x86_of(v)->one && costs_by_lanes(v);
+        if (x86_of(v)->one || x86_of(v)->narrow || stored) continue;
         for (int k = 0; k < v->n_args; k++)
             all_lanes(v->args[k]);
     }

@@ -475,10 +475,11 @@ static void write_kernel(struct x86_gen *g) {
 }
 
 struct span x86_direct(struct arena *a, const struct kir_fn *f, int64_t turns, int vector_bits,
-                       const char **why) {
+                       bool has_bf16, const char **why) {
     struct span s = {NULL, 0};
     struct arena own = {0};
     struct x86_plan p = {.a = &own, .f = f, .turns = turns, .vex = vector_bits < 512};
+    p.bf16 = has_bf16 && !p.vex;
     struct x86_gen g = {.p = &p, .as.vex = p.vex};
     if (x86_choose(&p) && x86_place(&p)) {
         write_kernel(&g);

@@ -98,8 +98,9 @@ void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x
 // x86_cast.c
 void x86_cast(struct x86_gen *g, const struct kir_val *v);
 void x86_quant(struct x86_gen *g, const struct kir_val *v);
-void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x); // codes, in 32 bits
-void x86_cast_index(struct x86_gen *g, const struct kir_val *v);       // to class G, from another
+// Codes of v, in a register or memory already, in lanes of 32 bits; reads v's lanes into `temp`.
+void x86_to_bf16(struct x86_gen *g, const struct kir_val *v, enum x86_len len, int dst, int temp);
+void x86_cast_index(struct x86_gen *g, const struct kir_val *v); // to class G, from another
 
 // x86_avx2.c: what AVX-512 has instructions for.
 // A mask's lanes as wide as those it stands for, where they are `lanes` and not one value; in

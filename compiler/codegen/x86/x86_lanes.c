@@ -291,6 +291,8 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     enum x86_len len = length_of(g, v, wide);
     int x;
     struct x86_arg y;
+    bool all_one = g->as.one;
+    g->as.one |= x86_of(v)->narrow;
 
     switch (v->op) {
     case K_FMA:
@@ -326,6 +328,10 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
         }
     }
 
+    if (x86_of(v)->narrow) {
+        g->as.one = all_one;
+        x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, FULL, dst, x86_r(dst));
+    }
     if (wide && !x86_of(v)->wide) {
         x86_narrow(g, TMP3, dst);
         x86_put(g, v, TMP3);

@@ -112,7 +112,7 @@ void x86_load_value(struct x86_gen *g, const struct kir_val *v) {
 }
 
 struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s) {
-    const struct kir_val *v = s->args[1];
+    const struct kir_val *v = x86_written(s);
     enum dtype t = s->elem;
     int size = dtype_size(t);
     struct x86_v how = {.len = x86_length(g, SHAPE_LANES, size == 8), .dst = TMP0, .imm = -1};
@@ -120,12 +120,11 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s) {
         struct x86_arg one = x86_each32(g, 1);
         one.each = false;
         x86_masked(g, EV_EACHSS, how.len, TMP0, 0, one, x86_mask_reg(g, v), true);
+    } else if (t == DT_BF16) {
+        x86_to_bf16(g, v, how.len, TMP3, TMP0);
+        how.dst = TMP3;
     } else {
         how.dst = x86_lane_reg(g, v, size == 8, TMP0);
-    }
-    if (t == DT_BF16) {
-        x86_to_bf16(g, how.len, TMP3, how.dst);
-        how.dst = TMP3;
     }
     how.op = size == 8     ? EV_STOREUPS | EV_PD | EV_W
              : size == 4   ? EV_STOREUPS
@@ -135,9 +134,33 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s) {
     if (t == DT_F16) how.imm = 0;
     return how;
 }
+// Neighbours by the CPU's conversion, which takes subnormal numbers for zeros: these get the
+// exponent of the smallest normal ones, which rounds the same, and lose it behind.
+static void store_bf16(struct x86_gen *g, const struct kir_val *s) {
+    enum { CLASSIFY = EV(3, 1, 0, 0x66), SUBNORMAL = 0x20, CONVERT = EV(2, 2, 0, 0x72) };
+    enum { SUB_WORDS = EV(1, 1, 0, 0xf9), STORE_WORDS = EV(1, 3, 1, 0x7f) };
+    enum x86_len len = x86_length(g, SHAPE_LANES, false), half = len == FULL ? HALF : L128;
+    uint16_t one[32];
+    for (int k = 0; k < 32; k++)
+        one[k] = 0x80;
+    int x = x86_lane_reg(g, x86_written(s), false, TMP3);
+    x86_op3i(g, CLASSIFY, len, K_TMP, 0, x86_r(x), SUBNORMAL);
+    if (x != TMP3) x86_op2(g, EV_MOVAPS, len, TMP3, x86_r(x));
+    x86_masked(g, EV_OR, len, TMP3, TMP3, x86_each32(g, 0x800000), K_TMP, false);
+    x86_op2(g, CONVERT, len, TMP3, x86_r(TMP3));
+    x86_masked(g, SUB_WORDS, half, TMP3, TMP3, x86_m(x86_pooled(x86_const(&g->as, one, 64))), K_TMP,
+               false);
+    struct x86_v how = {.op = STORE_WORDS, .len = half, .dst = TMP3, .imm = -1};
+    if (g->masked) how.k = K_TAIL;
+    x86_vec(&g->as, how, x86_m(x86_address(g, s)));
+}
 static void store_neighbours(struct x86_gen *g, const struct kir_val *s) {
     if (g->as.vex) {
         x86_avx2_store(g, s);
+        return;
+    }
+    if (s->elem == DT_BF16 && g->p->bf16 && x86_written(s)->op != K_QUANT) {
+        store_bf16(g, s);
         return;
     }
     struct x86_v how = x86_stored(g, s);
@@ -145,7 +168,7 @@ static void store_neighbours(struct x86_gen *g, const struct kir_val *s) {
     x86_vec(&g->as, how, x86_m(x86_address(g, s)));
 }
 static void store_one(struct x86_gen *g, const struct kir_val *s) {
-    const struct kir_val *v = s->args[1];
+    const struct kir_val *v = x86_written(s);
     enum dtype t = s->elem;
     int size = dtype_size(t);
     if (t == DT_PRED) {
@@ -155,6 +178,9 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
         int r = x86_int(g, v, RAX);
         x86_store(&g->as, x86_address(g, s), r, size);
         return;
+    } else if (t == DT_BF16) {
+        x86_to_bf16(g, v, FULL, TMP3, TMP0);
+        x86_op2(g, EV_TO_GPR, L128, TMP3, x86_r(RAX));
     } else {
         int r = x86_lane_reg(g, v, size == 8, TMP0);
         if (size >= 4) {
@@ -163,9 +189,6 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
         }
         if (t == DT_F16) {
             x86_op3i(g, EV_PS2PH, FULL, r, 0, x86_r(TMP3), 0);
-            r = TMP3;
-        } else if (t == DT_BF16) {
-            x86_to_bf16(g, FULL, TMP3, r);
             r = TMP3;
         }
         x86_op2(g, EV_TO_GPR, L128, r, x86_r(RAX));

@@ -57,9 +57,10 @@ struct x86_val {
     int64_t stride;
     bool wide;   // lanes of 64 bits
     bool spread; // class G, and someone wants its lanes
-    bool fused;  // a product or comparison that the sum or choice behind it computes
+    bool fused;  // a product, comparison or rounding that what is behind it computes
     bool scaled; // class G, and only ever part of an address
     bool one;    // no lane but the first of it is ever read
+    bool narrow; // all lanes are read, but the same: one is computed, which takes less, and spread
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
     int uses, claims;
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
@@ -74,6 +75,7 @@ struct x86_plan {
     const struct kir_fn *f;
     int64_t turns; // of the loops that call it
     bool vex;      // AVX2
+    bool bf16;     // AVX512-BF16
     VEC(struct x86_home *) homes;
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
@@ -105,6 +107,11 @@ static inline enum x86_class x86_class(const struct kir_val *v) {
 }
 static inline bool x86_grouped(const struct kir_val *store) {
     return x86_of(store)->group && x86_of(store->args[0])->shape == SHAPE_STRIDE;
+}
+// What a store writes: of a rounding to the type in memory, what is rounded, as the store does it.
+static inline const struct kir_val *x86_written(const struct kir_val *store) {
+    const struct kir_val *v = store->args[1];
+    return v->op == K_QUANT && x86_of(v)->fused ? v->args[0] : v;
 }
 // A load of lanes that lie so close that whole vectors are read and the lanes taken out of them.
 static inline bool x86_near(const struct x86_plan *p, const struct kir_val *load) {
