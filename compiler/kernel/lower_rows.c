@@ -12,7 +12,7 @@
 
 enum {
     MOST_ROUNDED = 64,
-    ROUNDED_AT_ONCE = 12, // where the CPU rounds to bf16: without a dear value of each row,
+    ROUNDED_AT_ONCE = 12, // where the CPU rounds to bf16: without a root of each row,
     ROUNDED_ONCE = 32,    // with one, of one reduction,
     ROUNDED_TWICE = 44,   // of more
     WRITTEN_OUT = 8,
@@ -71,7 +71,8 @@ static bool add_leaf(struct lower_rows *t, const struct hlo_instr *i, int buf) {
 struct work {
     int reductions, dear, phases; // dear ones on elements of rows; phases: how often a row is read
     bool each, slow;              // a dear one on values of rows; one dearer than an exponential
-    bool rounds;                  // to bf16, which is seven operations
+    bool rounds;                  // to bf16, which is up to seven operations
+    bool roots;                   // a root or quotient of values of rows
 };
 static struct work work_of(const struct hlo_instr *fusion, const struct lower_rows *t) {
     struct work w = {.phases = t->whole};
@@ -79,6 +80,8 @@ static struct work work_of(const struct hlo_instr *fusion, const struct lower_ro
         w.reductions += i->op == HLO_REDUCE;
         bool all = shape_elements(i->shape) == t->n * t->row;
         w.rounds |= all && i->op == HLO_CONVERT && i->shape->dtype == DT_BF16;
+        bool root = i->op == HLO_RSQRT || i->op == HLO_SQRT || i->op == HLO_DIVIDE;
+        w.roots |= root && shape_elements(i->shape) == t->n;
         if (!hlo_is_dear(i)) continue;
         w.dear += all;
         w.slow |= all && i->op != HLO_EXP;
@@ -118,7 +121,7 @@ static bool repays(const struct lower *lw, const struct lower_rows *t, int resul
 
     bool rounds = lw->target && lw->target->direct_bf16;
     int64_t most = !rounds             ? MOST_ROUNDED
-                   : !w.each           ? ROUNDED_AT_ONCE
+                   : !w.roots          ? ROUNDED_AT_ONCE
                    : w.reductions == 1 ? ROUNDED_ONCE
                                        : ROUNDED_TWICE;
     step = step / 2 + 3;

@@ -173,45 +173,75 @@ static void start_accumulators(struct x86_gen *g, struct x86_loop *x) {
     g->copy = 0;
 }
 
+// What a sum of lanes, or another reduction of them, is made of.
+struct fold {
+    enum kop op;
+    enum dtype t;
+    bool wide, half, one; // one: no lane but the first is read
+    bool numbers;         // a bound of lanes among which there is no NaN
+};
+// r = r op TMP1
+static void fold_in(struct x86_gen *g, const struct fold *f, enum x86_len len, int r) {
+    if (f->numbers)
+        x86_bound_numbers(g, f->op == K_MAX, f->wide, len, r, TMP1);
+    else
+        x86_combine(g, f->op, f->t, f->wide, len, r, r, x86_r(TMP1));
+}
 // All lanes of `r` become op over its lanes. Uses TMP1, TMP2 and TMP3.
-static void avx2_across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, bool half, int r) {
+static void avx2_fold(struct x86_gen *g, const struct fold *f, int r) {
     enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 5 };
-    enum x86_len len = half ? HALF : FULL;
-    if (!half) {
+    enum x86_len len = f->half ? HALF : FULL;
+    if (!f->half) {
         x86_op3i(g, PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
-        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+        fold_in(g, f, len, r);
     }
-    for (int k = wide; k < 2; k++) {
-        x86_op3i(g, wide ? EV_PERMILPD : EV_PERMILPS, len, TMP1, 0, x86_r(r),
-                 wide     ? DOUBLES
+    for (int k = f->wide; k < 2; k++) {
+        x86_op3i(g, f->wide ? EV_PERMILPD : EV_PERMILPS, len, TMP1, 0, x86_r(r),
+                 f->wide  ? DOUBLES
                  : k == 0 ? PAIRS
                           : ONES);
-        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+        fold_in(g, f, len, r);
     }
-    if (half) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
+    if (f->half) x86_op2(g, EV_EACHSS, FULL, r, x86_r(r));
 }
-// The upper half is folded onto the lower one until a lane is left. one: only that is read.
-static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int lanes, bool one,
-                   int r) {
+// The upper half is folded onto the lower one until a lane is left.
+static void fold_lanes(struct x86_gen *g, const struct fold *f, int r) {
     enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 1 };
-    bool half = x86_is_half(g, lanes, wide);
+    bool wide = f->wide;
     if (g->as.vex) {
-        avx2_across(g, op, t, wide, half, r);
+        avx2_fold(g, f, r);
         return;
     }
-    if (!half) {
+    if (!f->half) {
         x86_op3i(g, UPPER_HALF, FULL, r, 0, x86_r(TMP1), 1);
-        x86_combine(g, op, t, wide, HALF, r, r, x86_r(TMP1));
+        fold_in(g, f, HALF, r);
     }
     x86_op3i(g, UPPER_QUARTER, HALF, r, 0, x86_r(TMP1), 1);
-    x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
+    fold_in(g, f, L128, r);
     if (!wide) {
         x86_op3i(g, EV_PERMILPS, L128, TMP1, 0, x86_r(r), PAIRS);
-        x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
+        fold_in(g, f, L128, r);
     }
     x86_op3i(g, wide ? EV_PERMILPD : EV_PERMILPS, L128, TMP1, 0, x86_r(r), wide ? DOUBLES : ONES);
-    x86_combine(g, op, t, wide, L128, r, r, x86_r(TMP1));
-    if (!one) x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, FULL, r, x86_r(r));
+    fold_in(g, f, L128, r);
+    if (!f->one) x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, FULL, r, x86_r(r));
+}
+// Bounds look for NaN once, not at each step.
+static void across(struct x86_gen *g, struct fold f, int r) {
+    int numbers, done;
+    if (!dtype_is_float(f.t) || (f.op != K_MIN && f.op != K_MAX)) {
+        fold_lanes(g, &f, r);
+        return;
+    }
+    numbers = x86_label(&g->as);
+    done = x86_label(&g->as);
+    x86_jump_numbers(g, f.wide, f.half ? HALF : FULL, r, numbers);
+    fold_lanes(g, &f, r);
+    x86_jump(&g->as, done);
+    x86_bind(&g->as, numbers);
+    f.numbers = true;
+    fold_lanes(g, &f, r);
+    x86_bind(&g->as, done);
 }
 static void finish_mask(struct x86_gen *g, struct x86_loop *x, int c) {
     const struct kir_val *v = x->l->carry[c];
@@ -248,7 +278,8 @@ static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
             x86_combine(g, op, v->type, wide, len, r, r,
                         x86_r(x86_home_reg(g, x->more[c][n], TMP1)));
         bool one = x86_of(result)->one;
-        across(g, op, v->type, wide, x->lanes, one, r);
+        struct fold f = {op, v->type, wide, x86_is_half(g, x->lanes, wide), one, false};
+        across(g, f, r);
         if (starts_apart(op))
             x86_combine(g, op, v->type, wide, one && !g->as.vex ? L128 : FULL, r, r,
                         x86_r(x86_lane_reg(g, l->init[c], wide, TMP1)));

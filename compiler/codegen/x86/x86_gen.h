@@ -95,6 +95,10 @@ void x86_mask_value(struct x86_gen *g, const struct kir_val *v);
 // dst = x op y, for sums, products, bounds and bits of type t; may use TMP2, TMP3 and K_TMP.
 void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
                  int x, struct x86_arg y);
+// The same of a minimum or maximum of registers without NaN; uses TMP3 and MASK_TMP.
+void x86_bound_numbers(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int y);
+// Goes to `label` where no lane of x is NaN.
+void x86_jump_numbers(struct x86_gen *g, bool wide, enum x86_len len, int x, int label);
 // x86_cast.c
 void x86_cast(struct x86_gen *g, const struct kir_val *v);
 void x86_quant(struct x86_gen *g, const struct kir_val *v);

@@ -26,6 +26,25 @@ static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, i
     x86_masked(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP3, x, x86_r(yr), k, false);
     if (dst != TMP3) x86_op2(g, EV_MOVAPS, len, dst, x86_r(TMP3));
 }
+void x86_bound_numbers(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int y) {
+    uint32_t op = (max ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0);
+    if (!g->as.vex) {
+        x86_op3i(g, EV_RANGE | (wide ? EV_W : 0), len, dst, dst, x86_r(y), max ? 5 : 4);
+        return;
+    }
+    x86_op3(g, op, len, TMP3, dst, x86_r(y)); // of zeros the second operand: both ways
+    x86_op3(g, op, len, MASK_TMP, y, x86_r(dst));
+    x86_op3(g, max ? EV_AND : EV_OR, len, dst, TMP3, x86_r(MASK_TMP));
+}
+void x86_jump_numbers(struct x86_gen *g, bool wide, enum x86_len len, int x, int label) {
+    int k = g->as.vex ? MASK_TMP : K_TMP;
+    x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, k, x, x86_r(x), UNORDERED);
+    if (g->as.vex)
+        x86_op2(g, EV_PTEST, FULL, k, x86_r(k));
+    else
+        x86_mask_test(&g->as, k);
+    x86_jump_if(&g->as, CC_E, label);
+}
 static const uint32_t float_ops[KOP_COUNT] = {
     [K_ADD] = EV_ADDPS, [K_SUB] = EV_SUBPS, [K_MUL] = EV_MULPS, [K_DIV] = EV_DIVPS};
 // Of unsigned and signed integers. Sums of 64 bits have an opcode of their own.
