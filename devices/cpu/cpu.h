@@ -21,14 +21,14 @@ struct cpu_step {
     char *stage;                   // of a loop whose state changes places
     struct cpu_loop *loop;         // of a loop: how it runs without a profile; NULL = step by step
     int64_t flops, bytes;
-    double products; // operations of a contraction that takes fewer than its flops; 0: as many
+    double products;    // operations of a contraction that takes fewer than its flops; 0: as many
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
     const struct exe_choice *choice; // of a tuning, that says who runs it; or NULL
-    int asked;          // so many of the list need not be asked: they do not take it
-    bool alone;         // runs on the calling thread alone, and takes always as long
-    bool swallows;    // of open: its library gives a number where an operand's NaN is to stay
-    bool looks;       // and its operands may hold one: cpu_nan.c
+    int asked;                       // so many of the list need not be asked: they do not take it
+    bool alone;                      // runs on the calling thread alone, and takes always as long
+    bool swallows;       // of open: its library gives a number where an operand's NaN is to stay
+    bool looks;          // and its operands may hold one: cpu_nan.c
     uint32_t nan_leaves; // of these
     bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
@@ -97,9 +97,9 @@ struct cpu_exe {
     const _Atomic bool *cancel; // of the call that goes on; or NULL
     uint64_t rng_state;         // of random numbers, since the first: goes on from run to run
     bool strict, estimated;
-    bool nan; // this run has met NaN or an infinity before a step that swallows NaN
-    bool early;    // only what needs main alone is opened
-    bool finished; // loading
+    bool nan;          // this run has met NaN or an infinity before a step that swallows NaN
+    bool early;        // only what needs main alone is opened
+    bool finished;     // loading
     bool choices_hold; // exe's, of a tuning: they are of this list of implementations
 };
 struct cpu_weights {
@@ -167,14 +167,14 @@ void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elemen
 // The same at `runs` places, `step` bytes apart.
 void cpu_fill_runs(char *to, int64_t step, const void *value, int64_t size, int64_t n,
                    int64_t runs);
-bool cpu_sort_accepts(const struct hlo_instr *i);                    // cpu_sort.c
-bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_channels.c
+bool cpu_sort_accepts(const struct hlo_instr *i);     // cpu_sort.c
+bool cpu_channels_accepts(const struct hlo_instr *i); // cpu_channels.c
 // cpu_depthwise.c. Of a call, in blocks of channels; of an instruction, as its values lie.
 bool cpu_depthwise_takes(const struct target *t, const struct lib_call *c);
 bool cpu_depthwise_accepts(const struct hlo_instr *i);
 bool cpu_lapack_open(void); // once, before a worker closes files; false: it is not installed
-bool cpu_lapack_accepts(const struct hlo_instr *i);                  // cpu_lapack.c
-bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
+bool cpu_lapack_accepts(const struct hlo_instr *i); // cpu_lapack.c
+bool cpu_table_accepts(const struct hlo_instr *i);  // cpu_table.c
 // Is it a transposition that is faster by itself than within a kernel?
 bool cpu_transpose_alone(const struct hlo_instr *i); // cpu_transpose.c
 // rows x columns elements of `size` bytes as columns x rows; on the calling thread, no overlap.
@@ -193,6 +193,7 @@ struct cpu_sizes cpu_sizes_of(const struct hlo_instr *i);
 bool cpu_tiles_better(const struct hlo_instr *i);
 // Is it a dot, or a fusion around one, of many small matrices or of few terms, which kernels run?
 bool cpu_small_dot(const struct hlo_instr *i);
+bool cpu_complex_pays(const struct cpu_sizes *s); // a product by gemm
 // Is lib_transposed(i) better by the library's primitive than as a convolution of phases?
 bool cpu_transposed_better(const struct hlo_instr *i);
 // Outputs of a tile a side that convolution i has by Winograd (2 or 4); 0: none, it is summed.
@@ -218,8 +219,8 @@ bool cpu_has_int8(void); // instructions that sum products of 8-bit integers exa
 bool cpu_has_pairs(void);
 bool cpu_pairs_runs(const struct lib_call *call);
 bool cpu_pairs_accepts(const struct hlo_instr *i);
-bool cpu_has_bf16(void);                          // products of bf16 that sum in f32
-bool cpu_has_tiles(void);                         // these, and of bytes, by AMX's tiles
+bool cpu_has_bf16(void);  // products of bf16 that sum in f32
+bool cpu_has_tiles(void); // these, and of bytes, by AMX's tiles
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
 void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once

@@ -98,7 +98,9 @@ static bool gemm_takes(const struct hlo_instr *i) {
     if (is_short(i) && !short_pays(i, &s)) return false;
     if (cpu_gemm_vector_takes(i, &s)) return true;
     bool rows = s.m >= 2 || (i->op == HLO_CONVOLUTION && s.groups == 1); // or each channel alone
-    return rows && s.n >= 2 && s.k >= 2 && (double)s.m * (double)s.n * (double)s.k >= LEAST;
+    if (!rows || s.n < 2 || s.k < 2) return false;
+    if (i->op == HLO_DOT && dtype_is_complex(i->shape->dtype)) return cpu_complex_pays(&s);
+    return (double)s.m * (double)s.n * (double)s.k >= LEAST;
 }
 bool cpu_gemm_accepts(const struct hlo_instr *i) {
     return gemm_takes(i);
