@@ -494,7 +494,7 @@ static LLVMMetadataRef note(struct emit *e, const char *name, int bits, int64_t 
     return LLVMMDNodeInContext2(e->c, two, 2);
 }
 // A loop for vectors with fewer turns than LLVM thinks worth it: with vectors of 128 bits a few
-// are.
+// are, and in loops that are one function, where some lines of a step are all its work.
 static bool has_few_turns(const struct kir_loop *l) {
     enum { LANES = 4, LLVMS = 16 };
     int64_t from, to;
@@ -528,30 +528,17 @@ static bool wants_all_lanes(const struct emit *e, const struct kir_loop *l) {
     }
     return any;
 }
-// Does a place move by as much from turn to turn, or not at all?
-static bool is_affine(const struct kir_val *at, const struct kir_loop *l, int depth) {
-    if (at == l->var || at->level < l->var->level) return true;
-    return depth > 0 && (at->op == K_ADD || at->op == K_MUL) &&
-           is_affine(at->args[0], l, depth - 1) && is_affine(at->args[1], l, depth - 1);
-}
-// A loop over scratch where vectors would have hidden lanes or elements that lie apart.
-static bool is_worse_in_vectors(const struct kir_loop *l) {
-    bool scratch = false, few = l->trip < 8 && l->trip != 4;
-    for (const struct kir_val *v = l->body.first; v; v = v->next) {
-        if (v->op != K_LOAD && v->op != K_STORE) continue;
-        scratch |= v->imm_i == KIR_SCRATCH;
-        few |= !is_affine(v->args[0], l, 8);
-    }
-    return scratch && few;
-}
 // A distinct !llvm.loop node: its first operand is itself.
 static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
-    LLVMMetadataRef ops[6], self = LLVMTemporaryMDNode(e->c, NULL, 0);
+    LLVMMetadataRef ops[7], self = LLVMTemporaryMDNode(e->c, NULL, 0);
     size_t n = 0;
     ops[n++] = self;
     ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
-    bool few = e->soft && has_few_turns(l), none = e->in && is_worse_in_vectors(l);
+    bool none = e->in && llvm_loop_is_worse(l),
+         few = (e->soft || (e->in && !l->n_carry && !none)) && has_few_turns(l);
     if (!l->vectorize || few || none) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
+    if (few && e->in && llvm_loop_ends_hidden(e->in, l))
+        ops[n++] = note(e, "llvm.loop.vectorize.predicate.enable", 1, 1);
     // Sums of a tile fill the registers: values that two turns written out share do not fit.
     if (has_lanes(&l->body)) ops[n++] = note(e, "llvm.loop.unroll.disable", 0, 0);
     if (l->interleave) ops[n++] = note(e, "llvm.loop.interleave.count", 32, l->interleave);

@@ -112,13 +112,21 @@ static bool by_rows(const struct lib_call *c) {
 }
 // Is a product of complex matrices, or each of many, better packed? Kernels have vectors where
 // columns are a multiple of four or many and take some 1.4 ns a product of others. Measured on
-// Zen 4, 37 sizes of c64 and c128: at the bounds both are as fast, of 1000 products with 10 columns
+// Zen 4, 50 sizes of c64 and c128: at the bounds both are as fast, of 1000 products with 10 columns
 // this is three times as fast.
 bool cpu_complex_pays(const struct cpu_sizes *s) {
-    enum { MANY = 8192, MANY_COLUMNS = 16, VECTOR = 4, SOME = 512, SOME_OF_TWO = 1100 };
+    enum {
+        MANY = 8192,
+        NARROW = 3000,
+        MANY_COLUMNS = 16,
+        VECTOR = 4,
+        SOME = 512,
+        SOME_OF_TWO = 1100
+    };
     double each = (double)s->m * (double)s->n * (double)s->k;
     bool apart = s->n % VECTOR && s->n < MANY_COLUMNS;
-    return s->m >= 2 && s->n >= 2 && each >= (!apart ? MANY : s->n == 2 ? SOME_OF_TWO : SOME);
+    int64_t many = s->n <= 2 * VECTOR ? NARROW : MANY;
+    return s->m >= 2 && s->n >= 2 && each >= (!apart ? many : s->n == 2 ? SOME_OF_TWO : SOME);
 }
 // Products of many small matrices, or with few terms of few rows or columns: what a call of a
 // library costs is paid for each matrix, kernels run across them (measured on Zen 3: up to 30 times
