@@ -273,7 +273,7 @@ static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
         LLVMTypeRef over[2] = {t, LLVMTypeOf(x)};
         return intrinsic(e, is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);
     }
-    return LLVMBuildIntCast2(e->b, x, t, is_signed(from), "");
+    return LLVMBuildIntCast2(e->b, x, lanes_of(t, v->lanes), is_signed(from), "");
 }
 
 static LLVMValueRef divmod(struct emit *e, const struct kir_val *v) {

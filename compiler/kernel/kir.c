@@ -367,8 +367,13 @@ struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x) {
     if (x->op == K_CONST && dtype_is_float(t) && dtype_class(x->type) != DC_UNSIGNED &&
         llabs(x->imm_i) < (1 << 24))
         return kir_f(k, t, (double)x->imm_i);
-    struct kir_val v = {
-        .op = K_CAST, .type = t, .n_args = 1, .args = {x}, .lo = INT64_MIN, .hi = INT64_MAX};
+    struct kir_val v = {.op = K_CAST,
+                        .type = t,
+                        .lanes = x->lanes, // from integers to integers alone
+                        .n_args = 1,
+                        .args = {x},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
     return kir_intern(k, &v);
 }
 struct kir_val *kir_cast_fits(struct kir *k, enum dtype t, struct kir_val *x) {

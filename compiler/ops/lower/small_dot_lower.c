@@ -3,8 +3,9 @@
 // a row of the other one. Vectors are as wide as a row of the result or narrower; where they do not
 // divide it the last one begins where a whole one is left, and the columns that two of them have
 // come out twice, equal. The same with the last rows. So nothing is read or written outside, and
-// no lane is empty. A right operand whose terms lie side by side is turned into scratch first. Does
-// not: types that are computed in others.
+// no lane is empty. A right operand whose terms lie side by side is turned into scratch first.
+// Integers of 8 and 16 bits become 32 as they are read, or 16 where the result has no more. Does
+// not: other types that are computed in others.
 #include "base/span.h"
 #include "compiler/kernel/lower_tile.h"
 
@@ -17,7 +18,7 @@ enum {
     WRITTEN_OUT = 96,
     MOST_VECTORS = 3,
     MOST_SUMS = 24,
-    MOST_LANES = 16
+    MOST_LANES = 16 // of a matrix that is turned
 };
 
 // How an operand's matrices lie: elements between them, and along their two dimensions.
@@ -43,10 +44,27 @@ static bool lies(const struct shape *s, struct i64s batch, int64_t term, struct 
     *l = (struct lie){stride_of(s, last), stride_of(s, free), stride_of(s, term), s->dims[free]};
     return true;
 }
-static bool type_ok(const struct hlo_instr *i) {
-    enum dtype t = i->shape->dtype;
+static bool short_int(enum dtype t) {
+    return dtype_is_int(t) && t != DT_PRED && (dtype_bits(t) == 8 || dtype_bits(t) == 16);
+}
+static bool type_ok(const struct hlo_instr *i, int vector_bits) {
+    enum { AVX2 = 256 };
+    enum dtype t = i->shape->dtype, x = i->operands[0]->shape->dtype,
+               y = i->operands[1]->shape->dtype;
     bool number = t == DT_F32 || t == DT_F64 || (dtype_is_int(t) && dtype_bits(t) >= 32);
-    return number && i->operands[0]->shape->dtype == t && i->operands[1]->shape->dtype == t;
+    if (number && x == t && y == t) return true;
+    bool narrow = short_int(t) || t == DT_S32 || t == DT_U32;
+    return narrow && short_int(x) && short_int(y) && vector_bits >= AVX2;
+}
+// What sums are computed in: modulo 2^16 those of 8 bits are the same.
+static enum dtype sum_type(const struct small_dot *s) {
+    enum dtype t = s->i->shape->dtype;
+    return short_int(t) ? DT_S16 : t;
+}
+// The type of what lies in buffer `from`.
+static enum dtype type_in(const struct small_dot *s, int from) {
+    bool left = (from == s->x) != s->swapped;
+    return from == KIR_SCRATCH ? sum_type(s) : s->i->operands[left ? 0 : 1]->shape->dtype;
 }
 // Long lines beside few rows or columns are summed as they lie (measured on Zen 4, AVX-512: at the
 // bounds the turned matrix is about as fast, within them up to 4.4 times).
@@ -91,7 +109,7 @@ static struct small_dot with_sides_changed(const struct small_dot *s, const stru
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
                    struct small_dot *out) {
     const struct hlo_attr_dot *d = i->op == HLO_DOT ? HLO_ATTR(i, dot) : NULL;
-    if (!d || !type_ok(i) || d->lhs_batch_dims.n == 0) return false;
+    if (!d || !type_ok(i, vector_bits) || d->lhs_batch_dims.n == 0) return false;
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
     intptr_t left = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[0]),
              right = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[1]);
@@ -129,7 +147,7 @@ bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
         if (s.k <= FEW_TERMS && (s.m > NEAR || s.n > (s.turned ? NEAR / 2 : NEAR))) return false;
         if (s.turned && !repays_turn(&s)) return false;
     }
-    s.lanes = vector_bits / dtype_bits(i->shape->dtype);
+    s.lanes = vector_bits / dtype_bits(sum_type(&s));
     while (s.lanes > s.n)
         s.lanes /= 2;
     s.sums = vector_bits == 512 ? MOST_SUMS : MOST_SUMS / 2;
@@ -157,15 +175,16 @@ static struct kir_val *plus(struct kir *k, struct kir_val *x, int64_t c) {
 }
 static void term(struct lower *lw, const struct small_dot *s, struct block *b, struct kir_val *at) {
     struct kir *k = &lw->k;
-    enum dtype e = s->i->shape->dtype;
+    enum dtype e = sum_type(s), ex = type_in(s, s->x), ey = type_in(s, b->from);
     uint8_t flags = dtype_is_float(e) ? KF_CONTRACT : 0;
     struct kir_val *v[MOST_VECTORS], *line = kir_idx_add(k, b->y, kir_idx_mul(k, at, b->line)), *x;
     x = kir_idx_add(k, b->x, kir_idx_mul(k, b->row, s->row));
     x = kir_idx_add(k, x, kir_idx_mul(k, at, s->term));
     for (int c = 0; c < b->vectors; c++)
-        v[c] = kir_load_lanes(k, b->from, e, plus(k, line, column_of(s, b, c)), s->lanes);
+        v[c] = kir_cast(
+            k, e, kir_load_lanes(k, b->from, ey, plus(k, line, column_of(s, b, c)), s->lanes));
     for (int r = 0; r < b->rows; r++) {
-        struct kir_val *one = kir_load(k, s->x, e, plus(k, x, r * s->row), 0);
+        struct kir_val *one = kir_cast(k, e, kir_load(k, s->x, ex, plus(k, x, r * s->row), 0));
         one = kir_splat(k, one, s->lanes);
         for (int c = 0; c < b->vectors; c++) {
             struct kir_val **sum = &b->sum[r * b->vectors + c];
@@ -175,7 +194,7 @@ static void term(struct lower *lw, const struct small_dot *s, struct block *b, s
 }
 static void one_block(struct lower *lw, const struct small_dot *s, struct block *b, int out) {
     struct kir *k = &lw->k;
-    enum dtype e = s->i->shape->dtype;
+    enum dtype e = sum_type(s), to = out == KIR_SCRATCH ? e : s->i->shape->dtype;
     int n = b->rows * b->vectors;
     for (int c = 0; c < n; c++)
         b->sum[c] = kir_splat(k, kir_zero(k, e), s->lanes);
@@ -193,12 +212,13 @@ static void one_block(struct lower *lw, const struct small_dot *s, struct block 
     for (int c = 0; c < n; c++) {
         int64_t at = c / b->vectors * s->n + column_of(s, b, c % b->vectors);
         struct kir_val *line = kir_idx_add(k, b->to, kir_idx_mul(k, b->row, s->n));
-        kir_store(k, out, e, plus(k, line, at), b->sum[c]);
+        kir_store(k, out, to, plus(k, line, at), kir_cast(k, to, b->sum[c]));
     }
 }
 // A matrix that is turned: from lines of `across` elements, `pitch` apart, to lines of `down`.
 struct turn {
     int from, to; // buffers
+    enum dtype e_from, e_to;
     struct kir_val *source, *place;
     int64_t down, across, pitch;
 };
@@ -209,21 +229,22 @@ static void turn_block(struct kir *k, const struct turn *t, enum dtype e, int si
                        struct kir_val *from, struct kir_val *to) {
     struct kir_val *line[MOST_LANES], *next[MOST_LANES];
     for (int n = 0; n < size; n++)
-        line[n] = kir_load_lanes(k, t->from, e, plus(k, from, n * t->pitch), size);
+        line[n] = kir_cast(
+            k, e, kir_load_lanes(k, t->from, t->e_from, plus(k, from, n * t->pitch), size));
     for (int half = 1; half < size; half *= 2) {
         for (int n = 0; n < size; n++)
             next[n] = kir_zip(k, line[n / 2], line[n / 2 + size / 2], n % 2);
         memcpy(line, next, sizeof *line * (size_t)size);
     }
     for (int n = 0; n < size; n++)
-        kir_store(k, t->to, e, plus(k, to, n * t->down), line[n]);
+        kir_store(k, t->to, t->e_to, plus(k, to, n * t->down), kir_cast(k, t->e_to, line[n]));
 }
 // The n-th block of `size` out of `all`: the last one ends with them.
 static struct kir_val *block_at(struct kir *k, struct kir_val *n, int size, int64_t all) {
     return kir_op(k, K_MIN, kir_idx_mul(k, n, size), kir_i64(k, all - size), NULL);
 }
 static void turn(struct kir *k, const struct turn *t, enum dtype e, int size) {
-    while (size > t->down || size > t->across)
+    while (size > t->down || size > t->across || size > MOST_LANES)
         size /= 2;
     int64_t lines = ceil_div(t->across, size), wide = ceil_div(t->down, size);
     struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, lines), lines, NULL, 0),
@@ -263,14 +284,15 @@ static void sums(struct lower *lw, const struct small_dot *s, struct block b, in
 }
 void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_val *at, int out) {
     struct kir *k = &lw->k;
-    enum dtype e = s->i->shape->dtype;
+    enum dtype e = sum_type(s);
     struct block b = {.from = s->y,
                       .line = s->line,
                       .x = kir_idx_mul(k, at, s->x_next),
                       .y = kir_idx_mul(k, at, s->y_next),
                       .to = kir_idx_mul(k, at, s->m * s->n)};
     if (s->turned) {
-        struct turn t = {s->y, KIR_SCRATCH, b.y,    in_scratch(lw, e, s->k * s->n),
+        struct turn t = {s->y, KIR_SCRATCH, type_in(s, s->y),
+                         e,    b.y,         in_scratch(lw, e, s->k * s->n),
                          s->n, s->k,        s->line};
         turn(k, &t, e, s->lanes);
         b.from = KIR_SCRATCH;
@@ -282,7 +304,9 @@ void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_
         return;
     }
 
-    struct turn back = {KIR_SCRATCH, out, in_scratch(lw, e, s->m * s->n), b.to, s->m, s->n, s->n};
+    struct turn back = {
+        KIR_SCRATCH, out,  e,   s->i->shape->dtype, in_scratch(lw, e, s->m * s->n), b.to,
+        s->m,        s->n, s->n};
     b.to = back.source;
     sums(lw, s, b, KIR_SCRATCH);
     turn(k, &back, e, s->lanes);
