@@ -60,11 +60,14 @@ static bool take_back(struct lower *lw) {
     lw->short_rows = false;
     return true;
 }
-// A row that fills a vector, or half of one, is a loop of one turn; where the direct generator is
-// not, rows that are written out become vectors across rows.
+// A row that fills a vector, or half of one, is a loop of one turn, but for one that is joined of
+// parts; where the direct generator is not, rows that are written out become vectors across rows.
 static int64_t minor_most(const struct lower *lw) {
+    enum { WORD = 4 };
     bool direct = lw->target && lw->target->direct && lw->target->vector_bits >= 256;
-    return direct ? MINOR - 1 : MINOR;
+    const struct hlo_instr *i = lw->instr, *root = i->op == HLO_FUSION ? hlo_root(i->called[0]) : i;
+    bool parts = root->op == HLO_CONCATENATE && dtype_size(root->shape->dtype) <= WORD;
+    return direct && !parts ? MINOR - 1 : MINOR;
 }
 static void want_cut(void *ctx, struct kir_val *v) {
     struct cutter *c = ctx;
