@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks by large results as protobuf: over gRPC and over HTTP."""
-import json, struct, time
+import json, os, struct, time
 from common import JSON, MB, address, ask, filled, run_message
 from h2 import H2
 from harness import until
@@ -11,12 +11,17 @@ def anonymous(d):
                if l.startswith("RssAnon"))
 
 def quick(d, seconds=1.5):
-    """The loop answers while something else goes on; the longest it took."""
+    """The loop answers while something else goes on; the longest that the daemon worked until then,
+    as other processes may keep it from the processors for as long as they like."""
+    def used():
+        with open(f"/proc/{d.p.pid}/stat") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf(
+                "SC_CLK_TCK")
     worst, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        t = time.monotonic()
+        t, before = time.monotonic(), used()
         assert d.call("GET", "/healthz")[0] == 200
-        worst = max(worst, time.monotonic() - t)
+        worst = max(worst, min(time.monotonic() - t, used() - before))
         time.sleep(.01)
     return worst
 
