@@ -62,10 +62,11 @@ def packed_answers(d):
         while at < len(got):  # messages end where they say
             at += 5 + int.from_bytes(got[at + 1:at + 5], "big")
         assert at == len(got), (at, len(got))
-    left = H2(address(d))  # the daemon ends while an answer waits
-    calls(d, left, filled(d, "b", 16 << 20))
+    d.left = H2(address(d))  # the daemon ends while an answer waits, after --drain-ms
+    calls(d, d.left, filled(d, "b", 16 << 20))
     time.sleep(1)
 packed_answers.credentials = packed_answers.real = packed_answers.own = True
+packed_answers.options = ["--drain-ms", "2000"]
 
 def frames_of_large_results(d):
     """Results of 64 MB over HTTP as protobuf and as a stream of it, read slowly or not: the
