@@ -9,7 +9,8 @@ import xml.etree.ElementTree as xml
 import numpy as np, onnx, onnxruntime, yaml
 from onnx import helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "fleet")]
+sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path.append(os.path.join(HERE, "..", "fleet"))  # behind: it has a secrets.py of its own
 from common import free_ports
 from harness import Daemon, Results, until
 
