@@ -115,6 +115,7 @@ static struct x86_arg place(const struct x86_home *h) {
 }
 
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    if (v->op == K_SPLAT) v = v->args[0]; // which fills its register
     if (v->op == K_CONST) {
         const struct x86_home *h = x86_of(v)->home;
         return h && h->reg >= 0 ? x86_r(h->reg) : x86_lane_const(g, v, wide);

@@ -115,12 +115,23 @@ static void multiply_add(struct x86_gen *g, enum x86_len len, bool wide, const s
         x86_op3(g, EV_FMA213 | w, len, dst, x, z);
     }
 }
+// The product that the sum v computes; NULL: none.
+static const struct kir_val *product_of(const struct kir_val *v) {
+    for (int k = 0; k < v->n_args && v->op == K_ADD; k++)
+        if (v->args[k]->op == K_MUL && x86_of(v->args[k])->fused) return v->args[k];
+    return NULL;
+}
+static void int_sum(struct x86_gen *g, const struct kir_val *v, enum x86_len len, int dst) {
+    const struct kir_val *m = product_of(v), *z = v->args[v->args[0] == m];
+    int x = x86_lane_reg(g, m->args[0], false, TMP0);
+    x86_op3(g, EV_MULD, len, TMP0, x, x86_lane_arg(g, m->args[1], false, TMP1));
+    x86_op3(g, EV_ADDD, len, dst, TMP0, x86_lane_arg(g, z, false, TMP1));
+}
 static void float_sum(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
                       int dst) {
-    for (int k = 0; k < 2; k++) {
-        const struct kir_val *m = v->args[k];
-        if (!x86_of(m)->fused) continue;
-        multiply_add(g, len, wide, m->args[0], m->args[1], v->args[1 - k], dst);
+    const struct kir_val *m = product_of(v);
+    if (m) {
+        multiply_add(g, len, wide, m->args[0], m->args[1], v->args[v->args[0] == m], dst);
         return;
     }
     int x;
@@ -320,6 +331,8 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     default:
         if (is_float && (v->op == K_ADD || v->op == K_SUB)) {
             float_sum(g, v, len, wide, dst);
+        } else if (product_of(v)) {
+            int_sum(g, v, len, dst);
         } else if (!((v->op == K_MIN || v->op == K_MAX) && constant_bound(g, v, len, wide, dst))) {
             arguments(g, v, wide, &x, &y);
             x86_combine(g, v->op, v->type, wide, len, dst, x, y);

@@ -21,8 +21,11 @@ struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
     int64_t c;
     if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
         return x86_at(base, (int32_t)(c << log));
-    return (struct x86_mem){
-        .base = (int8_t)base, .index = (int8_t)x86_int(g, at, RCX), .scale = (uint8_t)log};
+    c = x86_distance(at, &at);
+    return (struct x86_mem){.base = (int8_t)base,
+                            .index = (int8_t)x86_int(g, at, RCX),
+                            .scale = (uint8_t)log,
+                            .disp = (int32_t)(c * (1 << log))};
 }
 
 static void in_lanes(struct x86_gen *g, uint32_t op, enum x86_len len, int dst,
@@ -35,6 +38,12 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
     struct x86_mem m = x86_address(g, v);
     enum dtype t = v->elem;
     int size = dtype_size(t);
+    if (v->lanes) {
+        int dst = x86_dst(g, v);
+        x86_op2(g, EV_MOVUPS, FULL, dst, x86_m(m));
+        x86_put(g, v, dst);
+        return;
+    }
     if (x86_class(v) == CLASS_G) {
         int dst = x86_dst(g, v);
         x86_load(&g->as, dst, m);
@@ -157,6 +166,10 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
         return;
     } else {
         int r = x86_lane_reg(g, v, size == 8, TMP0);
+        if (s->lanes) {
+            x86_op2(g, EV_STOREUPS, FULL, r, x86_m(x86_address(g, s)));
+            return;
+        }
         if (size >= 4) {
             x86_op2(g, size == 8 ? EV_STORESD : EV_STORESS, L128, r, x86_m(x86_address(g, s)));
             return;
