@@ -73,7 +73,8 @@ void x86_masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x
                 int k, bool zero);
 // The constant of an operation that commutes goes last.
 static inline void x86_constant_last(const struct kir_val **x, const struct kir_val **y) {
-    if ((*x)->op != K_CONST) return;
+    bool splat = (*x)->op == K_SPLAT && (*x)->args[0]->op == K_CONST;
+    if ((*x)->op != K_CONST && !splat) return;
     const struct kir_val *t = *x;
     *x = *y;
     *y = t;

@@ -64,6 +64,7 @@ struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
 int x86_home_dst(const struct x86_gen *g, const struct x86_home *h) {
     static const int8_t temp[CLASSES] = {[CLASS_G] = RAX, [CLASS_V] = TMP3, [CLASS_K] = K_TMP};
     bool mask = h->class == CLASS_K && g->as.vex;
+    if (h->by_tmp0 && h->reg < 0) return TMP0;
     return h->reg >= 0 ? h->reg : mask ? MASK_TMP : temp[h->class];
 }
 

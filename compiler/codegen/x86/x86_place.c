@@ -7,7 +7,7 @@
 
 #include "compiler/codegen/x86/x86_plan.h"
 
-enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000 };
+enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000, MAX_REGISTERS = 40 };
 static const int8_t registers[CLASSES][32] = {
     [CLASS_G] = {RSI, RDI, R8, R9, R10, R11, RBX, R12, R13, R14, R15, -1},
     [CLASS_V] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
@@ -17,7 +17,7 @@ static const int8_t registers[CLASSES][32] = {
 static const int8_t vex_registers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -1};
 // In plain loops nothing uses these (TMP1 to TMP3, and MASK_TMP of AVX2), if all else that such a
 // loop has is in registers.
-static const int8_t plain_registers[] = {29, 30, 31, 27};
+static const int8_t plain_registers[] = {29, 30, 31, 27}, bare_register = 28;
 
 struct walk {
     struct x86_plan *p;
@@ -25,7 +25,7 @@ struct walk {
     struct x86_loop *open[MAX_DEPTH];
     int depth;
     float weight[MAX_DEPTH];
-    bool plain; // within a plain loop
+    bool plain, bare; // within such loops
 };
 
 static void note_inside(struct walk *w, struct x86_home *h) {
@@ -34,6 +34,7 @@ static void note_inside(struct walk *w, struct x86_home *h) {
 static struct x86_home *home(struct walk *w, enum x86_class class) {
     struct x86_home *h = arena_new_of(w->p->a, struct x86_home);
     h->plain = w->plain;
+    h->bare = w->bare && class != CLASS_G;
     h->first = h->last = w->at;
     h->slot = -1;
     h->reg = -1;
@@ -74,7 +75,7 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
             x->home = home(w, CLASS_V);
             x->home->first = 0;
             x->home->constant = true;
-            x->home->plain = false;
+            x->home->plain = x->home->bare = false;
         }
         read_home(w, x->home);
         return;
@@ -91,7 +92,8 @@ static void make(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
     x->home = x->sum ? x86_of(x->sum)->home : NULL;
     if (!x->home) x->home = home(w, x86_class(v));
-    x->home->kept |= x->sum != NULL;
+    x->home->kept |= x->sum && x->home->plain;
+    x->home->by_tmp0 |= x->sum && !x->home->plain;
     if (x->spread && x86_class(v) == CLASS_G) x->lanes = home(w, CLASS_V);
 }
 
@@ -147,8 +149,9 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     w->at += 2;
 
     float weight = w->weight[w->depth];
-    bool around = w->plain;
+    bool plain = w->plain, bare = w->bare;
     w->plain |= x->plain;
+    w->bare |= x->bare;
     w->open[++w->depth] = x;
     w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
     read_home(w, x86_of(l->var)->home);
@@ -164,7 +167,8 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     }
     read_home(w, x86_of(l->var)->home);
     w->depth--;
-    w->plain = around;
+    w->plain = plain;
+    w->bare = bare;
 
     x->end = w->at;
     for (size_t k = 0; k < x->outer.n; k++)
@@ -243,7 +247,8 @@ static void give_slot(struct x86_plan *p, struct x86_home *h) {
     h->slot = p->frame;
     p->frame += size;
 }
-// Registers of a class, those of plain loops last. How many others may have: *n.
+// Registers of a class: those that all may have, *n; then those of plain loops, which are counted
+// too; then, of vectors, that of bare ones.
 static int registers_of(const struct x86_plan *p, enum x86_class class, int8_t *regs, int *n) {
     const int8_t *from = p->vex && class == CLASS_V ? vex_registers : registers[class];
     int all = 0;
@@ -252,19 +257,21 @@ static int registers_of(const struct x86_plan *p, enum x86_class class, int8_t *
         all++;
     }
     *n = all;
-    for (int k = 0; k < 3 + p->vex && class == CLASS_V; k++)
+    if (class != CLASS_V) return all;
+    for (int k = 0; k < 3 + p->vex; k++)
         regs[all++] = plain_registers[k];
+    regs[all] = bare_register;
     return all;
 }
 static void scan(struct x86_plan *p, enum x86_class class) {
-    struct x86_home *in[32] = {NULL};
-    int8_t regs[32];
+    struct x86_home *in[MAX_REGISTERS] = {NULL};
+    int8_t regs[MAX_REGISTERS];
     int usual, all = registers_of(p, class, regs, &usual);
     for (size_t i = 0; i < p->homes.n; i++) {
         struct x86_home *h = p->homes.v[i];
         int found = -1, cheapest = -1;
         if (kept_in(p, h) != class) continue;
-        for (int r = 0; r < (h->plain ? all : usual); r++) {
+        for (int r = 0; r < (h->plain ? all + h->bare : usual); r++) {
             // Made where the other is read for the last time: that may share its register.
             if (in[r] && in[r]->last <= h->first && !(in[r]->last == in[r]->first)) in[r] = NULL;
             if (in[r] && in[r]->last < h->first) in[r] = NULL;
@@ -289,7 +296,7 @@ static void scan(struct x86_plan *p, enum x86_class class) {
 static void check_plain(struct x86_plan *p) {
     for (size_t k = 0; k < p->inside.n; k++) {
         const struct x86_home *h = p->inside.v[k];
-        if (h->reg < 0 && !h->constant) p->why = "more sums than registers";
+        if (h->reg < 0 && !h->constant && !h->by_tmp0) p->why = "more sums than registers";
     }
 }
 

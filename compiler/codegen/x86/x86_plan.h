@@ -26,6 +26,8 @@ struct x86_home { // where a value lives while it is wanted: positions in order 
     bool constant; // needs no slot: the pool has it
     bool kept;     // goes before all others: sums of a contraction
     bool plain;    // lives in a plain loop alone: may have a temporary register
+    bool bare;     // ... in a bare one: TMP0 too
+    bool by_tmp0;  // a sum around such loops: if it has no register, TMP0 serves
     float weight;  // of what not having a register costs
 };
 struct x86_loop {
@@ -34,7 +36,7 @@ struct x86_loop {
     int copies;                           // accumulators of each carried value
     struct x86_home *(*more)[MAX_COPIES]; // [n_carry] of copies 1, 2, ...
     int32_t start, end;                   // positions
-    bool plain;                           // of sums: see x86_sums.c
+    bool plain, bare;                     // of sums: see x86_sums.c
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
     int window;                           // turns that a tile has columns for; 0: has no tiles
     int32_t window_slot;                  // of the window's state; 0: none yet

@@ -5,7 +5,8 @@
 // end, whatever turns and terms written out lie between; a product is part of its sum; a value that
 // is splat fills its register anyway; and a distance that is known is part of the instruction that
 // reads there. The registers that operations elsewhere have for themselves hold values too in loops
-// of nothing but such sums ("plain"): tiles are as large as there are registers.
+// of nothing but such sums ("plain"), and TMP0 in those within where all sums are floats ("bare"):
+// tiles are as large as there are registers.
 #include "compiler/codegen/x86/x86_plan.h"
 
 enum { FAR_PLACE = 1 << 24 };
@@ -133,6 +134,37 @@ static bool is_plain(const struct kir_val *v) {
         return false;
     }
 }
+// Needs it not even TMP0? Sums of float products, all of them in registers.
+static bool is_bare(const struct kir_val *v) {
+    bool is_float = dtype_is_float(v->type);
+    switch (v->op) {
+    case K_CONST:
+    case K_SPLAT:
+    case K_LOAD:
+    case K_CAST:
+        return true;
+    case K_MUL:
+        return v->lanes ? is_float && x86_of(v)->fused : x86_class(v) == CLASS_G;
+    case K_ADD:
+        return v->lanes ? is_float && x86_of(v)->sum : x86_class(v) == CLASS_G;
+    default:
+        return v->op != K_STORE && v->op != K_FOR && x86_class(v) == CLASS_G;
+    }
+}
+static bool bare_loop(const struct kir_loop *l) {
+    for (int c = 0; c < l->n_carry; c++)
+        if (!x86_of(l->carry[c])->sum) return false;
+    for (const struct kir_val *v = l->body.first; v; v = v->next)
+        if (v->op == K_FOR ? !bare_loop(v->loop) : !is_bare(v)) return false;
+    return true;
+}
+static void find_bare(const struct kir_block *b) { // in a plain loop
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op != K_FOR) continue;
+        x86_of(v)->loop->bare = bare_loop(v->loop);
+        find_bare(&v->loop->body);
+    }
+}
 static bool plain_loop(const struct kir_val *loop, bool *sums) {
     const struct kir_loop *l = loop->loop;
     if (l->vectorize || x86_of(loop)->loop->window || x86_of(l->var)->spread) return false;
@@ -151,7 +183,10 @@ static void find_plain(struct x86_plan *p, const struct kir_block *b) {
         x->plain = plain_loop(v, &sums) && sums;
         for (int c = 0; c < v->loop->n_carry && !x->plain; c++)
             if (p->vex && v->loop->carry[c]->lanes) p->why = "a contraction in tiles";
-        if (!x->plain) find_plain(p, &v->loop->body);
+        if (x->plain)
+            find_bare(&v->loop->body);
+        else
+            find_plain(p, &v->loop->body);
     }
 }
 
