@@ -87,6 +87,7 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
         if (++*n > MAX_VALUES) p->why = "too many values";
         const char *why = refused(p, v);
         p->sums |= v->lanes != 0;
+        p->is_small |= v->lanes && v->op == K_STORE && v->imm_i != KIR_SCRATCH;
         if (why) p->why = why;
         bool again = v->op == K_STORE || (v->op == K_LOAD && v->flags & KF_PINNED);
         if (again && v->imm_i != KIR_SCRATCH && comes_from(v->args[0], K_LOAD, MAX_LOOKUP))
@@ -676,7 +677,8 @@ static bool repays(const struct x86_plan *p, int64_t least) {
 static const char *slower(const struct x86_plan *p) {
     // One element at a time costs a multiple of what LLVM makes of it.
     if (p->slow && repays(p, SLOW_WORK)) return p->slow;
-    if (!repays(p, SHORT_WORK) || p->sums) return NULL;
+    if (!repays(p, SHORT_WORK)) return NULL;
+    if (p->sums) return p->is_small ? "products of small matrices" : NULL; // LLVM writes loops out
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
     if (p->is_short || (p->is_brief && !p->has_work)) return "loops of few elements";

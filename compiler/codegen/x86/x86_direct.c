@@ -10,7 +10,6 @@
 enum { MAX_CODE = 1 << 20 };
 #define UPPER_HALF    EV(3, 1, 1, 0x3b)
 #define UPPER_QUARTER EV(3, 1, 0, 0x39)
-#define PERM_HALVES   EV(3, 1, 0, 0x06)
 
 static void block(struct x86_gen *g, const struct kir_block *b);
 
@@ -178,7 +177,7 @@ static void avx2_across(struct x86_gen *g, enum kop op, enum dtype t, bool wide,
     enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 5 };
     enum x86_len len = half ? HALF : FULL;
     if (!half) {
-        x86_op3i(g, PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
+        x86_op3i(g, EV_PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
         x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
     }
     for (int k = wide; k < 2; k++) {

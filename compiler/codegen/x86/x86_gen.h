@@ -30,6 +30,9 @@ static inline int x86_log_size(enum dtype t) {
 // x86_home.c. Where v is now: accumulators have copies.
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
 int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer
+// Of a value of several lanes, or what stores one.
+enum x86_len x86_whole(const struct x86_gen *g, const struct kir_val *v);
+enum x86_len x86_holds(const struct x86_gen *g, int bytes);
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
 // Of any class. A register to make v in; v, made in register `reg`, goes home.
 int x86_dst(const struct x86_gen *g, const struct kir_val *v);
@@ -228,4 +231,8 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_PERMILPS   EV(3, 1, 0, 0x04)
 #define EV_PERMILPD   EV(3, 1, 1, 0x05)
 #define EV_PH2PS      EV(2, 1, 0, 0x13)
+#define EV_UNPCKPS    EV(1, 0, 0, 0x14) /* of the lower pairs; + 1: of the upper ones */
+#define EV_UNPCKPD    EV(1, 1, 1, 0x14)
+#define EV_PERMI2PS   EV(2, 1, 0, 0x77)
+#define EV_PERM_HALVES EV(3, 1, 0, 0x06)
 #define EV_PS2PH      EV(3, 1, 0, 0x1d)

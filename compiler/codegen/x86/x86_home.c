@@ -2,6 +2,8 @@
 // Where values are while a kernel is written: the register or slot of one (its home), constants of
 // the pool, and the instructions that bring a value from its home and back. What makes values
 // (x86_index.c, x86_lanes.c, x86_cast.c, x86_memory.c) calls this; it calls only x86_asm.c.
+#include <math.h>
+
 #include "compiler/codegen/x86/x86_gen.h"
 
 int32_t x86_frame_slot(struct x86_gen *g) {
@@ -49,6 +51,14 @@ struct x86_arg x86_each_float(struct x86_gen *g, bool wide, double v) {
     memcpy(&narrow, &f, 4);
     memcpy(&bits, &v, 8);
     return x86_each(g, wide, wide ? bits : narrow);
+}
+
+enum x86_len x86_whole(const struct x86_gen *g, const struct kir_val *v) {
+    return x86_holds(g, v->lanes * dtype_size(v->op == K_STORE ? v->elem : v->type));
+}
+enum x86_len x86_holds(const struct x86_gen *g, int bytes) {
+    if (bytes <= 16) return g->as.vex ? HALF : L128;
+    return bytes == 32 && !g->as.vex ? HALF : FULL;
 }
 
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
@@ -117,6 +127,11 @@ static struct x86_arg place(const struct x86_home *h) {
 
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
     if (v->op == K_SPLAT) v = v->args[0]; // which fills its register
+    if (v->op == K_LOAD && x86_of(v)->fused) {
+        struct x86_arg m = x86_m(x86_address(g, v));
+        m.each = true;
+        return m;
+    }
     if (v->op == K_CONST) {
         const struct x86_home *h = x86_of(v)->home;
         return h && h->reg >= 0 ? x86_r(h->reg) : x86_lane_const(g, v, wide);
@@ -149,7 +164,16 @@ int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len
     return temp;
 }
 
+static bool is_zero(const struct kir_val *v) {
+    if (v->op == K_SPLAT) v = v->args[0];
+    bool zero = dtype_is_float(v->type) ? v->imm_f == 0 && !signbit(v->imm_f) : !v->imm_i;
+    return v->op == K_CONST && zero;
+}
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    if (v->op == K_SPLAT && is_zero(v)) {
+        x86_op3(g, EV_XOR, L128, temp, temp, x86_r(temp));
+        return temp;
+    }
     return x86_in_register(g, x86_lane_arg(g, v, wide, temp), wide, FULL, temp);
 }
 

@@ -5,6 +5,7 @@
 
 #define EXTEND(from, to, sign) EV(2, 1, 0, ((sign) ? 0x20 : 0x30) + (from) + (to))
 enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
+#define LOADSD  EV(1, 3, 1, 0x10)
 #define DOWN_8  EV(2, 2, 0, 0x31)
 #define DOWN_16 EV(2, 2, 0, 0x33)
 
@@ -40,7 +41,7 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
     int size = dtype_size(t);
     if (v->lanes) {
         int dst = x86_dst(g, v);
-        x86_op2(g, EV_MOVUPS, FULL, dst, x86_m(m));
+        x86_op2(g, v->lanes * size == 8 ? LOADSD : EV_MOVUPS, x86_whole(g, v), dst, x86_m(m));
         x86_put(g, v, dst);
         return;
     }
@@ -61,7 +62,10 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
 
     int dst = x86_dst(g, v);
     if (size >= 4) {
-        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, FULL, dst, x86_m(m));
+        const struct x86_val *x = x86_of(v);
+        bool few = x->splat && x->places == x->uses && size < x->splat;
+        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, few ? x86_holds(g, x->splat) : FULL, dst,
+                x86_m(m));
     } else {
         x86_load_small(&g->as, RAX, m, size, dtype_class(t) == DC_SIGNED);
         if (t == DT_BF16) x86_shift_imm(&g->as, SHIFT_LEFT, RAX, 16);
@@ -167,7 +171,8 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
     } else {
         int r = x86_lane_reg(g, v, size == 8, TMP0);
         if (s->lanes) {
-            x86_op2(g, EV_STOREUPS, FULL, r, x86_m(x86_address(g, s)));
+            x86_op2(g, s->lanes * size == 8 ? EV_STORESD : EV_STOREUPS, x86_whole(g, s), r,
+                    x86_m(x86_address(g, s)));
             return;
         }
         if (size >= 4) {

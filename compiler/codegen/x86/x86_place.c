@@ -83,6 +83,7 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
     if (x->fused) {
         for (int k = 0; k < v->n_args; k++)
             read_value(w, v->args[k], true);
+        if (v->op == K_LOAD) read_buffer(w, v->imm_i);
         return;
     }
     read_home(w, lanes && x->lanes ? x->lanes : x->home);

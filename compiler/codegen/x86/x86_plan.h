@@ -66,7 +66,8 @@ struct x86_val {
                  // constant distance by an access of memory, a value in all lanes by anyone
     bool one;    // no lane but the first of it is ever read
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
-    int uses, claims, places; // places: uses as where an element of memory lies
+    int uses, claims, places; // places: uses as where an element of memory lies, or in K_SPLAT
+    int splat;                // the most bytes of these
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
     int8_t arm;
     struct x86_group *group;       // K_STORE in a vector loop
@@ -89,6 +90,7 @@ struct x86_plan {
     int n_open;
     bool has_lanes;   // a loop runs as a vector
     bool sums;        // has values of several lanes
+    bool is_small;    // ... which are results as they are: products of small matrices
     const char *slow; // why a loop costs a multiple of LLVM's: static text
     bool is_short;    // there is a loop of few elements
     bool is_brief;    // ... that sums up few, has_work: and one that does more

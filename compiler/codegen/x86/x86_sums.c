@@ -15,7 +15,8 @@ const char *x86_sums_refuse(const struct x86_plan *p, const struct kir_val *v) {
     static const char no[] = "a contraction in tiles";
     enum dtype t = v->op == K_STORE ? v->elem : v->type;
     bool type = t == DT_F32 || t == DT_F64 || t == DT_S32 || t == DT_U32;
-    if (!type || dtype_size(t) * v->lanes != (p->vex ? 32 : 64)) return no;
+    int bytes = dtype_size(t) * v->lanes;
+    if (!type || bytes < 8 || bytes > (p->vex ? 32 : 64) || (bytes & (bytes - 1))) return no;
     switch (v->op) {
     case K_LOAD:
     case K_STORE:
@@ -23,6 +24,7 @@ const char *x86_sums_refuse(const struct x86_plan *p, const struct kir_val *v) {
     case K_SPLAT:
     case K_ADD:
     case K_MUL:
+    case K_ZIP:
         return NULL;
     default:
         return no;
@@ -95,15 +97,48 @@ static void take_chain(const struct kir_loop *l, int c, const struct kir_val *ow
     }
     x86_of(v)->sum = owner;
 }
-static void find_chains(const struct kir_block *b) {
+static void note_splat(const struct kir_val *v) {
+    struct x86_val *x = x86_of(v->args[0]);
+    int bytes = v->lanes * dtype_size(v->type);
+    x86_of(v)->fused = true;
+    x->places++;
+    if (bytes > x->splat) x->splat = bytes;
+}
+// Is memory as it was from `load` to `sum`, of one block?
+static bool is_quiet(const struct kir_val *load, const struct kir_val *sum) {
+    for (const struct kir_val *v = load; v; v = v->next) {
+        if (v == sum) return true;
+        if (v->op == K_STORE || v->op == K_FOR) return false;
+    }
+    return false;
+}
+// A value that one product alone reads is read from memory by it, into all lanes.
+static void join_load(const struct kir_val *sum) {
+    for (int k = 0; k < 2; k++) {
+        const struct kir_val *m = sum->args[k];
+        for (int n = 0; n < 2 && m->op == K_MUL && x86_of(m)->fused; n++) {
+            const struct kir_val *s = m->args[n], *load = s->args[0];
+            if (s->op != K_SPLAT || load->op != K_LOAD || load->elem != load->type ||
+                x86_of(s)->uses != 1 || x86_of(load)->uses != 1 || !is_quiet(load, sum))
+                continue;
+            x86_of(load)->fused = true;
+            return;
+        }
+    }
+}
+static void find_chains(const struct x86_plan *p, const struct kir_block *b) {
     for (const struct kir_val *v = b->first; v; v = v->next) {
-        if (v->op == K_SPLAT) x86_of(v)->fused = true;
+        if (v->op == K_SPLAT) note_splat(v);
+        const struct kir_val *z = v->lanes && v->op == K_ADD ? before(v) : NULL;
+        if (z && z->op == K_ADD && z->block == b && x86_of(z)->uses == 1 && !x86_of(v)->sum)
+            x86_of(v)->sum = x86_of(z)->sum ? x86_of(z)->sum : z;
+        if (!p->vex && v->lanes && v->op == K_ADD) join_load(v);
         if (v->op != K_FOR) continue;
         const struct kir_loop *l = v->loop;
         for (int c = 0; c < l->n_carry; c++)
             if (l->carry[c]->lanes && !x86_of(l->carry[c])->sum && is_chain(l, c))
                 take_chain(l, c, l->carry[c]);
-        find_chains(&l->body);
+        find_chains(p, &l->body);
     }
 }
 
@@ -194,6 +229,6 @@ void x86_sums_plan(struct x86_plan *p) {
     p->has_lanes = true;
     count_places(&p->f->top);
     join_distances(&p->f->top);
-    find_chains(&p->f->top);
+    find_chains(p, &p->f->top);
     find_plain(p, &p->f->top);
 }
