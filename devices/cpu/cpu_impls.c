@@ -29,6 +29,16 @@ const struct cpu_impl *const *cpu_impls(int *n) {
     return few;
 }
 
+// What moves data and accepts by the instruction alone, before kernels are asked.
+bool cpu_routine_runs(UNUSED const struct target *t, const struct hlo_instr *i) {
+    static const struct cpu_impl *const movers[] = {&cpu_impl_update, &cpu_impl_concat,
+                                                    &cpu_impl_pad, &cpu_impl_transpose};
+    const char *why;
+    for (size_t k = 0; k < sizeof movers / sizeof *movers; k++)
+        if (movers[k]->accepts(NULL, i, &why)) return true;
+    return false;
+}
+
 // ---- kernels
 
 struct kernel_state {

@@ -215,7 +215,7 @@ static status_t module(const struct hlo_module *m, enum precision prec, bool lib
         struct target t = *cpu_target();
         t.direct = s == 1;
         t.runs_once = true; // more is made directly
-        if (!library) t.library_accepts = NULL;
+        if (!library) t.library_accepts = NULL, t.routine_runs = NULL;
         st = codegen_module(&a, m, &t, prec, NULL, NULL, &sets[s]);
         if (!st) st = code_load(sets[s].object, &codes[s]);
     }

@@ -153,7 +153,7 @@ static struct target target_for(struct session *s, const char *impl) {
     struct target t = *dev_target(s->dev);
     if (s->other) return t;
     if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
-        t.library_accepts = NULL, t.wants_form = NULL;
+        t.library_accepts = NULL, t.routine_runs = NULL, t.wants_form = NULL;
     if (strcmp(impl, "kernel") != 0 && *impl) t.min_kernel_elements = INT64_MAX;
     return t;
 }
