@@ -3,7 +3,6 @@
 #include "compiler/kernel/merge.h"
 
 #include "base/str.h"
-#include "compiler/ir/turns.h"
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 
@@ -147,16 +146,6 @@ static bool plan_ok(struct merged_loop *l, const struct plan *p) {
     return slices_ok(l, p->root, p->n_root);
 }
 
-// Is the loop's function worth the milliseconds that LLVM takes for it? Where other kernels are
-// made directly it saves what calling steps costs; not if that is little of a turn, and less in so
-// many runs than LLVM takes (Zen 4: 5 ms a step; 40 operations a ns).
-static bool repays(const struct merged_loop *l, const struct plan_step *loop) {
-    enum { RUNS = 100, COMPILE_NS = 5000000, OPS = 40, SHARE = 16 };
-    int64_t turns = hlo_turns(loop->instr);
-    if (!l->t->direct || turns < 1) return true;
-    return turns * RUNS * STEP_NS >= COMPILE_NS ||
-           (int64_t)l->steps * STEP_NS * OPS * SHARE >= merge_turn_work(l, loop);
-}
 bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
                 enum precision prec, struct merged_loop *out) {
     struct target *merged = arena_dup(a, t, sizeof *t);
@@ -170,7 +159,6 @@ bool merge_loop(struct arena *a, const struct plan_step *loop, const struct targ
     if (!called_ok(out, loop)) return false;
     if (out->lost_ns > STEP_NS * out->steps)
         return no(out, "products that the library is quicker with");
-    if (!repays(out, loop)) return no(out, "its steps are long, its turns few");
     out->scratch_bytes += out->stage_at;
     return true;
 }
