@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "base/store/file.h"
 #include "base/str.h"
-#include "compiler/tools/cases.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/x86/x86_direct.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/pipeline.h"
+#include "compiler/tools/cases.h"
 #include "devices/cpu/cpu.h"
 
 enum { PAD = 64, ROUNDS = 9, MAX_BUFS = 512 };

@@ -95,6 +95,7 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
         for (int k = 0; k < v->n_args; k++)
             use(v->args[k]);
         if (v->op != K_FOR) continue;
+
         struct kir_loop *l = v->loop;
         struct x86_loop *x = arena_new_of(p->a, struct x86_loop);
         x->l = l;

@@ -114,6 +114,28 @@ void x86_put(struct x86_gen *g, const struct kir_val *v, int reg) {
     x86_home_put(g, x86_home_of(g, v), reg);
 }
 
+// ---- memory
+
+int x86_base(struct x86_gen *g, const struct kir_val *v, int temp) {
+    if (v->op == K_TABLE) {
+        x86_lea(&g->as, temp, x86_pooled(g->tables[v->imm_i]));
+        return temp;
+    }
+    return x86_home_reg(g, v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i], temp);
+}
+struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
+    const struct kir_val *at = v->args[0];
+    int base = x86_base(g, v, RDX), log = x86_log_size(v->elem);
+    int64_t c;
+    if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
+        return x86_at(base, (int32_t)(c << log));
+    c = x86_distance(at, &at);
+    return (struct x86_mem){.base = (int8_t)base,
+                            .index = (int8_t)x86_int(g, at, RCX),
+                            .scale = (uint8_t)log,
+                            .disp = (int32_t)(c * (1 << log))};
+}
+
 // ---- lanes and masks
 
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide) {

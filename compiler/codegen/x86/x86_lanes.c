@@ -356,6 +356,7 @@ static void zip(struct x86_gen *g, const struct kir_val *v, int dst) {
     int x = x86_lane_reg(g, v->args[0], wide, TMP0), y = x86_lane_reg(g, v->args[1], wide, TMP1),
         lanes = v->lanes, half = lanes / 2;
     uint32_t low = wide ? EV_UNPCKPD : EV_UNPCKPS, high = low + 1;
+
     if (lanes * (wide ? 8 : 4) <= 8) { // two of 4 bytes
         x86_op3(g, low, len, dst, x, x86_r(y));
         if (v->imm_i) x86_op3i(g, EV_PERMILPD, len, dst, 0, x86_r(dst), SECOND);

@@ -9,26 +9,6 @@ enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
 #define DOWN_8  EV(2, 2, 0, 0x31)
 #define DOWN_16 EV(2, 2, 0, 0x33)
 
-int x86_base(struct x86_gen *g, const struct kir_val *v, int temp) {
-    if (v->op == K_TABLE) {
-        x86_lea(&g->as, temp, x86_pooled(g->tables[v->imm_i]));
-        return temp;
-    }
-    return x86_home_reg(g, v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i], temp);
-}
-struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
-    const struct kir_val *at = v->args[0];
-    int base = x86_base(g, v, RDX), log = x86_log_size(v->elem);
-    int64_t c;
-    if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
-        return x86_at(base, (int32_t)(c << log));
-    c = x86_distance(at, &at);
-    return (struct x86_mem){.base = (int8_t)base,
-                            .index = (int8_t)x86_int(g, at, RCX),
-                            .scale = (uint8_t)log,
-                            .disp = (int32_t)(c * (1 << log))};
-}
-
 static void in_lanes(struct x86_gen *g, uint32_t op, enum x86_len len, int dst,
                      struct x86_arg from) {
     bool mask = g->masked && !g->as.vex;
@@ -161,6 +141,7 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
     const struct kir_val *v = s->args[1];
     enum dtype t = s->elem;
     int size = dtype_size(t);
+
     if (t == DT_PRED) {
         x86_mask_bits(g, RAX, x86_mask_reg(g, v));
         x86_alu_imm(&g->as, ALU_AND, RAX, 1);

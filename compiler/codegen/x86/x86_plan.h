@@ -66,8 +66,8 @@ struct x86_val {
                  // constant distance by an access of memory, a value in all lanes by anyone
     bool one;    // no lane but the first of it is ever read
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
-    int uses, claims, places; // places: uses as where an element of memory lies, or in K_SPLAT
-    int splat;                // the most bytes of these
+    int uses, claims, places;    // places: uses as where an element of memory lies, or in K_SPLAT
+    int splat;                   // the most bytes of these
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
     int8_t arm;
     struct x86_group *group;       // K_STORE in a vector loop
@@ -79,9 +79,9 @@ struct x86_val {
 struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
-    int64_t turns; // of the loops that call it
-    bool vex;      // AVX2
-    VEC(struct x86_home *) homes, inside; // inside: read or made in plain loops
+    int64_t turns;                                  // of the loops that call it
+    bool vex;                                       // AVX2
+    VEC(struct x86_home *) homes, inside;           // inside: read or made in plain loops
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
