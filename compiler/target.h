@@ -78,6 +78,9 @@ struct target {
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);
+    // Would a routine of the device that needs no kernel run it, where it is a step of its own?
+    // Then none is made. Pure, same answer every time. NULL = none would.
+    bool (*routine_runs)(const struct target *t, const struct hlo_instr *i);
     // Would it run a contraction with these steps behind it in a kernel made for speed? Asked while
     // the steps are not fused yet. NULL = always.
     bool (*library_runs)(const struct target *t, const struct lib_call *call);

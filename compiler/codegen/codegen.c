@@ -250,7 +250,8 @@ static void computation(struct gather *g, const struct hlo_computation *c, bool 
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)
                 computation(g, i->called[n], in_loop || i->op == HLO_WHILE, all);
-        else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
+        else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)) &&
+                 !(g->t->routine_runs && g->t->routine_runs(g->t, i)))
             want(g, i, in_loop, turns);
         else if (i->op == HLO_FUSION) // the library's, around fusions that it runs kernels for
             for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next)

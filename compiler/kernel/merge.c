@@ -46,17 +46,19 @@ static int64_t products(const struct hlo_instr *i) {
 // By how many ns our kernels of the contractions in i are slower than the library's calls; below 0:
 // quicker. Measured on Zen 3 with AVX2: products a ns of matrices that meet one row; of those that
 // meet several, of our tiles, our loops, and these where the matrix, which they read once a row,
-// leaves the nearest cache.
-static double lost_ns(const struct hlo_instr *i) {
+// leaves the nearest cache. Of bytes on Zen 4, whose library has VNNI.
+static double lost_ns(const struct target *t, const struct hlo_instr *i) {
     enum { CALL_NS = 100, NEAR_BYTES = 24 << 10, TILE_ROWS = 16 };
     double n = (double)products(i), lost = 0;
     if (i->op == HLO_FUSION) {
         HLO_EACH_INSTR(x, i->called[0])
-        if (x->op != HLO_FUSION) lost += lost_ns(x);
+        if (x->op != HLO_FUSION) lost += lost_ns(t, x);
         return lost;
     }
     if (n <= 0) return 0;
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
+    bool bytes = dtype_size(x->dtype) == 1 && dtype_size(y->dtype) == 1;
+    if (bytes && t->library_int8 && t->vector_bits == 512) return n / 20 - n / 130 - CALL_NS;
     if (shape_elements(y) > shape_elements(x)) x = y;
     double rows = n / (double)shape_elements(x), rate = shape_bytes(x) > NEAR_BYTES ? 24
                                                         : rows >= TILE_ROWS         ? 38
@@ -85,7 +87,7 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     int64_t work = kir_work(fn);
     if (work > MERGE_WORK) return no(l, "a kernel that is not small");
     if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
-    if (library) l->lost_ns += lost_ns(i);
+    if (library) l->lost_ns += lost_ns(l->t, i);
     kir_each(&fn->top, count_values, &l->values);
     if (l->values > MAX_VALUES) return no(l, "too much code");
     if (fn->scratch_bytes > l->stage_at) l->stage_at = (fn->scratch_bytes + 63) / 64 * 64;

@@ -207,6 +207,7 @@ bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c
 bool cpu_library_runs(const struct target *t, const struct lib_call *call);
+bool cpu_routine_runs(const struct target *t, const struct hlo_instr *i);
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,
                     enum conv_form *out_output);
 // Is this operand a bound weight, which may be kept in a form of ours? While binding only.

@@ -117,6 +117,7 @@ const struct target *cpu_target(void) {
     const char *impl = cpu_forced_impl();
     bool library = !impl || like_the_library(impl);
     t.library_accepts = library ? cpu_library_accepts : takes_nothing;
+    t.routine_runs = impl ? NULL : cpu_routine_runs;
     t.library_runs = library ? cpu_library_runs : NULL;
     t.wants_form = library ? cpu_wants_form : NULL; // kernels of ours read rows
     t.library_channels = !impl && t.vector_bits == 512;

@@ -153,7 +153,7 @@ static struct target target_for(struct session *s, const char *impl) {
     struct target t = *dev_target(s->dev);
     if (s->other) return t;
     if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
-        t.library_accepts = NULL, t.wants_form = NULL;
+        t.library_accepts = NULL, t.routine_runs = NULL, t.wants_form = NULL;
     if (strcmp(impl, "kernel") != 0 && *impl) t.min_kernel_elements = INT64_MAX;
     return t;
 }
@@ -256,12 +256,12 @@ static void rule_ways(struct session *s) {
     for (int k = first % 8; k < n; k += 8) {
         struct strbuf others = {0};
         struct route off = {arena_printf(&s->a, "no-rule-%s", rule[k].name), "reference", "",
-                          rule[k].name, PRECISION_DEFAULT};
+                            rule[k].name, PRECISION_DEFAULT};
         run_way(s, &off);
         for (int o = 0; o < n; o++)
             if (o != k) strbuf_printf(&others, "%s%s", others.n ? "," : "", rule[o].name);
         struct route alone = {arena_printf(&s->a, "only-rule-%s", rule[k].name), "reference", "",
-                            strbuf_cstr(&others), PRECISION_DEFAULT};
+                              strbuf_cstr(&others), PRECISION_DEFAULT};
         run_way(s, &alone);
         strbuf_done(&others);
     }
@@ -288,14 +288,14 @@ static void all_ways(struct session *s) {
     if (s->other) {
         run_way(s, &(struct route){s->other, "", "", "", PRECISION_DEFAULT});
         run_way(s, &(struct route){arena_printf(&s->a, "%s-no-rows", s->other), "", "fuse-row", "",
-                                 PRECISION_STRICT});
+                                   PRECISION_STRICT});
         return;
     }
     for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
         run_way(s, &fixed[k]);
     for (int k = 0; k < n; k++) {
         struct route w = {arena_printf(&s->a, "no-%s", pass[k].name), "reference", pass[k].name, "",
-                        PRECISION_DEFAULT};
+                          PRECISION_DEFAULT};
         strbuf_printf(&all, "%s%s", k ? "," : "", pass[k].name);
         run_way(s, &w);
     }

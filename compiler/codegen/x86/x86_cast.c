@@ -162,6 +162,8 @@ void x86_cast(struct x86_gen *g, const struct kir_val *v) {
         from_mask(g, v, dst);
     } else if (dtype_is_float(v->type)) {
         make_float(g, v, dst);
+    } else if (x86_casts_freely(v)) {
+        x86_put(g, v, x86_lane_reg(g, v->args[0], false, TMP0));
     } else {
         whole_lanes(g, v);
         x86_put(g, v, TMP3);

@@ -60,10 +60,10 @@ static void use(struct kir_val *v) {
 static bool small_float(enum dtype t) {
     return dtype_is_float(t) && t != DT_F16 && t != DT_BF16 && dtype_bits(t) < 32;
 }
-static const char *refused(const struct kir_val *v) {
+static const char *refused(const struct x86_plan *p, const struct kir_val *v) {
     if (v->op == K_CALL) return "a function of libm";
     if (v->op == K_COMPLEX) return "a complex value";
-    if (v->lanes) return "a contraction in tiles";
+    if (v->lanes) return x86_sums_refuse(p, v);
     if ((v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE) && small_float(v->elem))
         return "8-bit floats";
     if (v->op == K_CONST && v->type == DT_S64 && v->imm_j) return NULL;
@@ -85,7 +85,9 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
     for (struct kir_val *v = b->first; v && !p->why; v = v->next) {
         attach(p, v);
         if (++*n > MAX_VALUES) p->why = "too many values";
-        const char *why = refused(v);
+        const char *why = refused(p, v);
+        p->sums |= v->lanes != 0;
+        p->is_small |= v->lanes && v->op == K_STORE && v->imm_i != KIR_SCRATCH;
         if (why) p->why = why;
         bool again = v->op == K_STORE || (v->op == K_LOAD && v->flags & KF_PINNED);
         if (again && v->imm_i != KIR_SCRATCH && comes_from(v->args[0], K_LOAD, MAX_LOOKUP))
@@ -93,6 +95,7 @@ static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) 
         for (int k = 0; k < v->n_args; k++)
             use(v->args[k]);
         if (v->op != K_FOR) continue;
+
         struct kir_loop *l = v->loop;
         struct x86_loop *x = arena_new_of(p->a, struct x86_loop);
         x->l = l;
@@ -174,6 +177,7 @@ static void judge_apart(struct quality *q, const struct kir_val *v, const struct
 static void judge(struct quality *q, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
     x->tile = NULL;
+    forbid(q, v->lanes, "vectors of vectors");
     if (v->op == K_STORE) {
         const struct x86_val *at = x86_of(v->args[0]);
         forbid(q, at->shape != SHAPE_STRIDE, "scattered stores");
@@ -474,6 +478,12 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->is_long |=
         !q->short_ints && values >= (plain ? LONG_PLAIN : LONG_VALUES) && !ends_apart(l, lanes);
 }
+// Is what is being decided as good as never run (lower_tile.c: sums that are NaN)?
+static bool is_rare(const struct x86_plan *p) {
+    for (int d = 0; d < p->n_open; d++)
+        if (p->open[d]->l->trip == 0) return true;
+    return false;
+}
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) continue;
@@ -495,7 +505,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
             }
         }
         clear_loop(l);
-        if (l->vectorize && !inner && l->trip >= SLOW_TRIP) p->slow = why;
+        if (l->vectorize && !inner && l->trip >= SLOW_TRIP && !is_rare(p)) p->slow = why;
         p->is_short |= l->vectorize && !inner && l->trip > 1 && l->trip < SLOW_TRIP;
         p->open[p->n_open++] = x;
         decide(p, &l->body);
@@ -528,11 +538,14 @@ static void want_args(const struct kir_val *v, bool vector) {
         want(v->args[k]);
 }
 static void fuse_product(const struct kir_val *sum) {
-    if (sum->op != K_ADD || !(sum->flags & KF_REASSOC) || !dtype_is_float(sum->type)) return;
+    bool is_float = dtype_is_float(sum->type);
+    if (sum->op != K_ADD || (sum->lanes ? is_float && !(sum->flags & KF_CONTRACT)
+                                        : !is_float || !(sum->flags & KF_REASSOC)))
+        return;
     for (int k = 1; k >= 0; k--) {
         const struct kir_val *m = sum->args[k];
-        if (m->op != K_MUL || !(m->flags & (KF_CONTRACT | KF_REASSOC)) || m->block != sum->block ||
-            x86_of(m)->uses != 1)
+        if (m->op != K_MUL || (is_float && !(m->flags & (KF_CONTRACT | KF_REASSOC))) ||
+            m->block != sum->block || x86_of(m)->uses != 1)
             continue;
         x86_of(m)->fused = true;
         return;
@@ -641,9 +654,11 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
     VEC(struct kir_val *) all = {0};
     for (struct kir_val *v = b->first; v; v = v->next) {
         x86_of(v)->one = v->op != K_STORE && v->op != K_FOR && x86_class(v) != CLASS_G &&
-                         x86_of(v)->shape == SHAPE_SAME;
-        for (int c = 0; v->op == K_FOR && c < v->loop->n_carry; c++)
-            x86_of(v->loop->result[c])->one = x86_class(v->loop->result[c]) == CLASS_V;
+                         x86_of(v)->shape == SHAPE_SAME && !v->lanes;
+        for (int c = 0; v->op == K_FOR && c < v->loop->n_carry; c++) {
+            const struct kir_val *r = v->loop->result[c];
+            x86_of(r)->one = x86_class(r) == CLASS_V && !r->lanes;
+        }
         avec_push(a, &all, v);
     }
     for (int c = 0; around && c < around->n_carry; c++)
@@ -656,7 +671,7 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
             one_lane(&v->loop->body, v->loop, a);
             continue;
         }
-        bool stored = v->op == K_STORE && x86_of(v->args[0])->shape == SHAPE_SAME;
+        bool stored = v->op == K_STORE && x86_of(v->args[0])->shape == SHAPE_SAME && !v->lanes;
         x86_of(v)->narrow = !x86_of(v)->one && costs_by_lanes(v);
         if (x86_of(v)->one || x86_of(v)->narrow || stored) continue;
         for (int k = 0; k < v->n_args; k++)
@@ -677,6 +692,7 @@ static const char *slower(const struct x86_plan *p) {
     // One element at a time costs a multiple of what LLVM makes of it.
     if (p->slow && repays(p, SLOW_WORK)) return p->slow;
     if (!repays(p, SHORT_WORK)) return NULL;
+    if (p->sums) return p->is_small ? "products of small matrices" : NULL; // LLVM writes loops out
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
     if (p->is_short || (p->is_brief && !p->has_work)) return "loops of few elements";
@@ -700,6 +716,8 @@ bool x86_choose(struct x86_plan *p) {
     p->why = slower(p);
     if (p->why) return false;
     forms(p, &p->f->top, false);
+    if (p->sums) x86_sums_plan(p);
+    if (p->why) return false;
     one_lane(&p->f->top, NULL, p->a);
     return true;
 }

@@ -10,7 +10,6 @@
 enum { MAX_CODE = 1 << 20 };
 #define UPPER_HALF    EV(3, 1, 1, 0x3b)
 #define UPPER_QUARTER EV(3, 1, 0, 0x39)
-#define PERM_HALVES   EV(3, 1, 0, 0x06)
 
 static void block(struct x86_gen *g, const struct kir_block *b);
 
@@ -192,7 +191,7 @@ static void avx2_fold(struct x86_gen *g, const struct fold *f, int r) {
     enum { PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 5 };
     enum x86_len len = f->half ? HALF : FULL;
     if (!f->half) {
-        x86_op3i(g, PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
+        x86_op3i(g, EV_PERM_HALVES, FULL, TMP1, r, x86_r(r), 1);
         fold_in(g, f, len, r);
     }
     for (int k = f->wide; k < 2; k++) {

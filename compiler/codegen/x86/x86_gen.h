@@ -30,6 +30,9 @@ static inline int x86_log_size(enum dtype t) {
 // x86_home.c. Where v is now: accumulators have copies.
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
 int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer
+// Of a value of several lanes, or what stores one.
+enum x86_len x86_whole(const struct x86_gen *g, const struct kir_val *v);
+enum x86_len x86_holds(const struct x86_gen *g, int bytes);
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
 // Of any class. A register to make v in; v, made in register `reg`, goes home.
 int x86_dst(const struct x86_gen *g, const struct kir_val *v);
@@ -54,6 +57,10 @@ void x86_narrow(struct x86_gen *g, int dst, int src); // the low halves of 64 bi
 static inline bool x86_is_half(const struct x86_gen *g, int lanes, bool wide) {
     return !wide && lanes == x86_lanes(g->p, true);
 }
+// The register with the start of a load's or store's buffer, or of a table; `temp` if none has it.
+int x86_base(struct x86_gen *g, const struct kir_val *v, int temp);
+// Of lane 0. Uses RDX and RCX.
+struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v);
 // Constants of the pool, read into all lanes: of 64 (wide) or 32 bits.
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide);
 struct x86_arg x86_each(struct x86_gen *g, bool wide, uint64_t bits);
@@ -73,7 +80,8 @@ void x86_masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x
                 int k, bool zero);
 // The constant of an operation that commutes goes last.
 static inline void x86_constant_last(const struct kir_val **x, const struct kir_val **y) {
-    if ((*x)->op != K_CONST) return;
+    bool splat = (*x)->op == K_SPLAT && (*x)->args[0]->op == K_CONST;
+    if ((*x)->op != K_CONST && !splat) return;
     const struct kir_val *t = *x;
     *x = *y;
     *y = t;
@@ -149,10 +157,6 @@ void x86_avx2_pack(struct x86_gen *g, int bytes, int r);
 // x86_memory.c
 void x86_load_value(struct x86_gen *g, const struct kir_val *v);
 void x86_store_value(struct x86_gen *g, const struct kir_val *v);
-// The register with the start of a load's or store's buffer, or of a table; `temp` if none has it.
-int x86_base(struct x86_gen *g, const struct kir_val *v, int temp);
-// Of lane 0. Uses RDX and RCX.
-struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v);
 // v of elements that lie side by side in memory or in a register, extended to lanes.
 void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg from);
 // The instruction that makes elements side by side of the lanes that s stores: the place is its
@@ -168,68 +172,72 @@ void x86_window_turn(struct x86_gen *g, struct x86_loop *x);
 void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem from);
 
 // Instructions on lanes: the one on 32 bits; WIDE makes it the one on 64.
-#define EV_W          0x100u
-#define EV_ADDPS      EV(1, 0, 0, 0x58)
-#define EV_MULPS      EV(1, 0, 0, 0x59)
-#define EV_SUBPS      EV(1, 0, 0, 0x5c)
-#define EV_MINPS      EV(1, 0, 0, 0x5d)
-#define EV_DIVPS      EV(1, 0, 0, 0x5e)
-#define EV_MAXPS      EV(1, 0, 0, 0x5f)
-#define EV_SQRTPS     EV(1, 0, 0, 0x51)
-#define EV_PD         EV(0, 1, 1, 0) /* added to one of the above: on doubles */
-#define EV_ADDD       EV(1, 1, 0, 0xfe)
-#define EV_ADDQ       EV(1, 1, 1, 0xd4)
-#define EV_SUBD       EV(1, 1, 0, 0xfa)
-#define EV_SUBQ       EV(1, 1, 1, 0xfb)
-#define EV_MULD       EV(2, 1, 0, 0x40)
-#define EV_MINSD      EV(2, 1, 0, 0x39)
-#define EV_MINUD      EV(2, 1, 0, 0x3b)
-#define EV_MAXSD      EV(2, 1, 0, 0x3d)
-#define EV_MAXUD      EV(2, 1, 0, 0x3f)
-#define EV_AND        EV(1, 1, 0, 0xdb)
-#define EV_OR         EV(1, 1, 0, 0xeb)
-#define EV_XOR        EV(1, 1, 0, 0xef)
-#define EV_SLLV       EV(2, 1, 0, 0x47)
-#define EV_SRLV       EV(2, 1, 0, 0x45)
-#define EV_SRAV       EV(2, 1, 0, 0x46)
-#define EV_ABSD       EV(2, 1, 0, 0x1e)
-#define EV_ABSQ       EV(2, 1, 1, 0x1f)
-#define EV_SHIFT      EV(1, 1, 0, 0x72) /* by an immediate: src LANES_LEFT, ... */
-#define EV_SHIFTQ     EV(1, 1, 1, 0x73)
-#define EV_MULUDQ     EV(1, 1, 1, 0xf4)
-#define EV_RNDSCALEPS EV(3, 1, 0, 0x08)
-#define EV_RNDSCALEPD EV(3, 1, 1, 0x09)
-#define EV_RANGE      EV(3, 1, 0, 0x50)
-#define EV_CMPPS      EV(1, 0, 0, 0xc2)
-#define EV_CMPD       EV(3, 1, 0, 0x1f)
-#define EV_CMPUD      EV(3, 1, 0, 0x1e)
-#define EV_BLEND      EV(2, 1, 0, 0x65)
-#define EV_TEST       EV(2, 1, 0, 0x27)
-#define EV_MOVUPS     EV(1, 0, 0, 0x10)
-#define EV_STOREUPS   EV(1, 0, 0, 0x11)
-#define EV_MOVAPS     EV(1, 0, 0, 0x28)
-#define EV_EACHSS     EV(2, 1, 0, 0x18)
-#define EV_EACHSD     EV(2, 1, 1, 0x19)
-#define EV_EACH_GPR   EV(2, 1, 0, 0x7c)
-#define EV_EACHW_GPR  EV(2, 1, 0, 0x7b)
-#define EV_TO_GPR     EV(1, 1, 0, 0x7e)
-#define EV_PTEST      EV(2, 1, 0, 0x17)
-#define EV_PCMPEQD    EV(1, 1, 0, 0x76)
-#define EV_PSHUFB     EV(2, 1, 0, 0x00)
-#define EV_FROM_GPR   EV(1, 1, 0, 0x6e)
-#define EV_EACHD      EV(2, 1, 0, 0x58)
-#define EV_EACHQ      EV(2, 1, 0, 0x59)
-#define EV_SHUFPS     EV(1, 0, 0, 0xc6)
-#define EV_PERMQ      EV(3, 1, 1, 0x00)
-#define EV_STORESS    EV(1, 2, 0, 0x11)
-#define EV_STORESD    EV(1, 3, 1, 0x11)
-#define EV_FMA132     EV(2, 1, 0, 0x98)
-#define EV_FMA213     EV(2, 1, 0, 0xa8)
-#define EV_FMA231     EV(2, 1, 0, 0xb8)
-#define EV_SXDQ       EV(2, 1, 0, 0x25)
-#define EV_ZXDQ       EV(2, 1, 0, 0x35)
-#define EV_NARROWQD   EV(2, 2, 0, 0x35)
-#define EV_PERMILPS   EV(3, 1, 0, 0x04)
-#define EV_PERMILPD   EV(3, 1, 1, 0x05)
-#define EV_PH2PS      EV(2, 1, 0, 0x13)
-#define EV_PS2PH      EV(3, 1, 0, 0x1d)
+#define EV_W           0x100u
+#define EV_ADDPS       EV(1, 0, 0, 0x58)
+#define EV_MULPS       EV(1, 0, 0, 0x59)
+#define EV_SUBPS       EV(1, 0, 0, 0x5c)
+#define EV_MINPS       EV(1, 0, 0, 0x5d)
+#define EV_DIVPS       EV(1, 0, 0, 0x5e)
+#define EV_MAXPS       EV(1, 0, 0, 0x5f)
+#define EV_SQRTPS      EV(1, 0, 0, 0x51)
+#define EV_PD          EV(0, 1, 1, 0) /* added to one of the above: on doubles */
+#define EV_ADDD        EV(1, 1, 0, 0xfe)
+#define EV_ADDQ        EV(1, 1, 1, 0xd4)
+#define EV_SUBD        EV(1, 1, 0, 0xfa)
+#define EV_SUBQ        EV(1, 1, 1, 0xfb)
+#define EV_MULD        EV(2, 1, 0, 0x40)
+#define EV_MINSD       EV(2, 1, 0, 0x39)
+#define EV_MINUD       EV(2, 1, 0, 0x3b)
+#define EV_MAXSD       EV(2, 1, 0, 0x3d)
+#define EV_MAXUD       EV(2, 1, 0, 0x3f)
+#define EV_AND         EV(1, 1, 0, 0xdb)
+#define EV_OR          EV(1, 1, 0, 0xeb)
+#define EV_XOR         EV(1, 1, 0, 0xef)
+#define EV_SLLV        EV(2, 1, 0, 0x47)
+#define EV_SRLV        EV(2, 1, 0, 0x45)
+#define EV_SRAV        EV(2, 1, 0, 0x46)
+#define EV_ABSD        EV(2, 1, 0, 0x1e)
+#define EV_ABSQ        EV(2, 1, 1, 0x1f)
+#define EV_SHIFT       EV(1, 1, 0, 0x72) /* by an immediate: src LANES_LEFT, ... */
+#define EV_SHIFTQ      EV(1, 1, 1, 0x73)
+#define EV_MULUDQ      EV(1, 1, 1, 0xf4)
+#define EV_RNDSCALEPS  EV(3, 1, 0, 0x08)
+#define EV_RNDSCALEPD  EV(3, 1, 1, 0x09)
+#define EV_RANGE       EV(3, 1, 0, 0x50)
+#define EV_CMPPS       EV(1, 0, 0, 0xc2)
+#define EV_CMPD        EV(3, 1, 0, 0x1f)
+#define EV_CMPUD       EV(3, 1, 0, 0x1e)
+#define EV_BLEND       EV(2, 1, 0, 0x65)
+#define EV_TEST        EV(2, 1, 0, 0x27)
+#define EV_MOVUPS      EV(1, 0, 0, 0x10)
+#define EV_STOREUPS    EV(1, 0, 0, 0x11)
+#define EV_MOVAPS      EV(1, 0, 0, 0x28)
+#define EV_EACHSS      EV(2, 1, 0, 0x18)
+#define EV_EACHSD      EV(2, 1, 1, 0x19)
+#define EV_EACH_GPR    EV(2, 1, 0, 0x7c)
+#define EV_EACHW_GPR   EV(2, 1, 0, 0x7b)
+#define EV_TO_GPR      EV(1, 1, 0, 0x7e)
+#define EV_PTEST       EV(2, 1, 0, 0x17)
+#define EV_PCMPEQD     EV(1, 1, 0, 0x76)
+#define EV_PSHUFB      EV(2, 1, 0, 0x00)
+#define EV_FROM_GPR    EV(1, 1, 0, 0x6e)
+#define EV_EACHD       EV(2, 1, 0, 0x58)
+#define EV_EACHQ       EV(2, 1, 0, 0x59)
+#define EV_SHUFPS      EV(1, 0, 0, 0xc6)
+#define EV_PERMQ       EV(3, 1, 1, 0x00)
+#define EV_STORESS     EV(1, 2, 0, 0x11)
+#define EV_STORESD     EV(1, 3, 1, 0x11)
+#define EV_FMA132      EV(2, 1, 0, 0x98)
+#define EV_FMA213      EV(2, 1, 0, 0xa8)
+#define EV_FMA231      EV(2, 1, 0, 0xb8)
+#define EV_SXDQ        EV(2, 1, 0, 0x25)
+#define EV_ZXDQ        EV(2, 1, 0, 0x35)
+#define EV_NARROWQD    EV(2, 2, 0, 0x35)
+#define EV_PERMILPS    EV(3, 1, 0, 0x04)
+#define EV_PERMILPD    EV(3, 1, 1, 0x05)
+#define EV_PH2PS       EV(2, 1, 0, 0x13)
+#define EV_UNPCKPS     EV(1, 0, 0, 0x14) /* of the lower pairs; + 1: of the upper ones */
+#define EV_UNPCKPD     EV(1, 1, 1, 0x14)
+#define EV_PERMI2PS    EV(2, 1, 0, 0x77)
+#define EV_PERM_HALVES EV(3, 1, 0, 0x06)
+#define EV_PS2PH       EV(3, 1, 0, 0x1d)

@@ -2,6 +2,8 @@
 // Where values are while a kernel is written: the register or slot of one (its home), constants of
 // the pool, and the instructions that bring a value from its home and back. What makes values
 // (x86_index.c, x86_lanes.c, x86_cast.c, x86_memory.c) calls this; it calls only x86_asm.c.
+#include <math.h>
+
 #include "compiler/codegen/x86/x86_gen.h"
 
 int32_t x86_frame_slot(struct x86_gen *g) {
@@ -51,6 +53,14 @@ struct x86_arg x86_each_float(struct x86_gen *g, bool wide, double v) {
     return x86_each(g, wide, wide ? bits : narrow);
 }
 
+enum x86_len x86_whole(const struct x86_gen *g, const struct kir_val *v) {
+    return x86_holds(g, v->lanes * dtype_size(v->op == K_STORE ? v->elem : v->type));
+}
+enum x86_len x86_holds(const struct x86_gen *g, int bytes) {
+    if (bytes <= 16) return g->as.vex ? HALF : L128;
+    return bytes == 32 && !g->as.vex ? HALF : FULL;
+}
+
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
     return s != SHAPE_SAME && g->vec && x86_is_half(g, g->vec->lanes, wide) ? HALF : FULL;
 }
@@ -64,6 +74,7 @@ struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
 int x86_home_dst(const struct x86_gen *g, const struct x86_home *h) {
     static const int8_t temp[CLASSES] = {[CLASS_G] = RAX, [CLASS_V] = TMP3, [CLASS_K] = K_TMP};
     bool mask = h->class == CLASS_K && g->as.vex;
+    if (h->by_tmp0 && h->reg < 0) return TMP0;
     return h->reg >= 0 ? h->reg : mask ? MASK_TMP : temp[h->class];
 }
 
@@ -103,6 +114,28 @@ void x86_put(struct x86_gen *g, const struct kir_val *v, int reg) {
     x86_home_put(g, x86_home_of(g, v), reg);
 }
 
+// ---- memory
+
+int x86_base(struct x86_gen *g, const struct kir_val *v, int temp) {
+    if (v->op == K_TABLE) {
+        x86_lea(&g->as, temp, x86_pooled(g->tables[v->imm_i]));
+        return temp;
+    }
+    return x86_home_reg(g, v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i], temp);
+}
+struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
+    const struct kir_val *at = v->args[0];
+    int base = x86_base(g, v, RDX), log = x86_log_size(v->elem);
+    int64_t c;
+    if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
+        return x86_at(base, (int32_t)(c << log));
+    c = x86_distance(at, &at);
+    return (struct x86_mem){.base = (int8_t)base,
+                            .index = (int8_t)x86_int(g, at, RCX),
+                            .scale = (uint8_t)log,
+                            .disp = (int32_t)(c * (1 << log))};
+}
+
 // ---- lanes and masks
 
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide) {
@@ -115,6 +148,12 @@ static struct x86_arg place(const struct x86_home *h) {
 }
 
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    if (v->op == K_SPLAT) v = v->args[0]; // which fills its register
+    if (v->op == K_LOAD && x86_of(v)->fused) {
+        struct x86_arg m = x86_m(x86_address(g, v));
+        m.each = true;
+        return m;
+    }
     if (v->op == K_CONST) {
         const struct x86_home *h = x86_of(v)->home;
         return h && h->reg >= 0 ? x86_r(h->reg) : x86_lane_const(g, v, wide);
@@ -147,7 +186,16 @@ int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len
     return temp;
 }
 
+static bool is_zero(const struct kir_val *v) {
+    if (v->op == K_SPLAT) v = v->args[0];
+    bool zero = dtype_is_float(v->type) ? v->imm_f == 0 && !signbit(v->imm_f) : !v->imm_i;
+    return v->op == K_CONST && zero;
+}
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    if (v->op == K_SPLAT && is_zero(v)) {
+        x86_op3(g, EV_XOR, L128, temp, temp, x86_r(temp));
+        return temp;
+    }
     return x86_in_register(g, x86_lane_arg(g, v, wide, temp), wide, FULL, temp);
 }
 

@@ -194,7 +194,7 @@ static const rule_fn rules[KOP_COUNT] = {[K_LOAD] = x86_load_value,
                                          [K_BITS] = convert};
 
 void x86_index_value(struct x86_gen *g, const struct kir_val *v) {
-    if (v->op == K_CONST) return;
+    if (v->op == K_CONST || x86_of(v)->fused) return;
     if (rules[v->op])
         rules[v->op](g, v);
     else

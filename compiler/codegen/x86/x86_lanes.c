@@ -7,6 +7,7 @@ enum { ROUND_NEAREST = 8, ROUND_DOWN, ROUND_UP, ROUND_ZERO }; // 8: no exception
 enum { UNORDERED = 3 };
 
 static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, bool wide) {
+    if (v->lanes) return x86_whole(g, v);
     return x86_length(g, x86_of(v)->shape, wide);
 }
 
@@ -134,12 +135,23 @@ static void multiply_add(struct x86_gen *g, enum x86_len len, bool wide, const s
         x86_op3(g, EV_FMA213 | w, len, dst, x, z);
     }
 }
+// The product that the sum v computes; NULL: none.
+static const struct kir_val *product_of(const struct kir_val *v) {
+    for (int k = 0; k < v->n_args && v->op == K_ADD; k++)
+        if (v->args[k]->op == K_MUL && x86_of(v->args[k])->fused) return v->args[k];
+    return NULL;
+}
+static void int_sum(struct x86_gen *g, const struct kir_val *v, enum x86_len len, int dst) {
+    const struct kir_val *m = product_of(v), *z = v->args[v->args[0] == m];
+    int x = x86_lane_reg(g, m->args[0], false, TMP0);
+    x86_op3(g, EV_MULD, len, TMP0, x, x86_lane_arg(g, m->args[1], false, TMP1));
+    x86_op3(g, EV_ADDD, len, dst, TMP0, x86_lane_arg(g, z, false, TMP1));
+}
 static void float_sum(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
                       int dst) {
-    for (int k = 0; k < 2; k++) {
-        const struct kir_val *m = v->args[k];
-        if (!x86_of(m)->fused) continue;
-        multiply_add(g, len, wide, m->args[0], m->args[1], v->args[1 - k], dst);
+    const struct kir_val *m = product_of(v);
+    if (m) {
+        multiply_add(g, len, wide, m->args[0], m->args[1], v->args[v->args[0] == m], dst);
         return;
     }
     int x;
@@ -341,6 +353,8 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     default:
         if (is_float && (v->op == K_ADD || v->op == K_SUB)) {
             float_sum(g, v, len, wide, dst);
+        } else if (product_of(v)) {
+            int_sum(g, v, len, dst);
         } else if (!((v->op == K_MIN || v->op == K_MAX) && constant_bound(g, v, len, wide, dst))) {
             arguments(g, v, wide, &x, &y);
             x86_combine(g, v->op, v->type, wide, len, dst, x, y);
@@ -359,6 +373,40 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     }
 }
 
+// Lanes of two values in turn: of their first halves, or of their second ones.
+static void zip(struct x86_gen *g, const struct kir_val *v, int dst) {
+    enum { LOWER = 0x20, UPPER = 0x31, SECOND = 1 };
+    bool wide = x86_of(v)->wide;
+    enum x86_len len = x86_whole(g, v);
+    int x = x86_lane_reg(g, v->args[0], wide, TMP0), y = x86_lane_reg(g, v->args[1], wide, TMP1),
+        lanes = v->lanes, half = lanes / 2;
+    uint32_t low = wide ? EV_UNPCKPD : EV_UNPCKPS, high = low + 1;
+
+    if (lanes * (wide ? 8 : 4) <= 8) { // two of 4 bytes
+        x86_op3(g, low, len, dst, x, x86_r(y));
+        if (v->imm_i) x86_op3i(g, EV_PERMILPD, len, dst, 0, x86_r(dst), SECOND);
+    } else if (lanes * (wide ? 8 : 4) <= 16) {
+        x86_op3(g, v->imm_i ? high : low, len, dst, x, x86_r(y));
+    } else if (g->as.vex) {
+        x86_op3(g, low, len, TMP2, x, x86_r(y));
+        x86_op3(g, high, len, TMP3, x, x86_r(y));
+        x86_op3i(g, EV_PERM_HALVES, len, dst, TMP2, x86_r(TMP3), v->imm_i ? UPPER : LOWER);
+    } else {
+        int64_t at64[8];
+        int32_t at32[16];
+        for (int k = 0; k < lanes; k++) {
+            int at = (v->imm_i ? half : 0) + k / 2 + k % 2 * lanes;
+            if (wide) at64[k] = at;
+            if (!wide) at32[k] = at;
+        }
+        int32_t at = x86_const(&g->as, wide ? (void *)at64 : (void *)at32, 4 * (1 + wide) * lanes);
+        dst = dst != x && dst != y ? dst : TMP2; // of places first
+        x86_op2(g, EV_MOVUPS, len, dst, x86_m(x86_pooled(at)));
+        x86_op3(g, EV_PERMI2PS | (wide ? EV_W : 0), len, dst, x, x86_r(y));
+    }
+    x86_put(g, v, dst);
+}
+
 void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
     int dst;
     bool wide = x86_of(v)->wide;
@@ -369,6 +417,9 @@ void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
     case K_LOAD:
     case K_TABLE:
         x86_load_value(g, v);
+        break;
+    case K_ZIP:
+        zip(g, v, dst);
         break;
     case K_DIVMOD:
         divmod(g, v);

@@ -5,25 +5,9 @@
 
 #define EXTEND(from, to, sign) EV(2, 1, 0, ((sign) ? 0x20 : 0x30) + (from) + (to))
 enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
+#define LOADSD  EV(1, 3, 1, 0x10)
 #define DOWN_8  EV(2, 2, 0, 0x31)
 #define DOWN_16 EV(2, 2, 0, 0x33)
-
-int x86_base(struct x86_gen *g, const struct kir_val *v, int temp) {
-    if (v->op == K_TABLE) {
-        x86_lea(&g->as, temp, x86_pooled(g->tables[v->imm_i]));
-        return temp;
-    }
-    return x86_home_reg(g, v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i], temp);
-}
-struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
-    const struct kir_val *at = v->args[0];
-    int base = x86_base(g, v, RDX), log = x86_log_size(v->elem);
-    int64_t c;
-    if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
-        return x86_at(base, (int32_t)(c << log));
-    return (struct x86_mem){
-        .base = (int8_t)base, .index = (int8_t)x86_int(g, at, RCX), .scale = (uint8_t)log};
-}
 
 static void in_lanes(struct x86_gen *g, uint32_t op, enum x86_len len, int dst,
                      struct x86_arg from) {
@@ -35,6 +19,12 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
     struct x86_mem m = x86_address(g, v);
     enum dtype t = v->elem;
     int size = dtype_size(t);
+    if (v->lanes) {
+        int dst = x86_dst(g, v);
+        x86_op2(g, v->lanes * size == 8 ? LOADSD : EV_MOVUPS, x86_whole(g, v), dst, x86_m(m));
+        x86_put(g, v, dst);
+        return;
+    }
     if (x86_class(v) == CLASS_G) {
         int dst = x86_dst(g, v);
         x86_load(&g->as, dst, m);
@@ -52,7 +42,10 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
 
     int dst = x86_dst(g, v);
     if (size >= 4) {
-        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, FULL, dst, x86_m(m));
+        const struct x86_val *x = x86_of(v);
+        bool few = x->splat && x->places == x->uses && size < x->splat;
+        x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, few ? x86_holds(g, x->splat) : FULL, dst,
+                x86_m(m));
     } else {
         x86_load_small(&g->as, RAX, m, size, dtype_class(t) == DC_SIGNED);
         if (t == DT_BF16) x86_shift_imm(&g->as, SHIFT_LEFT, RAX, 16);
@@ -171,6 +164,7 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
     const struct kir_val *v = x86_written(s);
     enum dtype t = s->elem;
     int size = dtype_size(t);
+
     if (t == DT_PRED) {
         x86_mask_bits(g, RAX, x86_mask_reg(g, v));
         x86_alu_imm(&g->as, ALU_AND, RAX, 1);
@@ -183,6 +177,11 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
         x86_op2(g, EV_TO_GPR, L128, TMP3, x86_r(RAX));
     } else {
         int r = x86_lane_reg(g, v, size == 8, TMP0);
+        if (s->lanes) {
+            x86_op2(g, s->lanes * size == 8 ? EV_STORESD : EV_STOREUPS, x86_whole(g, s), r,
+                    x86_m(x86_address(g, s)));
+            return;
+        }
         if (size >= 4) {
             x86_op2(g, size == 8 ? EV_STORESD : EV_STORESS, L128, r, x86_m(x86_address(g, s)));
             return;

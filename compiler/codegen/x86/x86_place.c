@@ -2,11 +2,12 @@
 // Where values live: an interval of positions each, from where it is made to its last use, over the
 // whole of a loop that uses it again and again; then a linear scan (Poletto and Sarkar 1999) of
 // each class. What does not fit stays in memory: the cheapest, by uses and depth of loops.
+#include <math.h>
 #include <stdlib.h>
 
 #include "compiler/codegen/x86/x86_plan.h"
 
-enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000 };
+enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000, MAX_REGISTERS = 40 };
 static const int8_t registers[CLASSES][32] = {
     [CLASS_G] = {RSI, RDI, R8, R9, R10, R11, RBX, R12, R13, R14, R15, -1},
     [CLASS_V] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
@@ -14,6 +15,9 @@ static const int8_t registers[CLASSES][32] = {
     [CLASS_K] = {2, 3, 4, 5, 6, -1}};
 // With AVX2, of masks too: 11 is MASK_TMP, the others are TMP0 to TMP3.
 static const int8_t vex_registers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -1};
+// In plain loops nothing uses these (TMP1 to TMP3, and MASK_TMP of AVX2), if all else that such a
+// loop has is in registers.
+static const int8_t plain_registers[] = {29, 30, 31, 27}, bare_register = 28;
 
 struct walk {
     struct x86_plan *p;
@@ -21,19 +25,27 @@ struct walk {
     struct x86_loop *open[MAX_DEPTH];
     int depth;
     float weight[MAX_DEPTH];
+    bool plain, bare; // within such loops
 };
 
+static void note_inside(struct walk *w, struct x86_home *h) {
+    if (w->plain && h->class != CLASS_G) avec_push(w->p->a, &w->p->inside, h);
+}
 static struct x86_home *home(struct walk *w, enum x86_class class) {
     struct x86_home *h = arena_new_of(w->p->a, struct x86_home);
+    h->plain = w->plain;
+    h->bare = w->bare && class != CLASS_G;
     h->first = h->last = w->at;
     h->slot = -1;
     h->reg = -1;
     h->class = (uint8_t)class;
     avec_push(w->p->a, &w->p->homes, h);
+    note_inside(w, h);
     return h;
 }
 static void read_home(struct walk *w, struct x86_home *h) {
     if (!h) return;
+    if (!h->plain) note_inside(w, h);
     if (h->last < w->at) h->last = w->at;
     h->weight += w->weight[w->depth];
     for (int d = 1; d <= w->depth; d++)
@@ -63,6 +75,7 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
             x->home = home(w, CLASS_V);
             x->home->first = 0;
             x->home->constant = true;
+            x->home->plain = x->home->bare = false;
         }
         read_home(w, x->home);
         return;
@@ -70,6 +83,7 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
     if (x->fused) {
         for (int k = 0; k < v->n_args; k++)
             read_value(w, v->args[k], true);
+        if (v->op == K_LOAD) read_buffer(w, v->imm_i);
         return;
     }
     read_home(w, lanes && x->lanes ? x->lanes : x->home);
@@ -77,7 +91,10 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
 }
 static void make(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
-    x->home = home(w, x86_class(v));
+    x->home = x->sum ? x86_of(x->sum)->home : NULL;
+    if (!x->home) x->home = home(w, x86_class(v));
+    x->home->kept |= x->sum && x->home->plain;
+    x->home->by_tmp0 |= x->sum && !x->home->plain;
     if (x->spread && x86_class(v) == CLASS_G) x->lanes = home(w, CLASS_V);
 }
 
@@ -133,6 +150,9 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     w->at += 2;
 
     float weight = w->weight[w->depth];
+    bool plain = w->plain, bare = w->bare;
+    w->plain |= x->plain;
+    w->bare |= x->bare;
     w->open[++w->depth] = x;
     w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
     read_home(w, x86_of(l->var)->home);
@@ -148,6 +168,8 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     }
     read_home(w, x86_of(l->var)->home);
     w->depth--;
+    w->plain = plain;
+    w->bare = bare;
 
     x->end = w->at;
     for (size_t k = 0; k < x->outer.n; k++)
@@ -212,6 +234,7 @@ static int by_first(const void *a, const void *b) {
 // pool costs little more than one in a register.
 static float cost(const struct x86_home *h) {
     float weight = h->constant ? h->weight / 16 : h->weight;
+    if (h->kept) return INFINITY;
     return weight / (float)(h->last - h->first + 2);
 }
 // The class whose registers it takes.
@@ -225,14 +248,31 @@ static void give_slot(struct x86_plan *p, struct x86_home *h) {
     h->slot = p->frame;
     p->frame += size;
 }
+// Registers of a class: those that all may have, *n; then those of plain loops, which are counted
+// too; then, of vectors, that of bare ones.
+static int registers_of(const struct x86_plan *p, enum x86_class class, int8_t *regs, int *n) {
+    const int8_t *from = p->vex && class == CLASS_V ? vex_registers : registers[class];
+    int all = 0;
+    while (from[all] >= 0) {
+        regs[all] = from[all];
+        all++;
+    }
+    *n = all;
+    if (class != CLASS_V) return all;
+    for (int k = 0; k < 3 + p->vex; k++)
+        regs[all++] = plain_registers[k];
+    regs[all] = bare_register;
+    return all;
+}
 static void scan(struct x86_plan *p, enum x86_class class) {
-    struct x86_home *in[32] = {NULL};
-    const int8_t *regs = p->vex && class == CLASS_V ? vex_registers : registers[class];
+    struct x86_home *in[MAX_REGISTERS] = {NULL};
+    int8_t regs[MAX_REGISTERS];
+    int usual, all = registers_of(p, class, regs, &usual);
     for (size_t i = 0; i < p->homes.n; i++) {
         struct x86_home *h = p->homes.v[i];
         int found = -1, cheapest = -1;
         if (kept_in(p, h) != class) continue;
-        for (int r = 0; regs[r] >= 0; r++) {
+        for (int r = 0; r < (h->plain ? all + h->bare : usual); r++) {
             // Made where the other is read for the last time: that may share its register.
             if (in[r] && in[r]->last <= h->first && !(in[r]->last == in[r]->first)) in[r] = NULL;
             if (in[r] && in[r]->last < h->first) in[r] = NULL;
@@ -253,6 +293,13 @@ static void scan(struct x86_plan *p, enum x86_class class) {
         if (class == CLASS_G) p->saved |= 1u << regs[found];
     }
 }
+// What plain loops have is in registers, or they would use those that their values have.
+static void check_plain(struct x86_plan *p) {
+    for (size_t k = 0; k < p->inside.n; k++) {
+        const struct x86_home *h = p->inside.v[k];
+        if (h->reg < 0 && !h->constant && !h->by_tmp0) p->why = "more sums than registers";
+    }
+}
 
 bool x86_place(struct x86_plan *p) {
     struct walk w = {.p = p, .at = 2, .weight = {1}};
@@ -267,6 +314,7 @@ bool x86_place(struct x86_plan *p) {
     if (p->homes.n) qsort(p->homes.v, p->homes.n, sizeof p->homes.v[0], by_first);
     for (int c = 0; c < CLASSES; c++)
         scan(p, (enum x86_class)c);
+    check_plain(p);
     if (p->frame > MAX_FRAME) p->why = "too many values at once";
     return !p->why;
 }

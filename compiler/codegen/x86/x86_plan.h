@@ -24,6 +24,10 @@ struct x86_home { // where a value lives while it is wanted: positions in order 
     int8_t reg;
     uint8_t class;
     bool constant; // needs no slot: the pool has it
+    bool kept;     // goes before all others: sums of a contraction
+    bool plain;    // lives in a plain loop alone: may have a temporary register
+    bool bare;     // ... in a bare one: TMP0 too
+    bool by_tmp0;  // a sum around such loops: if it has no register, TMP0 serves
     float weight;  // of what not having a register costs
 };
 struct x86_loop {
@@ -32,6 +36,7 @@ struct x86_loop {
     int copies;                           // accumulators of each carried value
     struct x86_home *(*more)[MAX_COPIES]; // [n_carry] of copies 1, 2, ...
     int32_t start, end;                   // positions
+    bool plain, bare;                     // of sums: see x86_sums.c
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
     int window;                           // turns that a tile has columns for; 0: has no tiles
     int32_t window_slot;                  // of the window's state; 0: none yet
@@ -57,26 +62,29 @@ struct x86_val {
     int64_t stride;
     bool wide;   // lanes of 64 bits
     bool spread; // class G, and someone wants its lanes
-    bool fused;  // a product, comparison or rounding that what is behind it computes
-    bool scaled; // class G, and only ever part of an address
+    bool fused;  // what reads it computes it: a product by a sum, a comparison by a choice, a
+                 // rounding by a store, a constant distance by an access of memory, a value in all
+                 // lanes by anyone
     bool one;    // no lane but the first of it is ever read
     bool narrow; // all lanes are read, but the same: one is computed, which takes less, and spread
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
-    int uses, claims;
+    int uses, claims, places;    // places: uses as where an element of memory lies, or in K_SPLAT
+    int splat;                   // the most bytes of these
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
     int8_t arm;
     struct x86_group *group;       // K_STORE in a vector loop
     struct x86_tile *tile;         // K_LOAD in a vector loop
     struct x86_home *home, *lanes; // lanes: of class G
+    const struct kir_val *sum;     // the carried value in whose home it is summed
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
 struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
-    int64_t turns; // of the loops that call it
-    bool vex;      // AVX2
-    bool bf16;     // AVX512-BF16
-    VEC(struct x86_home *) homes;
+    int64_t turns;                                  // of the loops that call it
+    bool vex;                                       // AVX2
+    bool bf16;                                      // AVX512-BF16
+    VEC(struct x86_home *) homes, inside;           // inside: read or made in plain loops
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
@@ -84,6 +92,8 @@ struct x86_plan {
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
     int n_open;
     bool has_lanes;   // a loop runs as a vector
+    bool sums;        // has values of several lanes
+    bool is_small;    // ... which are results as they are: products of small matrices
     const char *slow; // why a loop costs a multiple of LLVM's: static text
     bool is_short;    // there is a loop of few elements
     bool is_brief;    // ... that sums up few, has_work: and one that does more
@@ -124,6 +134,12 @@ static inline bool x86_near(const struct x86_plan *p, const struct kir_val *load
 static inline int x86_lanes(const struct x86_plan *p, bool wide) {
     return (p->vex ? 8 : 16) >> wide;
 }
+// A cast between integers that lie extended in 32 bits already.
+static inline bool x86_casts_freely(const struct kir_val *v) {
+    const struct kir_val *x = v->args[0];
+    return v->op == K_CAST && dtype_is_int(x->type) && dtype_is_int(v->type) &&
+           x->type != DT_PRED && dtype_bits(v->type) == 32 && !x86_of(x)->wide;
+}
 // Turns of a loop; -1: only the run knows.
 static inline int64_t x86_trip(const struct kir_loop *l) {
     int64_t b, e;
@@ -136,5 +152,11 @@ bool x86_choose(struct x86_plan *p);
 // noted. take: those of a loop that has become a vector.
 bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v);
 void x86_tile_take(struct x86_plan *p, const struct kir_block *b);
+// Sums of contractions (x86_sums.c). Why v, a value of several lanes, is not taken; NULL: it is.
+const char *x86_sums_refuse(const struct x86_plan *p, const struct kir_val *v);
+// What is summed in place, what is part of an address, which loops are plain.
+void x86_sums_plan(struct x86_plan *p);
+// The distance that an access at `at` adds to *index.
+int64_t x86_distance(const struct kir_val *at, const struct kir_val **index);
 // Lays out homes in registers and slots.
 bool x86_place(struct x86_plan *p);
