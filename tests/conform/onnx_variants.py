@@ -201,6 +201,13 @@ def pools():
         for op in ("MaxPool", "AveragePool", "LpPool"):
             add("%s, ceil, %s" % (op, name), op, [x],
                 dict(attrs, kernel_shape=kernel, ceil_mode=1), opset=18 if op == "LpPool" else 19)
+    for pooled, kernel, attrs in (((1, 2), [2, 2], {"strides": [2, 2]}),
+                                  ((1, 1), [3, 3], {"strides": [2, 2], "pads": [1, 1, 0, 1]}),
+                                  ((2, 3), [3, 2], {"strides": [3, 2]})):
+        n = int(np.prod(pooled))
+        add("MaxUnpool of %dx%d" % pooled, "MaxUnpool",
+            [f32(1, 1, *pooled), np.arange(n).reshape(1, 1, *pooled)],
+            dict(attrs, kernel_shape=kernel), opset=11)
     short = f32(2, 3, 1, 7)  # windows longer than the input
     for name, kernel, attrs in (("by less than a stride", [3, 2], {"strides": [3, 2]}),
                                 ("by a stride", [3, 2], {"strides": [2, 2]}),
