@@ -281,7 +281,7 @@ status_t hlo_eval_supports_call(const struct hlo_instr *i) {
         "custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-        "annotate_device_placement, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
+        "annotate_device_placement, xla.sdy.*, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
         STR_ARG(name));
 }
