@@ -57,8 +57,8 @@ def check(name, hlo, want, word):
 def codes(hlo, sent, want):
     """Bytes whose other bits are not the type's: as ml_dtypes has them (-8 of s4 is 0x08), or any."""
     n = len(sent)
-    model = ("HloModule m\nENTRY e {\n x = %s[%d] parameter(0)\n ROOT y = f32[%d] convert(x)\n}"
-             % (hlo, n, n)).encode()
+    model = ("HloModule m\nENTRY e {\n x = %s[%d] parameter(0)\n"
+             " ROOT y = f32[%d] convert(x)\n}" % (hlo, n, n)).encode()
     digest = json.loads(d.call("POST", "/v1/executables", model)[2])["sourceDigest"]
     x = {"name": "x", "dtype": hlo, "shape": [n], "parameters": {"binary_data_size": n}}
     head = json.dumps({"model": digest, "inputs": [x]}).encode()
