@@ -55,7 +55,7 @@ def check(name, hlo, want, word):
 
 
 def codes(hlo, sent, want):
-    """Bytes whose other bits are not the type's: as ml_dtypes has them (-8 of s4 is 0x08), or any."""
+    """Bytes whose other bits are not the type's, as ml_dtypes has them: -8 of s4 is 0x08."""
     n = len(sent)
     model = ("HloModule m\nENTRY e {\n x = %s[%d] parameter(0)\n"
              " ROOT y = f32[%d] convert(x)\n}" % (hlo, n, n)).encode()
