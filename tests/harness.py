@@ -132,10 +132,12 @@ def running(d, body):
         assert line, "it never ran"
     return lambda: [json.loads(x) for x in r.read().splitlines() if x.strip()]
 
-def expires_at_work(d, body):
-    """A run, of the body of POST /v1/run, whose deadline passes when the worker has begun with it.
-    Where this machine stalls the deadline may pass before: then it gets a later one."""
+def expires_at_work(d, body, within_ms=FOREVER_MS):
+    """A run, of the body of POST /v1/run, that takes within_ms at least and whose deadline passes
+    when the worker has begun with it. Where this machine stalls the deadline may pass before: then
+    it gets a later one."""
     for ms in 200, 2000, 20000:
+        ms = min(ms, within_ms - 100)
         body = {**body, "options": {**body.get("options", {}), "timeout_ms": ms}}
         text = d.call("POST", "/v1/run", json.dumps(body),
                       {"Content-Type": "application/json", "Accept": "application/x-ndjson"})[2]

@@ -398,7 +398,7 @@ bool cpu_pairs_better(const struct hlo_instr *i) {
 static const struct matmul_row {
     int vector_bits;
     int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes;
-} matmul_rows[] = {{256, 3, 5, 3, 8, 12, 10, 8 << 20}};
+} matmul_rows[] = {{256, 3, 5, 6, 8, 12, 10, 8 << 20}};
 
 static int64_t rows_of_matmul(const struct matmul_row *r, const struct hlo_instr *i, bool bound) {
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);

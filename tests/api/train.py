@@ -206,6 +206,7 @@ def goes_on(c, kills=0):
 def begins_anew(c):
     """Its checkpoint is gone from the disk: it begins at the beginning."""
     how = dict(optimizer="adam", batch=64, steps=2000, checkpoint_steps=20, seed=6)
+    begun = time.time() - 1  # of the disk's clock, which goes in ticks
     job = c.submit(**how)
     for m in c.watch(job):
         if m.get("train", {}).get("checkpointStep", 0) >= 40:
@@ -213,7 +214,7 @@ def begins_anew(c):
     c.d.kill()
     gone = m["train"]["checkpoint"]
     for path in glob.glob(c.d.dir + "/data/**/" + "?" * 64, recursive=True):
-        if os.path.getmtime(path) > time.time() - 5 and os.path.getsize(path) > 1 << 20:
+        if os.path.getmtime(path) > begun and os.path.getsize(path) > 1 << 20:
             os.remove(path)
     c.start(data=c.d.dir)
     r = c.end(job)
@@ -271,7 +272,10 @@ def frozen(c):
 
 
 def limits(c):
-    r = c.end(c.submit(**LONG, timeout_ms=700))
+    for ms in 700, 5000, 20000:  # where this machine stalls it may pass before the first step
+        r = c.end(c.submit(**LONG, timeout_ms=ms))
+        if r.get("train", {}).get("step"):
+            break
     c.check("out of time", r["state"] == "error" and r["error"]["code"] == "DEADLINE_EXCEEDED", r)
     c.check("its state is kept", r["train"]["checkpointStep"] == r["train"]["step"] > 0, r["train"])
     c.check("kept where it is said", c.d.call("GET", "/v1/blobs/" +

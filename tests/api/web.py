@@ -23,7 +23,8 @@ from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "client", "python")]
 import hlod  # noqa: E402
-from harness import ENDS, Daemon, Results, chosen, options, until  # noqa: E402
+from harness import (ENDS, Daemon, Results, Stopped, chosen, metric, options,  # noqa: E402
+                     until)
 
 MB = 1 << 20
 
@@ -353,6 +354,13 @@ def tenants(d):
 tenants.tokens = True
 
 
+def compilers(d):
+    """The processes of compilers that are there."""
+    last = {w: int(pid) for w, pid in
+            re.findall(r"worker.ready worker=(\d+) role=compile pid=(\d+)", d.logs())}
+    return list(last.values())
+
+
 def leaving(d):
     """Clients that leave while it is made or sent, or that do not read: nothing is left of it."""
     model = d.upload(heavy(24))
@@ -363,10 +371,11 @@ def leaving(d):
         c.request("POST", path, "{}", {"Content-Type": "application/json"})
         return c
     before = d.logs().count("job.cancelled")
-    c = ask()
-    time.sleep(0.05)
-    c.close()
-    until("the job is cancelled", 20, lambda: d.logs().count("job.cancelled") > before)
+    with Stopped(*compilers(d)):  # it is not made before the client goes
+        c = ask()
+        until("the job is there", 20, lambda: metric(d, "hlod_jobs_active") == 1)
+        c.close()
+        until("the job is cancelled", 20, lambda: d.logs().count("job.cancelled") > before)
     c = ask()  # in the middle of the answer
     r = c.getresponse()
     assert r.status == 200 and int(r.getheader("Content-Length")) > 24 * MB
@@ -391,8 +400,10 @@ def leaving(d):
 
     c = ask()
     time.sleep(0.1)
-    for pid in re.findall(r"worker.ready worker=\d+ role=compile pid=(\d+)", d.logs()):
-        os.kill(int(pid), 9)
+    lost, pids = d.logs().count("ev=worker.lost "), compilers(d)
+    for pid in pids:
+        os.kill(pid, 9)
+    until("they are lost", 20, lambda: d.logs().count("ev=worker.lost ") >= lost + len(pids))
     r = c.getresponse()
     text = r.read()
     assert r.status == 200 or (r.status == 503 and b"WORKER_LOST" in text), (r.status, text)

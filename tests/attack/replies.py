@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks by large results as protobuf: over gRPC and over HTTP."""
-import json, struct, time
+import json, os, struct, time
 from common import JSON, MB, address, ask, filled, run_message
 from h2 import H2
 from harness import until
@@ -11,12 +11,17 @@ def anonymous(d):
                if l.startswith("RssAnon"))
 
 def quick(d, seconds=1.5):
-    """The loop answers while something else goes on; the longest it took."""
+    """The loop answers while something else goes on; the longest that the daemon worked until then,
+    as other processes may keep it from the processors for as long as they like."""
+    def used():
+        with open(f"/proc/{d.p.pid}/stat") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf(
+                "SC_CLK_TCK")
     worst, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        t = time.monotonic()
+        t, before = time.monotonic(), used()
         assert d.call("GET", "/healthz")[0] == 200
-        worst = max(worst, time.monotonic() - t)
+        worst = max(worst, min(time.monotonic() - t, used() - before))
         time.sleep(.01)
     return worst
 
@@ -57,10 +62,11 @@ def packed_answers(d):
         while at < len(got):  # messages end where they say
             at += 5 + int.from_bytes(got[at + 1:at + 5], "big")
         assert at == len(got), (at, len(got))
-    left = H2(address(d))  # the daemon ends while an answer waits
-    calls(d, left, filled(d, "b", 16 << 20))
+    d.left = H2(address(d))  # the daemon ends while an answer waits, after --drain-ms
+    calls(d, d.left, filled(d, "b", 16 << 20))
     time.sleep(1)
 packed_answers.credentials = packed_answers.real = packed_answers.own = True
+packed_answers.options = ["--drain-ms", "2000"]
 
 def frames_of_large_results(d):
     """Results of 64 MB over HTTP as protobuf and as a stream of it, read slowly or not: the

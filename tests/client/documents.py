@@ -160,8 +160,11 @@ class Page:
         text = re.sub(r"(https|grpcs)://(hlod\.example|host):", r"\1://localhost:", text)
         if self.daemon:
             text = text.replace("$(pidof hlod)", str(self.daemon.p.pid))
-        # the file is read behind the signal
-        text = re.sub(r"(kill -HUP \S+)", r"\1; sleep 0.5", text)
+            # the file is read behind the signal
+            said = f"$(grep -c 'ev=server.reload what=tokens' {self.daemon.log.name} || true)"
+            text = re.sub(r"(kill -HUP \S+)",
+                          f"{{ n={said}; \\1; until [ {said} -gt $n ]; do sleep 0.1; done; }}",
+                          text)
         text = re.sub(r"--duration \S+", "", text)
         return re.sub(r"(\bhlo(?: --\w+ \S+)*) bench (\S+)",
                       r"\1 bench \2 --requests 20 --warmup 1", text)

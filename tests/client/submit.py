@@ -4,11 +4,14 @@
 Runtime's values, exit codes, JUnit, GitHub's annotations and summary, an interrupted and a resumed
 wait, the CI examples and the commands of README and docs/jobs.md as they are written. Runs in
 build/venv. Usage: submit.py --build DIR --worker BIN"""
-import argparse, json, os, re, shutil, signal, socket, subprocess, sys, tarfile, tempfile, time
+import argparse, json, os, re, shutil, signal, subprocess, sys, tarfile, tempfile, time
 import xml.etree.ElementTree as xml
 import numpy as np, onnx, onnxruntime, yaml
 from onnx import helper, numpy_helper
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path.append(os.path.join(HERE, "..", "fleet"))  # behind: it has a secrets.py of its own
+from common import free_ports
 from harness import Daemon, Results, until
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -224,9 +227,7 @@ def sh(name, lines, folder, env, session=None):
     return p
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % s.getsockname()[1]
+    return "127.0.0.1:%d" % free_ports(1)[0]
 
 def ci(o, folder, env):
     """The examples: YAML of the right form, and their script lines run, with the tarball that they

@@ -4,6 +4,7 @@ the same start and order; training that goes on after the daemon, a worker or hl
 ends with the same bytes; errors that name the place.
    train.py --build DIR [--kills N]   N: only that, with N kills at random moments"""
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -171,9 +172,17 @@ def as_jax(c):
     c.check("50 losses equal JAX's to 1e-4", worst <= 1e-4, str(worst))
 
 
+def read_line(pipe):
+    """As readline, with nothing taken from the pipe that is behind it."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(pipe.fileno(), 1)):
+        line += byte
+    return line
+
+
 def resumes(c, kills=0):
     """Killed at a checkpoint or two, each time another process, then to the end."""
-    steps = str(max(120, 60 * kills))
+    steps = str(max(240, 60 * kills))
     words = ["train", "digits.onnx", *LOSS, *ROWS, "--optimizer", "adamw", "--schedule",
              "cosine:steps=" + steps, "--batch", "64", "--steps", steps, "--seed", "3", "--set",
              "clip=1", "--json"]
@@ -182,9 +191,11 @@ def resumes(c, kills=0):
     again = []
     for victim in (["daemon", "worker", "hlo"] * max(kills, 1))[:kills or 3]:
         p = subprocess.Popen([c.build + "/hlo", *words, *state, *again], env=c.env(), cwd=c.d.dir,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Of what it says little is read ahead: it waits for its reader, which may stand still.
+        fcntl.fcntl(p.stdout, fcntl.F_SETPIPE_SZ, 4096)
         seen, late = 0, time.monotonic() + random.random() * 0.6
-        for line in p.stdout:
+        for line in iter(lambda: read_line(p.stdout), b""):
             seen += json.loads(line)["event"] == "checkpoint"
             if seen >= 3 and not kills or kills and seen and time.monotonic() > late:
                 break

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of
 32 and 64 bits, of 8 and 16 into 32; f32 filters of many taps and convolutions of groups of images),
-products of many small matrices, of matrices and vectors, and gradients of filters against XLA:CPU.
+products of many small matrices, of matrices and vectors, of few rows, and gradients of filters
+against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
 Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign,
 groups of features or of images; sizes around those of tiles and blocks. Each module runs as hlod
 chooses, on `--impl gemm` and there without AVX-512; small products and gradients on `--impl
-kernel`.
+kernel`, those of few rows on `--impl thin`.
 """
 import os
 import sys
@@ -115,6 +116,17 @@ def vector(rng, t):
     return (lambda x, y: lax.dot_general(x, y, (((kl,), (kr,)), where))), left, right
 
 
+def few(rng, t):
+    """A few rows and a matrix, of which some do not stay in a cache from one run to the next."""
+    rows, far, turned = int(rng.integers(1, 17)), rng.integers(2), int(rng.integers(2))
+    k, n = (int(rng.integers(1, (80, 300)[rng.integers(2)])) for _ in range(2))
+    if far:
+        k = int(rng.integers(900, 5000))
+        n = 10 * 2**18 // k + int(rng.integers(1, 70))
+    a, w = values(rng, t, [rows, k]), values(rng, t, [n, k] if turned else [k, n])
+    return lambda a, w: jax.nn.relu(lax.dot_general(a, w, (((1,), (turned,)), ((), ())))), a, w
+
+
 def gradient(rng, t):
     n = int(rng.integers(1, 3))
     spatial = [int(rng.integers(9, 70 if n == 1 else 20)) for _ in range(n)]
@@ -130,7 +142,8 @@ def gradient(rng, t):
 
 def check(build, number, rng):
     t = list(TYPES)[number % len(TYPES)]
-    kinds = ((taps, conv, small, gradient) if t == np.float32 else
+    others = number // len(TYPES) % 2
+    kinds = (((few,), (taps, conv, small, gradient))[others] if t == np.float32 else
              (dot, conv, vector) if np.dtype(t).kind == "c" else
              (dot, conv) if t in SHORT else (dot, conv, small))
     kind = kinds[rng.integers(len(kinds))]
@@ -138,7 +151,7 @@ def check(build, number, rng):
     want = np.asarray(jax.jit(f)(x, y))
     text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
     with tempfile.TemporaryDirectory() as folder:
-        forced = ["--impl", "kernel" if kind in (small, gradient) else "gemm"]
+        forced = ["--impl", {small: "kernel", gradient: "kernel", few: "thin"}.get(kind, "gemm")]
         for impl, isa in (([], ""), (forced, ""), (forced, "avx2")):
             p, raw = run_text(build, folder, text, (x, y), isa, impl)
             if p.returncode:

@@ -7,10 +7,21 @@ Usage: peers.py --hlod BIN --worker BIN [NAME...]"""
 import http.server, json, os, shutil, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from common import Fleet, compile, compiles, free_ports, model, secret, stats
-from harness import Daemon, Results, chosen, in_thread, options, until
+from harness import PATIENCE, Daemon, Results, chosen, in_thread, options, until
 
 def fleet(o, n=3, *more, **named):
     return Fleet(o.hlod, o.worker, n, *more, **named)
+
+def compiling(d, body):
+    """A compile with which that node has begun: (thread, list that gets its (status, last events)),
+    as in_thread."""
+    c = d.connect(2 * PATIENCE)
+    c.request("POST", "/v1/executables?shape=x=1x4&stream=1", body,
+              {"Content-Type": "application/octet-stream"})
+    r = c.getresponse()
+    while b'"compiling"' not in (line := r.readline()):
+        assert line, "it never compiled"
+    return in_thread(lambda: (r.status, r.read()))
 
 def one_compile(o):
     """a cold model sent to all nodes at once by 30 clients: one compile in the fleet"""
@@ -61,9 +72,8 @@ def told(o):
     """the stream tells that another compiles it, and who gave it"""
     f = fleet(o, 2)
     try:
-        body = model("told", 800)
-        t, out = in_thread(compile, f.d[0], body)
-        time.sleep(0.3)
+        body = model("told", 2600)
+        t, out = compiling(f.d[0], body)
         status, _, text = f.d[1].call("POST", "/v1/executables?shape=x=1x4&stream=1", body,
                                       {"Content-Type": "application/octet-stream"})
         t.join()
@@ -82,10 +92,9 @@ def node_dies(o):
     f = fleet(o, 3, "--cache-remote-wait-ms", "3600000")
     try:
         body = model("dies", 4000)
-        t0, out0 = in_thread(compile, f.d[0], body)
-        time.sleep(0.4)
+        t0, out0 = compiling(f.d[0], body)
         others = [in_thread(compile, d, body) for d in f.d[1:]]
-        time.sleep(0.4)
+        time.sleep(0.4)  # they wait for it by now, or find it dead
         f.d[0].kill()
         t0.join()
         for t, out in others:
@@ -137,8 +146,7 @@ def bound_on_waiting(o):
     f = fleet(o, 2, "--cache-remote-wait-ms", "1200")
     try:
         body = model("long", 6000)
-        t0, out0 = in_thread(compile, f.d[0], body)
-        time.sleep(0.3)
+        t0, out0 = compiling(f.d[0], body)
         begun = time.monotonic()
         status, r = compile(f.d[1], body)
         took = time.monotonic() - begun
@@ -147,7 +155,7 @@ def bound_on_waiting(o):
         said = [a["outcome"] for a in r["executable"]["remotes"]]
         assert said == ["waited"], r["executable"]["remotes"]
         t0.join()
-        assert out0[0][0] == 200
+        assert b'"OK"' in out0[0][1].splitlines()[-1], out0
         f.stop()
     finally:
         f.clean()
@@ -276,14 +284,13 @@ def drained(o):
     f = fleet(o, 2)
     try:
         body = model("drain", 2500)
-        t0, out0 = in_thread(compile, f.d[0], body)
-        time.sleep(0.4)
+        t0, out0 = compiling(f.d[0], body)
         t1, out1 = in_thread(compile, f.d[1], body)
         time.sleep(0.4)
         assert f.d[0].stop_keep() == 0
         t0.join()
         t1.join()
-        assert out0[0][0] == 200 and out1[0][0] == 200, (out0, out1)
+        assert b'"OK"' in out0[0][1].splitlines()[-1] and out1[0][0] == 200, (out0, out1)
         f.stop()
     finally:
         f.clean()

@@ -7,6 +7,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
            ("grpc.use_local_subchannel_pool", 1)]
 ANY = object()
+# The library goes with its last channel, under threads that may still write (client/python,
+# _grpc.py): here one scenario's channel ends before the next one's begins.
+KEEPS_THE_LIBRARY = grpc.insecure_channel("127.0.0.1:1")
 
 def refused(code, fn, reason=ANY):
     """fn, a call or a stream, fails with this code and this reason of ours (None: without one).

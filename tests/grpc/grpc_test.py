@@ -338,7 +338,7 @@ def stop_now(d):
     f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
     at_work(d)
     d.p.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    until("it has heard it", PATIENCE, lambda: "ev=server.stop " in d.logs())
     d.p.send_signal(signal.SIGTERM)
     refused(grpc.StatusCode.UNAVAILABLE, lambda: f.result(timeout=PATIENCE))
     assert d.p.wait(PATIENCE) == 0

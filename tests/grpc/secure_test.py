@@ -122,11 +122,12 @@ class Suite:
 
     def hup(self, *expect):
         before = self.d.logs().count("ev=server.reload")
+        said = [self.d.logs().count(text) for text in expect]
         self.d.p.send_signal(signal.SIGHUP)
         until("reloaded", 10,
               lambda: self.d.logs().count("ev=server.reload") >= before + (2 if self.tls else 1))
-        for text in expect:  # files are read on the pool: their lines come when that is done
-            until(text, 10, lambda: text in self.d.logs())
+        for text, n in zip(expect, said):  # files are read on the pool: their lines come after that
+            until(text, 10, lambda: self.d.logs().count(text) > n)
 
     def close(self):
         code, log = self.d.stop_keep(), self.d.logs()
@@ -420,18 +421,24 @@ def framing(s):
 def expiry(s):
     """A token is refused from its moment on, over both transports and on a kept connection, without
     a reload; who has not its secret is told nothing."""
-    soon = s.add("brief", "--tenant", "b", "--expires",
-                 time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8)))
     far = s.add("long", "--expires", "90d")
-    s.hup("what=tokens")
     c = (http.client.HTTPSConnection("localhost", s.d.addr[1], timeout=10, context=s.d.context)
          if s.tls else http.client.HTTPConnection(*s.d.addr, timeout=10))
     def kept(token):
         c.request("GET", "/v1/models", headers=bearer(token))
         r = c.getresponse()
         return r.status, r.read()
-    assert kept(soon)[0] == kept(far)[0] == 200
-    until("expired", 6, lambda: kept(soon)[0] == 401)
+    for seconds in 8, 60:  # where this machine stalls it is over before it is shown
+        end = int(time.time()) + seconds
+        soon = s.add("brief", "--tenant", "b", "--expires",
+                     time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end)))
+        s.hup("what=tokens")
+        status = kept(soon)[0]
+        if time.time() < end:
+            break
+        assert s.hlo("tokens", "remove", "brief", "--file", s.tokens).returncode == 0
+    assert status == kept(far)[0] == 200
+    until("expired", 70, lambda: kept(soon)[0] == 401)
     status, headers, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + soon)
     r = json.loads(body)
     assert ((status, r["code"], r["reason"]) == (401, "UNAUTHENTICATED", "EXPIRED_CREDENTIALS")

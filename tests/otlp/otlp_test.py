@@ -10,8 +10,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, x) for x in ("..", "../grpc")]
 from client import Api, Hlod, refused
 from collector import Collector, attributes
-from harness import (FOREVER_MS, Daemon, Results, chosen, in_thread, metric, no_complaint, options,
-                     until)
+from harness import (FOREVER_MS, Daemon, Results, Stopped, chosen, device, in_thread, metric,
+                     no_complaint, options, until)
 from secure_test import Pki
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -354,10 +354,11 @@ def batch_jobs(make):
     twice, failing = submit(dead, retry={"maxAttempts": 2, "backoffMs": 10})
     until("failed", 20, lambda: state(twice)["state"] == "error")
     slow = model(d, FAKE + b"run_ms 600\n")
-    last, survivor = submit(slow)
-    until("running", 10, lambda: state(last)["state"] == "running")
-    until("exported", 10, lambda: [s for s in c.spans() if s.span_id.hex() == survivor])
-    d.kill()
+    with Stopped(device(d, "cpu:0")["workerPid"]):  # it has not ended when the daemon is killed
+        last, survivor = submit(slow)
+        until("running", 10, lambda: state(last)["state"] == "running")
+        until("exported", 10, lambda: [s for s in c.spans() if s.span_id.hex() == survivor])
+        d.kill()
     d = Daemon(o.build + "/hlod", o.worker, data=d.dir,
                args=("--otlp-endpoint", c.url, "--otlp-protocol", c.protocol))
     until("passed", 20, lambda: state(last)["state"] == "passed")

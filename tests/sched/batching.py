@@ -284,20 +284,19 @@ def some_leave(d):
     right([run(d, inputs[0])], inputs[:1])
 
 def worker_dies(d):
-    """sim:latency_us=1500000 --device-calls=1
-    A batch whose worker dies while it runs is UNAVAILABLE for each; one that only waited there runs
-    elsewhere; the next is served."""
+    """sim:crash=run@2 --device-calls=1
+    A batch whose worker dies while it runs is UNAVAILABLE for each; the one that waited behind it
+    is served by the next life."""
     d.digest = named(d, max=16, delayUs=1000)
     inputs = [rows(rng, 1) for _ in range(4)]
-    threads = [in_thread(run, d, x) for x in inputs]
-    until("running", 5, lambda: device(d, "sim:0")["state"] == "busy")
-    time.sleep(0.3)
-    os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
-    replies = [(t.join(), o[0])[1] for t, o in threads]
-    assert (all(s in (200, 503) for s, _, _ in replies)
-            and any(s == 503 and r["reason"] == "WORKER_LOST" for s, r, _ in replies)), replies
-    right([x for x in replies if x[0] == 200], [x for r, x in zip(replies, inputs) if r[0] == 200])
-    right([run(d, inputs[0])], inputs[:1])
+    finish, threads = gathered(d, inputs, go=False)  # behind the first run of the process
+    queued, other = metric(d, "hlod_jobs_queued"), rows(rng, 2)
+    behind = in_thread(run, d, other, options={"priority": -1})  # joins no run of another priority
+    until("it waits too", 5, lambda: metric(d, "hlod_jobs_queued") > queued)
+    replies = finish()
+    assert all(s == 503 and r["reason"] == "WORKER_LOST" for s, r, _ in replies), replies
+    behind[0].join()
+    right(behind[1], [other])
 
 def named_otherwise(d):
     """sim

@@ -7,7 +7,7 @@ Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]""
 import argparse, contextlib, json, os, random, re, shutil, signal
 import socket, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import FOREVER_MS, PATIENCE, Daemon, in_thread, metric, until
+from harness import FOREVER_MS, PATIENCE, Daemon, Stopped, device, in_thread, metric, until
 from faults import model, pid
 
 ENDED = ("passed", "failed", "error", "cancelled")
@@ -59,12 +59,21 @@ def result(d, job):
     return r
 
 def watch(d, job):
-    status, _, text = d.call("GET", f"/v1/jobs/{job}/watch")
-    assert status == 200, text
-    events = [json.loads(line) for line in text.decode().split("\n") if line]
-    for e in events: # what is told of an end is told with it, not before
-        assert "job" not in e or ("finished" in e["job"]) == (e["job"]["state"] in ENDED), e
-    return events
+    """Begins to watch; (thread, list that gets the events), as in_thread."""
+    c = d.connect(2 * PATIENCE)
+    c.request("GET", f"/v1/jobs/{job}/watch")
+    r = c.getresponse()
+    assert r.status == 200, r.read()
+    def rest():
+        events = [json.loads(line) for line in r.read().decode().split("\n") if line]
+        for e in events: # what is told of an end is told with it, not before
+            assert "job" not in e or ("finished" in e["job"]) == (e["job"]["state"] in ENDED), e
+        return events
+    return in_thread(rest)
+
+def in_the_worker(d, n=1):
+    """Waits until it has n runs or more."""
+    until("runs in the worker", PATIENCE, lambda: device(d, "cpu:0").get("runs", 0) >= n)
 
 # ---- one daemon
 
@@ -208,10 +217,9 @@ def heals(d):
     """The worker is killed during the first attempt; the second passes."""
     suite, _ = submit(d, [{"model": put_model(d, "run_ms 2500")}],
                       [one_input(d, expect=(2, 3, 4, 5))], retry={"backoffMs": 10})
-    t, out = in_thread(watch, d, suite)
-    while d.json("GET", f"/v1/jobs/{suite}.1")[1]["state"] != "running":
-        time.sleep(0.01)
-    time.sleep(0.5)
+    t, out = watch(d, suite)
+    until("the worker has begun", PATIENCE,
+          lambda: "runs on" in d.json("GET", f"/v1/jobs/{suite}.1/logs")[1].get("text", ""))
     os.kill(pid(d), signal.SIGKILL)
     t.join()
     events = out[0]
@@ -256,8 +264,9 @@ def priority(d):
     """With one job at a time (see below) the suite of higher priority goes first, and jobs of
     suites wait behind requests."""
     slow = put_model(d, "run_ms 100")
-    a, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(4)], priority=-1)
-    b, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(2)], priority=5)
+    with Stopped(pid(d)):  # until both are there
+        a, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(4)], priority=-1)
+        b, _ = submit(d, [{"model": slow}], [one_input(d, str(k)) for k in range(2)], priority=5)
     last_b, last_a = wait(d, b)[-1]["finished"], wait(d, a)[-1]["finished"]
     assert last_b < last_a
 
@@ -305,11 +314,13 @@ def with_folder(*options):
 def drain(f):
     """SIGTERM: what runs may end, what waits is the next daemon's; watchers are told."""
     d = f.d
-    suite, n = submit(d, [{"model": put_model(d, "run_ms 300")}],
-                      [one_input(d, str(k)) for k in range(10)])
-    t, out = in_thread(watch, d, suite)
-    until("one has passed", PATIENCE, lambda: jobs_of(d, suite, state="passed"))
-    assert d.stop() == 0
+    with Stopped(pid(d)):
+        suite, n = submit(d, [{"model": put_model(d, "run_ms 300")}],
+                          [one_input(d, str(k)) for k in range(10)])
+        t, out = watch(d, suite)
+        until("one is in the worker", PATIENCE, lambda: device(d, "cpu:0").get("runs"))
+        d.p.send_signal(signal.SIGTERM)
+    assert d.p.wait(PATIENCE) == 0
     t.join()
     events = out[0]
     assert (events[-1]["done"]["code"] == "UNAVAILABLE"
@@ -348,18 +359,19 @@ def reload(_):
     d = Daemon(args.hlod, args.worker, args=("--config", folder + "/hlod.toml"))
     try:
         m = [{"model": put_model(d, "run_ms 100")}]
-        def most(suite):
-            n = 0
+        def most(n, at_once):
+            """A suite of n jobs, of which so many are under way, and never more."""
+            with Stopped(pid(d)):
+                suite, _ = submit(d, m, [one_input(d, str(k)) for k in range(n)])
+                until("so many", PATIENCE, lambda: metric(d, "hlod_jobs_active") >= at_once)
             while any(j["state"] not in ENDED for j in jobs_of(d, suite)):
-                n = max(n, metric(d, "hlod_jobs_active"))
-            return n
-        first, _ = submit(d, m, [one_input(d, str(k)) for k in range(4)])
-        assert most(first) == 1
+                assert metric(d, "hlod_jobs_active") <= at_once
+            return suite
+        first = most(4, 1)
         options("job_parallel = 3\njob_keep = 4\n")
         d.p.send_signal(signal.SIGHUP)
         until("the reload", 10, lambda: "what=options" in d.logs())
-        second, _ = submit(d, m, [one_input(d, str(k)) for k in range(8)])
-        assert 1 < most(second) <= 3
+        most(8, 3)
         d.p.send_signal(signal.SIGHUP) # looks at what is kept at once
         until("the first suite goes", 5, lambda: not jobs_of(d, first))
     finally:
@@ -451,6 +463,7 @@ def changed_while_sent(f):
         s.connect(f.d.addr)
         # more than sockets hold
         s.sendall((ask % "" * 59 + ask % "Connection: close\r\n").encode())
+        assert s.recv(1, socket.MSG_PEEK)  # the first has been checked
         time.sleep(0.5)
         with open(os.path.join(f.dir, "data", "blobs", digest[:2], digest), "r+b") as b:
             b.write(bytes(len(data)))
@@ -495,7 +508,13 @@ def kill_9(f):
         for j in jobs_of(f.d, suite):
             if j["state"] in ENDED:
                 assert told.setdefault(j["id"], j) == j, (told[j["id"]], j)
-    pace = args.jobs * 0.012 / args.kills
+    def some_ended(share):
+        """Waits until so many jobs have ended, as the daemon tells it, and a moment more."""
+        end = time.monotonic() + PATIENCE
+        while len(told) < share * args.jobs and time.monotonic() < end:
+            time.sleep(0.01)
+            look()
+        time.sleep(rng.random() * 0.03)
     while True:
         try:
             if suite is None or rng.random() < 0.3: # an impatient client that asks again
@@ -505,7 +524,7 @@ def kill_9(f):
             look()
             if kills == args.kills:
                 break
-            time.sleep(rng.random() * 2 * pace)
+            some_ended((kills + rng.random()) / (args.kills + 2))
             look()
         finally:
             if kills < args.kills:

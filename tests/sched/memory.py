@@ -12,7 +12,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "grpc"), HERE]
 from client import OPTIONS, Api, Hlod
-from harness import Daemon, Results, until
+from harness import PATIENCE, Daemon, Results, until
 from sim import program
 
 FAILURES = {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}
@@ -206,7 +206,11 @@ def load(w, seconds, control):
     for c in clients:
         c.start()
     end = time.monotonic() + seconds
-    while time.monotonic() < end and w.d.p.poll() is None:
+    well = lambda: sum(n for c in clients for k, n in list(c.seen.items()) if k.endswith("OK"))
+    def enough():
+        return time.monotonic() > end and (min(control.counts()[1:]) > 10 and well() > 20
+                                           or time.monotonic() > end + PATIENCE)
+    while not enough() and w.d.p.poll() is None:
         time.sleep(0.1)
     w.stop.set()
     for c in clients:

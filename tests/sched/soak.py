@@ -14,7 +14,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "grpc"), HERE]
 from client import Api, Hlod
-from harness import Daemon, devices, metric, until
+from harness import PATIENCE, Daemon, devices, metric, until
 from batching import DENSE, dense, rows, run as run_arrays
 from jobs import floats
 from sim import program
@@ -247,7 +247,7 @@ def nothing_is_left(d, before, processes, keep_bytes):
     assert metric(d, "hlod_receive_bytes") == 0
     # One that sent half of its headers and left may stand until --idle-s.
     until("connections are closed", 30, lambda: metric(d, "hlod_connections") <= 1)
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while True:  # the last sockets close in their own time
         names, kept = descriptors(d)
         more = names - before - of_processes(len(children(d)) - processes)

@@ -13,7 +13,9 @@ from ._where import Where
 from .errors import FailedPrecondition, HlodError, InvalidArgument, make
 
 _MESSAGE_MAX = (1 << 31) - (1 << 20)
-
+# grpcio puts its library away with the last channel, while its threads may still be writing a
+# message that the server has refused: then the process dies. This one never connects.
+_KEEPS_THE_LIBRARY = grpc.insecure_channel("127.0.0.1:1")
 
 _MEANS = [("http1.x server", "that is an HTTP port: http://HOST:PORT"),
           ("WRONG_VERSION_NUMBER", "a server without TLS is grpc://HOST:PORT"),

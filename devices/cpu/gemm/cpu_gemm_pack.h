@@ -60,41 +60,46 @@ INLINE void PACK(turn)(const PACK_ELEM *from, int64_t step, PACK_ELEM *to, int w
         memcpy(to + k * wide, &v[k], sizeof *v);
 }
 #endif
-GEMM_TARGET static void PACK(square)(const struct gemm_piece *p, const PACK_ELEM *from,
-                                     PACK_ELEM *to) {
+// Depths [0, depths) of a piece, a multiple of PACK_TURN: few lines at a time, each from front to
+// end, so that what lies far apart is fetched ahead.
+GEMM_TARGET static void PACK(squares)(const struct gemm_piece *p, const PACK_ELEM *from,
+                                      PACK_ELEM *to, int64_t depths) {
     int e = 0;
 #ifdef PACK_LOW
     for (; e + PACK_TURN <= p->n; e += PACK_TURN)
-        PACK(turn)(from + e * p->step, p->step, to + e, p->wide);
+        for (int64_t d = 0; d < depths; d += PACK_TURN)
+            PACK(turn)(from + e * p->step + d, p->step, to + d * p->wide + e, p->wide);
 #endif
     for (; e < p->n; e++)
-        for (int d = 0; d < PACK_TURN; d++)
+        for (int64_t d = 0; d < depths; d++)
             to[d * p->wide + e] = from[e * p->step + d];
 }
-INLINE bool PACK(together)(const int64_t *depth) {
-    for (int d = 1; d < PACK_TURN; d++)
-        if (depth[d] - depth[d - 1] != 1) return false;
-    return true;
+// How many depths from `depth` on lie side by side, of k; whole squares, or 0.
+INLINE int64_t PACK(together)(const int64_t *depth, int64_t k) {
+    int64_t n = 1;
+    while (n < k && depth[n] - depth[n - 1] == 1)
+        n++;
+    return n - n % PACK_TURN;
 }
 GEMM_TARGET static void PACK(pack)(const struct gemm_piece *pieces, int n, const void *from,
                                    const int64_t *depth, int64_t k, void *to) {
     const PACK_ELEM *base = from;
-    bool squares = true;
+    bool apart = true;
     for (int e = 0; e < n; e++)
-        squares = squares && pieces[e].step != 1;
+        apart = apart && pieces[e].step != 1;
     for (int64_t d = 0; d < k;) {
-        bool turned = squares && d + PACK_TURN <= k && PACK(together)(depth + d);
+        int64_t turned = apart ? PACK(together)(depth + d, k - d) : 0;
         for (const struct gemm_piece *p = pieces; p < pieces + n; p++) {
             const PACK_ELEM *at = base + p->from + depth[d];
             PACK_ELEM *line = (PACK_ELEM *)to + p->to + d * p->wide;
             if (turned)
-                PACK(square)(p, at, line);
+                PACK(squares)(p, at, line, turned);
             else if (p->step != 1)
                 PACK(apart)(p, at, line);
             else
                 PACK(line)(p, at, line);
         }
-        d += turned ? PACK_TURN : 1;
+        d += turned ? turned : 1;
     }
 }
 #undef PACK

@@ -4,6 +4,9 @@
 // product reads each weight once or a few times, so it runs at the speed of the memory it reads;
 // what a library's call costs around that is what it saves. Bound weights are packed at PREPARE in
 // panels that are read from front to end; what the program computes is read as it is.
+// Several rows take matrices that other data drives out of the caches between two runs by a few
+// terms at a time, which are fetched in the order of memory: in columns of a few vectors each of
+// them would wait for its page.
 // Weights that were f16 or bf16 before the program widened them are packed as such: half the bytes.
 // Does not: other types, rows that do not lie one after the other. Those are the library's.
 #include "devices/cpu/routines/cpu_thin.h"
@@ -43,6 +46,10 @@ enum {
     MAX_ROWS = 16,
     CHUNK = 4096,      // columns at a time, of one or two rows: lines are read from front to end
     BLOCK_CHUNK = 128, // of more
+    FAR_CHUNK = 512,   // of more, from a far matrix; MAX_ROWS of them are no more than two CHUNKs
+    FAR_TERMS = 64,    // of it at a time: a part of the second cache
+    FAR_BYTES = 10 << 20, // that a run reads from which on little is at hand in the next
+    LINE_BYTES = 64,   // of a cache
     LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
     NARROW = 32,       // columns that panels of AVX2 hold with less padding than those of AVX-512
     LANES_MAX = 16,    // of a vector on any CPU
@@ -68,6 +75,7 @@ struct thin_state {
     int leaf[LIB_MAX_POST]; // of the operand, -1 = none
     int out;                // leaf
     int n_post;
+    bool far; // products_far
     int64_t units, grain;
 };
 
@@ -198,11 +206,39 @@ static void product(const struct thin_state *t, struct thin_product p) {
             p.x += *n;
     }
 }
+// How many rows go together where `left` are left: as many as registers hold the sums of, and no
+// fewer at the end.
+static int together(const struct thin_state *t, int64_t left) {
+    int64_t most = t->widest ? THIN_ROWS - 1 : THIN_ROWS, parts = (left + most - 1) / most;
+    return (int)((left + parts - 1) / parts);
+}
+// The same for up to MAX_ROWS rows of a matrix in lines.
+static void products_far(const struct thin_state *t, struct thin_product p) {
+    const int64_t line = p.w_stride * (int64_t)sizeof(float);
+    const int64_t bytes = p.cols * (int64_t)sizeof(float);
+    for (int64_t k = 0; k < t->k; k += FAR_TERMS) {
+        int64_t terms = t->k - k < FAR_TERMS ? t->k - k : FAR_TERMS;
+        const char *w = (const char *)p.w + k * line;
+        for (int64_t j = 0; j < terms; j++)
+            for (int64_t at = 0; at < bytes; at += LINE_BYTES)
+                __builtin_prefetch(w + j * line + at, 0, 2);
+        for (int row = 0, rows; row < p.rows; row += rows) {
+            struct thin_product some = p;
+            rows = together(t, p.rows - row);
+            some.x += row * p.x_stride + k;
+            some.w = w;
+            some.out += row * p.out_stride;
+            some.k = terms;
+            some.rows = rows;
+            product(t, some);
+        }
+    }
+}
 // Columns [col, col + n) of `rows` rows from `row` on of batch b. lines: the matrix as put_lines
 // leaves it, or NULL.
 static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t row, int rows,
                   int64_t col, int64_t n, const float *lines) {
-    float sums[2 * CHUNK] __attribute__((aligned(64))); // THIN_ROWS of BLOCK_CHUNK are fewer
+    float sums[2 * CHUNK] __attribute__((aligned(64))); // no other rows of a chunk are more
     float *out = bufs[t->out];
     int64_t stride = (n + UNIT - 1) / UNIT * UNIT, at = (b * t->rows + row) * t->cols + col;
     bool add = t->n_post && t->leaf[0] >= 0; // the first addition is where the sums start
@@ -226,7 +262,10 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
         p.form = THIN_LINES;
         p.cols = p.w_stride = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
     }
-    product(t, p);
+    if (t->far && !lines)
+        products_far(t, p);
+    else
+        product(t, p);
     for (int r = 0; r < rows; r++) {
         float *line = sums + r * stride;
         for (int k = add; k < t->n_post; k++) {
@@ -243,9 +282,10 @@ static void columns(const struct thin_state *t, void **bufs, int64_t b, int64_t 
     float lines[LINED] __attribute__((aligned(64)));
     bool lined = is_lined(t, n);
     if (lined) put_lines(t, bufs, b, col, n, lines);
-    for (int64_t row = 0; row < t->rows; row += THIN_ROWS)
-        chunk(t, bufs, b, row, (int)(t->rows - row < THIN_ROWS ? t->rows - row : THIN_ROWS), col, n,
-              lined ? lines : NULL);
+    for (int64_t row = 0, rows; row < t->rows; row += rows) {
+        rows = t->far && !lined ? t->rows : together(t, t->rows - row);
+        chunk(t, bufs, b, row, (int)rows, col, n, lined ? lines : NULL);
+    }
 }
 struct thin_call {
     const struct thin_state *t;
@@ -254,7 +294,8 @@ struct thin_call {
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct thin_call *c = ctx;
     const struct thin_state *t = c->t;
-    int64_t per_batch = t->units / t->batch, most = t->rows <= 2 ? CHUNK : BLOCK_CHUNK;
+    int64_t per_batch = t->units / t->batch;
+    int64_t most = t->rows <= 2 ? CHUNK : t->far ? FAR_CHUNK : BLOCK_CHUNK;
     for (int64_t u = begin; u < end;) {
         int64_t b = u / per_batch, last = (b + 1) * per_batch < end ? (b + 1) * per_batch : end;
         int64_t from = (u - b * per_batch) * UNIT, to = (last - b * per_batch) * UNIT;
@@ -316,6 +357,13 @@ static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *
     bool vectors = cpu_target()->vector_bits > 128;
     return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
 }
+// What a run of the computation reads is more than a core has at hand.
+static bool reads_far(const struct hlo_computation *c) {
+    int64_t bytes = 0;
+    for (size_t k = 0; k < c->params.n && bytes <= FAR_BYTES; k++)
+        bytes += shape_bytes(c->params.v[k]->shape);
+    return bytes > FAR_BYTES;
+}
 bool cpu_thin_halves(const struct cpu_exe *x, const struct cpu_step *s, const struct hlo_instr *h,
                      int leaf) {
     struct cpu_sizes z = cpu_sizes_of(h);
@@ -347,6 +395,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
     }
+    t->far = t->form == THIN_LINES && t->rows > 2 && reads_far(i->parent);
     s->detail = details[t->widest];
     t->n_post = c.n_post;
     for (int k = 0; k < c.n_post; k++) {

@@ -6,7 +6,7 @@
 struct cpu_exe;
 struct cpu_step;
 
-enum { THIN_ROWS = 4 }; // of one product
+enum { THIN_ROWS = 6 }; // of one product
 // w[k, c]; w[c, k]; packed, in f32 or as the f16 or bf16 that the values came from
 enum thin_form { THIN_LINES, THIN_COLUMNS, THIN_PANELS, THIN_PANELS_F16, THIN_PANELS_BF16 };
 // out[r, c] += sum over k of x[r, k] * w[k, c]; strides in elements. With panels `out` has room for

@@ -3,7 +3,8 @@
 // makes them), with the post-operations of library.h: the steps of quantised recurrent layers and
 // decoders, quantised models of one short sequence. As cpu_thin.c, they read each weight a few
 // times; panels of 64 columns hold four rows of the matrix in 32 bits, which is what VNNI's
-// instruction multiplies and sums exactly. Bound weights are packed at PREPARE, others at each run.
+// instruction multiplies and sums exactly. Bound weights are packed at PREPARE, others, if few, at
+// each run.
 // s8 on the left is taken as u8, 128 more; what this adds, 128 times the sum of a column, is the
 // sums' start. Does not: batches of matrices, left operands whose rows do not lie together.
 #include "devices/cpu/routines/cpu_thin.h"
@@ -11,8 +12,10 @@
 #include <immintrin.h>
 
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
 
 enum { MAX_ROWS = 16, PANEL = 64, LANES = 16, VECTORS = PANEL / LANES, GROUP = 4 };
+enum { PACKED_EACH_RUN = 1 << 14 }; // weights; the library takes more at a run in less time
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 #define UNROLL _Pragma("GCC unroll 16")
@@ -332,6 +335,10 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
     struct thin8_dims f;
     if (!lib_match(i, &c) || !form_of(&c, &f))
         return st_internal("accepted a product that does not match");
+    bool bound = cpu_is_bound(x, s, lib_operand(i, c.rhs));
+    bool much = !bound && f.k * f.cols > PACKED_EACH_RUN;
+    s->declined = much && !cpu_forced_impl() && cpu_int8_runs(&c);
+    if (s->declined) return ST_OK;
     t->activate = cpu_thin_activate();
     t->x = lib_operand(i, c.lhs), t->w = lib_operand(i, c.rhs), t->out = s->plan->n_in;
     t->rows = f.rows, t->cols = f.cols, t->k = f.k, t->by_column = f.by_column;
@@ -343,7 +350,7 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
         t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
     }
     t->units = panels(t);
-    if (cpu_is_bound(x, s, t->w)) {
+    if (bound) {
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
         s->apart = true; // no scratch

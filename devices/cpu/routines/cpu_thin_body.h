@@ -69,7 +69,7 @@ INLINE void THIN(stream_rows)(const struct thin_product *p, int rows, int deep) 
 }
 // rows x wide vectors of sums in registers.
 INLINE void THIN(block)(const struct thin_product *p, int64_t n, int rows, int wide) {
-    FLOATS sum[4][THIN_WIDE];
+    FLOATS sum[THIN_ROWS][THIN_WIDE];
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
@@ -120,7 +120,7 @@ INLINE FLOATS THIN(weights)(const char *w, int v, enum thin_form form) {
 INLINE void THIN(panel)(const char *w, enum thin_form form, const float *x, int64_t x_stride,
                         float *out, int64_t out_stride, int64_t depth, int rows, int split) {
     const int64_t line = THIN_WIDE * LANES * (form == THIN_PANELS ? 4 : 2);
-    FLOATS sum[4][THIN_WIDE];
+    FLOATS sum[THIN_ROWS][THIN_WIDE];
     int64_t k = 0;
     UNROLL
     for (int r = 0; r < rows * split; r++)
@@ -169,8 +169,12 @@ INLINE void THIN(panel_rows)(const struct thin_product *p, enum thin_form form) 
         return THIN(panels)(p, form, 2, 2);
     case 3:
         return THIN(panels)(p, form, 3, 1);
-    default:
+    case 4:
         return THIN(panels)(p, form, 4, 1);
+    case 5:
+        return THIN(panels)(p, form, 5, 1);
+    default:
+        return THIN(panels)(p, form, THIN_ROWS, 1);
     }
 }
 
@@ -187,7 +191,7 @@ INLINE float THIN(total)(FLOATS v) {
     return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
 }
 INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int cols) {
-    FLOATS sum[4][8];
+    FLOATS sum[THIN_ROWS][8];
     int64_t k = 0;
     UNROLL
     for (int r = 0; r < rows; r++)
@@ -225,22 +229,18 @@ INLINE void THIN(all_dots)(const struct thin_product *p, int rows, int cols) {
 
 static THIN_TARGET void THIN(product)(const struct thin_product *p) {
     switch (p->rows + 8 * (int)p->form) {
-    case 1:
-        return THIN(stream_rows)(p, 1, 2 * THIN_DEEP);
-    case 2:
-        return THIN(stream_rows)(p, 2, THIN_DEEP);
-    case 3:
-        return THIN(blocks)(p, 3);
-    case 4:
-        return THIN(blocks)(p, 4);
-    case 9:
-        return THIN(all_dots)(p, 1, 8);
-    case 10:
-        return THIN(all_dots)(p, 2, 4);
-    case 11:
-        return THIN(all_dots)(p, 3, 4);
-    case 12:
-        return THIN(all_dots)(p, 4, 4);
+    case 1: return THIN(stream_rows)(p, 1, 2 * THIN_DEEP);
+    case 2: return THIN(stream_rows)(p, 2, THIN_DEEP);
+    case 3: return THIN(blocks)(p, 3);
+    case 4: return THIN(blocks)(p, 4);
+    case 5: return THIN(blocks)(p, 5);
+    case 6: return THIN(blocks)(p, 6);
+    case 9: return THIN(all_dots)(p, 1, 8);
+    case 10: return THIN(all_dots)(p, 2, 4);
+    case 11: return THIN(all_dots)(p, 3, 4);
+    case 12: return THIN(all_dots)(p, 4, 4);
+    case 13: return THIN(all_dots)(p, 5, THIN_WIDE);
+    case 14: return THIN(all_dots)(p, 6, THIN_WIDE);
     default:
         if (p->form == THIN_PANELS) return THIN(panel_rows)(p, THIN_PANELS);
         if (p->form == THIN_PANELS_F16) return THIN(panel_rows)(p, THIN_PANELS_F16);

@@ -177,7 +177,9 @@ static const struct product_case {
     const char *left, *right, *result, *dims;
 } products[] = {
     {true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
-    {true, true, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
+    {true, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
+    {true, false, "f32[5,4096]", "f32[4096,1000]", "f32[5,1000]", DOT},
+    {true, true, "f32[6,4096]", "f32[4096,1000]", "f32[6,1000]", DOT},
     {true, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
     {true, true, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
     {true, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
