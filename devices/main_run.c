@@ -254,7 +254,7 @@ static status_t buffers(const struct args *a, struct loaded *l) {
             if (f.n != v->size_bytes)
                 return st_invalid("%s has %zu bytes, input %d needs %zu", a->in[l->n_in], f.n,
                                   l->n_in, v->size_bytes);
-            memcpy(v->data, f.p, f.n);
+            memcpy(v->data, dtype_whole_codes(&l->arena, p->shape->dtype, f).p, f.n);
         } else {
             fill_random(v, (uint64_t)l->n_in + 7);
         }

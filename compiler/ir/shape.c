@@ -53,6 +53,25 @@ bool dtype_same_codes(enum dtype x, enum dtype y) {
     return !narrow || (dtype_bits(x) == dtype_bits(y) && !is_signed);
 }
 
+static uint8_t whole_code(uint8_t code, uint8_t mask, uint8_t sign) {
+    return (uint8_t)(((code & mask) ^ sign) - sign);
+}
+struct span dtype_whole_codes(struct arena *a, enum dtype t, struct span bytes) {
+    int unused = t == DT_PRED || dtype_size(t) != 1 ? 0 : 8 - dtype_bits(t);
+    uint8_t mask = (uint8_t)(0xFF >> unused), wrong = 0;
+    uint8_t sign = dtype_class(t) == DC_SIGNED ? (uint8_t)((mask >> 1) + 1) : 0;
+    const uint8_t *p = bytes.p;
+    if (!unused && t != DT_PRED) return bytes;
+    for (size_t k = 0; k < bytes.n; k++)
+        wrong |= t == DT_PRED ? p[k] & 0xFE : p[k] ^ whole_code(p[k], mask, sign);
+    if (!wrong) return bytes;
+
+    uint8_t *to = arena_alloc_aligned(a, bytes.n + 64, 64);
+    for (size_t k = 0; k < bytes.n; k++)
+        to[k] = t == DT_PRED ? p[k] != 0 : whole_code(p[k], mask, sign);
+    return (struct span){to, bytes.n};
+}
+
 enum dtype dtype_from_name(struct str name) {
     for (int t = 1; t < DT_COUNT; t++)
         if (str_is(name, rows[t].name)) return (enum dtype)t;

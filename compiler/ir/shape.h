@@ -36,6 +36,10 @@ enum dtype_class dtype_class(enum dtype t);
 // Does a value of x lie in memory as one of the same bits does as y? Elements below a byte lie in
 // one each; the other bits of signed integers are like the sign.
 bool dtype_same_codes(enum dtype x, enum dtype y);
+// Elements of t as this compiler's code expects them. Whoever made them may have left other bits in
+// bytes that hold fewer (MLIR's bytecode and ml_dtypes have -8 of s4 as 0x08; a pred of 2): bytes
+// itself where all are as they should be, else a copy in `a`, aligned to 64 bytes.
+struct span dtype_whole_codes(struct arena *a, enum dtype t, struct span bytes);
 static inline bool dtype_is_int(enum dtype t) {
     return dtype_class(t) == DC_SIGNED || dtype_class(t) == DC_UNSIGNED;
 }

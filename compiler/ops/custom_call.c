@@ -184,6 +184,10 @@ static const struct {
                {"SPMDShardToFullShape", same_value},
                {"LayoutConstraint", same_value},
                {"annotate_device_placement", same_value},
+               {"xla.sdy.FuncResultSharding", same_value},
+               {"xla.sdy.GlobalToLocalShape", same_value},
+               {"xla.sdy.LocalToGlobalShape", same_value},
+               {"xla.sdy.PropagationBarrier", same_value},
                {"TopK", top_k},
                {"hlod.refuse", refuse},
                {"hlod.trees.sum", trees},
@@ -277,7 +281,7 @@ status_t hlo_eval_supports_call(const struct hlo_instr *i) {
         "custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-        "annotate_device_placement, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
+        "annotate_device_placement, xla.sdy.*, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
         STR_ARG(name));
 }

@@ -58,6 +58,7 @@ static status_t put_one(struct worker_call *c, struct device *d, const Hlod__Wir
         return st_reason(
             st_invalid("%zu bytes for a value of %lld", data.n, (long long)shape_bytes(s)),
             HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    data = dtype_whole_codes(&c->arena, s->dtype, data);
     status_t st;
     do
         st = dev_put(d, s, data.p, out);

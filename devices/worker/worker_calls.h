@@ -145,7 +145,7 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
 bool worker_make_room(status_t *st);
 void worker_unpin(void); // the call is over
 // Libraries want aligned data; what lies in the body of a frame need not be.
-const void *worker_align(struct worker_call *c, struct span data);
+const void *worker_align(struct worker_call *c, const char *dtype, struct span data);
 struct dev_buffer *worker_buffer(uint64_t id);              // borrowed; NULL if there is none
 status_t worker_buffer_missing(uint64_t id) MUST_CHECK;     // NOT_FOUND, REASON_BUFFER_NOT_FOUND
 void worker_buffer_keep(uint64_t id, struct dev_buffer *b); // takes the reference

@@ -230,7 +230,8 @@ static status_t input_bytes(struct worker_call *c, const Hlod__Wire__WireTensor 
     return ST_OK;
 }
 
-const void *worker_align(struct worker_call *c, struct span data) {
+const void *worker_align(struct worker_call *c, const char *dtype, struct span data) {
+    data = dtype_whole_codes(&c->arena, dtype_from_name(str_of(dtype)), data);
     if ((uintptr_t)data.p % 64 == 0) return data.p;
     return memcpy(arena_alloc_aligned(&c->arena, data.n + 64, 64), data.p, data.n);
 }
@@ -253,7 +254,7 @@ static status_t bind_inputs(struct worker_call *c, const Hlod__Wire__Run *q,
     }
     RETURN_IF_ERR(dev_check_inputs(r->exe, t, (int)q->n_inputs));
     for (size_t k = 0; k < q->n_inputs; k++)
-        in[k] = worker_align(c, t[k].data);
+        in[k] = worker_align(c, t[k].dtype, t[k].data);
     return ST_OK;
 }
 

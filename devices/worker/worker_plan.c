@@ -63,7 +63,7 @@ static status_t read_input(struct plan_run *p, size_t k) {
     if (!w) return st_internal("a plan's input without a value");
     v->t = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
     RETURN_IF_ERR(worker_call_blob(p->c, w->data, &v->t.data));
-    v->t.data.p = worker_align(p->c, v->t.data);
+    v->t.data.p = worker_align(p->c, w->dtype, v->t.data);
     return ST_OK;
 }
 

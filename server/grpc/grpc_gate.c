@@ -30,6 +30,8 @@
 
 // A client's first call takes some hundred bytes, a TLS handshake up to 3 KiB.
 enum { TURN_BYTES = 4 << 10, SHARE_BYTES = 2 << 10, FIRST_BYTES = 8 << 10 };
+// What a strange connection may send of which no call comes: many times a call's head.
+enum { UNHEARD_BYTES = 128 << 10 };
 // What an admitted connection reads at a time, from the least on, twice as much each time.
 enum { LEAST_BYTES = 1 << 10, MOST_BYTES = 1 << 20 };
 enum { RELEASES = 4 }; // admitted connections that read next, at a time
@@ -70,6 +72,7 @@ struct conn {
     uint64_t epoch;
     size_t used; // of its bytes in `turn`
     uint64_t turn, bytes, number;
+    size_t unheard; // of its bytes, since a call of it was last seen
     bool ending;
     int calls; // admitted
     atomic_bool admitted;
@@ -461,12 +464,18 @@ static ssize_t read_at_most(int fd, const struct msghdr *m, size_t most, int fla
 static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
     if (client_has_gone(c->watch.fd)) return 0; // nobody waits for an answer
     pthread_mutex_lock(&gate.lock);
+    if (c->unheard > UNHEARD_BYTES) { // the library takes it for the end
+        give_back_share(c);
+        pthread_mutex_unlock(&gate.lock);
+        return 0;
+    }
     if (!has_share(c) && !take_share(c)) {
         hold(c, c->bytes > FIRST_BYTES ? OLD : NEW);
         pthread_mutex_unlock(&gate.lock);
         errno = EAGAIN;
         return -1;
     }
+
     struct msghdr given;
     ssize_t got = read_at_most(c->watch.fd, m, c->share, flags, &given);
     int error = errno;
@@ -475,6 +484,7 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
         c->share -= (size_t)got;
         c->used += (size_t)got;
         c->bytes += (uint64_t)got;
+        c->unheard += (size_t)got;
         gate.promised -= (size_t)got;
     }
     give_back_share(c); // it may not come again
@@ -572,11 +582,18 @@ static void wake_held(struct conn *c) {
     drop_held(c);
     if (waited) look_again(&c->watch);
 }
+void gate_heard(const char *peer) {
+    pthread_mutex_lock(&gate.lock);
+    struct conn *c = conn_of_peer(peer);
+    if (c) c->unheard = 0;
+    pthread_mutex_unlock(&gate.lock);
+}
 bool gate_admit(const char *peer, struct gate_call *out) {
     *out = (struct gate_call){0};
     pthread_mutex_lock(&gate.lock);
     struct conn *c = conn_of_peer(peer);
     bool room = !c || !gate.cfg.max_calls || c->calls < gate.cfg.max_calls;
+    if (c) c->unheard = 0;
     if (c && room) {
         *out = (struct gate_call){.connection = c->number, .port = c->port};
         c->calls++;

@@ -201,6 +201,19 @@ def frames_without_end(d):
                         "pings", "empty_data", "priorities", "windows", "unknown_frames", "http1")],
            1.5)
 
+def head_without_end(d):
+    """A gRPC call's head that goes on and on, without a token: the library would keep all of it."""
+    part, read = frame(CONTINUATION, 0, 1, literal("x", "y" * 120)) * 4096, 0
+    with socket.create_connection(address(d), timeout=5, source_address=(STRANGER, 0)) as s:
+        try:
+            s.sendall(PREFACE + frame(HEADERS, 0, 1, head()))
+            while read < 400 * MB:
+                s.sendall(part)
+                read += len(part)
+        except OSError:
+            pass
+    assert read < 16 * MB, f"{read >> 20} MB of one head were read"
+
 def connections_without_end(d):
     """Thousands of gRPC connections that say nothing, half a handshake or half a request, more than
     there may be: others find a place."""

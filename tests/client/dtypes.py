@@ -3,6 +3,7 @@
 """Element types that NumPy has not, through `hlo run`, beside ml_dtypes: files and numbers in,
 shaped files out. Needs numpy and ml_dtypes (jax brings it).
 Usage: dtypes.py BUILD"""
+import json
 import os
 import subprocess
 import sys
@@ -53,7 +54,27 @@ def check(name, hlo, want, word):
     result("%s: %s" % (hlo, name), good, p.stderr + repr(got))
 
 
+def codes(hlo, sent, want):
+    """Bytes whose other bits are not the type's, as ml_dtypes has them: -8 of s4 is 0x08."""
+    n = len(sent)
+    model = ("HloModule m\nENTRY e {\n x = %s[%d] parameter(0)\n"
+             " ROOT y = f32[%d] convert(x)\n}" % (hlo, n, n)).encode()
+    digest = json.loads(d.call("POST", "/v1/executables", model)[2])["sourceDigest"]
+    x = {"name": "x", "dtype": hlo, "shape": [n], "parameters": {"binary_data_size": n}}
+    head = json.dumps({"model": digest, "inputs": [x]}).encode()
+    code, _, reply = d.call("POST", "/v1/run", head + bytes(sent), {
+        "Inference-Header-Content-Length": str(len(head)), "Accept": "application/json",
+        "Content-Type": "application/octet-stream"})
+    got = json.loads(reply).get("outputs", [{}])[0].get("data")
+    result("%s: bits beyond the type's" % hlo, got == want, "%r %r" % (code, reply[:300]))
+
+
 try:
+    codes("s4", [0x08, 0x0F, 0x07, 0xF8, 0x79], [-8, -1, 7, -8, -7])
+    codes("u4", [0x08, 0x0F, 0x07, 0xF8, 0x79], [8, 15, 7, 8, 9])
+    codes("s2", [0x02, 0x01, 0xFE, 0x7F], [-2, 1, -2, -1])
+    codes("f4e2m1fn", [0x01, 0x0F, 0xF7, 0x19], [0.5, -6, 6, -0.5])
+    codes("pred", [0, 1, 2, 255], [0, 1, 1, 1])
     for hlo, t in TYPES.items():
         integer = hlo in ("s4", "u4")
         low, high = (-8 if hlo == "s4" else 0, 8 if hlo == "s4" else 16) if integer else (-14, 14)

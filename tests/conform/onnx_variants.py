@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -74,9 +75,10 @@ def image():
     x = f32(2, 3, 7, 9)
     for mode in ("nearest", "linear", "cubic"):
         for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
-            # With align_corners, sizes that are not whole are where ONNX and ONNX Runtime part
-            # ways.
-            for scale in (((1, 1, 2, 3), (1, 1, 3 / 7, 1 / 3)) if way == "align_corners"
+            # With align_corners, smaller sizes that are not whole are where ONNX and ONNX Runtime
+            # part ways.
+            for scale in (((1, 1, 1.7, 2.3), (1, 1, 2, 3), (1, 1, 3 / 7, 1 / 3))
+                          if way == "align_corners"
                           else ((1, 1, 1.7, 2.3), (1, 1, 0.6, 0.45))):
                 attrs = {"mode": mode, "coordinate_transformation_mode": way}
                 if mode == "nearest":
@@ -199,6 +201,13 @@ def pools():
         for op in ("MaxPool", "AveragePool", "LpPool"):
             add("%s, ceil, %s" % (op, name), op, [x],
                 dict(attrs, kernel_shape=kernel, ceil_mode=1), opset=18 if op == "LpPool" else 19)
+    for pooled, kernel, attrs in (((1, 2), [2, 2], {"strides": [2, 2]}),
+                                  ((1, 1), [3, 3], {"strides": [2, 2], "pads": [1, 1, 0, 1]}),
+                                  ((2, 3), [3, 2], {"strides": [3, 2]})):
+        n = int(np.prod(pooled))
+        add("MaxUnpool of %dx%d" % pooled, "MaxUnpool",
+            [f32(1, 1, *pooled), np.arange(n).reshape(1, 1, *pooled)],
+            dict(attrs, kernel_shape=kernel), opset=11)
     short = f32(2, 3, 1, 7)  # windows longer than the input
     for name, kernel, attrs in (("by less than a stride", [3, 2], {"strides": [3, 2]}),
                                 ("by a stride", [3, 2], {"strides": [2, 2]}),
@@ -320,6 +329,10 @@ def more():
                 add("%s of %s" % (op, name), op, [x, np.array([1])], constant=(1,), opset=18)
     add("LayerNormalization f64, mean and deviation", "LayerNormalization",
         [R.standard_normal((3, 5)), np.ones(5)], outputs=3, opset=17, bound=1e-6)
+    for op in ("ReduceSum", "ReduceMax", "ReduceLogSumExp"):
+        add(op + ", an axis twice", op, [f32(2, 3, 4), np.array([1, -2, 1])], constant=(1,),
+            opset=18)
+    add("Squeeze, an axis twice", "Squeeze", [f32(2, 1, 4), np.array([1, -2])], constant=(1,))
     for op in ("ReduceMean", "ReduceSum", "ReduceProd", "ReduceL2"):
         add("%s of none" % op, op, [np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0},
             constant=(1,), opset=18)
@@ -594,6 +607,12 @@ def theirs(model, inputs):
     return session.run(None, {n: a for n, a in inputs.items() if n not in bound})
 
 
+def initializer(a, name):
+    if a.dtype != ml_dtypes.uint4:
+        return numpy_helper.from_array(a, name)
+    return helper.make_tensor(name, TensorProto.UINT4, a.shape, a.astype(np.uint8).reshape(-1))
+
+
 def run(build, variant, folder):
     name, op, arrays, attrs, outputs, constant, opset, bound, near = variant
     names = ["" if a is None else "i%d" % k for k, a in enumerate(arrays)]
@@ -602,7 +621,7 @@ def run(build, variant, folder):
             if a is not None and k not in constant]
     values = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
               for n, a in free]
-    inits = [numpy_helper.from_array(arrays[k], names[k]) for k in constant]
+    inits = [initializer(arrays[k], names[k]) for k in constant]
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
     # of the types that ONNX Runtime finds
     results = [onnx.ValueInfoProto(name=o) for o in out if o]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants (onnx_variants.py) of com.microsoft's operators: what ONNX Runtime's optimizer, its
 quantizer and exporters for it write."""
+import ml_dtypes
 import numpy as np
 
 R = np.random.default_rng(11)
@@ -304,6 +305,15 @@ def quantised(add):
     add("GatherBlockQuantized zero points", MS + "GatherBlockQuantized",
         [u8(9, 64), np.array([1, -2]), f32(9, 4), u8(9, 4)],
         {"bits": 8, "block_size": 16, "quantize_axis": 1}, constant=(0, 2, 3))
+    for gather, blocks in ((0, 1), (1, 0), (0, 2), (2, 1)):
+        dims = [6, 8, 32]
+        dims[blocks] = -(-dims[blocks] // 16)
+        add("GatherBlockQuantized along %d, blocks of %d" % (gather, blocks),
+            MS + "GatherBlockQuantized",
+            [(u8(6, 8, 32) % 16).astype(ml_dtypes.uint4), np.array([[1, 5, 0], [2, 4, -3]]),
+             f32(*dims), (u8(*dims) % 16).astype(ml_dtypes.uint4)],
+            {"gather_axis": gather, "quantize_axis": blocks, "block_size": 16},
+            constant=(0, 2, 3))
     # weights of 7 bits: ONNX Runtime's sums saturate here where the CPU has no VNNI
     add("QLinearConv channels last", MS + "QLinearConv",
         [u8(1, 6, 6, 2), scale(0.01), np.array(130, np.uint8), s8(4, 2, 3, 3) // 2,

@@ -152,6 +152,7 @@ static status_t dense(struct mb *b, struct mb_cursor *c, struct mlir_attr *out) 
     if (!n && out->bytes.n == one) out->bytes.n = 0;
     if (!out->splat && out->bytes.n != all)
         return mb_error(b, c, "%zu bytes of elements for a type that has %zu", out->bytes.n, all);
+    out->bytes = dtype_whole_codes(b->a, out->type->dtype, out->bytes);
     return ST_OK;
 }
 static status_t dense_array(struct mb *b, struct mb_cursor *c, struct mlir_attr *out) {

@@ -204,6 +204,7 @@ status_t mt_dense(struct mt *t, const struct mlir_attr **out) {
     } else if (n) {
         return mt_error(t, "elements were expected");
     }
+    x->bytes = dtype_whole_codes(t->a, x->type->dtype, x->bytes);
     t->p = after;
     *out = x;
     return ST_OK;

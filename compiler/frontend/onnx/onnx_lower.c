@@ -149,14 +149,24 @@ int64_t onnx_axis_of(struct onnx_ctx *c, int64_t axis, int rank) {
     onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank);
     return 0;
 }
-void onnx_axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
+static void read_axes(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
     *given = onnx_in_has(c, k) ? onnx_in_ints(c, k, axes, HLO_MAX_RANK, n)
                                : onnx_at_ints(c, "axes", axes, HLO_MAX_RANK, n);
-    for (int i = 0; i < *n; i++) {
+    for (int i = 0; i < *n; i++)
         axes[i] = onnx_axis_of(c, axes[i], rank);
-        for (int j = 0; j < i; j++)
-            if (axes[j] == axes[i]) onnx_fail(c, "axis %lld is there twice", (long long)axes[i]);
-    }
+}
+void onnx_axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
+    read_axes(c, k, rank, axes, n, given);
+    for (int i = 0; i < *n; i++)
+        if (i64s_has((struct i64s){axes, i}, axes[i]))
+            onnx_fail(c, "axis %lld is there twice", (long long)axes[i]);
+}
+void onnx_axis_set(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
+    int kept = 0;
+    read_axes(c, k, rank, axes, n, given);
+    for (int i = 0; i < *n; i++)
+        if (!i64s_has((struct i64s){axes, kept}, axes[i])) axes[kept++] = axes[i];
+    *n = kept;
 }
 hv onnx_splat_like(struct onnx_ctx *c, hv x, double v) {
     return hb_splat(&c->b, x->shape, v);

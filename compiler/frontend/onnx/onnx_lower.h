@@ -114,6 +114,8 @@ int64_t onnx_axis_of(struct onnx_ctx *c, int64_t axis,
 int onnx_op_arg(const struct onnx_ctx *c);
 // Axes from input k (newer opsets) or attribute "axes"; *given false when neither.
 void onnx_axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given);
+// The same as a set: an axis that is there twice counts once, as in ONNX Runtime.
+void onnx_axis_set(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given);
 hv onnx_splat_like(struct onnx_ctx *c, hv x, double v);
 hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
                     bool keep); // with init of the op

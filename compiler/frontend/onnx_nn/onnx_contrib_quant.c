@@ -307,7 +307,7 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
     bool packed = q->shape->dtype == DT_U8 && bits < 8;
 
     if (!hb_ok(b)) return;
-    if (axis != 0 || along_axis != rank - 1 || rank < 2 || scales->shape->rank != rank ||
+    if (axis == along_axis || (packed && along_axis != rank - 1) || scales->shape->rank != rank ||
         !dtype_is_int(q->shape->dtype) || block < 1)
         return onnx_fail(c, "data %s by blocks of axis %lld, gathered along %lld, is not supported",
                          onnx_show(c, q), (long long)along_axis, (long long)axis);
@@ -317,14 +317,14 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
         return onnx_fail(c, "zero points %s for scales %s", onnx_show(c, onnx_in_val(c, 3)),
                          onnx_show(c, scales));
 
-    hv rows = onnx_wrapped(c, idx, q->shape->dims[0]);
+    hv rows = onnx_wrapped(c, idx, q->shape->dims[axis]);
     double middle = q->shape->dtype == DT_U8 ? (double)(1 << (bits - 1)) : 0;
-    q = onnx_take(c, q, rows, 0);
-    scales = onnx_take(c, scales, rows, 0);
+    q = onnx_take(c, q, rows, (int)axis);
+    scales = onnx_take(c, scales, rows, (int)axis);
     if (packed) q = onnx_unpack_bits(c, q, bits);
 
     if (onnx_in_has(c, 3)) {
-        zeros = onnx_take(c, onnx_in_val(c, 3), rows, 0);
+        zeros = onnx_take(c, onnx_in_val(c, 3), rows, (int)axis);
         if (packed) zeros = onnx_unpack_bits(c, zeros, bits);
         zeros = onnx_part(c, zeros, zeros->shape->rank - 1, 0,
                           scales->shape->dims[scales->shape->rank - 1]);
@@ -334,20 +334,23 @@ ONNX(gatherblocks) { // data, indices, scales, zero points
     }
     if (!hb_ok(b)) return;
 
-    // Over the blocks of the last dimension.
+    // Over the blocks of the dimension that was quantised.
     int last = q->shape->rank - 1;
+    int at = (int)along_axis + (along_axis > axis ? idx->shape->rank - 1 : 0);
     int64_t wide[HLO_MAX_RANK + 1], map[HLO_MAX_RANK], flat[HLO_MAX_RANK];
     if (last + 1 >= HLO_MAX_RANK) return onnx_fail(c, "rank %d", last + 1);
-    for (int d = 0; d <= last; d++)
-        map[d] = d, flat[d] = wide[d] = scales->shape->dims[d];
-    wide[last + 1] = block, flat[last] *= block;
-    if (flat[last] < q->shape->dims[last])
+    for (int d = 0; d <= last; d++) {
+        map[d] = d + (d > at);
+        flat[d] = wide[map[d]] = scales->shape->dims[d];
+    }
+    wide[at + 1] = block, flat[at] *= block;
+    if (flat[at] < q->shape->dims[at])
         return onnx_fail(c, "blocks of %lld do not cover the axis", (long long)block);
 
     hv *params[2] = {&scales, &zeros};
     for (int k = 0; k < 2; k++) {
         hv v = hb_broadcast(b, *params[k], wide, last + 2, map);
-        *params[k] = onnx_part(c, hb_reshape(b, v, flat, last + 1), last, 0, q->shape->dims[last]);
+        *params[k] = onnx_part(c, hb_reshape(b, v, flat, last + 1), at, 0, q->shape->dims[at]);
     }
     onnx_out_val(c, 0, hb_mul(b, hb_sub(b, hb_convert(b, q, scales->shape->dtype), zeros), scales));
 }

@@ -294,11 +294,11 @@ ONNX_X(globallppool) {
 // behind.
 ONNX_X(maxunpool) {
     hv idx = onnx_in_val(c, 1);
-    struct spatial s, declared;
+    struct spatial cut, s; // of the pool that this undoes: an input may be shorter than its window
     int64_t dims[HLO_MAX_RANK], want[HLO_MAX_RANK], total, count = shape_elements(x->shape);
     struct pad_dim grow[HLO_MAX_RANK] = {{0, 0, 0}};
     int n, rank = x->shape->rank;
-    if (!pool_window(c, x, &s, &declared)) return;
+    if (!pool_window(c, x, &cut, &s)) return;
     for (int d = 0; d < rank; d++)
         dims[d] = d < 2 ? x->shape->dims[d]
                         : (x->shape->dims[d] - 1) * s.stride[d - 2] + s.kernel[d - 2] -

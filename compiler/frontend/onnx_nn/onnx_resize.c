@@ -37,8 +37,12 @@ struct taps {
 // as everyone computes it: scales like 0.6 put coordinates on whole numbers, or just beside them.
 static double coordinate(const struct resize *r, int k, int64_t in, int64_t o) {
     float scale = (float)r->scale[k], out = scale * (float)in, x = (float)o, last = (float)(in - 1);
-    if (str_is(r->coordinates, "align_corners"))
+    if (str_is(r->coordinates, "align_corners")) {
+        // Corners lie on corners where the input grows (PyTorch, ONNX Runtime); of a smaller
+        // length ONNX's own cases take the fraction too.
+        if (scale > 1) out = (float)r->size[k];
         return out == 1 ? 0 : (double)(x * last / (out - 1));
+    }
     if (str_is(r->coordinates, "asymmetric")) return (double)(x / scale);
     if (str_is(r->coordinates, "tf_half_pixel_for_nn")) return (double)((x + 0.5f) / scale);
     if (str_is(r->coordinates, "tf_crop_and_resize")) {

@@ -178,7 +178,7 @@ ONNX_X(reduce) {
     bool given, keep = onnx_at_int(c, "keepdims", 1) != 0;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
 
-    onnx_axes_of(c, 1, rank, axes, &n, &given);
+    onnx_axis_set(c, 1, rank, axes, &n, &given);
     if (!hb_ok(b)) return;
     if (n == 0 && !onnx_at_int(c, "noop_with_empty_axes", 0)) // otherwise the rest is done yet
         for (; n < rank; n++)

@@ -204,7 +204,7 @@ ONNX_X(squeeze) {
     int64_t axes[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, rank = 0;
     bool given;
-    onnx_axes_of(c, 1, x->shape->rank, axes, &n, &given);
+    onnx_axis_set(c, 1, x->shape->rank, axes, &n, &given);
     if (!hb_ok(b)) return;
     for (int d = 0; d < x->shape->rank; d++) {
         bool drop = given ? i64s_has((struct i64s){axes, n}, d) : x->shape->dims[d] == 1;

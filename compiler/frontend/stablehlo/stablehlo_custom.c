@@ -22,8 +22,17 @@ static status_t known(struct shl *l, const struct call *c, int from, int n, stru
 // Calls that say something of the one value they give back, or of where it lies.
 static bool gives_operand(struct str target) {
     static const char *const names[] = {
-        "Sharding",   "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
-        "MoveToHost", "MoveToDevice",         "LayoutConstraint",     "xla.sdy.FuncResultSharding"};
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "annotate_device_placement",
+        "MoveToHost",
+        "MoveToDevice",
+        "LayoutConstraint",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+        "xla.sdy.PropagationBarrier"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (str_is(target, names[k])) return true;
     return false;
