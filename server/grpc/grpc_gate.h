@@ -41,7 +41,6 @@ bool gate_waits(void); // somebody waits, or has read: gate_turn wants to be tol
 // may. Nanoseconds until those may read again; 0: it is not time that they wait for.
 int64_t gate_turn(bool strangers);
 void gate_open(void); // the daemon takes no more calls: `keeps_up` says yes from now on
-void gate_heard(const char *peer); // a call of it came, which needs no admission or has none yet
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
 // False: it has too many. *out is for gate_ended, once.
 struct gate_call {
