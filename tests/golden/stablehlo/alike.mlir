@@ -12,4 +12,4 @@ module @alike {
 }
 // CHECK: ENTRY
 // CHECK-NOT: sharding_group
-// CHECK: ROOT %{{.*}} = f32[4,3] negate(
+// CHECK: f32[4,3] negate(
