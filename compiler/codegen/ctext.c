@@ -258,7 +258,8 @@ static void put_text(struct writer *w, const char *text, const struct kir_val *v
     static const char *const signs[] = {"==", "!=", ">=", ">", "<=", "<"};
     struct strbuf *b = w->x->out;
     enum dtype t = v->type ? var_type(v) : DT_U32;
-    int bits = dtype_bits(t) < 32 ? 32 : dtype_bits(t);
+    // Single values of fewer bits become ints in arithmetic, vectors do not.
+    int bits = dtype_bits(t) < 32 && !v->lanes ? 32 : dtype_bits(t);
     w->unknown = w->words && v->op != K_STORE;
     for (int k = 0; k < v->n_args; k++)
         w->unknown &= v->args[k]->op == K_CONST;

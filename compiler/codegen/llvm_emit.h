@@ -36,6 +36,8 @@ void llvm_function_attributes(LLVMModuleRef m, LLVMValueRef fn, const struct tar
 // A loop as the function `symbol` (merge.h).
 status_t llvm_emit_loop(LLVMModuleRef m, const struct merged_loop *l, const char *symbol,
                         const struct target *t) MUST_CHECK;
+// A context in which LLVM says nothing on standard error. Dispose after use.
+LLVMContextRef llvm_context(void);
 // Target machine of t (the host's where t's fields are empty). Dispose after use.
 status_t llvm_machine(const struct target *t, enum effort effort,
                       LLVMTargetMachineRef *out) MUST_CHECK;

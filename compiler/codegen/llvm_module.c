@@ -28,7 +28,7 @@ struct work { // bodies that threads take in turn
 
 static status_t compile_unit(struct work *w, const struct kernel_unit *u, LLVMTargetMachineRef tm,
                              struct span *out) {
-    LLVMContextRef c = LLVMContextCreate();
+    LLVMContextRef c = llvm_context();
     LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
     LLVMMemoryBufferRef object = NULL;
     status_t st = u->loop ? llvm_emit_loop(m, u->loop, u->symbol, w->t)

@@ -9,6 +9,7 @@
 #include <llvm-c/Target.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/str.h"
 #include "compiler/codegen/llvm_emit.h"
@@ -38,6 +39,17 @@ static void init_targets(void) {
     LLVMInitializeWebAssemblyTarget();
     LLVMInitializeWebAssemblyTargetMC();
     LLVMInitializeWebAssemblyAsmPrinter();
+}
+
+// LLVM says which of the loops that are to be vectors cannot be. After an error it would end the
+// process too.
+static void no_remarks(LLVMDiagnosticInfoRef said, UNUSED void *ctx) {
+    if (LLVMGetDiagInfoSeverity(said) == LLVMDSError) abort();
+}
+LLVMContextRef llvm_context(void) {
+    LLVMContextRef c = LLVMContextCreate();
+    LLVMContextSetDiagnosticHandler(c, no_remarks, NULL);
+    return c;
 }
 
 status_t llvm_machine(const struct target *t, enum effort effort, LLVMTargetMachineRef *out) {

@@ -5,21 +5,13 @@
 //     (i32 buffers, i32 begin, i32 end, i32 scratch, i32 sizes)
 // where `buffers` is the place of an array of places. Names of libm.def that bodies call are
 // imported from "env".
-#include <stdlib.h>
-
 #include "base/str.h"
 #include "compiler/codegen/llvm_emit.h"
 #include "compiler/codegen/wasm/wasm_module.h"
 
-// LLVM says which of the loops that are to be vectors cannot be. After an error it would end the
-// process too.
-static void no_remarks(LLVMDiagnosticInfoRef said, UNUSED void *ctx) {
-    if (LLVMGetDiagInfoSeverity(said) == LLVMDSError) abort();
-}
 // All bodies as an object, or in the assembler's language.
 static status_t build(struct backend_work *w, LLVMCodeGenFileType kind, LLVMMemoryBufferRef *out) {
-    LLVMContextRef c = LLVMContextCreate();
-    LLVMContextSetDiagnosticHandler(c, no_remarks, NULL);
+    LLVMContextRef c = llvm_context();
     LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
     LLVMTargetMachineRef tm = NULL;
     status_t st = llvm_machine(w->t, EFFORT_FULL, &tm);

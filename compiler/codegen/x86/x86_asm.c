@@ -120,14 +120,18 @@ static bool has_vex(uint32_t op) {
         return o != 0x1e && o != 0x1f && o != 0x23 && o != 0x50;
     }
 }
+enum { EACH_WIDE = 0x020019 }; // 8 bytes into all lanes: not of 16 bytes
+static bool is_each_wide(uint32_t op) {
+    return (op & 0xff00ff) == EACH_WIDE;
+}
 // Some have no W with VEX where EVEX has it.
 static int vex_w(uint32_t op) {
-    bool none = (op & 0xff00ff) == 0x020019 || (op & 0xff00ff) == 0x030005; // into all lanes; pairs
+    bool none = is_each_wide(op) || (op & 0xff00ff) == 0x030005; // into all lanes; pairs
     return none ? 0 : (int)(op >> 8) & 1;
 }
 static void vex_prefix(struct x86 *a, const struct x86_v *v, int x, int b) {
     int map = (int)(v->op >> 16), pp = (int)(v->op >> 12) & 3, w = vex_w(v->op),
-        l = v->len == FULL && !a->one;
+        l = is_each_wide(v->op) || (v->len == FULL && !a->one);
     int rest = (~v->src & 15) << 3 | l << 2 | pp;
     if (v->k || v->zero || !has_vex(v->op)) a->bad = true;
     if (map == 1 && !w && !x && !b) {
@@ -153,14 +157,14 @@ static void vex_vec(struct x86 *a, const struct x86_v *v, const struct x86_arg *
     }
     if (v->imm >= 0) byte(a, v->imm);
 }
-enum { EACH_WIDE = 0x020019 }; // 8 bytes into all lanes: not of 16 bytes
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     int tail = v.imm >= 0;
     if (a->vex) {
         vex_vec(a, &v, &last);
         return;
     }
-    if (a->one) v.len = (v.op & 0xff00ff) == EACH_WIDE ? HALF : L128;
+    if (a->one) v.len = L128;
+    if (is_each_wide(v.op) && v.len == L128) v.len = HALF;
     if (!last.mem) {
         evex(a, &v, last.reg & 16, last.reg & 8, v.src & 16, false);
         byte(a, 0xc0 | (v.dst & 7) << 3 | (last.reg & 7));
