@@ -20,6 +20,8 @@ status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_
 // The same of a custom-call, without its name.
 status_t hlo_eval_supports_call(const struct hlo_instr *i) MUST_CHECK;
 bool hlo_eval_calls_python(const struct hlo_instr *i); // a custom-call
+// Is it its operand, as it stands? A custom-call that says how a value is spread over devices.
+bool hlo_eval_is_operand(const struct hlo_instr *i);
 // What a run is told that comes to an instruction which ends it; ST_OK of any other.
 status_t hlo_eval_ends_run(const struct hlo_instr *i) MUST_CHECK;
 // Appends one that ends a run with `why`, instead of a value of shape s.

@@ -454,12 +454,12 @@ status_t numbers_check_strings(struct span data, int64_t n) {
 
 // ---- print
 
-// The element at p, of a class that `range` has.
+// The element at p, of a class that `range` has. Of four bits the others of its byte say nothing.
 static int64_t int_at(enum number_class c, const uint8_t *p) {
     uint64_t u = 0;
-    int unused = 64 - 8 * (int)range[c].bytes;
+    int unused = 64 - (c == NUM_S4 || c == NUM_U4 ? 4 : 8 * (int)range[c].bytes);
     memcpy(&u, p, range[c].bytes); // little-endian
-    return range[c].lo < 0 ? (int64_t)(u << unused) >> unused : (int64_t)u;
+    return range[c].lo < 0 ? (int64_t)(u << unused) >> unused : (int64_t)(u << unused >> unused);
 }
 // The element at p, of a class of floats.
 static double float_at(const struct dtype_row *t, const struct float8 *f8, const uint8_t *p) {

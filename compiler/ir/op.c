@@ -62,7 +62,9 @@ bool hlo_op_from_name(struct str name, enum hlo_op *out) {
 // Of an instruction by itself, not by what it calls.
 static bool has_own_effect(const struct hlo_instr *i) {
     if (hlo_op_info(i->op)->traits & HLO_T_EFFECT) return true;
-    return i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect;
+    // Shardy's have one so that XLA keeps them until values are spread over devices.
+    return i->op == HLO_CUSTOM_CALL && HLO_ATTR(i, custom)->custom_call_has_side_effect &&
+           !str_starts(HLO_ATTR(i, custom)->custom_call_target, "xla.sdy.");
 }
 bool hlo_has_effect(const struct hlo_instr *i) {
     bool yes = has_own_effect(i);

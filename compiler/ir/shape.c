@@ -4,6 +4,7 @@
 #include "compiler/ir/shape.h"
 
 #include <math.h>
+#include <string.h>
 
 struct dtype_row {
     const char *name, *numpy;
@@ -56,19 +57,30 @@ bool dtype_same_codes(enum dtype x, enum dtype y) {
 static uint8_t whole_code(uint8_t code, uint8_t mask, uint8_t sign) {
     return (uint8_t)(((code & mask) ^ sign) - sign);
 }
+// Has a byte bits beyond `mask` that are not as they should be: like the sign, which is mask's
+// highest, or 0?
+static bool has_strange(struct span bytes, uint8_t mask, bool is_signed) {
+    const uint64_t beyond = (uint8_t)~mask * UINT64_C(0x0101010101010101);
+    uint64_t wrong = 0, w;
+    size_t k = 0;
+    for (; bytes.n - k >= sizeof w; k += sizeof w) { // each bit beyond beside the one below it
+        memcpy(&w, bytes.p + k, sizeof w);
+        wrong |= is_signed ? w ^ w << 1 : w;
+    }
+    for (; k < bytes.n; k++)
+        wrong |= is_signed ? (uint64_t)(bytes.p[k] ^ bytes.p[k] << 1) : bytes.p[k];
+    return wrong & beyond;
+}
 struct span dtype_whole_codes(struct arena *a, enum dtype t, struct span bytes) {
-    int unused = t == DT_PRED || dtype_size(t) != 1 ? 0 : 8 - dtype_bits(t);
-    uint8_t mask = (uint8_t)(0xFF >> unused), wrong = 0;
-    uint8_t sign = dtype_class(t) == DC_SIGNED ? (uint8_t)((mask >> 1) + 1) : 0;
-    const uint8_t *p = bytes.p;
-    if (!unused && t != DT_PRED) return bytes;
-    for (size_t k = 0; k < bytes.n; k++)
-        wrong |= t == DT_PRED ? p[k] & 0xFE : p[k] ^ whole_code(p[k], mask, sign);
-    if (!wrong) return bytes;
+    int unused = t == DT_PRED ? 7 : dtype_size(t) == 1 ? 8 - dtype_bits(t) : 0;
+    uint8_t mask = (uint8_t)(0xFF >> unused);
+    bool is_signed = dtype_class(t) == DC_SIGNED;
+    uint8_t sign = is_signed ? (uint8_t)((mask >> 1) + 1) : 0;
+    if (!unused || !has_strange(bytes, mask, is_signed)) return bytes;
 
     uint8_t *to = arena_alloc_aligned(a, bytes.n + 64, 64);
     for (size_t k = 0; k < bytes.n; k++)
-        to[k] = t == DT_PRED ? p[k] != 0 : whole_code(p[k], mask, sign);
+        to[k] = t == DT_PRED ? bytes.p[k] != 0 : whole_code(bytes.p[k], mask, sign);
     return (struct span){to, bytes.n};
 }
 

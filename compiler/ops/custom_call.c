@@ -27,6 +27,17 @@ static status_t same_value(struct hlo_eval *ev, const struct hlo_instr *i,
     return ST_OK;
 }
 
+// What only says something of its operand.
+static status_t nothing(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                        struct literal **out) {
+    (void)in;
+    if (i->n_operands != 1 || !shape_is_tuple(i->shape) || i->shape->n_elems)
+        return st_invalid("instruction '%s': " STR_FMT " takes one operand and gives nothing",
+                          i->name, STR_ARG(HLO_ATTR(i, custom)->custom_call_target));
+    *out = lit_tuple(ev->arena, i->shape, arena_array(ev->arena, struct literal *, 1));
+    return ST_OK;
+}
+
 // (values, indices) of the k largest along the last dimension, k by the result's shape; ties go to
 // the smaller index, floats are in total order.
 static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
@@ -188,6 +199,7 @@ static const struct {
                {"xla.sdy.GlobalToLocalShape", same_value},
                {"xla.sdy.LocalToGlobalShape", same_value},
                {"xla.sdy.PropagationBarrier", same_value},
+               {"xla.sdy.ShardingGroup", nothing},
                {"TopK", top_k},
                {"hlod.refuse", refuse},
                {"hlod.trees.sum", trees},
@@ -258,6 +270,10 @@ static target_fn find(const struct hlo_instr *i) {
     return NULL;
 }
 
+bool hlo_eval_is_operand(const struct hlo_instr *i) {
+    return i->op == HLO_CUSTOM_CALL && find(i) == same_value && i->n_operands == 1 &&
+           shape_equal(i->shape, i->operands[0]->shape);
+}
 bool hlo_eval_calls_python(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     return memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8);

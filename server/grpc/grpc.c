@@ -365,7 +365,6 @@ static void on_accepted(struct tag *t) {
     if (c->next) c->next->prev = c;
     r->calls = c;
     enter_strangers(c);
-    grpc_port_heard(c->call);
     if (!r->stopped) accept_next(r, place);
     let_read(r);
 

@@ -27,11 +27,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/metrics.h"
+#include "server/grpc/grpc_head.h"
 
 // A client's first call takes some hundred bytes, a TLS handshake up to 3 KiB.
 enum { TURN_BYTES = 4 << 10, SHARE_BYTES = 2 << 10, FIRST_BYTES = 8 << 10 };
-// What a strange connection may send of which no call comes: many times a call's head.
-enum { UNHEARD_BYTES = 128 << 10 };
 // What an admitted connection reads at a time, from the least on, twice as much each time.
 enum { LEAST_BYTES = 1 << 10, MOST_BYTES = 1 << 20 };
 enum { RELEASES = 4 }; // admitted connections that read next, at a time
@@ -72,7 +71,7 @@ struct conn {
     uint64_t epoch;
     size_t used; // of its bytes in `turn`
     uint64_t turn, bytes, number;
-    size_t unheard; // of its bytes, since a call of it was last seen
+    struct grpc_head head; // of the call that it sends
     bool ending;
     int calls; // admitted
     atomic_bool admitted;
@@ -464,11 +463,6 @@ static ssize_t read_at_most(int fd, const struct msghdr *m, size_t most, int fla
 static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
     if (client_has_gone(c->watch.fd)) return 0; // nobody waits for an answer
     pthread_mutex_lock(&gate.lock);
-    if (c->unheard > UNHEARD_BYTES) { // the library takes it for the end
-        give_back_share(c);
-        pthread_mutex_unlock(&gate.lock);
-        return 0;
-    }
     if (!has_share(c) && !take_share(c)) {
         hold(c, c->bytes > FIRST_BYTES ? OLD : NEW);
         pthread_mutex_unlock(&gate.lock);
@@ -484,7 +478,6 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
         c->share -= (size_t)got;
         c->used += (size_t)got;
         c->bytes += (uint64_t)got;
-        c->unheard += (size_t)got;
         gate.promised -= (size_t)got;
     }
     give_back_share(c); // it may not come again
@@ -523,6 +516,17 @@ static ssize_t read_vouched(struct conn *c, struct msghdr *m, int flags) {
     ssize_t got = read_at_most(c->watch.fd, m, most, flags, &given);
     *m = given;
     return got;
+}
+
+// False: a head that it sends is too long.
+static bool follow(struct conn *c, const struct msghdr *m, ssize_t got) {
+    size_t left = got > 0 ? (size_t)got : 0;
+    for (size_t k = 0; left && k < m->msg_iovlen; k++) {
+        size_t n = m->msg_iov[k].iov_len < left ? m->msg_iov[k].iov_len : left;
+        if (!grpc_head_follow(&c->head, m->msg_iov[k].iov_base, n)) return false;
+        left -= n;
+    }
+    return true;
 }
 
 // ---- what the daemon asks
@@ -582,18 +586,11 @@ static void wake_held(struct conn *c) {
     drop_held(c);
     if (waited) look_again(&c->watch);
 }
-void gate_heard(const char *peer) {
-    pthread_mutex_lock(&gate.lock);
-    struct conn *c = conn_of_peer(peer);
-    if (c) c->unheard = 0;
-    pthread_mutex_unlock(&gate.lock);
-}
 bool gate_admit(const char *peer, struct gate_call *out) {
     *out = (struct gate_call){0};
     pthread_mutex_lock(&gate.lock);
     struct conn *c = conn_of_peer(peer);
     bool room = !c || !gate.cfg.max_calls || c->calls < gate.cfg.max_calls;
-    if (c) c->unheard = 0;
     if (c && room) {
         *out = (struct gate_call){.connection = c->number, .port = c->port};
         c->calls++;
@@ -710,7 +707,8 @@ static void free_descriptor(void) {
 OURS ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
     struct conn *c = conn_of(fd);
     if (!c || flags || !atomic_load(&gate.on)) return own_recvmsg(fd, m, flags);
-    return atomic_load(&c->admitted) ? read_vouched(c, m, flags) : read_share(c, m, flags);
+    ssize_t got = atomic_load(&c->admitted) ? read_vouched(c, m, flags) : read_share(c, m, flags);
+    return follow(c, m, got) ? got : 0; // the library takes it for the end
 }
 OURS int close(int fd) {
     if (conn_of(fd) && getpid() == gate.process) leave(fd);

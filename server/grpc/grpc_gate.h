@@ -9,14 +9,13 @@
 //   by the daemon: that is a turn. In the next one, addresses take turns, and the connections of
 //   each, and there is a pause before it as long as the last one took. One whose client has gone
 //   meanwhile is read no more.
-//   A strange connection that has sent UNHEARD_BYTES of which no call came (a head without an end)
-//   is read no more either: the library keeps all of a head.
+//   Nor is any that sends a call's head without an end (grpc_head.h): the library keeps all of it.
 //   An admitted connection reads while no call waits in the library; else it waits too, as the
 //   others of its address and other addresses do, in turn. Its first read, and those after it has
 //   filled the library, are small: then they grow.
 //
 // Also the number of connections, together and of one address, is bounded here. What is encrypted
-// is counted as it comes: nothing here looks into bytes.
+// is counted as it comes: nothing here looks into bytes, but for the frames that heads come in.
 // One gate in a process. Thread: any, except where it says so.
 #pragma once
 #include <stdbool.h>
@@ -41,7 +40,6 @@ bool gate_waits(void); // somebody waits, or has read: gate_turn wants to be tol
 // may. Nanoseconds until those may read again; 0: it is not time that they wait for.
 int64_t gate_turn(bool strangers);
 void gate_open(void); // the daemon takes no more calls: `keeps_up` says yes from now on
-void gate_heard(const char *peer); // a call of it came, which needs no admission or has none yet
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
 // False: it has too many. *out is for gate_ended, once.
 struct gate_call {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include <grpc/grpc_security.h>
-#include <grpc/support/alloc.h>
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
@@ -103,11 +102,6 @@ void grpc_port_close(struct grpc_port *r) {
     grpc_completion_queue_shutdown(r->queue);
     grpc_completion_queue_destroy(r->queue);
     grpc_shutdown();
-}
-void grpc_port_heard(grpc_call *call) {
-    char *peer = grpc_call_get_peer(call);
-    gate_heard(peer);
-    gpr_free(peer);
 }
 
 status_t rpc_try(const struct rpc_config *cfg) {

@@ -26,5 +26,3 @@ struct grpc_port {
 status_t grpc_port_open(struct grpc_port *p, int64_t room) MUST_CHECK;
 // Where it was started, after the server was shut down.
 void grpc_port_close(struct grpc_port *p);
-// Tells the gate (grpc_gate.h) that a call has come, whoever made it.
-void grpc_port_heard(grpc_call *call);

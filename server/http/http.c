@@ -36,12 +36,14 @@
 
 // A browser sends what a page of any origin asks for. Such a request says so (Origin); and where
 // no token is needed, a page whose DNS name was pointed at us has that name in Host.
-static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
+static status_t foreign_page(const struct http_req *r) {
+    const struct http *h = r->h;
+    struct MHD_Connection *conn = r->conn;
     const char *origin = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"),
                *host = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Host");
     bool named =
         cors_allows(h->cfg.cors, origin); // by the operator; Host is looked at all the same
-    if (http_same_site(host, named ? NULL : origin, h->cfg.local_only)) return ST_OK;
+    if (!r->foreign && http_same_site(host, named ? NULL : origin, h->cfg.local_only)) return ST_OK;
     return st_because(
         ST_PERMISSION_DENIED, CROSS_ORIGIN,
         "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
@@ -49,13 +51,13 @@ static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
         origin ? origin : "", host ? host : "");
 }
 
-static status_t admit(struct http *h, struct MHD_Connection *conn, const struct api_row *row,
-                      struct arena *a, struct principal *out) {
+static status_t admit(const struct http_req *r, const struct api_row *row, struct arena *a,
+                      struct principal *out) {
     struct credentials who = {
-        .authorization = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Authorization")};
-    RETURN_IF_ERR(foreign_page(h, conn));
-    RETURN_IF_ERR(http_conn_names(conn, &who));
-    return api_admit(h->api, row, a, &who, out);
+        .authorization = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Authorization")};
+    RETURN_IF_ERR(foreign_page(r));
+    RETURN_IF_ERR(http_conn_names(r->conn, &who));
+    return api_admit(r->h->api, row, a, &who, out);
 }
 
 static const char *header(void *conn, const char *name) {
@@ -95,7 +97,7 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
         } else if (!strcmp(url, "/metrics")) {
             struct arena a = {0};
             struct principal p;
-            status_t st = admit(r->h, r->conn, &metrics, &a, &p);
+            status_t st = admit(r, &metrics, &a, &p);
             if (st) http_fail(r, st);
             arena_done(&a);
         }
@@ -244,18 +246,21 @@ MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const
     c->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
     const char *range = header(conn, "Range");
     if (range) c->range = arena_strdup(&c->arena, range);
-    RETURN_IF_ERR(admit(r->h, conn, c->row, &c->arena, &c->principal));
+    RETURN_IF_ERR(admit(r, c->row, &c->arena, &c->principal));
     return call_headers(c, header, conn);
 }
 
-static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *url,
+static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *target,
                              const char *verb, void **con_cls) {
     struct http_req *r = calloc(1, sizeof *r);
     if (!r) return MHD_NO;
+    char authority[HTTP_AUTHORITY];
+    const char *url = http_path_of(target, authority);
     status_t bad = strictly(conn, *con_cls == &nul_in_path, http_conn_begun(conn));
     *con_cls = r;
     h->open_requests++;
     *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    r->foreign = *authority && !http_same_site(authority, NULL, h->cfg.local_only);
     r->preflight = !bad && is_preflight(h, conn, verb);
     r->plain = bad || r->preflight;
     if (bad) return refuse(r, bad);

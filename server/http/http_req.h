@@ -59,6 +59,7 @@ struct http_req {
     bool joins;     // a page joins, or asks whether it may
     bool upgraded;  // and has: the connection is a session's
     bool preflight; // a browser asks whether a page may ask
+    bool foreign;   // its target is absolute, of a host that is not ours (http_same_site)
     char plain_path[32];
     status_t error;    // found before the call could start
     const char *allow; // for 405, in the call's arena

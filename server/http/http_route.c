@@ -227,6 +227,18 @@ status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMess
     return ST_OK;
 }
 
+const char *http_path_of(const char *target, char authority[HTTP_AUTHORITY]) {
+    const char *from = strncasecmp(target, "http://", 7) == 0    ? target + 7
+                       : strncasecmp(target, "https://", 8) == 0 ? target + 8
+                                                                 : target;
+    size_t n = strcspn(from, "/");
+    *authority = 0;
+    if (from == target || !n || n >= HTTP_AUTHORITY || memchr(from, '@', n)) return target;
+    memcpy(authority, from, n);
+    authority[n] = 0;
+    return from[n] ? from + n : "/";
+}
+
 // ---- web pages
 
 static bool local_name(const char *host) {

@@ -36,6 +36,10 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
                     int stream, struct route *out, const char **out_allow) MUST_CHECK;
 // Path parameters into the message.
 status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMessage *m) MUST_CHECK;
+// The path of a request's target, also of an absolute one (http://host/path: RFC 9112, 3.2.2; what
+// is neither comes back as it is). Its authority goes into `authority`, "" where there is none.
+enum { HTTP_AUTHORITY = 264 };
+const char *http_path_of(const char *target, char authority[HTTP_AUTHORITY]);
 // Did a person or program at this address send it, and no web page of elsewhere? By the headers
 // Host and Origin (NULL: absent). local: only loopback names and numeric addresses count as ours.
 bool http_same_site(const char *host, const char *origin, bool local);

@@ -66,7 +66,8 @@ static status_t admit(const struct http_req *r, struct arena *a, struct principa
     static const struct api_row row = {.method = "/v1/workers", .scope = SCOPE_WORKER};
     const char *origin = header(r, "Origin"), *host = header(r, "Host");
     struct credentials who = {.authorization = header(r, "Authorization")};
-    if (!http_same_site(host, origin, r->h->cfg.local_only)) // --cors-origin names none for this
+    if (r->foreign ||
+        !http_same_site(host, origin, r->h->cfg.local_only)) // --cors-origin names none for this
         return st_because(ST_PERMISSION_DENIED, CROSS_ORIGIN,
                           "refused: only a page of this server joins it (Origin '%.100s')",
                           origin ? origin : "");

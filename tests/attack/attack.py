@@ -17,7 +17,8 @@ from compiles import (calls_of_calls, programs_of_many_parts, texts_made_by_the_
                       work_made_ahead)
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
-                    connections_without_end, frames_without_end, head_without_end)
+                    connections_without_end, frames_without_end, head_without_end,
+                    head_without_end_tls)
 from h2 import H2
 from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
@@ -930,7 +931,7 @@ ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
            readers_of_all_places, clients_of_all_places, readers_without_token,
            readers_of_results, handles_flood,
            calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end,
-           head_without_end,
+           head_without_end, head_without_end_tls,
            connections_without_end, work_made_ahead, texts_made_by_the_compile, calls_of_calls,
            programs_of_many_parts, others_unseen, names_flood, names_unseen,
            answers_as_text, unread_answers, packed_answers,

@@ -2,7 +2,7 @@
 """Floods of the gRPC port, from another address than the honest client's, by clients that show no
 token and by some that do. By itself: floods.py HOST PORT NAME SECONDS [TOKEN MODEL] sends one.
 Standard library only."""
-import os, socket, struct, subprocess, sys, time
+import os, socket, ssl, struct, subprocess, sys, time
 from common import MB, address, run_message
 from h2 import DATA, H2, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal
 
@@ -201,18 +201,39 @@ def frames_without_end(d):
                         "pings", "empty_data", "priorities", "windows", "unknown_frames", "http1")],
            1.5)
 
-def head_without_end(d):
-    """A gRPC call's head that goes on and on, without a token: the library would keep all of it."""
-    part, read = frame(CONTINUATION, 0, 1, literal("x", "y" * 120)) * 4096, 0
+def endless_head(d, *more):
+    """Bytes that are taken of a call's head that goes on and on, behind these calls."""
+    begin = PREFACE + b"".join(frame(HEADERS, 4, 1 + 2 * k, head(RUN, x))
+                               for k, x in enumerate(more))
+    part, read = frame(CONTINUATION, 0, 9, literal("x", "y" * 120)) * 4096, 0
     with socket.create_connection(address(d), timeout=5, source_address=(STRANGER, 0)) as s:
+        if d.tls:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.set_alpn_protocols(["h2"])
+            s = context.wrap_socket(s)
         try:
-            s.sendall(PREFACE + frame(HEADERS, 0, 1, head()))
+            s.sendall(begin)
+            time.sleep(.5)  # the calls are taken
+            s.sendall(frame(HEADERS, 0, 9, head()))
             while read < 400 * MB:
                 s.sendall(part)
                 read += len(part)
         except OSError:
             pass
-    assert read < 16 * MB, f"{read >> 20} MB of one head were read"
+    return read
+
+def head_without_end(d):
+    """A gRPC call's head that goes on and on, without a token and behind a call with one: the
+    library would keep all of it."""
+    for more in (), (("authorization", "Bearer " + d.tokens["b"]),):
+        read = endless_head(d, *more)
+        assert read < 16 * MB, f"{read >> 20} MB of one head were read, behind {len(more)} calls"
+
+def head_without_end_tls(d):
+    """The same over TLS."""
+    head_without_end(d)
+head_without_end_tls.tls = True
 
 def connections_without_end(d):
     """Thousands of gRPC connections that say nothing, half a handshake or half a request, more than

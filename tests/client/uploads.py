@@ -132,6 +132,7 @@ def ends(d):
             time.sleep(1.2)
         return u
     u = pieces() or pieces() or pieces()
+    assert u, "this machine stalled three times"
     until("the upload to expire", 5,
           lambda: d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
     until("its file to go", 5, lambda: files(d) == [])

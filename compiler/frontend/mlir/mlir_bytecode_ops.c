@@ -368,6 +368,10 @@ static bool is_same_value(const struct head *h) {
            is_op(h, "sdy", "sharding_constraint") || is_op(h, "sdy", "reshard") ||
            is_op(h, "sdy", "propagation_barrier");
 }
+// Says that two values are spread alike.
+static bool is_nothing(const struct head *h, uint8_t mask) {
+    return is_op(h, "sdy", "sharding_group") && !(mask & HAS_REGIONS) && !h->op->n_results;
+}
 static status_t read_same_value(struct mb *b, struct mb_cursor *c, struct scope *s,
                                 const struct head *h) {
     if (h->op->n_results != h->op->n_operands)
@@ -392,6 +396,7 @@ static status_t read_op(struct mb *b, struct mb_cursor *c, struct scope *s) {
         return read_func(b, c, s, &h, mask & HAS_REGIONS);
     }
     if (!s->f) return read_beside(b, c, &h, mask);
+    if (is_nothing(&h, mask)) return ST_OK;
     if (is_same_value(&h) && !(mask & HAS_REGIONS)) return read_same_value(b, c, s, &h);
 
     h.op->name = name_of(b, s, h.name);

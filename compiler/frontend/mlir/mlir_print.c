@@ -142,13 +142,20 @@ static void print_named(struct strbuf *b, const struct mlir_named *v, size_t n) 
     }
     strbuf_putc(b, '}');
 }
-// Eight elements of i1 from k on, the first in the lowest bit; of a splat all eight.
-static uint8_t packed(const struct mlir_attr *t, size_t k) {
-    uint8_t byte = 0;
-    if (t->splat) return t->bytes.p[0] ? 0xFF : 0;
-    for (size_t i = 0; i < 8 && k + i < t->bytes.n; i++)
-        byte |= (uint8_t)((t->bytes.p[k + i] != 0) << i);
-    return byte;
+// Elements of i1 by name, in lists: MLIR has changed what it means by a string of their bytes.
+static const uint8_t *print_bools(struct strbuf *b, const struct mlir_type *t, int d,
+                                  const uint8_t *p) {
+    if (d >= t->rank) {
+        strbuf_puts(b, *p ? "true" : "false");
+        return p + 1;
+    }
+    strbuf_putc(b, '[');
+    for (int64_t k = 0; k < t->dims[d]; k++) {
+        if (k) strbuf_puts(b, ", ");
+        p = print_bools(b, t, d + 1, p);
+    }
+    strbuf_putc(b, ']');
+    return p;
 }
 static void print_dense(struct strbuf *b, const struct mlir_attr *t) {
     static const char hex[] = "0123456789ABCDEF";
@@ -156,13 +163,16 @@ static void print_dense(struct strbuf *b, const struct mlir_attr *t) {
         strbuf_printf(b, "dense_resource<w%d>", t->weight);
     } else if (t->bytes.n == 0) {
         strbuf_puts(b, "dense<>");
+    } else if (t->type->dtype == DT_PRED) {
+        const struct mlir_type scalar = {0};
+        strbuf_puts(b, "dense<");
+        print_bools(b, t->splat ? &scalar : t->type, 0, t->bytes.p);
+        strbuf_putc(b, '>');
     } else {
-        size_t step = t->type->dtype == DT_PRED ? 8 : 1; // MLIR packs i1
         strbuf_puts(b, "dense<\"0x");
-        for (size_t k = 0; k < t->bytes.n; k += step) {
-            uint8_t byte = step == 1 ? t->bytes.p[k] : packed(t, k);
-            strbuf_putc(b, hex[byte >> 4]);
-            strbuf_putc(b, hex[byte & 15]);
+        for (size_t k = 0; k < t->bytes.n; k++) {
+            strbuf_putc(b, hex[t->bytes.p[k] >> 4]);
+            strbuf_putc(b, hex[t->bytes.p[k] & 15]);
         }
         strbuf_puts(b, "\">");
     }

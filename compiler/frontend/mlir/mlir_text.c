@@ -215,7 +215,11 @@ static bool is_same_value(struct str name) {
     return str_is(name, "sdy.sharding_constraint") || str_is(name, "sdy.reshard") ||
            str_is(name, "sdy.propagation_barrier");
 }
-// sharding_constraint %0 <@mesh, [{"d"}, {}]> : type
+// Says that two values are spread alike, and gives none.
+static bool is_nothing(struct str name) {
+    return str_is(name, "sdy.sharding_group");
+}
+// sharding_constraint %0 <@mesh, [{"d"}, {}]> : type; sharding_group %0 group_id=1 : type
 static status_t same_value(struct mt *t, struct mlir_op *op, bool quoted,
                            const result_names *names) {
     const struct mlir_type *type;
@@ -233,6 +237,7 @@ static status_t same_value(struct mt *t, struct mlir_op *op, bool quoted,
         RETURN_IF_ERR(mt_type(t, &type));
     }
     mt_loc(t);
+    if (is_nothing(op->name) && !names->n) return ST_OK;
     if (names->n != 1 || names->v[0].n != 1) return mt_error(t, "it has one result");
     return mt_bind(t, names->v[0].name, v, 1);
 }
@@ -252,7 +257,7 @@ status_t mt_op(struct mt *t, struct mlir_region *into) {
     else if (!mt_word(t, &op->name))
         return mt_error(t, "an operation was expected");
     op->name = usual_name(t, op->name);
-    if (is_same_value(op->name)) return same_value(t, op, quoted, &names);
+    if (is_same_value(op->name) || is_nothing(op->name)) return same_value(t, op, quoted, &names);
     RETURN_IF_ERR(quoted ? generic(t, op) : mt_pretty(t, op));
     mt_loc(t);
     RETURN_IF_ERR(bind_results(t, op, &names, t->results.n));

@@ -114,7 +114,7 @@ static status_t nested(struct elements *e, const struct mlir_type *type, int d) 
                               : mt_error(e->t, "%lld elements in dimension %d of %lld",
                                          (long long)n, d, (long long)type->dims[d]);
 }
-// "0x...": bytes of all elements or of one, little-endian; i1 are bits.
+// "0x...": bytes of all elements or of one, little-endian; i1 are bytes, in older MLIR bits.
 static status_t from_hex(struct mt *t, struct str s, struct mlir_attr *x, int64_t n) {
     size_t size = (size_t)dtype_size(x->type->dtype), bytes = (s.n - 2) / 2;
     bool bits = x->type->dtype == DT_PRED;
@@ -128,6 +128,7 @@ static status_t from_hex(struct mt *t, struct str s, struct mlir_attr *x, int64_
     }
     bool one_byte = bits && bytes == 1 && (to[0] == 0 || to[0] == 0xFF);
     x->splat = n > 0 && (bits ? one_byte : bytes == size);
+    if (bits && bytes == (size_t)n) bits = false, all = bytes, x->splat = n == 1;
     if (!x->splat && bytes != all)
         return mt_error(t, "%zu bytes for a type that has %zu", bytes, all);
     x->bytes = (struct span){to, bytes};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of operations that move data, and of contractions that can take a movement in.
+#include "compiler/eval.h"
 #include "compiler/passes/fusion/library.h"
 #include "compiler/passes/rules/rules.h"
 
@@ -12,6 +13,9 @@
 RULE_SAME(convert_same, HLO_CONVERT)
 RULE_SAME(copy_same, HLO_COPY)
 RULE_SAME(reshape_same, HLO_RESHAPE)
+RULE_FN(call_same) {
+    return hlo_eval_is_operand(i) ? i->operands[0] : NULL;
+}
 RULE_FN(reshape_reshape) {
     if (i->op != HLO_RESHAPE || i->operands[0]->op != HLO_RESHAPE) return NULL;
     return hb_op(&r->b, HLO_RESHAPE, i->shape, &i->operands[0]->operands[0], 1, NULL);

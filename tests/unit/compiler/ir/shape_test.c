@@ -105,6 +105,30 @@ static void tiles_pad(void **state) {
     strbuf_done(&b);
 }
 
+// Every byte at every place of a word and behind the last one: beside the definition.
+static void codes_become_whole(void **state) {
+    (void)state;
+    static const enum dtype types[] = {DT_PRED,     DT_S2, DT_U2, DT_S4,      DT_U4,
+                                       DT_F4E2M1FN, DT_S8, DT_U8, DT_F8E4M3FN};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        for (int code = 0; code < 256; code++) {
+            enum dtype t = types[k];
+            int bits = t == DT_PRED ? 1 : dtype_bits(t), v = code & ((1 << bits) - 1);
+            if (t == DT_PRED) v = code != 0;
+            if (dtype_class(t) == DC_SIGNED && v >> (bits - 1)) v -= 1 << bits;
+            for (size_t at = 0; at < 19; at++) {
+                uint8_t in[19] = {0};
+                in[at] = (uint8_t)code;
+                struct span got = dtype_whole_codes(&a, t, (struct span){in, sizeof in});
+                assert_int_equal(got.n, sizeof in);
+                assert_true((got.p == in) == (in[at] == (uint8_t)v)); // copied only if need be
+                for (size_t i = 0; i < sizeof in; i++)
+                    assert_int_equal(got.p[i], i == at ? (uint8_t)v : 0);
+            }
+        }
+    assert_int_equal(dtype_whole_codes(&a, DT_S4, (struct span){0}).n, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(types_have_codes, clean),
@@ -112,6 +136,7 @@ int main(void) {
         cmocka_unit_test_teardown(tuples_have_leaves, clean),
         cmocka_unit_test_teardown(layouts_place_elements, clean),
         cmocka_unit_test_teardown(tiles_pad, clean),
+        cmocka_unit_test_teardown(codes_become_whole, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,14 @@ static void integers(void **state) {
     const uint8_t p[3] = {1, 0, 7}, q[3] = {1, 1, 1}; // any other than 0 is true
     assert_int_equal(compare("pred", 3, p, q, 0, 0).mismatches, 1);
     assert_int_equal(compare("s32", 0, p, q, 0, 0).mismatches, 0);
+    const uint8_t w[3] = {0xF8, 0x07, 0xFF}, x[3] = {0x08, 0xF7, 0x0E}; // bits beyond the type's
+    r = compare("s4", 3, w, x, 0, 0);
+    assert_true(r.mismatches == 1 && r.first == 2 && r.max_abs == 1);
+    assert_int_equal(compare("s4", 3, w, x, 0, 1).mismatches, 0);
+    assert_int_equal(compare("u4", 3, w, x, 0, 0).mismatches, 1);
+    assert_int_equal(compare("f4e2m1fn", 3, w, x, 0, 0).mismatches, 1);
+    assert_int_equal(compare("s2", 3, w, x, 0, 0).mismatches, 1);
+    assert_int_equal(compare("u2", 2, w, x, 0, 0).mismatches, 0);
 }
 
 static void others(void **state) {

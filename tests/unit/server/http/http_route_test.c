@@ -150,6 +150,28 @@ static void cut(void **state) {
     splits("", NULL, 0, NULL);
 }
 
+static void path_is(const char *target, const char *path, const char *authority) {
+    char got[HTTP_AUTHORITY];
+    assert_string_equal(http_path_of(target, got), path);
+    assert_string_equal(got, authority);
+}
+static void absolute(void **state) {
+    (void)state;
+    path_is("/v1/run", "/v1/run", "");
+    path_is("http://host:80/v1/run", "/v1/run", "host:80");
+    path_is("HTTPS://[::1]:8000//v1", "//v1", "[::1]:8000");
+    path_is("http://host", "/", "host");
+    path_is("http://host/http://other/x", "/http://other/x", "host");
+    path_is("/http://host/x", "/http://host/x", "");
+    path_is("http:///x", "http:///x", "");
+    path_is("http://me@host/x", "http://me@host/x", "");
+    path_is("ftp://host/x", "ftp://host/x", "");
+    path_is("*", "*", "");
+    char longer[HTTP_AUTHORITY + 16] = "http://";
+    memset(longer + 7, 'a', HTTP_AUTHORITY);
+    path_is(longer, longer, "");
+}
+
 static void web_pages(void **state) {
     (void)state;
     assert_true(http_same_site("127.0.0.1:8000", NULL, true));
@@ -169,9 +191,10 @@ static void web_pages(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(rows), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(web_pages), cmocka_unit_test(again),
-                                   cmocka_unit_test(parameters), cmocka_unit_test(cut)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(rows),      cmocka_unit_test(refusals),
+                                   cmocka_unit_test(web_pages), cmocka_unit_test(absolute),
+                                   cmocka_unit_test(again),     cmocka_unit_test(parameters),
+                                   cmocka_unit_test(cut)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
