@@ -12,7 +12,7 @@
 #include "base/span.h"
 #include "compiler/kernel/lower_priv.h"
 
-enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4 };
+enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4, TEXT_LANES = 16 };
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
@@ -170,6 +170,7 @@ static double schedule(const struct lower *lw, struct lower_tile *t) {
         int most = t->per < c->shape[n].rows ? (int)t->per : c->shape[n].rows;
         t->vectors = c->shape[n].vectors;
         t->lanes = c->bits / bits;
+        if (lw->policy->elements && t->lanes > TEXT_LANES) t->lanes = TEXT_LANES; // of OpenCL C
         for (t->height = most; t->height > 0 && t->height >= most - 4; t->height--)
             for (t->block = t->n_pos == 1 ? width(t) : 1; t->block <= t->pos[0];
                  t->block = next_block(t, t->block)) {
