@@ -96,6 +96,18 @@ RULE_FN(reduce_transpose) {
     if (!ordered) return reduce_first(r, i, x, dims, n, kept);
     return reduce(r, i, x->operands[0], dims, n);
 }
+// So many of a type, as its sums have it: modulo 2^bits for integers. False: it cannot be exact.
+static bool times_of(enum dtype t, int64_t n, double *out) {
+    int bits = dtype_bits(t);
+    if (dtype_is_float(t) && bits < 32 && n > (bits == 16 ? 1 << 8 : 1)) return false;
+    if (dtype_is_int(t) && t != DT_PRED && bits < 32) {
+        bool sign = t == DT_S2 || t == DT_S4 || t == DT_S8 || t == DT_S16;
+        n &= ((int64_t)1 << bits) - 1;
+        if (sign && n >> (bits - 1)) n -= (int64_t)1 << bits;
+    }
+    *out = (double)n;
+    return true;
+}
 RULE_FN(reduce_broadcast) {
     enum hlo_op op;
     double v;
@@ -110,6 +122,7 @@ RULE_FN(reduce_broadcast) {
         times *= x->shape->dims[d.v[k]];
     }
     if (times == 0 || times > 1 << 24) return NULL;
+    if (op == HLO_ADD && !times_of(i->shape->dtype, times, &v)) return NULL;
     for (int k = 0; k < map.n; k++) {
         to[k] = map.v[k];
         for (int j = 0; j < d.n; j++)
@@ -117,7 +130,7 @@ RULE_FN(reduce_broadcast) {
     }
     const struct shape *s = i->shape;
     struct hlo_instr *y = hb_broadcast(&r->b, x->operands[0], s->dims, s->rank, to);
-    if (op == HLO_ADD) y = hb_mul(&r->b, y, hb_splat(&r->b, s, (double)times));
+    if (op == HLO_ADD) y = hb_mul(&r->b, y, hb_splat(&r->b, s, v));
     return hb_binary(&r->b, op, y,
                      s->rank ? hb_broadcast(&r->b, i->operands[1], s->dims, s->rank, NULL)
                              : i->operands[1]);
