@@ -100,10 +100,9 @@ RULE_FN(reduce_transpose) {
 static bool times_of(enum dtype t, int64_t n, double *out) {
     int bits = dtype_bits(t);
     if (dtype_is_float(t) && bits < 32 && n > (bits == 16 ? 1 << 8 : 1)) return false;
-    if (dtype_is_int(t) && t != DT_PRED && bits < 32) {
-        bool sign = t == DT_S2 || t == DT_S4 || t == DT_S8 || t == DT_S16;
+    if (dtype_is_int(t) && bits < 32) {
         n &= ((int64_t)1 << bits) - 1;
-        if (sign && n >> (bits - 1)) n -= (int64_t)1 << bits;
+        if (dtype_class(t) == DC_SIGNED && n >> (bits - 1)) n -= (int64_t)1 << bits;
     }
     *out = (double)n;
     return true;
