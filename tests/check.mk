@@ -60,6 +60,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  fast 'build/venv/bin/python tests/precision/fast.py $(BUILD) && \
 	    HLOD_CPU_BF16=emulated \
 	    build/venv/bin/python tests/precision/fast.py $(BUILD) --n 24 --seed 2' \
+	  amx 'build/venv/bin/python tests/precision/amx.py $(BUILD)' \
 	  fast-models 'build/venv/bin/python tests/precision/models.py $(BUILD)' \
 	  bounds 'build/venv/bin/python tests/precision/bounds.py $(BUILD) --n 27' \
 	  precision 'build/venv/bin/python tests/precision/replies.py $(BUILD)' \

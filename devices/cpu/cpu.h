@@ -61,7 +61,7 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
     cpu_impl_pad, cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention,
     cpu_impl_kernel, cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls,
     cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference,
-    cpu_impl_winograd, cpu_impl_matmul;
+    cpu_impl_winograd, cpu_impl_matmul, cpu_impl_amx;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -203,6 +203,8 @@ bool cpu_pairs_better(const struct hlo_instr *i);
 // Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right
 // operand is a bound weight.
 bool cpu_matmul_better(const struct hlo_instr *i, bool bound);
+// Are products of bf16 better by AMX's tiles of our own (cpu_amx.c) than by the library's?
+bool cpu_amx_better(void);
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c

@@ -440,3 +440,10 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     }
     return false;
 }
+
+// Only where a tuning, or HLOD_CPU_IMPL, asks for them: what they take beside the library's was not
+// measured yet (docs/performance.md, "Precision fast"), so that none is chosen unmeasured.
+bool cpu_amx_better(void) {
+    const char *forced = cpu_forced_impl();
+    return forced && strcmp(forced, "amx") == 0;
+}

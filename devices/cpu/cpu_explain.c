@@ -17,6 +17,7 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_depthwise, WAY_LIBRARY},
                 {&cpu_impl_winograd, WAY_LIBRARY},
                 {&cpu_impl_matmul, WAY_LIBRARY},
+                {&cpu_impl_amx, WAY_LIBRARY},
                 {&cpu_impl_attention, WAY_LIBRARY},
                 {&cpu_impl_table, WAY_KERNEL},
                 {&cpu_impl_channels, WAY_COPY},
