@@ -42,6 +42,7 @@ TILES static void multiply_amx(const struct amx_block *b) {
     int64_t row = b->left_row, tile = b->left_tile, step = b->left_step, steps = b->steps;
     int lines = next ? b->next_lines : 0;
     __asm__ volatile("" ::: "memory"); // nor that loads of tiles read memory
+
     _tile_zero(SUM00);
     _tile_zero(SUM01);
     if (b->rows > AMX_ROWS) {
