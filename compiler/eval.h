@@ -19,6 +19,8 @@
 status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_call.c
 // The same of a custom-call, without its name.
 status_t hlo_eval_supports_call(const struct hlo_instr *i) MUST_CHECK;
+// Is it a call that says of its one operand where or how it lies, and gives it back?
+bool hlo_eval_gives_operand(struct str custom_call_target);
 bool hlo_eval_calls_python(const struct hlo_instr *i); // a custom-call
 // Is it its operand, as it stands? A custom-call that says how a value is spread over devices.
 bool hlo_eval_is_operand(const struct hlo_instr *i);

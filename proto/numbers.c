@@ -454,11 +454,12 @@ status_t numbers_check_strings(struct span data, int64_t n) {
 
 // ---- print
 
-// The element at p, of a class that `range` has. Of four bits the others of its byte say nothing.
-static int64_t int_at(enum number_class c, const uint8_t *p) {
+int64_t numbers_bits(const struct dtype_row *t, const void *p) {
+    enum number_class c = t->cls;
     uint64_t u = 0;
-    int unused = 64 - (c == NUM_S4 || c == NUM_U4 ? 4 : 8 * (int)range[c].bytes);
-    memcpy(&u, p, range[c].bytes); // little-endian
+    memcpy(&u, p, (size_t)t->bytes); // little-endian
+    if (c == NUM_PRED) return u != 0;
+    int unused = 64 - (c == NUM_S4 || c == NUM_U4 ? 4 : 8 * (int)t->bytes);
     return range[c].lo < 0 ? (int64_t)(u << unused) >> unused : (int64_t)(u << unused >> unused);
 }
 // The element at p, of a class of floats.
@@ -526,7 +527,7 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
         else if (c == NUM_PRED)
             strbuf_puts(b, *p ? "true" : "false");
         else if (range[c].bytes)
-            strbuf_i64(b, int_at(c, p));
+            strbuf_i64(b, numbers_bits(t, p));
         else if (c == NUM_U64)
             strbuf_u64(b, (memcpy(&u, p, sizeof u), u));
         else
@@ -549,7 +550,7 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
     const uint8_t *p = (const uint8_t *)in + i * t->bytes;
     uint64_t u;
     if (t->cls == NUM_PRED) return *p != 0;
-    if (range[t->cls].bytes) return int_at(t->cls, p);
+    if (range[t->cls].bytes) return numbers_bits(t, p);
     switch (t->cls) {
     case NUM_U64:
         memcpy(&u, p, sizeof u);

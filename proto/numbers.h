@@ -54,6 +54,9 @@ bool numbers_next_string(struct span *rest, struct str *out);
 // One flat JSON array; what is not UTF-8 becomes U+FFFD.
 void numbers_print_strings(struct strbuf *b, int64_t n, struct span data);
 
+// The element of 1 to 8 bytes at p: integers with their sign, of four bits without what else is in
+// their byte; pred as 0 or 1; others as their bits.
+int64_t numbers_bits(const struct dtype_row *t, const void *p);
 // Element i as a number: exact for every class but NUM_RAW, which gives its first
 // byte, and NUM_STRING, which is no number.
 long double numbers_at(const struct dtype_row *t, const void *p, int64_t i);

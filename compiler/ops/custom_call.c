@@ -190,16 +190,7 @@ static status_t nms(struct hlo_eval *ev, const struct hlo_instr *i, struct liter
 static const struct {
     const char *name;
     target_fn fn;
-} targets[] = {{"Sharding", same_value},
-               {"SPMDFullToShardShape", same_value},
-               {"SPMDShardToFullShape", same_value},
-               {"LayoutConstraint", same_value},
-               {"annotate_device_placement", same_value},
-               {"xla.sdy.FuncResultSharding", same_value},
-               {"xla.sdy.GlobalToLocalShape", same_value},
-               {"xla.sdy.LocalToGlobalShape", same_value},
-               {"xla.sdy.PropagationBarrier", same_value},
-               {"xla.sdy.ShardingGroup", nothing},
+} targets[] = {{"xla.sdy.ShardingGroup", nothing},
                {"TopK", top_k},
                {"hlod.refuse", refuse},
                {"hlod.trees.sum", trees},
@@ -260,11 +251,28 @@ static status_t sparse(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     return ST_OK;
 }
 
+bool hlo_eval_gives_operand(struct str target) {
+    static const char *const names[] = {"Sharding",
+                                        "SPMDFullToShardShape",
+                                        "SPMDShardToFullShape",
+                                        "LayoutConstraint",
+                                        "annotate_device_placement",
+                                        "MoveToHost",
+                                        "MoveToDevice",
+                                        "xla.sdy.FuncResultSharding",
+                                        "xla.sdy.GlobalToLocalShape",
+                                        "xla.sdy.LocalToGlobalShape",
+                                        "xla.sdy.PropagationBarrier"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (str_is(target, names[k])) return true;
+    return false;
+}
 static target_fn find(const struct hlo_instr *i) {
     struct lapack_call c;
     if (csr_is(i)) return sparse;
     if (lapack_read(i, &c)) return lapack;
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
+    if (hlo_eval_gives_operand(name)) return same_value;
     for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++)
         if (str_is(name, targets[k].name)) return targets[k].fn;
     return NULL;
@@ -297,7 +305,8 @@ status_t hlo_eval_supports_call(const struct hlo_instr *i) {
         "custom-call of '" STR_FMT
         "', a function outside the module or operands that do not fit it; known here: "
         "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-        "annotate_device_placement, xla.sdy.*, TopK, lapack_*_ffi, cpu_csr_sparse_dense_ffi, "
+        "annotate_device_placement, MoveToHost, MoveToDevice, xla.sdy.*, TopK, lapack_*_ffi, "
+        "cpu_csr_sparse_dense_ffi, "
         "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
         STR_ARG(name));
 }

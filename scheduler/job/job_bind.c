@@ -31,7 +31,7 @@ static status_t job_values(struct job *j, const struct job_input *in,
     }
     int64_t *v = arena_array(&j->arena, int64_t, n + 1);
     for (int64_t k = 0; k < n; k++)
-        v[k] = key_element(bytes + k * width, in->dtype);
+        v[k] = numbers_bits(in->dtype, bytes + k * width);
     s->values = v;
     s->n_values = n;
     return ST_OK;

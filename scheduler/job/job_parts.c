@@ -97,7 +97,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
     RETURN_IF_ERR(bytes_of(j, t->data, bytes, (size_t)(n * type->bytes)));
     for (int64_t k = 0; k < n; k++, ++*at) {
         const char *symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run->parts->n, *at);
-        int64_t size = key_element(bytes + k * type->bytes, type);
+        int64_t size = numbers_bits(type, bytes + k * type->bytes);
         avec_push(&j->arena, all, key_binding(&j->arena, symbol, size));
     }
     return ST_OK;

@@ -271,16 +271,6 @@ static int by_symbol(const void *x, const void *y) {
 void key_sort_bindings(Hlod__Wire__Binding **b, size_t n) {
     if (n) qsort(b, n, sizeof *b, by_symbol);
 }
-int64_t key_element(const uint8_t *p, const struct dtype_row *t) {
-    enum number_class c = t->cls;
-    bool is_signed = c == NUM_S4 || c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
-    uint64_t u = 0;
-    memcpy(&u, p, (size_t)t->bytes);
-    if (c == NUM_PRED) return u != 0;
-    int shift = 64 - (c == NUM_S4 || c == NUM_U4 ? 4 : 8 * (int)t->bytes);
-    return is_signed ? (int64_t)(u << shift) >> shift : (int64_t)(u << shift >> shift);
-}
-
 size_t key_index(Hlod__V1__TensorSpec *const *v, size_t n, const char *name) {
     size_t i = 0;
     while (i < n && strcmp(v[i]->name, name))

@@ -39,9 +39,6 @@ struct key_shape {
     const int64_t *values; // elements, for by_value inputs; NULL = not given
     int64_t n_values;
 };
-// An element as a binding has it: integers sign-extended, floating-point ones as their bits. At
-// most 8 bytes.
-int64_t key_element(const uint8_t *p, const struct dtype_row *t);
 Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t size);
 size_t key_index(Hlod__V1__TensorSpec *const *v, size_t n, const char *name); // n: none
 // The model's input of that name, or NULL.

@@ -3,6 +3,7 @@
 // operands give, and calls of libraries.
 #include <string.h>
 
+#include "compiler/eval.h"
 #include "compiler/frontend/stablehlo/stablehlo_lower.h"
 
 // A call with what decides shapes known: operands that say dimensions taken away.
@@ -19,24 +20,6 @@ static status_t known(struct shl *l, const struct call *c, int from, int n, stru
     return ST_OK;
 }
 
-// Calls that say something of the one value they give back, or of where it lies.
-static bool gives_operand(struct str target) {
-    static const char *const names[] = {
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "annotate_device_placement",
-        "MoveToHost",
-        "MoveToDevice",
-        "LayoutConstraint",
-        "xla.sdy.FuncResultSharding",
-        "xla.sdy.GlobalToLocalShape",
-        "xla.sdy.LocalToGlobalShape",
-        "xla.sdy.PropagationBarrier"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        if (str_is(target, names[k])) return true;
-    return false;
-}
 // Operations that a dialect keeps as calls of their name: "mhlo.topk" with mhlo.attributes.
 static const struct shl_row *kept_operation(struct str target) {
     static const char *const names[][2] = {
@@ -240,7 +223,7 @@ status_t shl_custom_call(struct shl *l, const struct mlir_op *op, hv const *in, 
     if (row) return as_kept(l, op, row, in, out);
     if (str_is(target, "shape_assertion")) return shape_assertion(l, op, in);
     RETURN_IF_ERR(call_of(l, op, in, &c));
-    if (gives_operand(target) && c.n == 1 && op->n_results == 1) {
+    if (hlo_eval_gives_operand(target) && c.n == 1 && op->n_results == 1) {
         out[0] = in[0];
         return ST_OK;
     }
