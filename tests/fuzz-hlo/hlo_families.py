@@ -1838,7 +1838,8 @@ THEMES["halves"] = [
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index",
                                     "control", "numeric", "rules") for f, w in THEMES[t]]
 WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3,
-           "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4, "chosen": 6}
+           "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4, "chosen": 6,
+           "nonfinite": 4}
 
 
 def theme(r):
