@@ -149,6 +149,8 @@ class Builder:
             raise Reject
         v = Val(self.put(shape_text(t or x.t, x.dims if dims is None else dims), rest), t or x.t,
                 x.dims if dims is None else dims, x.lo, x.hi, x.q, x.err, x.special)
+        if x.name in self.m.sliced:  # XLA moves what moves elements out of the way
+            self.m.sliced.add(v.name)
         self.pool.append(v)
         return v
 
