@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families in which NaN and infinities meet windows, contractions and movements: what pads, dilates,
-tiles or fills up with zeros must not multiply these with what is not finite.
+"""Families in which NaN and infinities meet windows, contractions and movements: what pads,
+dilates, tiles or fills up with zeros must not multiply these with what is not finite.
 
 Weights are finite where there is padding: XLA:CPU multiplies them by the padding's zeros for some
 shapes and not for others (an infinite one gives NaN then). Zeros among weights are numbers: zero
