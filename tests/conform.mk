@@ -37,17 +37,18 @@ $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices) -lcmocka
 # Both code generators on the same kernels, bit for bit.
 KERNEL_DIFF := $(BUILD)/kernel_diff
+DIRECT_CASES = $(wildcard tests/ops/*.hlo tests/fuzz-hlo/found/*.hlo)
 $(KERNEL_DIFF): tests/conform/kernel_diff.c $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
 	$(call say,link kernel_diff)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices)
 .PHONY: check-direct
-check-direct: ## every kernel of tests/ops by LLVM and by the direct generator, bit for bit; where
-## there is AVX-512, also as AVX2
+check-direct: ## every kernel of tests/ops and of what the fuzzer found by LLVM and by the direct
+## generator, bit for bit; where there is AVX-512, also as AVX2
 ## (ARGS="--time --bind N=1 FILE.onnx")
 check-direct: $(KERNEL_DIFF)
-	$(Q)$(KERNEL_DIFF) $(or $(ARGS),$(wildcard tests/ops/*.hlo))
+	$(Q)$(KERNEL_DIFF) $(or $(ARGS),$(DIRECT_CASES))
 	$(Q)! grep -qw avx512vl /proc/cpuinfo || \
-	  HLOD_CPU_ISA=avx2 $(KERNEL_DIFF) $(or $(ARGS),$(wildcard tests/ops/*.hlo))
+	  HLOD_CPU_ISA=avx2 $(KERNEL_DIFF) $(or $(ARGS),$(DIRECT_CASES))
 .PHONY: check-devices
 check-devices: ## the device contract over every kind, and the operator cases on the simulated
 ## device

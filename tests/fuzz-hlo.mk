@@ -25,6 +25,10 @@ check-fuzz-hlo: all $(HLO_DIFF)
 	$(Q)for f in tests/fuzz-hlo/found/*.hlo; do \
 	  $(BUILD)/hlo-opt --eval $$f && $(BUILD)/hlo-run --cases --impl onednn $$f && \
 	  $(BUILD)/hlo-run --cases --impl kernel $$f && \
-	  $(BUILD)/hlo-run --cases --impl reference $$f && echo "PASS $$f" || echo "FAIL $$f"; done
+	  $(BUILD)/hlo-run --cases --impl reference $$f && \
+	  $(BUILD)/hlo-run --cases $$f && \
+	  HLOD_CPU_ISA=avx2 $(BUILD)/hlo-run --cases $$f && \
+	  HLOD_CPU_ISA=avx2 $(BUILD)/hlo-run --cases --impl kernel $$f && \
+	  echo "PASS $$f" || echo "FAIL $$f"; done
 	$(Q)$(PYTHON) tests/fuzz-hlo/fuzz_hlo.py --diff $(HLO_DIFF) --n 40 --seed 20 --reduce 1 \
 	  --out build/fuzz-hlo

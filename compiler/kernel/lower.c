@@ -167,9 +167,11 @@ static status_t build_loops(struct lower *lw, const struct nest *t, int i, struc
                                  begin[e + 1] - begin[e], v));
     return ST_OK;
 }
-// Which loops are units: leading ones until there are enough; some do where the last has edges.
+// Which loops are units: leading ones until there are enough; some do where the last has edges. Of
+// a fusion within another (attention) a unit is a row: the device runs some rows at a time.
 static int64_t take_units(struct lower *lw, struct nest *t) {
     int64_t begin[LOWER_MAX_EDGES + 2], units = 1, enough = lw->policy->units;
+    if (lw->instr->parent && lw->instr->parent->fusion) enough = INT64_MAX;
     for (t->p = 0; t->p < t->n - 1 && units < enough; t->p++) {
         if (t->p == t->n - 2 && units >= enough / 4 && !lw->reduces &&
             lower_parts(lw, t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)

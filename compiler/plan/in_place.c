@@ -6,7 +6,8 @@
 // movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
 // update; a scatter reads its operand whole, at the places it writes, before it updates the first;
 // a while keeps its state in its results anyway, and so does a fusion around one, but for what all
-// lanes share. Kernels that reduce short rows take them by blocks and some of the last block's
+// lanes share. A branch's one result is copied behind its last step, and is often what it was
+// given. Kernels that reduce short rows take them by blocks and some of the last block's
 // twice (compiler/kernel/lower_rows.c): nothing lies over what they read.
 #include "compiler/plan/in_place.h"
 
@@ -82,6 +83,7 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     if (i->op == HLO_WHILE) return in == out;
     if (i->op == HLO_FUSION && turns_keep_place(i, in, out)) return true;
     if (shape_is_tuple(i->shape)) return false;
+    if (i->op == HLO_CONDITIONAL) return true;
     for (int k = 0; k < i->n_operands; k++)
         if (shape_is_tuple(i->operands[k]->shape)) return false; // leaves are operands then
     if (!same_place(i->operands[in]->shape, i->shape)) return false;

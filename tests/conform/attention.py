@@ -66,6 +66,19 @@ def plain(rng, few):
     return ins, inits, nodes, {"": 17}
 
 
+def batched(rng):
+    """Some sequences of many heads, a mask for each or for all of them."""
+    b, h, s, t, d = int(rng.choice([1, 8])), 12, 64, 192, int(rng.choice([8, 64]))
+    h *= 8 // b
+    mask = [int(rng.choice([1, b])), 1, int(rng.choice([1, s])), t]
+    ins = {"q": [b, h, s, d], "k": [b, h, d, t], "v": [b, h, t, d], "mask": mask}
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["a"]),
+             helper.make_node("Add", ["a", "mask"], ["m"]),
+             helper.make_node("Softmax", ["m"], ["p"], axis=-1),
+             helper.make_node("MatMul", ["p", "v"], ["y"])]
+    return ins, {}, nodes, {"": 17}
+
+
 def operator(rng, few):
     h, s, t = sizes(rng, few)
     d, causal, group = int(rng.choice([32, 64])), int(rng.integers(2)), int(rng.choice([1, 2]))
@@ -82,7 +95,9 @@ def operator(rng, few):
 
 
 def check(build, number, rng):
-    shapes, inits, nodes, opsets = (operator if number % 3 == 2 else plain)(rng, number > 8)
+    shapes, inits, nodes, opsets = (
+        batched(rng) if number % 4 == 3
+        else (operator if number % 3 == 2 else plain)(rng, number > 8))
     declare = lambda n, s: helper.make_tensor_value_info(n, TensorProto.FLOAT, s)  # noqa: E731
     graph = helper.make_graph(nodes, "g", [declare(n, s) for n, s in shapes.items()],
                               [declare("y", None)],

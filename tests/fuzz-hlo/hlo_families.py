@@ -382,9 +382,7 @@ def f_reshape(b):
             dims[b.r.randrange(rank)] *= p
         if n == 1 and b.r.random() < 0.4:
             dims = []
-    y = b.same(x, f"reshape({x.name})", tuple(dims))
-    if x.name in b.m.sliced:  # XLA moves reshapes out of the way
-        b.m.sliced.add(y.name)
+    b.same(x, f"reshape({x.name})", tuple(dims))
 
 
 def factor(n):
@@ -1838,7 +1836,8 @@ THEMES["halves"] = [
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index",
                                     "control", "numeric", "rules") for f, w in THEMES[t]]
 WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3,
-           "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4, "chosen": 6}
+           "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4, "chosen": 6,
+           "nonfinite": 4}
 
 
 def theme(r):

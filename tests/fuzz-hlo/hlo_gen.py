@@ -9,10 +9,11 @@ results every correct implementation gives within the bound. Values that may hol
 are marked `special` and kept away from operations that may reorder them into something else.
 
 generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py,
-hlo_edges.py and hlo_chosen.py."""
+hlo_edges.py, hlo_chosen.py and hlo_nonfinite.py."""
 import math
 import os
 import random
+import re
 import sys
 
 import numpy as np
@@ -148,6 +149,8 @@ class Builder:
             raise Reject
         v = Val(self.put(shape_text(t or x.t, x.dims if dims is None else dims), rest), t or x.t,
                 x.dims if dims is None else dims, x.lo, x.hi, x.q, x.err, x.special)
+        if x.name in self.m.sliced:  # XLA moves what moves elements out of the way
+            self.m.sliced.add(v.name)
         self.pool.append(v)
         return v
 
@@ -362,8 +365,9 @@ def generate(seed, index, only=None):
     import hlo_chosen
     import hlo_edges
     import hlo_families
-    hlo_families.THEMES["edges"], hlo_families.THEMES[
-        "chosen"] = hlo_edges.FAMILIES, hlo_chosen.FAMILIES
+    import hlo_nonfinite
+    for name, of in (("edges", hlo_edges), ("chosen", hlo_chosen), ("nonfinite", hlo_nonfinite)):
+        hlo_families.THEMES[name] = of.FAMILIES
     m = Module(seed, index)
     m.cap = m.r.choices([60, 500, 6000, 30000], [10, 8, 2, 0.6])[0]
     b = Builder(m, entry=True)
@@ -377,7 +381,8 @@ def generate(seed, index, only=None):
     while not any(v.elems is None for v in b.pool):
         b.new()
     live = [v for v in b.pool if v.elems is None]
-    fresh = [v for v in live if v.used == 0] or live[-1:]
+    read = set(re.findall(r"[\w.]+", "\n".join(x.partition("=")[2] for x in b.lines)))
+    fresh = [v for v in live if v.name not in read] or live[-1:]
     m.r.shuffle(fresh)
     outs = fresh[:5]
     if len(outs) == 1 and m.r.random() < 0.7:

@@ -189,13 +189,17 @@ void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x8
     modrm_wide(a, dst, &m, 0);
 }
 
-// ---- masks: VEX with W0, no prefix
+// ---- masks: VEX with W0, no prefix but where it says so
 
 static void vex(struct x86 *a, int reg, int x, int b, int vvvv, int l) {
     if (a->vex) a->bad = true;
     byte(a, 0xc4);
     byte(a, (reg & 8 ? 0 : 0x80) | (x ? 0 : 0x40) | (b ? 0 : 0x20) | 1);
     byte(a, (~vvvv & 15) << 3 | l << 2);
+}
+static void vex_66(struct x86 *a, int reg, int vvvv) {
+    vex(a, reg, 0, 0, vvvv, 1);
+    a->code.p[a->code.n - 1] |= 1;
 }
 void x86_mask3(struct x86 *a, int op, int dst, int x, int y) {
     vex(a, dst, 0, 0, x, 1);
@@ -206,6 +210,11 @@ void x86_mask2(struct x86 *a, int op, int dst, int x) {
     vex(a, dst, 0, 0, 0, 0);
     byte(a, op);
     byte(a, 0xc0 | dst << 3 | x);
+}
+void x86_mask_twice(struct x86 *a, int k) { // KUNPCKBW
+    vex_66(a, k, k);
+    byte(a, 0x4b);
+    byte(a, 0xc0 | k << 3 | k);
 }
 void x86_mask_test(struct x86 *a, int k) {
     x86_mask2(a, 0x98, k, k);

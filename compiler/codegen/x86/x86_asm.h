@@ -89,7 +89,8 @@ enum {
 };
 void x86_mask3(struct x86 *a, int op, int dst, int x, int y);
 void x86_mask2(struct x86 *a, int op, int dst, int x);
-void x86_mask_test(struct x86 *a, int k); // flags: zero where no lane is set
+void x86_mask_twice(struct x86 *a, int k); // its lowest 8 lanes in the next 8 too
+void x86_mask_test(struct x86 *a, int k);  // flags: zero where no lane is set
 void x86_mask_from(struct x86 *a, int k, int gpr);
 void x86_mask_to(struct x86 *a, int gpr, int k);
 void x86_mask_load(struct x86 *a, int k, struct x86_mem m);

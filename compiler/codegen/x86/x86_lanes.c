@@ -452,6 +452,11 @@ void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
 
 // ---- class K
 
+// AVX-512: of one value for all lanes, compared in lanes of 64 bits, a loop may read 16 lanes.
+static void all_lanes(struct x86_gen *g, const struct kir_val *v, bool wide, int k) {
+    if (wide && !g->as.vex && !g->as.one && x86_of(v)->shape == SHAPE_SAME)
+        x86_mask_twice(&g->as, k);
+}
 static void compare(struct x86_gen *g, const struct kir_val *v, int k) {
     static const uint8_t real[] = {0, 4, 0x1d, 0x1e, 0x12, 0x11}, whole[] = {0, 4, 5, 6, 2, 1};
     const struct kir_val *x = v->args[0], *y = v->args[1];
@@ -471,6 +476,7 @@ static void compare(struct x86_gen *g, const struct kir_val *v, int k) {
     else
         x86_op3i(g, op, length_of(g, v, wide), k, a, b,
                  dtype_is_float(t) ? real[v->imm_i] : whole[v->imm_i]);
+    all_lanes(g, v, wide, k);
 }
 static void compare_ints(struct x86_gen *g, const struct kir_val *v, int k) {
     static const uint8_t sign[] = {CC_E, CC_NE, CC_GE, CC_G, CC_LE, CC_L},
@@ -567,6 +573,7 @@ void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
                          wide ? x86_each64(g, 0) : x86_each32(g, 0), 4);
             else
                 x86_op3(g, EV_TEST | (wide ? EV_W : 0), len, k, r, x86_r(r));
+            all_lanes(g, v, wide, k);
         }
         break;
     default:
