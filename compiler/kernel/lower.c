@@ -216,9 +216,10 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
     }
 
     int64_t chunk = lw->chunk;
+    bool one_thread = lw->target && lw->target->merged;
     if (n == 1 && !chunk) {
         int64_t want = t.extent[0] / parts_of(lw),
-                least = lw->columns   ? 64
+                least = lw->columns   ? one_thread ? 512 : 64
                         : lw->reduces ? 16
                                       : 1024,
                 most = lw->reduces ? 1024 : ROW;

@@ -704,7 +704,7 @@ static const char *slower(const struct x86_plan *p) {
     if (p->is_mixed) return "lanes of 32 and 64 bits";
     if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
     // LLVM has no tiles to turn short rows in.
-    return p->is_long && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
+    return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
 }
 bool x86_choose(struct x86_plan *p) {
     int n = 0;
