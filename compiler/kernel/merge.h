@@ -24,7 +24,7 @@ struct merged_loop {
     int64_t values, consts;
     int64_t work, product_work; // of the kernels, once each; of those with contractions of floats
                                 // of at most 32 bits
-    double lost_ns; // a turn, on products that the library would run
+    double lost_ns;             // a turn, on products that the library would run
     int steps, depth;
 };
 // Is loop one? Kernels in arena a. Call merge_done in either case.

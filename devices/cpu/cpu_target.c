@@ -4,9 +4,9 @@
 // the kernel ABI and the version of the implementation choices, so that an entry made on one
 // machine is used on another exactly when it would be made the same there. For tests:
 // HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one without; HLOD_CPU_IMPL=kernel (onednn,
-// reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM, direct none
-// of the loops that the direct generator can make;
-// HLOD_CPU_BF16=emulated gives under precision fast the values of a CPU that has bf16.
+// reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM, direct
+// none of the loops that the direct generator can make; HLOD_CPU_BF16=emulated gives under
+// precision fast the values of a CPU that has bf16.
 #include <stdio.h>
 #include <stdlib.h>
 

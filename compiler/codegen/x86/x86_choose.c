@@ -680,8 +680,8 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
     }
 }
 
-// Does LLVM repay the milliseconds that it takes, from so much work in one call on? It takes as much
-// longer as there are more values than kernels mostly have: some 0.1 ms each.
+// Does LLVM repay the milliseconds that it takes, from so much work in one call on? It takes as
+// much longer as there are more values than kernels mostly have: some 0.1 ms each.
 static bool repays(const struct x86_plan *p, int64_t least) {
     int64_t work = kir_work(p->f), all, longer = p->values > USUAL ? p->values / USUAL : 1;
     if (!p->turns) return work / ONCE >= least * longer;
@@ -706,7 +706,9 @@ static const char *slower(const struct x86_plan *p) {
     if (p->is_mixed) return "lanes of 32 and 64 bits";
     if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
     // LLVM has no tiles to turn short rows in.
-    return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
+    return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK)
+               ? "more values than registers"
+               : NULL;
 }
 bool x86_choose(struct x86_plan *p) {
     int n = 0;

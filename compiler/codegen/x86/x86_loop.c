@@ -55,8 +55,7 @@ static struct place place_of(struct writer *w, const struct frame *f, const stru
     if (s->where == SLICE_CONST) {
         const struct literal *c = f->plan->consts[s->index];
         const void *bytes = c->size_bytes ? c->data : "";
-        return (struct place){.pool = true,
-                              .at = x86_table(&w->as, bytes, (size_t)c->size_bytes)};
+        return (struct place){.pool = true, .at = x86_table(&w->as, bytes, (size_t)c->size_bytes)};
     }
     if (f->memory + s->offset > INT32_MAX) w->why = LARGE;
     return (struct place){.base = AT_MEMORY, .at = f->memory + s->offset};
