@@ -130,6 +130,7 @@ static void write_kernel(struct writer *w, struct kir_fn *f, const struct place 
     f->begin->op = f->end->op = K_CONST;
     f->begin->imm_i = 0;
     f->end->imm_i = f->extent;
+
     if (x86_choose(&p) && x86_place(&p)) {
         struct x86_gen g = {.as = w->as, .p = &p};
         for (int k = 0; k < f->n_bufs; k++) {
