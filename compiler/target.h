@@ -64,10 +64,13 @@ struct target {
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
     int vector_bits;                                    // 512, 256, 128
     bool direct; // x86-64 with AVX-512 (F, BW, DQ, VL) or AVX2 (FMA, F16C): kernels without LLVM
-    bool direct_bf16; // and AVX512-BF16
-    bool merged;    // the kernels of a loop that is one function, which LLVM makes (kernel/merge.c)
-    int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
-    int threads;    // compute threads the code is made for
+    bool direct_bf16;  // and AVX512-BF16
+    bool direct_loops; // all loops that are one function which can be, not only where that is as
+                       // quick: for tests
+    bool merged;       // the kernels of a loop that is one function, and run on one thread
+                       // (kernel/merge.c)
+    int conv_block;    // channel block of library layouts: 16, 8, or 0 = no blocked layouts
+    int threads;       // compute threads the code is made for
     // Kernels that do fewer operations are compiled with little or less effort: their run takes
     // less than what more would save (kir_work); 0 = all with full effort.
     int64_t little_work, less_work;

@@ -48,6 +48,11 @@ bench-compile: ## compile time and instruction counts beside JAX's on the same g
 bench-compile: all
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD); a=$$?; $(PYTHON) tests/bench/large.py $(BUILD) \
 	  && exit $$a
+.PHONY: bench-large
+bench-large: ## compile time of large generated programs of one kind each, at growing sizes
+## (ARGS="--sizes 1000,64000 --xla loops")
+bench-large: $(BUILD)/hlo-run
+	$(Q)$(PYTHON) tests/fuzz-hlo/large_programs.py $(BUILD) $(ARGS)
 .PHONY: bench-pool
 bench-pool: ## what a parallel region costs, idle and beside two competing processes
 ## (docs/decisions/0002)

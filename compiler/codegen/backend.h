@@ -42,6 +42,9 @@ struct backend {
     // runs. Any thread; may write the kernel's `emit` fields.
     struct span (*direct)(struct arena *a, const struct target *t, const struct kir_fn *f,
                           int64_t turns, const char **why);
+    // Optional: the same of a loop.
+    struct span (*direct_loop)(struct arena *a, const struct target *t, const struct merged_loop *l,
+                               const char **why);
     // One object of all bodies, what a device of the target loads (kernel_set.object). Two threads
     // at most. Errors: UNIMPLEMENTED names what a body has and the back end lacks.
     status_t (*module)(struct backend_work *w, struct span *out);

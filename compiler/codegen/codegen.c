@@ -46,6 +46,9 @@ struct wanted { // an instruction that needs a kernel
     struct str text; // its kir
     status_t st;
 };
+struct made_loop { // a body of loops
+    const char *symbol, *why_llvm;
+};
 struct gather {
     struct arena *a;
     const struct target *t;
@@ -63,7 +66,7 @@ struct gather {
     VEC(struct kernel *) made; // [kernels]
     VEC(struct kernel_unit) units;
     VEC(struct merged_loop *) loops; // that are one function each
-    struct smap loop_symbols;        // by the digest of what they are made of
+    struct smap loops_made;          // struct made_loop, by the digest of what it is made of
     struct pmap merged;              // their instructions; of others that were looked at: NULL
 };
 
@@ -318,6 +321,14 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
     return u.symbol;
 }
 
+// Code of a loop without LLVM, where that is as quick; empty, with *why: LLVM makes it.
+static struct span loop_code(struct gather *g, const struct merged_loop *l, const char **why) {
+    struct span none = {NULL, 0};
+    *why = "a loop";
+    if (!g->t->direct || !g->back->direct_loop || g->in_module) return none;
+    if (!g->t->direct_loops && !merge_is_products(l)) return none;
+    return g->back->direct_loop(g->a, g->t, l, why);
+}
 static void add_loop(struct gather *g, const struct merged_loop *l) {
     const struct plan_step *s = l->loop;
     struct kernel_unit u = {.loop = l, .effort = EFFORT_LOOP, .kernel = (int)g->kernels.n};
@@ -329,14 +340,17 @@ static void add_loop(struct gather *g, const struct merged_loop *l) {
     sha256_str(&h, (struct str){strbuf_cstr((struct strbuf *)(uintptr_t)&l->text), l->text.n});
     u.key = sha256_end(&h);
     digest_hex(u.key, hex);
-    u.symbol = smap_get(&g->loop_symbols, str_of(hex)); // loops over one body have one
-    if (!u.symbol) {
-        char *symbol = arena_printf(g->a, "k%.24s", hex);
-        u.symbol = symbol;
-        smap_put(&g->loop_symbols, str_of(hex), symbol);
+
+    struct made_loop *made = smap_get(&g->loops_made, str_of(hex)); // loops over one body have one
+    if (!made) {
+        made = arena_new_of(g->a, struct made_loop);
+        made->symbol = u.symbol = arena_printf(g->a, "k%.24s", hex);
+        u.direct = loop_code(g, l, &made->why_llvm);
+        if (u.direct.n) made->why_llvm = NULL;
+        smap_put(&g->loops_made, str_of(hex), made);
         avec_push(g->a, &g->units, u);
     }
-    struct kernel_info info = {.symbol = u.symbol,
+    struct kernel_info info = {.symbol = made->symbol,
                                .instr = arena_strdup(g->a, s->instr->name),
                                .n_bufs = s->n_out + HLOD_LOOP_BUFFERS,
                                .n_sizes = 1,
@@ -344,7 +358,7 @@ static void add_loop(struct gather *g, const struct merged_loop *l) {
                                .extent = 1,
                                .scratch_bytes = l->scratch_bytes,
                                .flops = merge_turn_work(l, s),
-                               .why_llvm = "a loop"};
+                               .why_llvm = made->why_llvm};
     avec_push(g->a, &g->kernels, info);
 }
 
@@ -407,7 +421,7 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
         arena_done(&g.own[k]);
     smap_done(&g.by_text);
     smap_done(&g.by_form);
-    smap_done(&g.loop_symbols);
+    smap_done(&g.loops_made);
     pmap_done(&g.seen);
     pmap_done(&g.merged);
     for (size_t k = 0; k < g.loops.n; k++)

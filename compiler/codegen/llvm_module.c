@@ -113,4 +113,9 @@ static struct span direct(struct arena *a, const struct target *t, const struct 
                           int64_t turns, const char **why) {
     return x86_direct(a, f, turns, t->vector_bits, t->direct_bf16, why);
 }
-const struct backend backend_llvm = {"llvm", LLVM_MAX_SIZES, true, direct, make_module};
+static struct span direct_loop(struct arena *a, const struct target *t, const struct merged_loop *l,
+                               const char **why) {
+    return x86_direct_loop(a, l, t->vector_bits, t->direct_bf16, why);
+}
+const struct backend backend_llvm = {"llvm", LLVM_MAX_SIZES, true,
+                                     direct, direct_loop,    make_module};

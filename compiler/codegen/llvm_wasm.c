@@ -41,4 +41,4 @@ static status_t make_module(struct backend_work *w, struct span *out) {
     LLVMDisposeMemoryBuffer(made);
     return st;
 }
-const struct backend backend_wasm = {"wasm", LLVM_MAX_SIZES, false, NULL, make_module};
+const struct backend backend_wasm = {"wasm", LLVM_MAX_SIZES, false, NULL, NULL, make_module};

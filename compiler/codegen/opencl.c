@@ -153,4 +153,4 @@ static status_t make_module(struct backend_work *w, struct span *out) {
     strbuf_done(&b);
     return st;
 }
-const struct backend backend_opencl = {"opencl", OPENCL_MAX_SIZES, false, NULL, make_module};
+const struct backend backend_opencl = {"opencl", OPENCL_MAX_SIZES, false, NULL, NULL, make_module};

@@ -196,6 +196,16 @@ static status_t build_elements(struct lower *lw, const struct lower_outputs *o,
 static int64_t parts_of(const struct lower *lw) {
     return lw->policy->units == 1 ? 1 : lw->reduces ? 32 : 16;
 }
+// Elements of a part of a flat loop of n. Sums by columns of more columns than one block has run
+// side by side, where one thread makes all.
+static int64_t chunk_of(const struct lower *lw, int64_t n) {
+    bool alone = lw->target && lw->target->merged;
+    int64_t want = n / parts_of(lw), most = lw->reduces ? 1024 : ROW,
+            least = lw->columns   ? alone ? 512 : 64
+                    : lw->reduces ? 16
+                                  : 1024;
+    return want < least ? least : want > most ? most : (want + 15) / 16 * 16;
+}
 // Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
 static status_t build(struct lower *lw, const struct lower_outputs *o, const struct shape *s,
                       struct lower_space *sp) {
@@ -217,15 +227,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
         if (best > 1 && lw->settled && cut(sp, t.stride[p - 1] * best)) return build(lw, o, s, sp);
     }
 
-    int64_t chunk = lw->chunk;
-    if (n == 1 && !chunk) {
-        int64_t want = t.extent[0] / parts_of(lw),
-                least = lw->columns   ? 64
-                        : lw->reduces ? 16
-                                      : 1024,
-                most = lw->reduces ? 1024 : ROW;
-        chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
-    }
+    int64_t chunk = n == 1 && !lw->chunk ? chunk_of(lw, t.extent[0]) : lw->chunk;
     if (chunk && chunk < t.extent[n - 1]) {
         t.chunk = chunk;
         t.chunks = (t.extent[n - 1] + chunk - 1) / chunk;

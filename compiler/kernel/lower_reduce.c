@@ -177,7 +177,8 @@ static int steps_at_once(const struct lower *lw, const struct lower_reduce *f) {
     if (lw->rows && HLO_ATTR(f->i, dims)->dimensions.n > 1) return 1;
     for (int n = 0; lw->rows && n < f->i->n_operands; n++)
         if (!light(lw, f->i->operands[n], &budget)) return 1;
-    return UNROLL;
+    // One thread, and registers for as many scalars: sums are read and written half as often.
+    return lw->target && lw->target->merged && lw->target->vector_bits == 512 ? 2 * UNROLL : UNROLL;
 }
 static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct lower_kept *kept,
                             const struct lower_row *row, int rank, struct kir_val *canon) {

@@ -69,6 +69,9 @@ bool merge_is_small(const struct hlo_instr *i) {
     int64_t n = products(i);
     return n > 0 && n <= MAX_PRODUCTS;
 }
+static bool is_narrow(enum dtype t) {
+    return dtype_is_float(t) && dtype_size(t) <= 4;
+}
 static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     struct kir_fn *fn;
@@ -88,6 +91,9 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     if (work > MERGE_WORK) return no(l, "a kernel that is not small");
     if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
     if (library) l->lost_ns += lost_ns(l->t, i);
+    l->work += work;
+    if (products(i) && shape_leaves(i->shape) == 1 && is_narrow(shape_leaf(i->shape, 0)->dtype))
+        l->product_work += work;
     kir_each(&fn->top, count_values, &l->values);
     if (l->values > MAX_VALUES) return no(l, "too much code");
     if (fn->scratch_bytes > l->stage_at) l->stage_at = (fn->scratch_bytes + 63) / 64 * 64;
@@ -161,6 +167,12 @@ bool merge_loop(struct arena *a, const struct plan_step *loop, const struct targ
         return no(out, "products that the library is quicker with");
     out->scratch_bytes += out->stage_at;
     return true;
+}
+bool merge_is_products(const struct merged_loop *l) {
+    enum { STEP_WORK = 4000 }; // 25 ns, of which keeping values in memory is 2.5
+    // Long elementwise steps are LLVM's by a sixth where there are 16 registers.
+    int64_t share = l->t->vector_bits == 512 ? 5 : 8;
+    return l->work - l->product_work <= l->work / share && l->work >= STEP_WORK * (int64_t)l->steps;
 }
 void merge_done(struct merged_loop *l) {
     pmap_done(&l->kernels);

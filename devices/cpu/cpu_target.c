@@ -4,8 +4,9 @@
 // the kernel ABI and the version of the implementation choices, so that an entry made on one
 // machine is used on another exactly when it would be made the same there. For tests:
 // HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one without; HLOD_CPU_IMPL=kernel (onednn,
-// reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM;
-// HLOD_CPU_BF16=emulated gives under precision fast the values of a CPU that has bf16.
+// reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM, direct
+// none of the loops that the direct generator can make; HLOD_CPU_BF16=emulated gives under
+// precision fast the values of a CPU that has bf16.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@
 
 // Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
-enum { COST_VERSION = 16 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 17 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo_instr *i) {
     return false;
@@ -110,6 +111,7 @@ const struct target *cpu_target(void) {
     bool direct = avx512 || (avx2 && __builtin_cpu_supports("f16c") &&
                              __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt"));
     t.direct = direct && !(codegen && strcmp(codegen, "llvm") == 0);
+    t.direct_loops = t.direct && codegen && strcmp(codegen, "direct") == 0;
     t.direct_bf16 = t.direct && avx512 && cpu_has_bf16();
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
@@ -142,7 +144,9 @@ const struct target *cpu_target(void) {
                                : "",
              t.library_bf16 && cpu_has_tiles() ? "+amx" : "", others(), t.conv_block,
              HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "",
-             direct && !t.direct ? ":llvm" : "");
+             direct && !t.direct ? ":llvm"
+             : t.direct_loops    ? ":direct"
+                                 : "");
     t.id = id;
     return &t;
 }

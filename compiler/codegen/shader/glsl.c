@@ -295,4 +295,4 @@ static status_t make_module(struct backend_work *w, struct span *out) {
     static const struct shader of_device = {"glsl", prologue, NULL, device_kernel, unit_bytes};
     return shader_module(&of_device, w, out);
 }
-const struct backend backend_glsl = {"glsl", 0, false, NULL, make_module};
+const struct backend backend_glsl = {"glsl", 0, false, NULL, NULL, make_module};

@@ -112,4 +112,4 @@ const struct shader shader_wgsl = {"wgsl", prologue, wgsl_target, wgsl_kernel, N
 static status_t make_module(struct backend_work *w, struct span *out) {
     return shader_module(&shader_wgsl, w, out);
 }
-const struct backend backend_wgsl = {"wgsl", 0, false, NULL, make_module};
+const struct backend backend_wgsl = {"wgsl", 0, false, NULL, NULL, make_module};

@@ -9,7 +9,8 @@
 #include "compiler/codegen/x86/x86_plan.h"
 
 enum {
-    MAX_VALUES = 6000,
+    MAX_VALUES = 50000,
+    USUAL = 400,
     MAX_TURNS = 8,
     FOLD_LEAST = 8,
     FOLD_WORK = 32,
@@ -679,12 +680,13 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
     }
 }
 
-// Does LLVM repay the milliseconds that it takes, from so much work in one call on?
+// Does LLVM repay the milliseconds that it takes, from so much work in one call on? It takes as
+// much longer as there are more values than kernels mostly have: some 0.1 ms each.
 static bool repays(const struct x86_plan *p, int64_t least) {
-    int64_t work = kir_work(p->f), all;
-    if (!p->turns) return work / ONCE >= least;
+    int64_t work = kir_work(p->f), all, longer = p->values > USUAL ? p->values / USUAL : 1;
+    if (!p->turns) return work / ONCE >= least * longer;
     if (__builtin_mul_overflow(work, p->turns, &all)) all = INT64_MAX;
-    return work >= least || (p->turns > 1 && all >= LOOP_WORK);
+    return work >= least * longer || (p->turns > 1 && all >= LOOP_WORK * longer);
 }
 // Why LLVM's code of a kernel that could be made here costs a fraction; NULL: it does not, or the
 // kernel is not worth it.
@@ -704,13 +706,16 @@ static const char *slower(const struct x86_plan *p) {
     if (p->is_mixed) return "lanes of 32 and 64 bits";
     if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
     // LLVM has no tiles to turn short rows in.
-    return p->is_long && !p->f->rows && repays(p, LONG_WORK) ? "more values than registers" : NULL;
+    return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK)
+               ? "more values than registers"
+               : NULL;
 }
 bool x86_choose(struct x86_plan *p) {
     int n = 0;
     attach(p, p->f->begin);
     attach(p, p->f->end);
     attach_block(p, &p->f->top, &n);
+    p->values = n;
     if (p->why) return false;
     decide(p, &p->f->top);
     p->why = slower(p);

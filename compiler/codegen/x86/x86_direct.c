@@ -487,16 +487,20 @@ static void constants(struct x86_gen *g, struct kir_block *b) {
         h->reg = reg;
     }
 }
-static void write_kernel(struct x86_gen *g) {
+void x86_write_body(struct x86_gen *g) {
     const struct kir_fn *f = g->p->f;
     g->as.one = !g->p->vex && !g->p->has_lanes;
     g->tables = arena_array(g->p->a, int32_t, f->tables.n + 1);
     for (size_t k = 0; k < f->tables.n; k++)
         g->tables[k] = x86_table(&g->as, f->tables.v[k].data,
                                  (size_t)(f->tables.v[k].n * dtype_size(f->tables.v[k].elem)));
-    size_t at = enter(g);
     constants(g, (struct kir_block *)&f->top);
     block(g, &f->top);
+}
+static void write_kernel(struct x86_gen *g) {
+    g->as.one = !g->p->vex && !g->p->has_lanes;
+    size_t at = enter(g);
+    x86_write_body(g);
     leave(g);
     int32_t frame = (g->p->frame + 63) / 64 * 64;
     memcpy(g->as.code.p + at, &frame, sizeof frame);

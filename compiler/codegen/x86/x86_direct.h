@@ -4,6 +4,7 @@
 #pragma once
 #include "base/span.h"
 #include "compiler/kernel/kir.h"
+#include "compiler/kernel/merge.h"
 
 // Code of the kernel, called as abi.h says: position independent, to be placed at 64 bytes, with
 // its constants behind it. vector_bits: 512 (AVX-512 F, BW, DQ, VL) or 256 (AVX2, FMA, F16C).
@@ -14,3 +15,6 @@
 // writes the kernel's `emit` fields.
 struct span x86_direct(struct arena *a, const struct kir_fn *f, int64_t turns, int vector_bits,
                        bool has_bf16, const char **why);
+// The same of a loop that is one function (x86_loop.c), called as hlod_loop_call does.
+struct span x86_direct_loop(struct arena *a, const struct merged_loop *l, int vector_bits,
+                            bool has_bf16, const char **why);

@@ -27,6 +27,9 @@ static inline int x86_log_size(enum dtype t) {
     return __builtin_ctz((unsigned)dtype_size(t));
 }
 
+// x86_direct.c. All of a kernel but what is before and behind: its buffers are in their homes.
+void x86_write_body(struct x86_gen *g);
+
 // x86_home.c. Where v is now: accumulators have copies.
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
 int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer

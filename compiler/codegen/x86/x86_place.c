@@ -7,7 +7,7 @@
 
 #include "compiler/codegen/x86/x86_plan.h"
 
-enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000, MAX_REGISTERS = 40 };
+enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 60000, MAX_REGISTERS = 40 };
 static const int8_t registers[CLASSES][32] = {
     [CLASS_G] = {RSI, RDI, R8, R9, R10, R11, RBX, R12, R13, R14, R15, -1},
     [CLASS_V] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,

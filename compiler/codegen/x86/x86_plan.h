@@ -82,6 +82,8 @@ struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
     int64_t turns;                                  // of the loops that call it
+    int values;                                     // all of the kernel
+    bool merged;                                    // part of a loop that is one function
     bool vex;                                       // AVX2
     bool bf16;                                      // AVX512-BF16
     VEC(struct x86_home *) homes, inside;           // inside: read or made in plain loops
