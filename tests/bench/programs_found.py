@@ -3,7 +3,9 @@
 says why). Gathers of rows and of places that are computed, gates on many states, dilated and causal
 convolutions and their gradients, remainders, sums of exponentials, recurrences, products with a
 transposed matrix in loops, halves that are joined, products of many small matrices, bodies in
-space, columns that are put, weights of 4 bits, tables of few states."""
+space, columns that are put, weights of 4 bits, tables of few states, rotations of rows, grids
+whose rows do not fill vectors, chains of few hidden states, small triangular systems with several
+right sides."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +26,9 @@ def define(program, f32, below, of):
     spaces(program, f32, below, of)
     narrow(program, f32, below, of)
     tables(program, f32, below)
+    rotations(program, f32, of)
+    grids(program, below, of)
+    short_chains(program, f32, of)
 
 
 def perlin(x, y, table):
@@ -255,3 +260,50 @@ def tables(program, f32, below):
     program("compressed rows of 2000x2000 by 16 columns", f32(20000), below(2000, 20000),
             f32(2000, 16))(
         lambda d, c, x: sparse.BCSR((d, c, jnp.arange(0, 20001, 10)), shape=(2000, 2000)) @ x)
+
+
+def rotations(program, f32, of):
+    """Rows that are turned, and parts of several arrays side by side."""
+    for n in (9, 24, 1000):
+        program("jnp.roll by two of rows of %d, f32" % n, f32(200000 // n, n))(
+            lambda x: jnp.roll(x, 2, 1))
+    program("halves of rows of 13 bytes change places", of(np.int8, 15384, 13))(
+        lambda x: jnp.concatenate([x[:, 6:], x[:, :6]], 1))
+    program("jnp.roll of pairs of f16 in rows of 16", of(np.float16, 6250, 16, 2))(
+        lambda x: jnp.roll(x, 1, 1))
+    program("halves of two arrays, rows of 13", f32(15384, 13), f32(15384, 13))(
+        lambda x, y: jnp.concatenate([x[:, 6:], y[:, :6]], 1))
+    program("fftshift of 200 images of 33x33", f32(200, 33, 33))(
+        lambda x: jnp.fft.fftshift(x, (1, 2)))
+    program("largest of rows of 9, f64", of(np.float64, 22222, 9))(lambda x: x.max(1))
+
+
+def grids(program, below, of):
+    def topple(g):
+        high, g = jnp.pad(g // 4, 1), g % 4
+        return g + high[2:, 1:-1] + high[:-2, 1:-1] + high[1:-1, 2:] + high[1:-1, :-2]
+    program("sandpile of 64x64 until it rests", below(8, 64, 64))(
+        lambda g: lax.while_loop(lambda g: (g >= 4).any(), topple, g))
+
+    def live(_, g):
+        around = jnp.pad(g, 1)
+        n = sum(around[i:i + 128, j:j + 128] for i in range(3) for j in range(3)) - g
+        return ((n == 3) | ((g == 1) & (n == 2))).astype(g.dtype)
+    program("game of life in bytes, 128x128, 20 turns", of(np.uint8, 128, 128))(
+        lambda g: lax.fori_loop(0, 20, live, g & 1))
+    program("Jacobi's method on 32x32, 20 turns", of(np.float32, 32, 32))(
+        lambda u: lax.fori_loop(0, 20, lambda _, u: u.at[1:-1, 1:-1].set(
+            (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]) / 4), u))
+
+
+def short_chains(program, f32, of):
+    def forward(e, t):
+        step = lambda a, x: (jax.nn.logsumexp(a[:, None] + t, 0) + x, None)
+        return lax.scan(step, e[0], e[1:])[0]
+    for n in (5, 7):
+        program("forward algorithm, 16 chains of 100 steps, %d states" % n, f32(16, 100, n),
+                f32(n, n))(jax.vmap(forward, (0, None)))
+    for n in (4, 9, 13):
+        program("200 triangular systems of %d with 9 right sides" % n, f32(200, n, n),
+                f32(200, n, 9))(lambda a, b: lax.linalg.triangular_solve(
+                    a + 8 * jnp.eye(a.shape[-1]), b, left_side=True, lower=True))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of Cholesky decomposition and triangular solve, with the steps of their evaluation
 // (linalg.c): sums in f64 or c128, each element rounded when it is stored. A unit is one matrix
-// (cholesky) or one right side (triangular-solve); columns and rows depend on those before.
+// (cholesky; triangular-solve of real numbers with several right sides that lie side by side, which
+// are a vector) or one right side; columns and rows depend on those before.
 #include <math.h>
 
 #include "compiler/kernel/lower.h"
@@ -148,44 +149,116 @@ WHOLE(CHOLESKY) {
     return ST_OK;
 }
 
+// A triangular solve: x, its right sides, and the matrix, whose element (row, col) is that of the
+// form that is solved.
+struct solve {
+    const struct hlo_attr_trisolve *t;
+    struct stack x, a;
+    int64_t n, sides;
+    bool lower;
+};
+static V column_of(struct lower *lw, const struct solve *s, V e) { // the e-th that is known
+    struct kir *k = &lw->k;
+    return s->lower ? e : kir_idx_add(k, kir_i64(k, s->n - 1), kir_idx_mul(k, e, -1));
+}
+static status_t factor_at(struct lower *lw, struct solve *s, V row, V col, V *out) {
+    RETURN_IF_ERR(operand_at(lw, &s->a, 0, row, col, out));
+    if (s->t->transpose_a == TRI_ADJOINT) *out = conjugate(&lw->k, s->a.wide, *out);
+    return ST_OK;
+}
+static status_t by_diagonal(struct lower *lw, struct solve *s, V row, V *v) {
+    V diagonal;
+    if (s->t->unit_diagonal) return ST_OK;
+    RETURN_IF_ERR(factor_at(lw, s, row, row, &diagonal));
+    *v = kmath(lw, KFN_DIV, s->x.wide, *v, diagonal);
+    return ST_OK;
+}
+// One right side, an element after the other.
+static status_t one_side(struct lower *lw, struct solve *s, V side) {
+    struct kir *k = &lw->k;
+    struct sum sum;
+    V v, m;
+    struct kir_loop *step = kir_for(k, kir_i64(k, 0), kir_i64(k, s->n), s->n, NULL, 0);
+    V row = column_of(lw, s, step->var);
+    RETURN_IF_ERR(operand_at(lw, &s->x, 1, row, side, &v));
+    V col = column_of(lw, s, open_sum(lw, &sum, s->x.wide, v, step->var, s->n));
+    RETURN_IF_ERR(factor_at(lw, s, row, col, &m));
+    v = close_sum(lw, &sum, m, result_at(lw, &s->x, col, side));
+    RETURN_IF_ERR(by_diagonal(lw, s, row, &v));
+    put_at(lw, &s->x, row, side, v);
+    kir_end(k, step, NULL);
+    return ST_OK;
+}
+
+static struct kir_loop *each_side(struct lower *lw, const struct solve *s) {
+    struct kir *k = &lw->k;
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, s->sides), s->sides, NULL, 0);
+    l->vectorize = true;
+    return l;
+}
+static V sum_at(struct lower *lw, int64_t base, V side) {
+    V at = kir_idx_add(&lw->k, side, kir_i64(&lw->k, base));
+    return kir_load(&lw->k, KIR_SCRATCH, DT_F64, at, KF_PINNED);
+}
+static void put_sum(struct lower *lw, int64_t base, V side, V v) {
+    kir_store(&lw->k, KIR_SCRATCH, DT_F64, kir_idx_add(&lw->k, side, kir_i64(&lw->k, base)), v);
+}
+// All right sides of a matrix: the same sums in the same order, a row of them in scratch.
+static status_t all_sides(struct lower *lw, struct solve *s) {
+    struct kir *k = &lw->k;
+    int64_t base = lower_scratch(lw, DT_F64, s->sides) / dtype_size(DT_F64);
+    V v, m;
+    struct kir_loop *step = kir_for(k, kir_i64(k, 0), kir_i64(k, s->n), s->n, NULL, 0);
+    V row = column_of(lw, s, step->var);
+    struct kir_loop *l = each_side(lw, s);
+    RETURN_IF_ERR(operand_at(lw, &s->x, 1, row, l->var, &v));
+    put_sum(lw, base, l->var, v);
+    kir_end(k, l, NULL);
+
+    struct kir_loop *e = kir_for(k, kir_i64(k, 0), step->var, s->n, NULL, 0);
+    V col = column_of(lw, s, e->var);
+    l = each_side(lw, s);
+    RETURN_IF_ERR(factor_at(lw, s, row, col, &m));
+    v = kmath(lw, KFN_MUL, DT_F64, m, result_at(lw, &s->x, col, l->var));
+    v = kir_flag(k, K_SUB, sum_at(lw, base, l->var), v, lower_contract(lw));
+    put_sum(lw, base, l->var, v);
+    kir_end(k, l, NULL);
+    kir_end(k, e, NULL);
+
+    l = each_side(lw, s);
+    v = sum_at(lw, base, l->var);
+    RETURN_IF_ERR(by_diagonal(lw, s, row, &v));
+    put_at(lw, &s->x, row, l->var, v);
+    kir_end(k, l, NULL);
+    kir_end(k, step, NULL);
+    return ST_OK;
+}
+// Measured with AVX-512, f32 and f64, matrices of 3 to 15: 4 sides are 5 times as fast so, 8 to 100
+// 1.2 to 13 times, 5 take 1.3 times as long.
+static bool worth_a_vector(int64_t sides) {
+    return sides == 4 || sides >= 8;
+}
 WHOLE(TRIANGULAR_SOLVE) {
     const struct hlo_attr_trisolve *t = HLO_ATTR(i, trisolve);
-    struct kir *k = &lw->k;
     const struct shape *sh = i->shape;
     int64_t rows = sh->dims[sh->rank - 2], cols = sh->dims[sh->rank - 1];
-    int64_t n = t->left_side ? rows : cols;
 
     // x op(a) = b is op(a)^T x^T = b^T.
-    bool flip = (t->transpose_a != TRI_NO_TRANSPOSE) != !t->left_side, lower = t->lower != flip;
+    bool flip = (t->transpose_a != TRI_NO_TRANSPOSE) != !t->left_side;
     enum dtype wide = wide_of(sh->dtype);
-    struct stack x = {.i = i, .wide = wide, .flip = !t->left_side}, a = x;
-    struct sum sum;
-    V side, v, m, diagonal;
-
-    struct kir_loop *unit = open_units(lw, &x, t->left_side ? cols : rows, &side);
-    a.rank = x.rank;
-    a.flip = flip;
-    memcpy(a.index, x.index, sizeof a.index);
-
-    struct kir_loop *step = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
-    V last = kir_i64(k, n - 1);
-    V row = lower ? step->var : kir_idx_add(k, last, kir_idx_mul(k, step->var, -1));
-    RETURN_IF_ERR(operand_at(lw, &x, 1, row, side, &v));
-
-    V e = open_sum(lw, &sum, wide, v, step->var, n);
-    V col = lower ? e : kir_idx_add(k, last, kir_idx_mul(k, e, -1));
-    RETURN_IF_ERR(operand_at(lw, &a, 0, row, col, &m));
-    if (t->transpose_a == TRI_ADJOINT) m = conjugate(k, wide, m);
-    v = close_sum(lw, &sum, m, result_at(lw, &x, col, side));
-
-    if (!t->unit_diagonal) {
-        RETURN_IF_ERR(operand_at(lw, &a, 0, row, row, &diagonal));
-        if (t->transpose_a == TRI_ADJOINT) diagonal = conjugate(k, wide, diagonal);
-        v = kmath(lw, KFN_DIV, wide, v, diagonal);
-    }
-
-    put_at(lw, &x, row, side, v);
-    kir_end(k, step, NULL);
-    kir_end(k, unit, NULL);
+    struct solve s = {.t = t,
+                      .x = {.i = i, .wide = wide, .flip = !t->left_side},
+                      .n = t->left_side ? rows : cols,
+                      .sides = t->left_side ? cols : rows,
+                      .lower = t->lower != flip};
+    bool together = t->left_side && wide == DT_F64 && worth_a_vector(s.sides) &&
+                    shape_in_order(sh) && lw->policy->tiles == TILES_OF_CPU && !lw->elements &&
+                    lw->policy->has_scratch;
+    V side;
+    struct kir_loop *unit = open_units(lw, &s.x, together ? 1 : s.sides, &side);
+    s.a = s.x;
+    s.a.flip = flip;
+    RETURN_IF_ERR(together ? all_sides(lw, &s) : one_side(lw, &s, side));
+    kir_end(&lw->k, unit, NULL);
     return ST_OK;
 }

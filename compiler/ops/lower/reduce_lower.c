@@ -36,7 +36,8 @@ static void round_results(struct lower *lw, struct lower_reduce *f, struct kir_v
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
 
-enum { SHORT = 8, SHORT_ROW = 64 }; // terms that are written out; of rows shorter than some vectors
+// Terms that are written out; of rows shorter than some vectors, of elements of 8 bytes.
+enum { SHORT = 8, SHORT_ROW = 64, SHORT_WIDE = 17 };
 struct reduce {
     int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
     int which[HLO_MAX_RANK], n;
@@ -58,24 +59,28 @@ static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
 static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const struct shape_phys *p) {
     const struct hlo_instr *r = hlo_root(i->called[0]);
     bool extreme = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM;
-    int64_t row = 1; // elements side by side that are reduced
-    for (int d = p->rank - 1; d >= 0 && row < SHORT_ROW; d--) {
+    bool wide = r->shape->dtype == DT_F64;
+    int64_t row = 1, most = wide ? SHORT_WIDE : SHORT_ROW; // elements side by side
+    if (wide && !(lw->target && lw->target->vector_bits == 512)) return false; // AVX2 has no such
+    for (int d = p->rank - 1; d >= 0 && row < most; d--) {
         bool reduced = i64s_has(HLO_ATTR(i, dims)->dimensions, p->of[d]);
         if (!reduced && p->dims[d] > 1) break;
         row *= p->dims[d];
     }
     return extreme && any_order(lw, i) && dtype_is_float(r->shape->dtype) &&
-           kir_type(r->shape->dtype) == DT_F32 && lw->policy->tiles == TILES_OF_CPU &&
-           !lw->elements && row < SHORT_ROW;
+           lw->policy->tiles == TILES_OF_CPU && !lw->elements && row < most;
 }
 static bool finds_largest(const struct hlo_instr *i) {
     return hlo_root(i->called[0])->op == HLO_MAXIMUM;
 }
 static struct kir_val *of_key(struct kir *k, struct kir_val *key) { // the order is its own inverse
-    return kir_bits(k, DT_F32, kmath_total_order(k, kir_bits(k, DT_F32, key)));
+    enum dtype t = key->type == DT_S64 ? DT_F64 : DT_F32;
+    return kir_bits(k, t, kmath_total_order(k, kir_bits(k, t, key)));
 }
 static struct kir_val *key_of(struct kir *k, struct kir_val *x, bool largest) {
-    struct kir_val *first = kir_int(k, DT_S32, largest ? INT32_MAX : INT32_MIN);
+    bool wide = x->type == DT_F64;
+    int64_t most = wide ? INT64_MAX : INT32_MAX, least = wide ? INT64_MIN : INT32_MIN;
+    struct kir_val *first = kir_int(k, wide ? DT_S64 : DT_S32, largest ? most : least);
     return kir_select(k, kir_cmp(k, CMP_NE, x, x), first, kmath_total_order(k, x));
 }
 static status_t init_key(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
@@ -148,7 +153,7 @@ LOWER(REDUCE) {
     f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
     if (rd.keys) {
-        types[0] = DT_S32;
+        types[0] = kir_type(types[0]) == DT_F64 ? DT_S64 : DT_S32;
         f.init = init_key;
     }
 

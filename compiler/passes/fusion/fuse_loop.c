@@ -145,17 +145,17 @@ static bool view(const struct ctx *x, const struct hlo_instr *i) {
 static bool renames(const struct ctx *x, const struct hlo_instr *i) {
     return i->op == HLO_RESHAPE && plain(i) && fusion_drops_ones(i) && !x->layouts;
 }
-// A rotation of rows of 8 to 16 elements: parts of one array that are read where they lie. Measured
-// on Zen 4: rows of 16 take a fifth to a quarter of what slices and their concatenation do, of 8
-// a half to a tenth; of 9 to 15 elements of 4 bytes those are sooner.
-static bool short_rotation(const struct hlo_instr *i, int64_t run) {
+// A rotation of rows of 8 elements and more: parts of one array that are read where they lie.
+// Measured on Zen 4 and 5: rows of 16 and more take a fifth to a half of what slices and their
+// concatenation do, of 8 a half to a tenth; of 9 to 15 elements of 4 bytes those are sooner.
+static bool rotation(const struct hlo_instr *i, int64_t run) {
     enum { LEAST = 8, MOST = 16, WORD = 4 };
     for (int k = 0; k < i->n_operands; k++) {
         const struct hlo_instr *o = i->operands[k];
         if (o->op != HLO_SLICE || o->operands[0] != i->operands[0]->operands[0]) return false;
     }
-    bool whole = run == LEAST || run == MOST;
-    return LEAST <= run && run <= MOST && (whole || dtype_size(i->shape->dtype) != WORD);
+    bool whole = run == LEAST || run >= MOST;
+    return LEAST <= run && (whole || dtype_size(i->shape->dtype) != WORD);
 }
 // A concatenation of what is computed for it alone, or of slices; of what lies in memory it is a
 // copy. Where a part is a few elements at a time, each element computes all parts: no more than
@@ -177,7 +177,8 @@ static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
         any |= o->users.n == 1 && elementwise(o);
     }
     int64_t run = i->shape->dims[d] * inner;
-    if (views && (run < RUN || short_rotation(i, run))) return outer > 1;
+    if (views && x->t->routine_runs && lib_joins_rows(i)) return true;
+    if (views && (run < RUN || (inner == 1 && rotation(i, run)))) return outer > 1;
     // Rows of one vector each, and shorter ones of few places, are copied sooner.
     bool one_vector = inner * dtype_bits(i->shape->dtype) == x->t->vector_bits;
     bool is_long = (inner >= RUN && !one_vector) ||

@@ -441,6 +441,38 @@ bool lib_table(const struct hlo_instr *i) {
            g->index_vector_dim == x->rank && !g->offset_dims.n && g->collapsed_slice_dims.n == 1 &&
            g->slice_sizes.v[0] == 1 && !x->dynamic && shape_elements(x) > 0;
 }
+// Is slice i a part of each row (its dims from d on) of an array that lies in order?
+static bool part_of_rows(const struct hlo_instr *i, int64_t d) {
+    if (i->op != HLO_SLICE || i->shape->dynamic || i->operands[0]->shape->dynamic) return false;
+    const struct shape *s = i->operands[0]->shape;
+    const struct range *r = HLO_ATTR(i, slice)->slice.v;
+    for (int k = 0; k < s->rank; k++)
+        if (r[k].stride != 1 || (k != d && i->shape->dims[k] != s->dims[k])) return false;
+    return layout_is_default(s->layout, s->rank) && shape_elements(i->shape) > 0;
+}
+// Measured on Zen 5, 200,000 elements. Of one array: rows of 9 to 15 elements of 1 to 8 bytes take
+// a quarter to a half of a kernel's time, of 8 of 8 bytes 0.6; of others 1.3 to 4 times as much. Of
+// several arrays: a kernel looks for each element's.
+bool lib_joins_rows(const struct hlo_instr *i) {
+    enum { MOST_PARTS = 4, LEAST = 8, MOST = 16, WORD = 8, SEVERAL = 6, LONG = 16 };
+    if (i->op != HLO_CONCATENATE || i->n_operands > MOST_PARTS || shape_is_tuple(i->shape) ||
+        i->shape->dynamic || !layout_is_default(i->shape->layout, i->shape->rank))
+        return false;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], run = 1, least = INT64_MAX;
+    bool one = true;
+    for (int k = 0; k < i->n_operands; k++) {
+        if (!part_of_rows(i->operands[k], d)) return false;
+        int64_t n = i->operands[k]->shape->dims[d];
+        if (n < least) least = n;
+        one &= i->operands[k]->operands[0] == i->operands[0]->operands[0];
+    }
+    for (int64_t k = d; k < i->shape->rank; k++)
+        run *= i->shape->dims[k];
+    int64_t inner = run / i->shape->dims[d], size = dtype_size(i->shape->dtype);
+    if (inner > 1 || run == shape_elements(i->shape)) return run >= SEVERAL;
+    if (!one) return run >= SEVERAL && least < LONG;
+    return (run > LEAST && run < MOST) || (run == LEAST && size == WORD);
+}
 bool lib_of_ours(const struct hlo_instr *i) {
     return lib_direct(i) || (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&
                              HLO_ATTR(i, conv)->feature_group_count > 1 &&

@@ -90,6 +90,10 @@ bool lib_of_ours(const struct hlo_instr *i);
 // library's kernels for few channels keep a row of results in registers and take no padding that
 // reaches over it; what it has instead runs up to sixteen times as long.
 bool lib_reaches_far(const struct shape *x, int64_t feature, const struct window_dim *last);
+// Does concatenation i, in a fusion or not, join parts of short rows (a rotation, as jnp.roll
+// writes it), which a routine copies from where they lie sooner than a kernel looks for each
+// element?
+bool lib_joins_rows(const struct hlo_instr *i);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

@@ -7,6 +7,7 @@
 // Does not: other types, which the library or kernels copy.
 #include <immintrin.h>
 
+#include "compiler/passes/fusion/library.h"
 #include "compiler/passes/layout/channels.h"
 #include "devices/cpu/cpu.h"
 
@@ -73,8 +74,8 @@ bool cpu_channels_accepts(const struct hlo_instr *i) {
         if (in.form != first.form) return false;
     }
     int64_t pixels = shape_elements(i->shape) / i->shape->dims[0] / i->shape->dims[1];
-    if (first.form == FORM_ROWS && out.form == FORM_ROWS) // else kernels are as good
-        return i->op == HLO_FUSION && pixels >= LEAST_ROW;
+    if (first.form == FORM_ROWS && out.form == FORM_ROWS) // else kernels, or copies, are as good
+        return i->op == HLO_FUSION && pixels >= LEAST_ROW && !lib_joins_rows(i->called[0]->root);
     return true;
 }
 static bool channels_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,

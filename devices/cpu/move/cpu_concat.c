@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat: concatenation as copies of whole runs: what lies behind the concatenated dimension, with
-// it, is one piece in each operand. Operands and result lie alike: rows, channels last, blocks.
-// Does not: short runs, which a kernel moves better.
+// it, is one piece in each operand. Operands and result lie alike: rows, channels last, blocks. So
+// are rows that are put together of parts of rows (a rotation, as jnp.roll writes it): a fusion of
+// a concatenation with the slices that it joins. Does not: short runs, which a kernel moves better.
+#include "compiler/passes/fusion/library.h"
 #include "devices/cpu/cpu.h"
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
@@ -12,9 +14,14 @@ enum { LEAST_RUN = 16, LEAST_MEAN = 2, SHORT_ROW = 7, MANY = 16, MAX_PARTS = 655
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
 enum { BLOCK = 16384 };            // bytes of rows that are written one operand after the other
 
+struct concat_part {
+    int buf;
+    int64_t run, step, begin; // bytes of a run, from one to the next, and before the first
+};
 struct concat_state {
-    int n;
-    int64_t *run, all, outer; // bytes of each operand's run [n] and of their sum; how many
+    int n, result; // parts; the result's buffer
+    struct concat_part *part;
+    int64_t all, outer; // bytes of a run of each part together; how many
     int64_t pieces;
 };
 
@@ -32,9 +39,19 @@ static int64_t run_of(const struct shape *s, int64_t d, int64_t *block) {
         bytes *= p.dims[k];
     return bytes;
 }
+// Of a fusion: its concatenation of parts of rows; else NULL.
+static const struct hlo_instr *joined(const struct hlo_instr *i) {
+    if (i->op != HLO_FUSION || shape_is_tuple(i->shape)) return NULL;
+    const struct hlo_instr *c = i->called[0]->root;
+    if (!lib_joins_rows(c)) return NULL;
+    for (int k = 0; k < c->n_operands; k++)
+        if (c->operands[k]->operands[0]->op != HLO_PARAMETER) return NULL;
+    return c;
+}
 static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
     *why = "not a concatenation of long runs";
+    if (joined(i)) return true;
     if (i->op != HLO_CONCATENATE || i->n_operands > MAX_PARTS || shape_is_tuple(i->shape) ||
         i->shape->dynamic)
         return false;
@@ -55,12 +72,22 @@ static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_inst
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);
-    const struct hlo_instr *i = s->plan->instr;
-    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block;
-    c->n = i->n_operands;
-    c->run = arena_array(&x->arena, int64_t, c->n);
-    for (int k = 0; k < c->n; k++)
-        c->all += c->run[k] = run_of(i->operands[k]->shape, d, &block);
+    const struct hlo_instr *i = s->plan->instr, *in = joined(i) ? joined(i) : i;
+    int64_t d = HLO_ATTR(in, dims)->dimensions.v[0], block;
+    c->n = in->n_operands;
+    c->result = i->n_operands;
+    c->part = arena_array(&x->arena, struct concat_part, c->n);
+    for (int k = 0; k < c->n; k++) {
+        const struct hlo_instr *o = in->operands[k];
+        int64_t run = run_of(o->shape, d, &block);
+        struct concat_part *p = &c->part[k];
+        *p = (struct concat_part){.buf = k, .run = run, .step = run};
+        c->all += run;
+        if (in == i) continue;
+        p->buf = (int)o->operands[0]->param_number;
+        p->begin = HLO_ATTR(o, slice)->slice.v[d].start * (run / o->shape->dims[d]);
+        p->step = run_of(o->operands[0]->shape, d, &block);
+    }
     c->outer = shape_bytes(i->shape) / c->all;
     c->pieces = (c->outer * c->all + PIECE - 1) / PIECE;
     s->alone = c->pieces < 2 * GRAIN;
@@ -73,29 +100,33 @@ struct concat_call {
     const struct concat_state *c;
     void **bufs;
 };
+// Run o of part k.
+static const char *from(const struct concat_call *call, int k, int64_t o) {
+    const struct concat_part *p = &call->c->part[k];
+    return (const char *)call->bufs[p->buf] + p->begin + o * p->step;
+}
 // Bytes at to stop of the result, which may lie inside of runs.
 static void bytes(const struct concat_call *call, int64_t at, int64_t stop) {
     const struct concat_state *c = call->c;
     int64_t o = at / c->all, in = at % c->all;
-    for (int k = 0; k < c->n && at < stop; in -= c->run[k++]) {
-        if (in >= c->run[k]) continue;
-        int64_t n = c->run[k] - in < stop - at ? c->run[k] - in : stop - at;
-        memcpy((char *)call->bufs[c->n] + at, (const char *)call->bufs[k] + o * c->run[k] + in,
-               (size_t)n);
+    for (int k = 0; k < c->n && at < stop; in -= c->part[k++].run) {
+        int64_t run = c->part[k].run;
+        if (in >= run) continue;
+        int64_t n = run - in < stop - at ? run - in : stop - at;
+        memcpy((char *)call->bufs[c->result] + at, from(call, k, o) + in, (size_t)n);
         at += n;
         in += n;
     }
 }
-// Rows first to last, an operand at a time, as many of them as stay in the first cache.
+// Rows first to last, a part at a time, as many of them as stay in the first cache.
 static void rows(const struct concat_call *call, int64_t first, int64_t last) {
     const struct concat_state *c = call->c;
     int64_t few = BLOCK / c->all + 1;
     for (int64_t o = first; o < last; o += few) {
         int64_t n = last - o < few ? last - o : few;
-        char *to = (char *)call->bufs[c->n] + o * c->all;
-        for (int k = 0; k < c->n; to += c->run[k++])
-            cpu_copy_runs(to, c->all, (const char *)call->bufs[k] + o * c->run[k], c->run[k],
-                          c->run[k], n);
+        char *to = (char *)call->bufs[c->result] + o * c->all;
+        for (int k = 0; k < c->n; to += c->part[k++].run)
+            cpu_copy_runs(to, c->all, from(call, k, o), c->part[k].step, c->part[k].run, n);
     }
 }
 // Pieces begin to end of the result: the end of a row, whole rows, the beginning of one.
