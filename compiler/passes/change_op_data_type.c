@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under precision=fast: convolutions and dots of f32 read bf16 and sum in f32, where the device's
-// library has such kernels (XLA calls a change of operand types ChangeOpDataType). Conversions of
+// Under precision=fast all convolutions and dots of f32, and by default those whose operands are
+// bf16 in the program (lib_reads_bf16), read bf16 and sum in f32, where the device's library has
+// such kernels (XLA calls a change of operand types ChangeOpDataType). Conversions of
 // weights move to `prepare` with everything else that depends on weights alone. A value that such a
 // contraction reads is rounded for all its readers in this computation, so that it lies in memory
 // once and in half the bytes: what computes it writes bf16, other readers widen what they take.
@@ -33,6 +34,11 @@ static hv rounded(struct change *c, hv x) {
     if (!c->p->target->bf16_emulated) return hb_convert(c->b, x, DT_BF16);
     return hb_op(c->b, HLO_REDUCE_PRECISION, x->shape, &x, 1, &bf16);
 }
+// Is x a value of bf16, widened?
+static bool was_bf16(const struct change *c, const struct hlo_instr *x) {
+    return x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_BF16 &&
+           !c->p->target->bf16_emulated;
+}
 // A reshape costs nothing, also twice.
 static bool moves(const struct hlo_instr *x) {
     return x->op == HLO_RESHAPE || (x->op == HLO_TRANSPOSE && x->users.n == 1);
@@ -42,6 +48,7 @@ static hv narrowed(struct change *c, const struct hlo_instr *i, hv x) {
     hv y = pmap_get_ptr(&c->narrow, x);
     if (c->n_fresh && c->fresh[0][0] == x) y = c->fresh[0][1];
     if (y) return y;
+    if (was_bf16(c, x)) return x->operands[0];
     if (!is_batched(i) || !moves(x)) {
         y = rounded(c, x);
         c->fresh[c->n_fresh][0] = x;
@@ -55,7 +62,7 @@ static hv narrowed(struct change *c, const struct hlo_instr *i, hv x) {
 static void keep(struct change *c, hv x, hv y) {
     for (; moves(x) && y->op == x->op; y = y->operands[0])
         x = x->operands[0];
-    if (pmap_put_ptr(&c->narrow, x, y)) return;
+    if (was_bf16(c, x) || pmap_put_ptr(&c->narrow, x, y)) return;
     avec_push(&c->p->scratch, &c->read, x);
     if (x->next) hlo_move_before(y, x->next);
 }
@@ -76,8 +83,8 @@ static const struct hlo_instr *state(const struct change *c, const struct hlo_in
     while (x->op == HLO_RESHAPE || x->op == HLO_TRANSPOSE || x->op == HLO_BITCAST ||
            x->op == HLO_CONVERT || x->op == HLO_COPY)
         x = x->operands[0];
-    bool element = c->body && x->op == HLO_GET_TUPLE_ELEMENT &&
-                   x->operands[0] == c->body->params.v[0];
+    bool element =
+        c->body && x->op == HLO_GET_TUPLE_ELEMENT && x->operands[0] == c->body->params.v[0];
     return element ? x : NULL;
 }
 // An element that each turn hands on as it is.
@@ -102,14 +109,22 @@ static bool stays(const struct target *t, const struct hlo_instr *i) {
     if (x / square < FEW || y / square < FEW) return true;
     return t->library_attention && 4 * (x > z ? x : z) >= ATTENTION_LEAST_BYTES;
 }
+// Where the precision does not ask for it, the program does, of this contraction: but few rows read
+// weights of bf16 as they are and multiply them in f32, by which they take no longer.
+static bool asked_for(const struct change *c, const struct hlo_instr *i) {
+    enum { FEW = 16 };
+    if (c->p->opt->precision == PRECISION_FAST) return true;
+    if (!lib_reads_bf16(i)) return false;
+    if (i->op != HLO_DOT || is_batched(i)) return true;
+    return shape_elements(i->operands[0]->shape) / depth(i) > FEW;
+}
 static bool may_change(const struct change *c, const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || i->shape->dtype != DT_F32 || i->shape->dynamic ||
         shape_elements(i->shape) == 0)
         return false;
-    if (i->op != HLO_DOT && i->op != HLO_CONVOLUTION) return false;
+    if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !asked_for(c, i)) return false;
     if (unchanged(c, i->operands[0]) || unchanged(c, i->operands[1])) return false;
-    if (is_batched(i) &&
-        (HLO_ATTR(i, dot)->rhs_contracting_dims.n != 1 || stays(c->p->target, i)))
+    if (is_batched(i) && (HLO_ATTR(i, dot)->rhs_contracting_dims.n != 1 || stays(c->p->target, i)))
         return false;
     bool groups = i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->feature_group_count > 1;
     if ((i->op == HLO_DOT || groups) && depth(i) % 2 && !(groups && depth(i) == 1)) return false;
@@ -209,9 +224,9 @@ static status_t change_in(struct hlo_computation *comp, bool body, struct pass_c
 
 status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
     const struct target *t = p->target;
-    if (!p->opt || p->opt->precision != PRECISION_FAST || !t || !t->library_runs ||
-        !(t->library_bf16 || t->bf16_emulated))
-        return ST_OK;
+    if (!p->opt || p->opt->precision == PRECISION_STRICT || !t || !t->library_runs) return ST_OK;
+    bool emulated = t->bf16_emulated && p->opt->precision == PRECISION_FAST;
+    if (!t->library_bf16 && !emulated) return ST_OK;
     struct pmap bodies = {0};
     status_t st = ST_OK;
     HLO_EACH_COMPUTATION(c, m)

@@ -12,6 +12,7 @@
 // did. Sums, products and reducers run in f32 in both forms. Products of 8-bit floats are
 // contractions too. XLA calls this float-normalization; that it leaves pairs of conversions away is
 // its simplify-fp-conversions.
+#include "compiler/passes/fusion/library.h"
 #include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
@@ -237,6 +238,12 @@ static bool goes_wide(const struct norm *n, const struct hlo_instr *i) {
     return is_arithmetic(i) || reduces(i) || i->op == HLO_BATCH_NORM_INFERENCE;
 }
 
+// Both operands are bf16: who has instructions for that may round what it reads (PrecisionConfig's
+// algorithm of XLA; change_op_data_type.c).
+static bool reads_bf16(const struct hlo_instr *i) {
+    return is_contraction(i) && i->op != HLO_RAGGED_DOT &&
+           i->operands[0]->shape->dtype == DT_BF16 && i->operands[1]->shape->dtype == DT_BF16;
+}
 static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
     struct hb *b = n->b;
     struct hlo_computation *reducer = NULL;
@@ -248,6 +255,8 @@ static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
     if (!hb_ok(b)) return;
     hv y = hlo_clone_instr(b->c, i, in);
     if (reducer) hlo_set_called(y, 0, reducer);
+    if (!n->strict && reads_bf16(i) && !hlo_extra(y, LIB_ALGORITHM, NULL))
+        hlo_set_extra(y, LIB_ALGORITHM, LIB_BF16);
     y->mark = 0;
     y->tmp = NULL;
     if (i->op != HLO_COMPARE) hlo_set_shape(y, as_f32(b, i->shape));

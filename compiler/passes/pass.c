@@ -90,15 +90,24 @@ void pass_mark_weights(struct hlo_computation *c) {
     }
 }
 
+static bool contracts(const struct hlo_instr *i) {
+    return i->op == HLO_CONVOLUTION || i->op == HLO_DOT;
+}
 void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
-    static const char name[] = "operand_precision";
-    size_t len = 0;
-    const char *v = pos->op == HLO_CONVOLUTION ? hlo_extra(pos, name, &len) : NULL;
-    if (v) v = arena_printf(pos->parent->module->arena, "%.*s", (int)len, v);
+    static const char *const names[] = {"operand_precision", "algorithm"};
+    enum { N = sizeof names / sizeof *names };
+    const char *v[N] = {NULL};
+    for (int k = 0; k < N && contracts(pos); k++) {
+        size_t len = 0;
+        const char *text = hlo_extra(pos, names[k], &len);
+        if (text) v[k] = arena_printf(pos->parent->module->arena, "%.*s", (int)len, text);
+    }
+
     for (struct hlo_instr *n = last->next, *next; n; n = next) {
         next = n->next;
         hlo_move_before(n, pos);
-        if (v && n->op == HLO_CONVOLUTION && !hlo_extra(n, name, NULL)) hlo_set_extra(n, name, v);
+        for (int k = 0; k < N && contracts(n); k++)
+            if (v[k] && !hlo_extra(n, names[k], NULL)) hlo_set_extra(n, names[k], v[k]);
     }
 }
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {

@@ -322,6 +322,12 @@ bool lib_sums_as_written(const struct hlo_instr *i) {
     return v && memmem(v, n, "highest", 7);
 }
 
+bool lib_reads_bf16(const struct hlo_instr *i) {
+    size_t n;
+    const char *v = hlo_extra(i, LIB_ALGORITHM, &n);
+    return v && n == strlen(LIB_BF16) && memcmp(v, LIB_BF16, n) == 0;
+}
+
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract) {
     int64_t strides[HLO_MAX_RANK], below = -1; // where the next free dim's stride must be
     shape_strides(s, strides);
