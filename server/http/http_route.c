@@ -142,6 +142,7 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
     struct str whole = str_of(path);
+    if (whole.n > 1 && path[whole.n - 1] == '/') whole.n--; // as many clients write paths
     for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
         if (!match(i, whole, &r)) continue;
@@ -166,7 +167,7 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
         best.row = found;
         best.rpc = false;
         best.form = form_of(found, false, accept);
-        enum api_generate generate = api_generate(found, str_of(path));
+        enum api_generate generate = api_generate(found, whole);
         if (generate)
             best.form = generate == GENERATE_STREAM ? FORM_GENERATE_STREAM : FORM_GENERATE;
         *out = best;
