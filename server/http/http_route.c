@@ -142,7 +142,9 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
     struct str whole = str_of(path);
-    if (whole.n > 1 && path[whole.n - 1] == '/') whole.n--; // as many clients write paths
+    // Clients of the Open Inference Protocol write paths with a slash behind; in /v1 it is a name
+    // that is empty.
+    if (str_starts(whole, "/v2/") && path[whole.n - 1] == '/') whole.n--;
     for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
         if (!match(i, whole, &r)) continue;

@@ -5,6 +5,7 @@
 
 struct split {
     struct hlo_module *m;
+    int64_t looks;                    // at elements on the way to what is donated: how many more
     VEC(struct hlo_instr *) arrays;   // the parameters to be, by number
     VEC(const struct shape *) border; // hlo_entry_shape of each, then of the result
     struct pmap gone;                 // tuple parameters, for control predecessors
@@ -64,7 +65,7 @@ static status_t split_params(struct split *w) {
 }
 
 // The number of the array at `path` ("1,0") of what was parameter `number`, -1 = there is none.
-static int64_t array_at(const struct split *w, int64_t number, struct str path) {
+static int64_t array_at(struct split *w, int64_t number, struct str path) {
     if (number < 0 || (size_t)number >= w->old.n) return -1;
     const struct shape *s = w->old.v[number];
     int64_t at = w->first.v[number], k;
@@ -72,8 +73,10 @@ static int64_t array_at(const struct split *w, int64_t number, struct str path) 
     path = str_trim(path);
     while (path.n) {
         if (!str_cut(&path, ',', &part)) part = path, path.n = 0;
-        if (!str_to_i64(str_trim(part), &k) || !shape_is_tuple(s) || k < 0 || k >= s->n_elems)
+        if (!str_to_i64(str_trim(part), &k) || !shape_is_tuple(s) || k < 0 || k >= s->n_elems ||
+            w->looks < k)
             return -1;
+        w->looks -= k;
         for (int64_t j = 0; j < k; j++)
             at += shape_leaves(s->elems[j]);
         s = s->elems[k];
@@ -82,8 +85,9 @@ static int64_t array_at(const struct split *w, int64_t number, struct str path) 
 }
 
 // Entries "...(PARAMETER, {PATH}...)" of the donors' attributes. What is not such a list is left
-// away, as what lends a whole tuple is: to lend memory is never a must.
-static void renumber_donors(const struct split *w) {
+// away, as what lends a whole tuple is, and more than can be looked for: to lend memory is never a
+// must.
+static void renumber_donors(struct split *w) {
     for (int k = 0; k < 2; k++) {
         struct str text = str_trim(hlo_module_extra(w->m, hlo_donor_attrs[k])), head, number;
         struct strbuf b = {0};
@@ -110,7 +114,7 @@ static void renumber_donors(const struct split *w) {
 }
 
 status_t hlo_split_tuple_params(struct hlo_module *m) {
-    struct split w = {.m = m};
+    struct split w = {.m = m, .looks = INT64_C(1) << 24};
     bool any = false;
     for (size_t k = 0; k < m->entry->params.n; k++)
         any |= shape_is_tuple(m->entry->params.v[k]->shape);

@@ -150,6 +150,7 @@ static bool never_negative(const struct hlo_instr *x, int depth) {
     default:
         return false;
     }
+
     for (int k = 0; k < x->n_operands; k++)
         if (depth == 0 || !never_negative(x->operands[k], depth - 1)) return false;
     return true;
