@@ -504,6 +504,7 @@ static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d,
                            int dialect, ProtobufCMessage **out) {
     json_error_t e;
     struct arena_guard guard;
+    text = json_after_mark(text);
     if (text.n == 0) text = STR("{}");
     bool done = ARENA_GUARD(a, &guard) && json_quick(a, d, text, dialect == OIP, out);
     arena_unguard(a, &guard);

@@ -20,6 +20,10 @@ void json_print(struct strbuf *b, const ProtobufCMessage *m);
 void json_print_oip(struct strbuf *b, const ProtobufCMessage *m);
 status_t json_parse_oip(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
                         ProtobufCMessage **out) MUST_CHECK;
+// Without a byte order mark, which RFC 8259 (8.1) lets a reader pass over.
+static inline struct str json_after_mark(struct str text) {
+    return str_starts(text, "\xEF\xBB\xBF") ? (struct str){text.p + 3, text.n - 3} : text;
+}
 // INVALID_ARGUMENT with REASON_BAD_JSON: bad syntax (with line and column), an unknown field, a
 // wrong type; names the path ("inputs[2].shape").
 status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,

@@ -35,6 +35,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
+	  defaults 'build/venv/bin/python tests/api/defaults.py $(BUILD)' \
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
 	  train-jobs 'build/venv/bin/python tests/api/train.py --build $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \

@@ -28,6 +28,10 @@ struct sig_tensor {
 struct signature {
     struct sig_tensor *in, *out;
     int32_t n_in, n_out;
+    // Values of the model that a request may replace: where it does, "~<default>" is bound to 1 and
+    // the value is one more input, behind the others, in this order.
+    struct sig_tensor *defaults;
+    int32_t n_defaults;
 };
 
 // One weight: a slice of the source blob, or of the sidecar (weights that are not stored as plain

@@ -145,7 +145,8 @@ status_t hlo_complete(const struct hlo_module *m) {
             if (unbounded(i->shape))
                 return bad(i, "a dimension has no bound: write f32[<=8] in place of f32[?]");
             if (i->literal && elided(i->literal))
-                return bad(i, "its value was left out of the text ({...})");
+                return bad(i, "its value was left out of the text ({...}): print the module "
+                              "with its large constants (print_large_constants)");
         }
     }
     return ST_OK;

@@ -42,6 +42,10 @@ Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s
     w->n_outputs = (size_t)s->n_out;
     w->inputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_in + 1);
     w->outputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_out + 1);
+    w->n_defaults = (size_t)s->n_defaults;
+    w->defaults = arena_array(a, Hlod__V1__TensorSpec *, s->n_defaults + 1);
+    for (int k = 0; k < s->n_defaults; k++)
+        w->defaults[k] = spec_of(a, &s->defaults[k]);
     for (int k = 0; k < s->n_in; k++)
         w->inputs[k] = spec_of(a, &s->in[k]);
     for (int k = 0; k < s->n_out; k++)

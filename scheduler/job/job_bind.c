@@ -48,15 +48,38 @@ static status_t input_shapes(struct job *j, struct key_shape **out) {
         const struct job_input *in = &inputs[i];
         const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
         shapes[i] = (struct key_shape){.input = name, .rank = in->rank, .dims = in->dims};
-        RETURN_IF_ERR(job_values(j, in, key_input(sig, name), &shapes[i]));
+        const Hlod__V1__TensorSpec *spec = key_input(sig, name);
+        if (!spec) spec = key_default(sig, name);
+        RETURN_IF_ERR(job_values(j, in, spec, &shapes[i]));
     }
     *out = shapes;
     return ST_OK;
 }
 
+static bool has_binding(Hlod__Wire__Binding *const *v, size_t n, const char *symbol) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(v[i]->symbol, symbol)) return true;
+    return false;
+}
+// Does the run replace the values of the model that the executable was made for?
+static status_t same_defaults(struct arena *a, const Hlod__V1__Signature *sig,
+                              Hlod__Wire__Binding *const *given, size_t n,
+                              const struct job_key *k) {
+    for (size_t i = 0; i < sig->n_defaults; i++) {
+        const char *symbol = arena_printf(a, "~%zu", i);
+        bool has = has_binding(k->bindings, k->n_bindings, symbol);
+        if (has == has_binding(given, n, symbol)) continue;
+        return st_because(ST_INVALID_ARGUMENT, MISSING_INPUT,
+                          "this executable was made for runs %s a value of '%s': run the model "
+                          "instead of the executable",
+                          has ? "that bring" : "without", sig->defaults[i]->name);
+    }
+    return ST_OK;
+}
+
 status_t job_same_values(struct job *j, const struct job_key *k) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
-    bool any = false;
+    bool any = sig->n_defaults > 0;
     for (size_t i = 0; i < sig->n_inputs; i++)
         any |= sig->inputs[i]->by_value;
     if (!any || !job_takes_inputs(j)) return ST_OK;
@@ -65,6 +88,7 @@ status_t job_same_values(struct job *j, const struct job_key *k) {
     size_t n;
     RETURN_IF_ERR(input_shapes(j, &shapes));
     RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec->n_inputs, true, &given, &n));
+    RETURN_IF_ERR(same_defaults(&j->arena, sig, given, n, k));
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; given[g]->symbol[0] == '=' && i < k->n_bindings; i++)
             if (!strcmp(given[g]->symbol, k->bindings[i]->symbol) &&

@@ -23,6 +23,7 @@
 static bool any_loose(const Hlod__V1__Signature *s) {
     for (size_t i = 0; i < s->n_inputs; i++)
         if (key_is_loose(s->inputs[i])) return true;
+    if (s->n_defaults) return true;
     for (size_t i = 0; i < s->n_outputs; i++)
         if (s->outputs[i]->sequence || s->outputs[i]->optional) return true;
     return false;
@@ -59,7 +60,8 @@ static const char *output_name(struct arena *a, const Hlod__V1__Signature *sig, 
                   : sig->outputs[i]->name;
 }
 
-// The model's signature with each loose input as the tensors that the request brings, and, once
+// The model's signature with each loose input as the tensors that the request brings, behind them
+// the values of the model that it replaces, and, once
 // there is an executable, each sequence among the outputs as the tensors that it gives.
 const Hlod__V1__Signature *job_names(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
@@ -79,6 +81,8 @@ const Hlod__V1__Signature *job_names(struct job *j) {
             avec_push(a, &in, tensor_of(a, s, name, given->rank));
         }
     }
+    for (size_t i = 0; i < sig->n_defaults; i++)
+        if (input_given(j, sig->defaults[i]->name)) avec_push(a, &in, sig->defaults[i]);
 
     Hlod__V1__Signature *f = message_new(a, &hlod__v1__signature__descriptor);
     f->inputs = in.v;

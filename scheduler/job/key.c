@@ -282,6 +282,11 @@ const Hlod__V1__TensorSpec *key_input(const Hlod__V1__Signature *sig, const char
     return i < sig->n_inputs ? sig->inputs[i] : NULL;
 }
 
+const Hlod__V1__TensorSpec *key_default(const Hlod__V1__Signature *sig, const char *name) {
+    size_t i = key_index(sig->defaults, sig->n_defaults, name);
+    return i < sig->n_defaults ? sig->defaults[i] : NULL;
+}
+
 // "NAME[3]" of a sequence NAME
 static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
     const char *open = strrchr(name, '[');
@@ -403,6 +408,22 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
     }
 }
 
+// Values of the model that the request replaces: inputs behind the others.
+static status_t bind_defaults(struct key_binder *b, const Hlod__V1__Signature *sig,
+                              const struct key_shape *shapes, size_t n) {
+    size_t index = sig->n_inputs;
+    for (size_t i = 0; i < sig->n_defaults; i++) {
+        const Hlod__V1__TensorSpec *t = sig->defaults[i];
+        const struct key_shape *given = shape_named(shapes, n, t->name);
+        if (!given) continue;
+        RETURN_IF_ERR(bind_input(b, t, given));
+        add(b, arena_printf(b->a, "~%zu", i), 1);
+        if (t->by_value) RETURN_IF_ERR(bind_values(b, t, index, given));
+        index++;
+    }
+    return ST_OK;
+}
+
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
     struct key_binder b = {.a = a};
@@ -415,6 +436,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
         if (in && in->sequence) in = NULL; // its elements have names of their own
         plain++;
+        if (!in && key_default(sig, shapes[i].input)) continue;
         if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
@@ -428,6 +450,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
             if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
         if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
     }
+    RETURN_IF_ERR(bind_defaults(&b, sig, shapes, n));
 
     RETURN_IF_ERR(bind_rest(&b, sig, complete));
     key_sort_bindings(b.bound.v, b.bound.n);

@@ -81,6 +81,8 @@ status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t
 status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) MUST_CHECK;
 // "x f32[N,3]"
 void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t);
+// Of the values that a request may replace; NULL = there is none.
+const Hlod__V1__TensorSpec *key_default(const Hlod__V1__Signature *sig, const char *name);
 bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or of unknown rank
 // The name that tensor e of a loose input travels by.
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);

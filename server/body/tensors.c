@@ -433,6 +433,7 @@ struct pieces {
 };
 static void cut_apart(struct str text, struct pieces *p) {
     *p = (struct pieces){0};
+    text = json_after_mark(text);
     p->split = tensors_split(text, &p->reduced, &p->spans);
     p->rest = p->split ? (struct str){p->reduced.p, p->reduced.n} : text;
 }

@@ -142,6 +142,9 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
     struct str whole = str_of(path);
+    // Clients of the Open Inference Protocol write paths with a slash behind; in /v1 it is a name
+    // that is empty.
+    if (str_starts(whole, "/v2/") && path[whole.n - 1] == '/') whole.n--;
     for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
         if (!match(i, whole, &r)) continue;
@@ -166,7 +169,7 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
         best.row = found;
         best.rpc = false;
         best.form = form_of(found, false, accept);
-        enum api_generate generate = api_generate(found, str_of(path));
+        enum api_generate generate = api_generate(found, whole);
         if (generate)
             best.form = generate == GENERATE_STREAM ? FORM_GENERATE_STREAM : FORM_GENERATE;
         *out = best;

@@ -3,7 +3,7 @@
 """Whole programs on the real CPU worker: a loop of a thousand iterations with conditionals inside
 runs without a frame in between, and results whose size only the run knows come back in that size.
 Needs numpy. Usage: programs.py BUILD"""
-import os, re, sys
+import os, re, subprocess, sys
 import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, Results
@@ -57,6 +57,27 @@ ENTRY main { n = s32[] parameter(0)
  e = f32[<=3,<=5] set-dimension-size(d, n), dimensions={0}
  ROOT t = f32[<=5,<=3] transpose(e), dimensions={1,0} }
 """
+# As XLA writes a computation that takes its arguments as one tuple.
+TUPLE = """HloModule tuple, input_output_alias={ {0}: (0, {1, 0}, may-alias) }, \
+entry_computation_layout={((f32[3]{0}, (f32[2,3]{1,0}, s32[])), f32[])->(f32[2,3]{1,0}, s32[])}
+twice { q = (f32[2,3], s32[]) parameter(0)
+ a = f32[2,3] get-tuple-element(q), index=0
+ n = s32[] get-tuple-element(q), index=1
+ b = f32[2,3] add(a, a)
+ ROOT r = (f32[2,3], s32[]) tuple(b, n) }
+ENTRY main { p = (f32[3], (f32[2,3], s32[])) parameter(0)
+ s = f32[] parameter(1)
+ row = f32[3] get-tuple-element(p), index=0
+ inner = (f32[2,3], s32[]) get-tuple-element(p), index=1
+ two = (f32[2,3], s32[]) call(inner), to_apply=twice
+ x = f32[2,3] get-tuple-element(two), index=0
+ n = s32[] get-tuple-element(two), index=1
+ rows = f32[2,3] broadcast(row), dimensions={1}
+ scale = f32[2,3] broadcast(s), dimensions={}
+ z = f32[2,3] multiply(x, scale)
+ y = f32[2,3] add(z, rows)
+ ROOT r = (f32[2,3], s32[]) tuple(y, n) }
+"""
 
 build = sys.argv[1]
 result = Results()
@@ -109,6 +130,21 @@ try:
         result(f"true sizes of a result: {n}",
                out and out["shape"] == list(want.shape) and np.array_equal(
                    np.array(out["data"], np.float32), want.ravel()), got)
+
+    proto = subprocess.run([build + "/hlo-opt", "--passes=dce", "--to=proto", "-"],
+                           input=TUPLE.encode(), stdout=subprocess.PIPE, check=True).stdout
+    row, x = np.array([1, 2, 3], np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    values = {"p.0": row, "p.1.0": x, "p.1.1": np.array(7, np.int32),
+              "s": np.array(0.5, np.float32)}
+    inputs = [{"name": n, "datatype": "INT32" if v.dtype == np.int32 else "FP32",
+               "shape": list(v.shape), "data": v.ravel().tolist()} for n, v in values.items()]
+    for form, program in (("text", TUPLE.encode()), ("HloModuleProto", proto)):
+        status, made = d.json("POST", "/v1/executables", program)
+        result(f"a tuple of arguments, {form}: compiled", status == 200, made)
+        status, got = d.json("POST", "/v1/run", {"model": made.get("digest"), "inputs": inputs})
+        out = [o["data"] for o in got.get("outputs", [])]
+        result(f"a tuple of arguments, {form}: each array is an input",
+               status == 200 and out == [(x + row).ravel().tolist(), [7]], got)
 finally:
     result("the daemon ends cleanly", d.stop() == 0)
 sys.exit(result.code())

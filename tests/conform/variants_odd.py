@@ -120,7 +120,21 @@ def sampled(add):
                  "pads": [1, 1, 0, 1], "strides": [2, 1]}, opset=19)
 
 
+def powers(add):
+    """Exponents that the compiler has shorter ways for."""
+    x = np.array([-np.inf, np.inf, -0.0, 0, np.nan, -1, 4, 1e-40, 3e38], np.float32)
+    for dtype in (np.float32, np.float64):
+        for y in (0.5, -0.5, 0, 1, -1, 2, 3, -2, 1 / 3, 1.5):
+            add("odd Pow %s by %.3g" % (np.dtype(dtype).name, y), "Pow",
+                [x.astype(dtype), np.array(y, dtype)], constant=(1,))
+
+
+def masks(add):
+    for opset in (7, 10, 11, 12, 13):
+        add("Dropout's mask, opset %d" % opset, "Dropout", [f32(3, 4)], outputs=2, opset=opset)
+
+
 def families(add):
-    for family in (behind_products, behind_convolutions, labels, empty):
+    for family in (behind_products, behind_convolutions, labels, empty, powers, masks):
         family(add)
     sampled(add)

@@ -23,6 +23,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
     'Signature': {
         1: ('inputs', 'm*', 'TensorSpec'),
         2: ('outputs', 'm*', 'TensorSpec'),
+        3: ('defaults', 'm*', 'TensorSpec'),
     },
     'ShapeBinding': {
         1: ('input', 's', ''),

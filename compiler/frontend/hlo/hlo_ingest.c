@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/eval.h"
+#include "compiler/frontend/hlo/hlo_params.h"
 #include "proto/hlod.pb-c.h"
 
 struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits) {
@@ -110,7 +111,8 @@ status_t hlo_ingest_calls(struct hlo_module *m, bool named) {
 }
 
 status_t hlo_ingest_lowered(struct hlo_module *m) {
-    status_t st = hlo_ingest_calls(m, true);
+    status_t st = hlo_split_tuple_params(m);
+    if (!st) st = hlo_ingest_calls(m, true);
     if (st) hlo_module_free(m);
     return st;
 }
@@ -211,18 +213,15 @@ status_t hlo_ingest_module(struct arena *a, struct hlo_module *m, struct span so
                            const char *format, struct ingest_result *out) {
     struct ingest_result r = {.format = format, .program = source};
     const struct hlo_computation *e = m->entry;
+    RETURN_IF_ERR(hlo_split_tuple_params(m));
     int leaves = shape_leaves(e->root->shape);
     RETURN_IF_ERR(hlo_ingest_calls(m, true));
     RETURN_IF_ERR(hlo_ingest_check_runs(m));
     r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
     r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
     r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);
-    for (size_t k = 0; k < e->params.n; k++) {
-        if (shape_is_tuple(e->params.v[k]->shape))
-            return st_invalid("parameter '%s' is a tuple: entry parameters must be arrays",
-                              e->params.v[k]->name);
+    for (size_t k = 0; k < e->params.n; k++)
         tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
-    }
     name_inputs(a, e, &r.sig);
     bool one = leaves == 1 && !shape_is_tuple(e->root->shape);
     for (int k = 0; k < leaves; k++)

@@ -121,6 +121,12 @@ static status_t signature_of(struct arena *a, const struct onnx_model *m,
     }
     for (size_t k = 0; k < g->outputs.n; k++)
         RETURN_IF_ERR(sig_of(a, &g->outputs.v[k], false, &out->out[k]));
+    out->n_defaults = (int32_t)g->defaults.n;
+    out->defaults = arena_zarray(a, struct sig_tensor, g->defaults.n + 1);
+    for (size_t k = 0; k < g->defaults.n; k++) {
+        RETURN_IF_ERR(sig_of(a, &g->defaults.v[k], true, &out->defaults[k]));
+        out->defaults[k].by_value = onnx_by_value(static_names, &g->defaults.v[k]);
+    }
     return ST_OK;
 }
 
@@ -154,10 +160,24 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
 
 // Initializers that nothing but these operators reads, in the main graph: what training changes. At
 // any size they are weights, so that a model with other values is the same program.
-static const char *const takes_weights[] = {
-    "Conv",   "ConvTranspose",     "Gemm", "MatMul", "BatchNormalization", "InstanceNormalization",
-    "LSTM",   "LayerNormalization", "GRU", "RNN",    "GroupNormalization", "PRelu",
-    "Gather", "Einsum",            "Add",  "Sub",    "Mul",                "Div"};
+static const char *const takes_weights[] = {"Conv",
+                                            "ConvTranspose",
+                                            "Gemm",
+                                            "MatMul",
+                                            "BatchNormalization",
+                                            "InstanceNormalization",
+                                            "LSTM",
+                                            "LayerNormalization",
+                                            "GRU",
+                                            "RNN",
+                                            "GroupNormalization",
+                                            "PRelu",
+                                            "Gather",
+                                            "Einsum",
+                                            "Add",
+                                            "Sub",
+                                            "Mul",
+                                            "Div"};
 static bool is_weight_taker(const struct onnx_node *n) {
     bool found = false;
     for (size_t k = 0; k < sizeof takes_weights / sizeof *takes_weights; k++)
@@ -528,6 +548,9 @@ static struct digest digest_program(struct arena *a, const struct onnx_model *m)
     sha256_str(&d.h, STR("hlod.onnx.3"));
     sha256_u64(&d.h, (uint64_t)m->opset);
     digest_graph(a, &d, &m->main);
+    if (m->main.defaults.n) sha256_str(&d.h, STR("defaults"));
+    for (size_t k = 0; k < m->main.defaults.n; k++)
+        sha256_u64(&d.h, (uint64_t)(uintptr_t)smap_get(&d.ids, m->main.defaults.v[k].name));
     sha256_u64(&d.h, m->functions.n);
     for (size_t k = 0; k < m->functions.n; k++) {
         const struct onnx_function *f = &m->functions.v[k];

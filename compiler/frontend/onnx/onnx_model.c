@@ -429,9 +429,10 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
     struct graph_reading to = {.g = g};
     *g = (struct onnx_graph){.bytes = s};
     status_t st = read_message(r, s, &graph_proto, &to);
-    // Before IR version 4, initializers are listed as inputs too.
     for (size_t k = 0; !st && k < to.inputs.n; k++)
-        if (!smap_has(&to.weights, to.inputs.v[k].name))
+        if (smap_has(&to.weights, to.inputs.v[k].name))
+            avec_push(r->m->arena, &g->defaults, to.inputs.v[k]);
+        else
             avec_push(r->m->arena, &g->inputs, to.inputs.v[k]);
     for (size_t k = 0; !st && k < to.sparse.n; k++) {
         to.sparse.v[k].index = (int)g->nodes.n;
@@ -439,6 +440,29 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
     }
     smap_done(&to.weights);
     return st;
+}
+
+// Before IR version 4 all initializers are listed as inputs; since then those are whose values are
+// defaults. These get the shapes of the values.
+static void settle_defaults(struct onnx_model *m) {
+    struct onnx_graph *g = &m->main;
+    struct smap inits = {0};
+    size_t kept = 0;
+    for (size_t k = 0; g->defaults.n && k < g->inits.n; k++)
+        smap_put(&inits, g->inits.v[k].name, &g->inits.v[k]);
+    for (size_t k = 0; m->ir_version >= 4 && k < g->defaults.n; k++) {
+        struct onnx_value v = g->defaults.v[k];
+        const struct onnx_tensor *t = smap_get(&inits, v.name);
+        if (!t || !v.is_tensor || v.is_sequence || v.is_optional || v.elem_type != t->data_type)
+            continue;
+        v.has_shape = true;
+        v.rank = t->rank;
+        for (int d = 0; d < t->rank; d++)
+            v.dims[d] = (struct onnx_dim){.size = t->dims[d]};
+        g->defaults.v[kept++] = v;
+    }
+    g->defaults.n = kept;
+    smap_done(&inits);
 }
 
 // ---- FunctionProto, ModelProto
@@ -524,6 +548,7 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
             "it with tf2onnx)");
     if (m.opset == 0) m.opset = 1;
     RETURN_IF_ERR(st_note(read_graph(&r, m.main.bytes, &m.main), "graph"));
+    settle_defaults(&m);
     if (m.main.outputs.n == 0) return st_invalid("the graph has no outputs");
     RETURN_IF_ERR(read_message(&r, source, &model_functions, &m));
     RETURN_IF_ERR(onnx_graph_resolve(&m, &m.main));

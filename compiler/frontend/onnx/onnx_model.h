@@ -67,6 +67,7 @@ struct onnx_graph {
     VEC(struct onnx_node) nodes; // in the file's order, then sorted
     VEC(struct onnx_tensor) inits;
     VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
+    VEC(struct onnx_value) defaults; // of the main graph: inputs that are, in their shapes
     onnx_texts captures; // used here or below, defined in an outer graph; each once
 };
 struct onnx_function { // model-local

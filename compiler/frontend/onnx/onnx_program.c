@@ -270,9 +270,34 @@ static void drop_uncalled(struct hlo_module *m) {
     }
 }
 
+// Initializers that the request replaces become inputs behind the others.
+static status_t replace_defaults(struct onnx_ctx *c, const struct lower_request *req,
+                                 struct onnx_graph *g) {
+    struct smap gone = {0};
+    size_t n = 0, kept = 0;
+    for (size_t k = 0; k < g->defaults.n; k++) {
+        if (bound(req, arena_printf(c->a, "~%zu", k)) != 1) continue;
+        smap_put(&gone, g->defaults.v[k].name, NULL);
+        avec_push(c->m->arena, &g->inputs, g->defaults.v[k]);
+    }
+    for (int k = 0; k < req->n_bindings; k++)
+        n += req->bindings[k].symbol[0] == '~';
+    if (n != gone.n) {
+        smap_done(&gone);
+        return st_invalid("a value is replaced that the model has no default for");
+    }
+
+    for (size_t k = 0; k < g->inits.n; k++)
+        if (!smap_has(&gone, g->inits.v[k].name)) g->inits.v[kept++] = g->inits.v[k];
+    g->inits.n = kept;
+    smap_done(&gone);
+    return ST_OK;
+}
+
 static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
                             struct onnx_graph *g, struct hlo_computation *comp) {
     int64_t number = 0;
+    RETURN_IF_ERR(replace_defaults(c, req, g));
     RETURN_IF_ERR(add_inputs(c, req, comp, &number));
     RETURN_IF_ERR(add_weights(c, g, &number));
     RETURN_IF_ERR(onnx_lower_nodes(c, g));

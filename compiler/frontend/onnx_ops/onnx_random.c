@@ -88,7 +88,8 @@ ONNX_X(multinomial) {
 }
 
 // In training mode elements are dropped with probability `ratio` and the rest scaled up; otherwise
-// it is the identity.
+// it is the identity. Its mask is of ones then; before opset 12, which says nothing of it, of
+// zeros, as ONNX Runtime's.
 ONNX_X(dropout) {
     enum dtype mask = c->opset >= 10 ? DT_PRED : x->shape->dtype;
     const struct literal *training =
@@ -102,7 +103,8 @@ ONNX_X(dropout) {
     }
     if (!drops || ratio == 0) {
         onnx_out_val(c, 0, x);
-        return onnx_out_val(c, 1, hb_splat(b, shape_with_dtype(c->a, x->shape, mask), 1));
+        return onnx_out_val(c, 1,
+                            hb_splat(b, shape_with_dtype(c->a, x->shape, mask), c->opset >= 12));
     }
     if (!(ratio > 0 && ratio < 1)) return onnx_fail(c, "ratio %g", ratio);
     hv u = draw(c, x->shape, false, 0, 1);

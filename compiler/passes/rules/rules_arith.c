@@ -118,9 +118,56 @@ RULE_FN(power_two) {
     if (i->op != HLO_POWER || !match_splat(i->operands[1], &v)) return NULL;
     return v == 2 ? hb_mul(&r->b, i->operands[0], i->operands[0]) : v == 1 ? i->operands[0] : NULL;
 }
+// Is no element below zero, nor -0? NaN may be there.
+static bool never_negative(const struct hlo_instr *x, int depth) {
+    double v;
+    if (match_splat(x, &v)) return v >= 0 && !signbit(v);
+    switch (x->op) {
+    case HLO_ABS:
+    case HLO_EXP:
+    case HLO_LOGISTIC:
+        return true;
+    case HLO_MULTIPLY:
+        if (x->operands[0] == x->operands[1]) return true;
+        break;
+    case HLO_ADD:
+    case HLO_DIVIDE:
+    case HLO_MAXIMUM:
+    case HLO_MINIMUM:
+    case HLO_BROADCAST:
+    case HLO_RESHAPE:
+    case HLO_TRANSPOSE:
+    case HLO_SLICE:
+    case HLO_SQRT:
+        break;
+    case HLO_REDUCE: {
+        enum hlo_op by;
+        if (x->n_operands != 2 || !hlo_reducer_op(x->called[0], &by) ||
+            (by != HLO_ADD && by != HLO_MAXIMUM))
+            return false;
+        break;
+    }
+    default:
+        return false;
+    }
+
+    for (int k = 0; k < x->n_operands; k++)
+        if (depth == 0 || !never_negative(x->operands[k], depth - 1)) return false;
+    return true;
+}
+// x ^ 0.5 by sqrt, x ^ -0.5 by rsqrt: where IEEE 754's pow differs from these, of -inf and -0, it
+// gives what it gives of inf and 0.
+static struct hlo_instr *power_by_root(struct rule_ctx *r, enum hlo_op root, struct hlo_instr *x) {
+    struct hlo_instr *y = hb_unary(&r->b, root, x);
+    if (!dtype_is_float(x->shape->dtype) || never_negative(x, 6)) return y;
+    struct hlo_instr *below =
+        hb_compare(&r->b, x, hb_splat(&r->b, x->shape, -(double)INFINITY), CMP_EQ);
+    double limit = root == HLO_SQRT ? (double)INFINITY : 0;
+    return hb_select(&r->b, below, hb_splat(&r->b, x->shape, limit), hb_unary(&r->b, HLO_ABS, y));
+}
 RULE_FN(power_half) {
     if (i->op != HLO_POWER || r->strict || !match_splat_is(i->operands[1], 0.5)) return NULL;
-    return hb_unary(&r->b, HLO_SQRT, i->operands[0]);
+    return power_by_root(r, HLO_SQRT, i->operands[0]);
 }
 RULE_FN(sqrt_rsqrt) {
     if (i->op != HLO_DIVIDE || r->strict || i->operands[1]->op != HLO_SQRT ||
@@ -209,7 +256,7 @@ RULE_FN(power_integer) {
     if (r->strict) return NULL;
     if (v == 3) return hb_mul(&r->b, hb_mul(&r->b, x, x), x);
     if (v == -1) return hb_div(&r->b, hb_splat(&r->b, i->shape, 1), x);
-    return v == -0.5 ? hb_unary(&r->b, HLO_RSQRT, x) : NULL;
+    return v == -0.5 ? power_by_root(r, HLO_RSQRT, x) : NULL;
 }
 // One division for each element of y instead of each of x: the scale of a layer norm, the sum of a
 // softmax.

@@ -48,6 +48,8 @@ static void refused(const ProtobufCMessageDescriptor *d, const char *in, const c
 static void messages(void **state) {
     (void)state;
     round_trip(&hlod__v1__run_request__descriptor, "{}", "{}");
+    round_trip(&hlod__v1__run_request__descriptor, "\xEF\xBB\xBF{\"model\":\"ab\"}",
+               "{\"model\":\"ab\"}"); // a byte order mark
     round_trip(&hlod__v1__run_request__descriptor,
                "{\"model\":\"ab\",\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[1,\"2\","
                "3.0],\"raw\":\"AAECAw==\"}],"

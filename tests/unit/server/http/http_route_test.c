@@ -67,6 +67,7 @@ static void refusals(void **state) {
     (void)state;
     refused("GET", "/v1", 404, NULL);
     refused("GET", "/v1/executables/", 404, NULL);
+    refused("GET", "/v2/models//", 404, NULL);
     refused("GET", "/v1/executables/a/b", 404, NULL);
     refused("PATCH", "/v1/executables", 405, "POST, GET");
     refused("POST", "/v1/executables/abc", 405, "GET, DELETE");
