@@ -380,7 +380,7 @@ static status_t compare(struct loaded *l, int *rc) {
             for (int p = 0; p < 2; p++) {
                 if (isfinite(x[p]) && fabs(x[p]) > scale) scale = fabs(x[p]);
                 double d = (isnan(x[p]) && isnan(y[p])) || x[p] == y[p] ? 0 : fabs(x[p] - y[p]);
-                if (!(d <= worst)) worst = d;
+                if (!(d <= worst)) worst = isnan(d) ? INFINITY : d; // it stays
             }
         }
         double relative = scale > 0 ? worst / scale : worst;

@@ -70,8 +70,8 @@ static void keep(struct change *c, hv x, hv y) {
 // Kernels of bf16 multiply pairs of neighbours along the summed dimension, and where its size is
 // odd the last one's neighbour, whatever it is, by zero: NaN or an infinity there would be in the
 // result of another place. So a convolution gets one more channel of zeros, unless the library
-// looks for such values (library_odd), and such a dot stays f32; of one channel a group there are
-// no pairs.
+// looks for such values (library_odd), and such a dot stays f32. Of one channel in each of several
+// groups there are no pairs; of one in all, half of each pair is nothing: it stays f32, too.
 static int64_t depth(const struct hlo_instr *i) {
     const struct hlo_instr *w = i->operands[1];
     if (i->op == HLO_CONVOLUTION) return w->shape->dims[HLO_ATTR(i, conv)->dim_labels.k_in];
@@ -127,7 +127,9 @@ static bool may_change(const struct change *c, const struct hlo_instr *i) {
     if (is_batched(i) && (HLO_ATTR(i, dot)->rhs_contracting_dims.n != 1 || stays(c->p->target, i)))
         return false;
     bool groups = i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->feature_group_count > 1;
-    if ((i->op == HLO_DOT || groups) && depth(i) % 2 && !(groups && depth(i) == 1)) return false;
+    bool padded = i->op == HLO_CONVOLUTION && !groups && depth(i) > 1,
+         none = groups && depth(i) == 1;
+    if (depth(i) % 2 && !padded && !none) return false;
     return i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
 }
 

@@ -337,6 +337,27 @@ static bool takes_wide(struct norm *n, const struct hlo_instr *i) {
     pmap_put_ptr(&n->takes, x, all ? n : NULL);
     return all;
 }
+// A contraction of f32 whose program asks for operands of bf16: these are rounded here, each for
+// this reader alone. What else reads them has all their digits.
+static bool asks_for_bf16(const struct norm *n, const struct pass_ctx *p,
+                          const struct hlo_instr *i) {
+    return !n->strict && p->target && p->target->library_bf16 && !p->target->bf16_emulated &&
+           (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) && !i->control_preds.n &&
+           i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32 &&
+           lib_reads_bf16(i);
+}
+static bool was_bf16(const struct hlo_instr *x) {
+    return x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_BF16;
+}
+static void round_operands(struct norm *n, struct hlo_instr *i, bool *changed) {
+    hv in[2] = {i->operands[0], i->operands[1]};
+    if (was_bf16(in[0]) && was_bf16(in[1])) return;
+    for (int k = 0; k < 2; k++)
+        if (!was_bf16(in[k])) in[k] = convert(n->b, convert(n->b, in[k], DT_BF16), DT_F32);
+    hv y = hb_ok(n->b) ? hlo_clone_instr(n->b->c, i, in) : NULL;
+    if (y) hlo_replace_uses(i, y);
+    *changed = true;
+}
 static void take_wide(struct norm *n, struct hlo_instr *i, bool *changed) {
     hlo_replace_uses(i, convert(n->b, i->operands[0]->tmp, i->shape->dtype));
     *changed = true;
@@ -354,6 +375,8 @@ static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
         b.op_name = i->op_name;
         if (takes_wide(&n, i))
             take_wide(&n, i, &changed);
+        else if (asks_for_bf16(&n, p, i))
+            round_operands(&n, i, &changed);
         else
             widen(&n, i, &changed);
         pass_place(last, i);

@@ -93,21 +93,22 @@ void pass_mark_weights(struct hlo_computation *c) {
 static bool contracts(const struct hlo_instr *i) {
     return i->op == HLO_CONVOLUTION || i->op == HLO_DOT;
 }
-void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
+void pass_ask_alike(struct hlo_instr *to, const struct hlo_instr *from) {
     static const char *const names[] = {"operand_precision", "algorithm"};
-    enum { N = sizeof names / sizeof *names };
-    const char *v[N] = {NULL};
-    for (int k = 0; k < N && contracts(pos); k++) {
+    if (to == from || !contracts(to) || !contracts(from)) return;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         size_t len = 0;
-        const char *text = hlo_extra(pos, names[k], &len);
-        if (text) v[k] = arena_printf(pos->parent->module->arena, "%.*s", (int)len, text);
+        const char *text = hlo_extra(from, names[k], &len);
+        if (!text || hlo_extra(to, names[k], NULL)) continue;
+        hlo_set_extra(to, names[k],
+                      arena_printf(to->parent->module->arena, "%.*s", (int)len, text));
     }
-
+}
+void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
     for (struct hlo_instr *n = last->next, *next; n; n = next) {
         next = n->next;
         hlo_move_before(n, pos);
-        for (int k = 0; k < N && contracts(n); k++)
-            if (v[k] && !hlo_extra(n, names[k], NULL)) hlo_set_extra(n, names[k], v[k]);
+        pass_ask_alike(n, pos);
     }
 }
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {

@@ -43,8 +43,11 @@ static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_i
     if (p->trace && p->trace->fusion)
         p->trace->fusion(p->trace->ctx, p->running, producer, consumer, why_not);
 }
+// What a program asks of contraction `from` beside its result (operand_precision, algorithm), asked
+// of `to`, which is made of it; of other operations nothing.
+void pass_ask_alike(struct hlo_instr *to, const struct hlo_instr *from);
 // Instructions that the builder appended behind `last` go in front of pos, in their order. The
-// convolutions among them are as precise as pos, where that is one (operand_precision).
+// contractions among them are asked alike.
 void pass_place(struct hlo_instr *last, struct hlo_instr *pos);
 // Offers every instruction outside of fusions, in list order, to `fn`, which gives what replaces it
 // (built with b, placed before it, under its metadata) or NULL. Sets p->changed.

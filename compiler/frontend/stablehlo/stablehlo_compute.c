@@ -39,6 +39,20 @@ static status_t set_precision(const struct mlir_op *op, hv x) {
     strbuf_done(&b);
     return ST_OK;
 }
+static bool type_is(const struct mlir_op *op, const char *name, enum dtype t) {
+    const struct mlir_attr *x = mlir_op_attr(op, name);
+    return x && x->kind == MLIR_A_TYPE && x->type->dtype == t;
+}
+// The algorithm of a dot that passes know (lib_reads_bf16): one product of operands rounded to
+// bf16, summed in f32. Others ask for as many digits as f32 has, or for fewer, which need not be
+// dropped.
+static status_t set_algorithm(const struct mlir_op *op, hv x) {
+    bool bf16 =
+        type_is(op, "lhs_precision_type", DT_BF16) && type_is(op, "rhs_precision_type", DT_BF16) &&
+        type_is(op, "accumulation_type", DT_F32) && shl_int(op, "num_primitive_operations", 0) == 1;
+    if (bf16 && x->op == HLO_DOT) hlo_set_extra(x, "algorithm", "dot_bf16_bf16_f32");
+    return set_precision(op, x);
+}
 static bool shape_is_open(struct shl *l, const struct mlir_op *op) {
     return !shl_shape(l->a, shl_result_type(l, op, 0));
 }
@@ -55,10 +69,10 @@ status_t shl_dot_general(struct shl *l, const struct mlir_op *op, hv const *in, 
         s = shl_result_shape(l, op, 0, s->dims, s->rank);
         RETURN_IF_ERR(shape_check(s, l->hlo->max_bytes));
         *out = hb_op(&l->b, HLO_DOT, s, in, 2, &a);
-        return hb_ok(&l->b) ? set_precision(op, out[0]) : ST_OK;
+        return hb_ok(&l->b) ? set_algorithm(op, out[0]) : ST_OK;
     }
     RETURN_IF_ERR(shl_emit(l, op, HLO_DOT, in, 2, &a, NULL, 0, out));
-    return hb_ok(&l->b) ? set_precision(op, out[0]) : ST_OK;
+    return hb_ok(&l->b) ? set_algorithm(op, out[0]) : ST_OK;
 }
 status_t shl_dot(struct shl *l, const struct mlir_op *op, hv const *in, hv *out) {
     if (op->n_operands != 2) return st_invalid("it has %d operands, expected 2", op->n_operands);

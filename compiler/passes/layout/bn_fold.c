@@ -31,6 +31,7 @@ static struct hlo_instr *fold(struct hb *b, struct hlo_instr *hero, struct hlo_i
     b->op_name = hero->op_name;
     struct hlo_instr *r =
         hb_op(b, hero->op, hero->shape, (hv[]){hero->operands[0], w}, 2, hero->attr);
+    if (hb_ok(b)) pass_ask_alike(r, hero);
     b->op_type = type;
     b->op_name = name;
     return r;

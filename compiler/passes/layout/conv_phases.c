@@ -195,6 +195,7 @@ static struct hlo_instr *convolve(const struct made *m, const struct part *const
     struct hlo_instr *k = split_kernel(m->b, m->k, n, p);
     const struct shape *s = shape_make(m->b->c->module->arena, to->dtype, dims, n + 2);
     struct hlo_instr *y = hb_op(m->b, HLO_CONVOLUTION, s, (hv[]){x, k}, 2, &c);
+    if (hb_ok(m->b)) pass_ask_alike(y, m->old);
 
     dims[1] = to->dims[1];
     for (int d = 0; d < n; d++)

@@ -174,7 +174,9 @@ RULE_FN(slice_dot) {
     hv in[2];
     for (int k = 0; k < 2; k++)
         in[k] = hb_slice(&r->b, x->operands[k], own[k]);
-    return hb_op(&r->b, HLO_DOT, i->shape, in, 2, a);
+    hv y = hb_op(&r->b, HLO_DOT, i->shape, in, 2, a);
+    if (hb_ok(&r->b)) pass_ask_alike(y, x);
+    return y;
 }
 RULE_FN(concat_slices) {
     if (i->op != HLO_CONCATENATE || i->operands[0]->op != HLO_SLICE || i->n_operands < 2)
@@ -406,7 +408,9 @@ RULE_FN(transpose_dot) {
                                    .rhs_batch_dims = a->lhs_batch_dims,
                                    .lhs_contracting_dims = a->rhs_contracting_dims,
                                    .rhs_contracting_dims = a->lhs_contracting_dims};
-    return hb_op(&r->b, HLO_DOT, i->shape, (hv[]){x->operands[1], x->operands[0]}, 2, &swapped);
+    hv y = hb_op(&r->b, HLO_DOT, i->shape, (hv[]){x->operands[1], x->operands[0]}, 2, &swapped);
+    if (hb_ok(&r->b)) pass_ask_alike(y, x);
+    return y;
 }
 // Is every value of integer type `from` itself in type `to`?
 static bool holds(enum dtype to, enum dtype from) {
