@@ -87,6 +87,8 @@ bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or o
 // The name that tensor e of a loose input travels by.
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);
 enum { KEY_MAX_ELEMENTS = 1024 }; // of one sequence
+// The executable's output "result2[1]" by the model's name of output 2.
+const char *key_output_name(struct arena *a, const Hlod__V1__Signature *sig, const char *name);
 // An executable's signature (its shapes, the compiler's names) with the names of a model of the
 // same program. Borrows from both. `bound` as it is where they do not fit; what the parts of a
 // program hand over has no names.

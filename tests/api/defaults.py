@@ -74,6 +74,34 @@ def check_refusals(d, digest):
            status == 400 and got["reason"] == "MISSING_INPUT", got)
 
 
+def check_names(d):
+    """Two models of one program: an executable that replaces a default, or that takes tensors of a
+    sequence, is shown with the names of the model that asks, not of the one it was made for."""
+    def of(x, w, s, y):
+        value = helper.make_tensor_value_info
+        inputs = [value(x, TensorProto.FLOAT, [2, 4]), value(w, TensorProto.FLOAT, [1, 4]),
+                  helper.make_tensor_sequence_value_info(s, TensorProto.FLOAT, [2, 4])]
+        nodes = [helper.make_node("Mul", [x, w], ["t"]),
+                 helper.make_node("ConcatFromSequence", [s], ["u"], axis=0),
+                 helper.make_node("Concat", ["t", "u"], [y], axis=0)]
+        graph = helper.make_graph(nodes, "g", inputs, [value(y, TensorProto.FLOAT, None)],
+                                  [numpy_helper.from_array(DEFAULTS["w"], w)])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],
+                                 ir_version=8).SerializeToString()
+    made = []
+    for names in (("mine", "own", "list", "first"), ("yours", "other", "some", "second")):
+        shapes = {names[0]: "2x4", names[1]: "1x4", names[2] + "%5B0%5D": "2x4"}
+        query = "".join(f"&shape={k}={v}" for k, v in shapes.items())
+        source = d.json("POST", "/v1/executables?" + query[1:], of(*names))[1]
+        made.append(source["digest"])
+        sig = source["executable"]["signature"]
+        want = [names[0], names[2] + "[0]", names[1]], [names[3]]
+        result(f"an executable is shown with the names of its model: {names[0]}",
+               ([t["name"] for t in sig["inputs"]], [t["name"] for t in sig["outputs"]]) == want,
+               sig)
+    result("it is one executable", made[0] == made[1], made)
+
+
 result = Results()
 d = Daemon(sys.argv[1] + "/hlod", sys.argv[1] + "/hlod-worker")
 try:
@@ -86,6 +114,7 @@ try:
     d.json("POST", "/v1/models", {"name": "d", "model": made["sourceDigest"]})
     check_values(d, source, made["sourceDigest"])
     check_refusals(d, made["sourceDigest"])
+    check_names(d)
     made = d.json("POST", "/v1/executables", model(3))[1]
     result("IR version 3 lists all initializers: no defaults",
            not made["modelSignature"].get("defaults"), made)
