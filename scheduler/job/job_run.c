@@ -112,7 +112,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         const struct job_input *in = &given[k];
         size_t i = *in->name ? key_index(names->inputs, names->n_inputs, in->name) : k;
         if (i >= names->n_inputs)
-            return key_no_such("input", in->name, names->inputs, names->n_inputs);
+            return key_no_such_input(&j->arena, in->name, names, j->model->rec->signature);
         if (out[i])
             return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT, "input '%s' is given twice",
                               names->inputs[i]->name);

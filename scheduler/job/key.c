@@ -180,6 +180,16 @@ status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *c
     return st;
 }
 
+status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Signature *names,
+                           const Hlod__V1__Signature *sig) {
+    VEC(Hlod__V1__TensorSpec *) all = {0};
+    for (size_t i = 0; i < names->n_inputs; i++)
+        avec_push(a, &all, names->inputs[i]);
+    for (size_t i = 0; i < sig->n_defaults; i++)
+        if (!key_input(names, sig->defaults[i]->name)) avec_push(a, &all, sig->defaults[i]);
+    return key_no_such("input", name, all.v, all.n);
+}
+
 static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
                            const struct key_shape *s) {
     if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
@@ -437,7 +447,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (in && in->sequence) in = NULL; // its elements have names of their own
         plain++;
         if (!in && key_default(sig, shapes[i].input)) continue;
-        if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
+        if (!in) return key_no_such_input(b.a, shapes[i].input, sig, sig);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
 

@@ -75,6 +75,9 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
 // there are.
 status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v,
                      size_t n) MUST_CHECK;
+// Of the inputs that `names` has, and of the values of `sig`'s that a request may replace.
+status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Signature *names,
+                           const Hlod__V1__Signature *sig) MUST_CHECK;
 // SHAPE_MISMATCH: a dimension has another size.
 status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t found) MUST_CHECK;
 // `name` came with another number of dimensions than t has.
