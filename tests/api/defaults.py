@@ -70,7 +70,8 @@ def check_refusals(d, digest):
             "table f32[300,4]" in got["message"] or what != "of no such name"), got)
     shown = subprocess.run([sys.argv[1] + "/hlo", "--addr", "%s:%d" % d.addr, "show", digest],
                            stdout=subprocess.PIPE, universal_newlines=True).stdout
-    result("hlo show tells them", re.search(r"\ndefaults +w f32\[1,4\]\n +b f32\[4\]", shown), shown)
+    result("hlo show tells them",
+           re.search(r"\ndefaults +w f32\[1,4\]\n +b f32\[4\]", shown), shown)
     made = d.json("POST", f"/v1/executables?model={digest}&shape=x=1x4")[1]["digest"]
     result("an executable, all defaults", ask(d, "/v1/run", {"x": x}, model=made)[0] == 200)
     status, got = ask(d, "/v1/run", {"x": x, "w": OTHERS["w"]}, model=made)
