@@ -5,6 +5,7 @@ values, over /v1/run and the Open Inference Protocol, as ONNX Runtime takes them
 Usage: defaults.py BUILD"""
 import os, re, subprocess, sys
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -120,6 +121,11 @@ try:
     check_values(d, source, made["sourceDigest"])
     check_refusals(d, made["sourceDigest"])
     check_names(d)
+    twice = onnx.load_model_from_string(model(8))
+    twice.graph.input.append(twice.graph.input[1])
+    made = d.json("POST", "/v1/executables", twice.SerializeToString())[1]
+    result("a default that is listed twice is one",
+           [t["name"] for t in made["modelSignature"]["defaults"]] == list(DEFAULTS), made)
     made = d.json("POST", "/v1/executables", model(3))[1]
     result("IR version 3 lists all initializers: no defaults",
            not made["modelSignature"].get("defaults"), made)
