@@ -72,6 +72,7 @@ static void print_model(const json_t *m) {
     printf("%-*s%.0f in %s\n", COLUMN, "parameters", number_at(m, "parameters"),
            size_text(number_at(m, "weightsBytes")).s);
     json_array_foreach(json_object_get(s, "inputs"), k, t) print_tensor(k ? "" : "inputs", t);
+    json_array_foreach(json_object_get(s, "defaults"), k, t) print_tensor(k ? "" : "defaults", t);
     json_array_foreach(json_object_get(s, "outputs"), k, t) print_tensor(k ? "" : "outputs", t);
     printf("%-*s%.0f\n", COLUMN, "nodes", number_at(m, "nodes"));
     print_operators(json_object_get(m, "operators"));

@@ -47,19 +47,6 @@ static Hlod__V1__TensorSpec *tensor_of(struct arena *a, const Hlod__V1__TensorSp
     return t;
 }
 
-// The executable's output "result2[1]" by the model's name of output 2.
-static const char *output_name(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
-    struct str rest = str_of(name), number;
-    int64_t i;
-    if (!str_starts(rest, "result")) return name;
-    rest = (struct str){rest.p + 6, rest.n - 6};
-    if (!str_cut(&rest, '[', &number) || !str_to_i64(number, &i) || i < 0 ||
-        (size_t)i >= sig->n_outputs)
-        return name;
-    return rest.n ? arena_printf(a, "%s[" STR_FMT, sig->outputs[i]->name, STR_ARG(rest))
-                  : sig->outputs[i]->name;
-}
-
 // The model's signature with each loose input as the tensors that the request brings, behind them
 // the values of the model that it replaces, and, once
 // there is an executable, each sequence among the outputs as the tensors that it gives.
@@ -96,7 +83,7 @@ const Hlod__V1__Signature *job_names(struct job *j) {
     f->outputs = arena_array(a, Hlod__V1__TensorSpec *, bound->n_outputs + 1);
     for (size_t k = 0; k < bound->n_outputs; k++) {
         f->outputs[k] = arena_dup(a, bound->outputs[k], sizeof *bound->outputs[k]);
-        f->outputs[k]->name = (char *)(uintptr_t)output_name(a, sig, bound->outputs[k]->name);
+        f->outputs[k]->name = (char *)(uintptr_t)key_output_name(a, sig, bound->outputs[k]->name);
     }
     return f;
 }
@@ -125,7 +112,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         const struct job_input *in = &given[k];
         size_t i = *in->name ? key_index(names->inputs, names->n_inputs, in->name) : k;
         if (i >= names->n_inputs)
-            return key_no_such("input", in->name, names->inputs, names->n_inputs);
+            return key_no_such_input(&j->arena, in->name, names, j->model->rec->signature);
         if (out[i])
             return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT, "input '%s' is given twice",
                               names->inputs[i]->name);

@@ -180,6 +180,16 @@ status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *c
     return st;
 }
 
+status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Signature *names,
+                           const Hlod__V1__Signature *sig) {
+    VEC(Hlod__V1__TensorSpec *) all = {0};
+    for (size_t i = 0; i < names->n_inputs; i++)
+        avec_push(a, &all, names->inputs[i]);
+    for (size_t i = 0; i < sig->n_defaults; i++)
+        if (!key_input(names, sig->defaults[i]->name)) avec_push(a, &all, sig->defaults[i]);
+    return key_no_such("input", name, all.v, all.n);
+}
+
 static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
                            const struct key_shape *s) {
     if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
@@ -437,7 +447,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (in && in->sequence) in = NULL; // its elements have names of their own
         plain++;
         if (!in && key_default(sig, shapes[i].input)) continue;
-        if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
+        if (!in) return key_no_such_input(b.a, shapes[i].input, sig, sig);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
 
@@ -459,15 +469,54 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
     return ST_OK;
 }
 
-// The first n_names of n with the names of others.
+// The first n_names of n with other names.
 static Hlod__V1__TensorSpec **renamed(struct arena *a, Hlod__V1__TensorSpec **bound,
-                                      Hlod__V1__TensorSpec **names, size_t n_names, size_t n) {
+                                      const char *const *names, size_t n_names, size_t n) {
     Hlod__V1__TensorSpec **out = arena_array(a, Hlod__V1__TensorSpec *, n + 1);
     for (size_t i = 0; i < n; i++) {
         out[i] = i < n_names ? arena_dup(a, bound[i], sizeof *bound[i]) : bound[i];
-        if (i < n_names) out[i]->name = names[i]->name;
+        if (i < n_names) out[i]->name = (char *)(uintptr_t)names[i];
     }
     return out;
+}
+
+// What the executable was made for; 0: nothing of that symbol.
+static int64_t bound_to(const Hlod__V1__ExecutableInfo *x, const char *symbol) {
+    size_t n = strlen(symbol);
+    int64_t v;
+    for (size_t i = 0; i < x->n_bindings; i++)
+        if (!strncmp(x->bindings[i], symbol, n) && x->bindings[i][n] == '=' &&
+            str_to_i64(str_of(x->bindings[i] + n + 1), &v))
+            return v;
+    return 0;
+}
+// The executable's inputs by the model's names: tensors of a loose one by its own, and behind all
+// the values of the model that are replaced.
+static size_t input_names(struct arena *a, const Hlod__V1__ExecutableInfo *x,
+                          const Hlod__V1__Signature *names, const char *const **out) {
+    VEC(const char *) v = {0};
+    for (size_t i = 0; i < names->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *in = names->inputs[i];
+        int64_t n = key_is_loose(in) ? bound_to(x, arena_printf(a, "#%zu", i)) : 1;
+        for (int64_t e = 0; e < n && e < KEY_MAX_ELEMENTS; e++)
+            avec_push(a, &v, key_is_loose(in) ? key_element_name(a, in, (size_t)e) : in->name);
+    }
+    for (size_t i = 0; i < names->n_defaults; i++)
+        if (bound_to(x, arena_printf(a, "~%zu", i)) == 1)
+            avec_push(a, &v, names->defaults[i]->name);
+    *out = v.v;
+    return v.n;
+}
+const char *key_output_name(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
+    struct str rest = str_of(name), number;
+    int64_t i;
+    if (!str_starts(rest, "result")) return name;
+    rest = (struct str){rest.p + 6, rest.n - 6};
+    if (!str_cut(&rest, '[', &number) || !str_to_i64(number, &i) || i < 0 ||
+        (size_t)i >= sig->n_outputs)
+        return name;
+    return rest.n ? arena_printf(a, "%s[" STR_FMT, sig->outputs[i]->name, STR_ARG(rest))
+                  : sig->outputs[i]->name;
 }
 
 const Hlod__V1__Counts *key_counts(const Hlod__V1__ExecutableInfo *info) {
@@ -478,14 +527,21 @@ Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableIn
                                    const Hlod__V1__Signature *names) {
     Hlod__V1__Signature *bound = x->signature;
     size_t carried = x->part ? x->part->carried : 0;
-    bool open = x->part && x->part->sizes;
-    if (!bound || !names || bound->n_inputs != names->n_inputs + carried ||
-        (!open && bound->n_outputs != names->n_outputs))
+    const char *const *in;
+    if (!bound || !names || bound->n_inputs != input_names(a, x, names, &in) + carried)
         return bound;
     Hlod__V1__Signature *s = arena_dup(a, bound, sizeof *bound);
-    s->inputs = renamed(a, bound->inputs, names->inputs, names->n_inputs, bound->n_inputs);
-    if (!open)
-        s->outputs = renamed(a, bound->outputs, names->outputs, names->n_outputs, names->n_outputs);
+    s->inputs = renamed(a, bound->inputs, in, bound->n_inputs - carried, bound->n_inputs);
+    if (x->part && x->part->sizes) return s; // open: it hands on what has no names
+
+    bool loose = bound->n_outputs != names->n_outputs;
+    for (size_t i = 0; i < names->n_outputs; i++)
+        loose |= names->outputs[i]->sequence || names->outputs[i]->optional;
+    const char **out = arena_array(a, const char *, bound->n_outputs + 1);
+    for (size_t i = 0; i < bound->n_outputs; i++)
+        out[i] =
+            loose ? key_output_name(a, names, bound->outputs[i]->name) : names->outputs[i]->name;
+    s->outputs = renamed(a, bound->outputs, out, bound->n_outputs, bound->n_outputs);
     return s;
 }
 

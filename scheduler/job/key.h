@@ -75,6 +75,9 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
 // there are.
 status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v,
                      size_t n) MUST_CHECK;
+// Of the inputs that `names` has, and of the values of `sig`'s that a request may replace.
+status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Signature *names,
+                           const Hlod__V1__Signature *sig) MUST_CHECK;
 // SHAPE_MISMATCH: a dimension has another size.
 status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t found) MUST_CHECK;
 // `name` came with another number of dimensions than t has.
@@ -87,6 +90,8 @@ bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or o
 // The name that tensor e of a loose input travels by.
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);
 enum { KEY_MAX_ELEMENTS = 1024 }; // of one sequence
+// The executable's output "result2[1]" by the model's name of output 2.
+const char *key_output_name(struct arena *a, const Hlod__V1__Signature *sig, const char *name);
 // An executable's signature (its shapes, the compiler's names) with the names of a model of the
 // same program. Borrows from both. `bound` as it is where they do not fit; what the parts of a
 // program hand over has no names.

@@ -3,8 +3,9 @@
 """ONNX initializers that are inputs too are defaults since IR version 4: a run may bring other
 values, over /v1/run and the Open Inference Protocol, as ONNX Runtime takes them.
 Usage: defaults.py BUILD"""
-import os, sys
+import os, re, subprocess, sys
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -66,12 +67,45 @@ def check_refusals(d, digest):
                         ("without the input", {"b": OTHERS["b"]}),
                         ("of no such name", {"x": x, "axis": np.zeros(1, np.int64)})):
         status, got = ask(d, "/v1/run", feeds, model=digest)
-        result(f"refused: {what}", status == 400, got)
+        result(f"refused: {what}", status == 400 and (
+            "table f32[300,4]" in got["message"] or what != "of no such name"), got)
+    shown = subprocess.run([sys.argv[1] + "/hlo", "--addr", "%s:%d" % d.addr, "show", digest],
+                           stdout=subprocess.PIPE, universal_newlines=True).stdout
+    result("hlo show tells them",
+           re.search(r"\ndefaults +w f32\[1,4\]\n +b f32\[4\]", shown), shown)
     made = d.json("POST", f"/v1/executables?model={digest}&shape=x=1x4")[1]["digest"]
     result("an executable, all defaults", ask(d, "/v1/run", {"x": x}, model=made)[0] == 200)
     status, got = ask(d, "/v1/run", {"x": x, "w": OTHERS["w"]}, model=made)
     result("an executable that was made for the defaults",
            status == 400 and got["reason"] == "MISSING_INPUT", got)
+
+
+def check_names(d):
+    """Two models of one program: an executable that replaces a default, or that takes tensors of a
+    sequence, is shown with the names of the model that asks, not of the one it was made for."""
+    def of(x, w, s, y):
+        value = helper.make_tensor_value_info
+        inputs = [value(x, TensorProto.FLOAT, [2, 4]), value(w, TensorProto.FLOAT, [1, 4]),
+                  helper.make_tensor_sequence_value_info(s, TensorProto.FLOAT, [2, 4])]
+        nodes = [helper.make_node("Mul", [x, w], ["t"]),
+                 helper.make_node("ConcatFromSequence", [s], ["u"], axis=0),
+                 helper.make_node("Concat", ["t", "u"], [y], axis=0)]
+        graph = helper.make_graph(nodes, "g", inputs, [value(y, TensorProto.FLOAT, None)],
+                                  [numpy_helper.from_array(DEFAULTS["w"], w)])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],
+                                 ir_version=8).SerializeToString()
+    made = []
+    for names in (("mine", "own", "list", "first"), ("yours", "other", "some", "second")):
+        shapes = {names[0]: "2x4", names[1]: "1x4", names[2] + "%5B0%5D": "2x4"}
+        query = "".join(f"&shape={k}={v}" for k, v in shapes.items())
+        source = d.json("POST", "/v1/executables?" + query[1:], of(*names))[1]
+        made.append(source["digest"])
+        sig = source["executable"]["signature"]
+        want = [names[0], names[2] + "[0]", names[1]], [names[3]]
+        result(f"an executable is shown with the names of its model: {names[0]}",
+               ([t["name"] for t in sig["inputs"]], [t["name"] for t in sig["outputs"]]) == want,
+               sig)
+    result("it is one executable", made[0] == made[1], made)
 
 
 result = Results()
@@ -86,6 +120,12 @@ try:
     d.json("POST", "/v1/models", {"name": "d", "model": made["sourceDigest"]})
     check_values(d, source, made["sourceDigest"])
     check_refusals(d, made["sourceDigest"])
+    check_names(d)
+    twice = onnx.load_model_from_string(model(8))
+    twice.graph.input.append(twice.graph.input[1])
+    made = d.json("POST", "/v1/executables", twice.SerializeToString())[1]
+    result("a default that is listed twice is one",
+           [t["name"] for t in made["modelSignature"]["defaults"]] == list(DEFAULTS), made)
     made = d.json("POST", "/v1/executables", model(3))[1]
     result("IR version 3 lists all initializers: no defaults",
            not made["modelSignature"].get("defaults"), made)

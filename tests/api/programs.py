@@ -60,9 +60,9 @@ ENTRY main { n = s32[] parameter(0)
 # As XLA writes a computation that takes its arguments as one tuple.
 TUPLE = """HloModule tuple, input_output_alias={ {0}: (0, {1, 0}, may-alias) }, \
 entry_computation_layout={((f32[3]{0}, (f32[2,3]{1,0}, s32[])), f32[])->(f32[2,3]{1,0}, s32[])}
-twice { q = (f32[2,3], s32[]) parameter(0)
- a = f32[2,3] get-tuple-element(q), index=0
- n = s32[] get-tuple-element(q), index=1
+twice { p.1.0 = (f32[2,3], s32[]) parameter(0)
+ a = f32[2,3] get-tuple-element(p.1.0), index=0
+ n = s32[] get-tuple-element(p.1.0), index=1
  b = f32[2,3] add(a, a)
  ROOT r = (f32[2,3], s32[]) tuple(b, n) }
 ENTRY main { p = (f32[3], (f32[2,3], s32[])) parameter(0)

@@ -5,9 +5,10 @@
 
 struct split {
     struct hlo_module *m;
-    int64_t looks;                    // at elements on the way to what is donated: how many more
+    int64_t looks;                    // at arrays on the way to what is donated: how many more
     VEC(struct hlo_instr *) arrays;   // the parameters to be, by number
     VEC(const struct shape *) border; // hlo_entry_shape of each, then of the result
+    struct smap named;                // instructions by name, without the entry's parameters
     struct pmap gone;                 // tuple parameters, for control predecessors
     VEC(const struct shape *) old;    // shapes of the parameters that were
     VEC(int64_t) first;               // number of the first array of each of these
@@ -18,6 +19,8 @@ static status_t add_arrays(struct split *w, const struct shape *s, const struct 
                            const char *name, struct hlo_instr *at, struct hlo_instr **out) {
     struct hlo_computation *e = w->m->entry;
     if (!shape_is_tuple(s)) {
+        struct hlo_instr *other = smap_get(&w->named, str_of(name)); // its name is nobody's matter
+        if (other) hlo_set_name(other, arena_printf(w->m->arena, "%s.inner", name));
         *out = hlo_add_param(e, (int64_t)e->params.n, s, name);
         hlo_move_before(*out, at);
         vec_push(&w->arrays, *out);
@@ -72,13 +75,15 @@ static int64_t array_at(struct split *w, int64_t number, struct str path) {
     struct str part;
     path = str_trim(path);
     while (path.n) {
-        if (!str_cut(&path, ',', &part)) part = path, path.n = 0;
-        if (!str_to_i64(str_trim(part), &k) || !shape_is_tuple(s) || k < 0 || k >= s->n_elems ||
-            w->looks < k)
+        str_cut(&path, ',', &part);
+        if (!str_to_i64(str_trim(part), &k) || !shape_is_tuple(s) || k < 0 || k >= s->n_elems)
             return -1;
-        w->looks -= k;
-        for (int64_t j = 0; j < k; j++)
-            at += shape_leaves(s->elems[j]);
+        for (int64_t j = 0; j < k; j++) {
+            int n = shape_leaves(s->elems[j]);
+            w->looks -= n + 1;
+            if (w->looks < 0) return -1;
+            at += n;
+        }
         s = s->elems[k];
     }
     return shape_is_tuple(s) ? -1 : at;
@@ -120,6 +125,9 @@ status_t hlo_split_tuple_params(struct hlo_module *m) {
         any |= shape_is_tuple(m->entry->params.v[k]->shape);
     if (!any) return ST_OK;
 
+    HLO_EACH_COMPUTATION(c, m)
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        if (c != m->entry || i->op != HLO_PARAMETER) smap_put(&w.named, str_of(i->name), i);
     status_t st = split_params(&w);
     if (!st) {
         renumber_donors(&w);
@@ -129,6 +137,7 @@ status_t hlo_split_tuple_params(struct hlo_module *m) {
     vec_done(&w.border);
     vec_done(&w.old);
     vec_done(&w.first);
+    smap_done(&w.named);
     pmap_done(&w.gone);
     return st;
 }

@@ -455,6 +455,7 @@ static void settle_defaults(struct onnx_model *m) {
         const struct onnx_tensor *t = smap_get(&inits, v.name);
         if (!t || !v.is_tensor || v.is_sequence || v.is_optional || v.elem_type != t->data_type)
             continue;
+        smap_del(&inits, v.name); // listed once
         v.has_shape = true;
         v.rank = t->rank;
         for (int d = 0; d < t->rank; d++)

@@ -133,6 +133,7 @@ static void a_waiter_leaves(void **state) {
     start(&a, 3);
     start(&b, 3);
     reach(1);
+    settle(); // b waits for the compile too
     job_cancel(a.j);
     settle();
     assert_false(fake_find(HLOD__WIRE__TYPE__TYPE_COMPILE)->cancelled);
