@@ -255,8 +255,7 @@ static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
     if (!hb_ok(b)) return;
     hv y = hlo_clone_instr(b->c, i, in);
     if (reducer) hlo_set_called(y, 0, reducer);
-    if (!n->strict && reads_bf16(i) && !hlo_extra(y, LIB_ALGORITHM, NULL))
-        hlo_set_extra(y, LIB_ALGORITHM, LIB_BF16);
+    if (!n->strict && reads_bf16(i)) pass_ask_bf16(y);
     y->mark = 0;
     y->tmp = NULL;
     if (i->op != HLO_COMPARE) hlo_set_shape(y, as_f32(b, i->shape));

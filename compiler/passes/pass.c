@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "compiler/ir/text/text.h"
+#include "compiler/passes/fusion/library.h"
 
 static const struct pass table[] = {
 #define PASS(fn, name, doc) {name, pass_##fn, doc},
@@ -93,10 +94,26 @@ void pass_mark_weights(struct hlo_computation *c) {
 static bool contracts(const struct hlo_instr *i) {
     return i->op == HLO_CONVOLUTION || i->op == HLO_DOT;
 }
+void pass_ask_bf16(struct hlo_instr *i) {
+    static const char name[] = "frontend_attributes", given[] = "{algorithm=\"" LIB_BF16 "\"";
+    size_t n = 0;
+    if (lib_reads_bf16(i)) return;
+    if (i->op == HLO_DOT) {
+        if (!hlo_extra(i, "algorithm", NULL)) hlo_set_extra(i, "algorithm", LIB_BF16);
+        return;
+    }
+    const char *others = hlo_extra(i, name, &n); // {a="b",c="d"}
+    bool any = others && n > 2 && others[0] == '{';
+    hlo_set_extra(
+        i, name,
+        any ? arena_printf(i->parent->module->arena, "%s,%.*s", given, (int)n - 1, others + 1)
+            : arena_printf(i->parent->module->arena, "%s}", given));
+}
 void pass_ask_alike(struct hlo_instr *to, const struct hlo_instr *from) {
     static const char *const names[] = {"operand_precision", "algorithm"};
     if (to == from || !contracts(to) || !contracts(from)) return;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    if (lib_reads_bf16(from)) pass_ask_bf16(to);
+    for (size_t k = 0; k < (to->op == from->op ? 2 : 1); k++) {
         size_t len = 0;
         const char *text = hlo_extra(from, names[k], &len);
         if (!text || hlo_extra(to, names[k], NULL)) continue;

@@ -43,6 +43,8 @@ static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_i
     if (p->trace && p->trace->fusion)
         p->trace->fusion(p->trace->ctx, p->running, producer, consumer, why_not);
 }
+// Asks of contraction i what lib_reads_bf16 tells, but of a dot that asks for another algorithm.
+void pass_ask_bf16(struct hlo_instr *i);
 // What a program asks of contraction `from` beside its result (operand_precision, algorithm), asked
 // of `to`, which is made of it; of other operations nothing.
 void pass_ask_alike(struct hlo_instr *to, const struct hlo_instr *from);

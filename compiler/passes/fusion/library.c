@@ -323,9 +323,11 @@ bool lib_sums_as_written(const struct hlo_instr *i) {
 }
 
 bool lib_reads_bf16(const struct hlo_instr *i) {
+    static const char given[] = "algorithm=\"" LIB_BF16 "\"";
     size_t n;
-    const char *v = hlo_extra(i, LIB_ALGORITHM, &n);
-    return v && n == strlen(LIB_BF16) && memcmp(v, LIB_BF16, n) == 0;
+    const char *v = hlo_extra(i, i->op == HLO_DOT ? "algorithm" : "frontend_attributes", &n);
+    if (!v || i->op == HLO_DOT) return v && n == strlen(LIB_BF16) && !memcmp(v, LIB_BF16, n);
+    return memmem(v, n, given, sizeof given - 1);
 }
 
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract) {

@@ -82,9 +82,9 @@ bool lib_direct(const struct hlo_instr *i);
 // Does hero `i` ask for the sums as they are written (operand_precision of highest)? Then
 // Winograd's tiles, which err by more, do not take it.
 bool lib_sums_as_written(const struct hlo_instr *i);
-// Does hero `i` of f32 ask for operands rounded to bf16 and sums in f32 (XLA's algorithm of a dot)?
-#define LIB_ALGORITHM "algorithm"
-#define LIB_BF16      "dot_bf16_bf16_f32"
+// Does hero `i` of f32 ask for operands rounded to bf16 and sums in f32? XLA's algorithm of a dot;
+// of a convolution, for which XLA reads no algorithm, the same as a frontend attribute.
+#define LIB_BF16 "dot_bf16_bf16_f32"
 bool lib_reads_bf16(const struct hlo_instr *i);
 // Is convolution `i` such a one, or of types that no library has? Its padding is a value of its
 // own, so that the kernel reads rows from front to end.
