@@ -300,13 +300,15 @@ RULE_FN(logistic_form) {
 RULE_FN(batch_norm_expand) {
     if (i->op != HLO_BATCH_NORM_INFERENCE || r->strict) return NULL;
     const struct hlo_attr_batchnorm *a = HLO_ATTR(i, batchnorm);
-    struct hlo_instr *x = i->operands[0], *var = i->operands[4];
-    struct hlo_instr *eps = hb_splat(&r->b, var->shape, (double)a->epsilon),
-                     *g = hb_mul(&r->b, i->operands[1],
-                                 hb_unary(&r->b, HLO_RSQRT, hb_add(&r->b, var, eps))),
-                     *t = hb_sub(&r->b, i->operands[2], hb_mul(&r->b, i->operands[3], g));
+    hv in[5]; // x, scale, offset, mean, variance: their types may differ
+    for (int k = 0; k < 5; k++)
+        in[k] = hb_convert(&r->b, i->operands[k], i->shape->dtype);
+    if (!hb_ok(&r->b)) return NULL;
+    hv eps = hb_splat(&r->b, in[4]->shape, (double)a->epsilon),
+       g = hb_mul(&r->b, in[1], hb_unary(&r->b, HLO_RSQRT, hb_add(&r->b, in[4], eps))),
+       t = hb_sub(&r->b, in[2], hb_mul(&r->b, in[3], g));
     int64_t d = a->feature_index;
     return hb_add(&r->b,
-                  hb_mul(&r->b, x, hb_broadcast(&r->b, g, i->shape->dims, i->shape->rank, &d)),
+                  hb_mul(&r->b, in[0], hb_broadcast(&r->b, g, i->shape->dims, i->shape->rank, &d)),
                   hb_broadcast(&r->b, t, i->shape->dims, i->shape->rank, &d));
 }
