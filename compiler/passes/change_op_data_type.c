@@ -34,10 +34,9 @@ static hv rounded(struct change *c, hv x) {
     if (!c->p->target->bf16_emulated) return hb_convert(c->b, x, DT_BF16);
     return hb_op(c->b, HLO_REDUCE_PRECISION, x->shape, &x, 1, &bf16);
 }
-// Is x a value of bf16, widened?
+// Is x's value of bf16 there already?
 static bool was_bf16(const struct change *c, const struct hlo_instr *x) {
-    return x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_BF16 &&
-           !c->p->target->bf16_emulated;
+    return lib_was_bf16(x) && !c->p->target->bf16_emulated;
 }
 // A reshape costs nothing, also twice.
 static bool moves(const struct hlo_instr *x) {

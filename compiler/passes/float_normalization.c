@@ -345,14 +345,11 @@ static bool asks_for_bf16(const struct norm *n, const struct pass_ctx *p,
            i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32 &&
            lib_reads_bf16(i);
 }
-static bool was_bf16(const struct hlo_instr *x) {
-    return x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_BF16;
-}
 static void round_operands(struct norm *n, struct hlo_instr *i, bool *changed) {
     hv in[2] = {i->operands[0], i->operands[1]};
-    if (was_bf16(in[0]) && was_bf16(in[1])) return;
+    if (lib_was_bf16(in[0]) && lib_was_bf16(in[1])) return;
     for (int k = 0; k < 2; k++)
-        if (!was_bf16(in[k])) in[k] = convert(n->b, convert(n->b, in[k], DT_BF16), DT_F32);
+        if (!lib_was_bf16(in[k])) in[k] = convert(n->b, convert(n->b, in[k], DT_BF16), DT_F32);
     hv y = hb_ok(n->b) ? hlo_clone_instr(n->b->c, i, in) : NULL;
     if (y) hlo_replace_uses(i, y);
     *changed = true;

@@ -330,6 +330,10 @@ bool lib_reads_bf16(const struct hlo_instr *i) {
     return memmem(v, n, given, sizeof given - 1);
 }
 
+bool lib_was_bf16(const struct hlo_instr *x) {
+    return x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_BF16;
+}
+
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract) {
     int64_t strides[HLO_MAX_RANK], below = -1; // where the next free dim's stride must be
     shape_strides(s, strides);

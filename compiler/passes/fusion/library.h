@@ -86,6 +86,7 @@ bool lib_sums_as_written(const struct hlo_instr *i);
 // of a convolution, for which XLA reads no algorithm, the same as a frontend attribute.
 #define LIB_BF16 "dot_bf16_bf16_f32"
 bool lib_reads_bf16(const struct hlo_instr *i);
+bool lib_was_bf16(const struct hlo_instr *x); // is x a value of bf16, widened?
 // Is convolution `i` such a one, or of types that no library has? Its padding is a value of its
 // own, so that the kernel reads rows from front to end.
 bool lib_of_ours(const struct hlo_instr *i);

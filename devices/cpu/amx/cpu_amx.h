@@ -9,6 +9,7 @@
 #pragma once
 #include "base/span.h"
 #include "compiler/passes/fusion/library.h"
+#include "devices/cpu/panels/cpu_panels.h"
 #include "devices/cpu/routines/cpu_thin.h"
 
 enum {
@@ -34,9 +35,8 @@ struct amx_isa {
     void (*begin)(int rows); // before blocks of so many rows
     void (*multiply)(const struct amx_block *b);
     void (*end)(void);
-    // Adds n values of bf16, or of f32, to `to`; n values as bf16.
+    // Adds n values of bf16 to `to`; n values as bf16.
     void (*add_bf16)(float *to, const uint16_t *from, int64_t n);
-    void (*add)(float *to, const float *from, int64_t n);
     void (*to_bf16)(uint16_t *to, const float *from, int64_t n);
 };
 // NULL: this process has no AMX. HLOD_CPU_AMX=emulated: something runs the instructions for it, as
@@ -53,6 +53,7 @@ struct amx {
     struct lib_post post[LIB_MAX_POST];
     // amx_plan's.
     const struct amx_isa *isa;
+    const struct panel_isa *panel; // whose additions of f32 are taken
     thin_activate_fn activate;
     int64_t steps, panels, row_chunk, row_chunks;
     bool pack_left; // rows are copied first: their last terms do not fill a tile, or they lie so

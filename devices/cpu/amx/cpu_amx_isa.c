@@ -37,41 +37,38 @@ TILES static inline void fetch(const char *next, int lines) {
     for (int k = 0; k < lines; k++)
         _mm_prefetch(next + k * 64, _MM_HINT_T1);
 }
-TILES static void multiply_amx(const struct amx_block *b) {
+// two: of 17 rows and more.
+TILES static inline __attribute__((always_inline)) void sums(const struct amx_block *b, bool two) {
     const char *left = b->left, *right = b->right, *next = b->next;
     int64_t row = b->left_row, tile = b->left_tile, step = b->left_step, steps = b->steps;
     int lines = next ? b->next_lines : 0;
-    __asm__ volatile("" ::: "memory"); // nor that loads of tiles read memory
-
+    for (int64_t k = 0; k < steps; k++) {
+        _tile_loadd(LEFT0, left, row);
+        _tile_loadd(RIGHT0, right, 64);
+        _tile_dpbf16ps(SUM00, LEFT0, RIGHT0);
+        _tile_loadd(RIGHT1, right + AMX_TILE, 64);
+        _tile_dpbf16ps(SUM01, LEFT0, RIGHT1);
+        if (two) {
+            _tile_loadd(LEFT1, left + tile, row);
+            _tile_dpbf16ps(SUM10, LEFT1, RIGHT0);
+            _tile_dpbf16ps(SUM11, LEFT1, RIGHT1);
+        }
+        fetch(next, lines);
+        left += step, right += 2 * AMX_TILE, next += lines * 64;
+    }
+}
+TILES static void multiply_amx(const struct amx_block *b) {
+    __asm__ volatile("" ::: "memory"); // GCC 12 does not know that loads of tiles read memory
     _tile_zero(SUM00);
     _tile_zero(SUM01);
     if (b->rows > AMX_ROWS) {
         _tile_zero(SUM10);
         _tile_zero(SUM11);
-        for (int64_t k = 0; k < steps; k++) {
-            _tile_loadd(LEFT0, left, row);
-            _tile_loadd(RIGHT0, right, 64);
-            _tile_dpbf16ps(SUM00, LEFT0, RIGHT0);
-            _tile_loadd(RIGHT1, right + AMX_TILE, 64);
-            _tile_dpbf16ps(SUM01, LEFT0, RIGHT1);
-            _tile_loadd(LEFT1, left + tile, row);
-            _tile_dpbf16ps(SUM10, LEFT1, RIGHT0);
-            _tile_dpbf16ps(SUM11, LEFT1, RIGHT1);
-            fetch(next, lines);
-            left += step, right += 2 * AMX_TILE, next += lines * 64;
-        }
+        sums(b, true);
         _tile_stored(SUM10, b->out + AMX_ROWS * AMX_BLOCK, AMX_BLOCK * sizeof(float));
         _tile_stored(SUM11, b->out + AMX_ROWS * AMX_BLOCK + AMX_ROWS, AMX_BLOCK * sizeof(float));
     } else {
-        for (int64_t k = 0; k < steps; k++) {
-            _tile_loadd(LEFT0, left, row);
-            _tile_loadd(RIGHT0, right, 64);
-            _tile_dpbf16ps(SUM00, LEFT0, RIGHT0);
-            _tile_loadd(RIGHT1, right + AMX_TILE, 64);
-            _tile_dpbf16ps(SUM01, LEFT0, RIGHT1);
-            fetch(next, lines);
-            left += step, right += 2 * AMX_TILE, next += lines * 64;
-        }
+        sums(b, false);
     }
     _tile_stored(SUM00, b->out, AMX_BLOCK * sizeof(float));
     _tile_stored(SUM01, b->out + AMX_ROWS, AMX_BLOCK * sizeof(float));
@@ -93,13 +90,6 @@ TILES static void add_bf16_amx(float *to, const uint16_t *from, int64_t n) {
     for (; k < n; k++)
         to[k] += bf16_to_f32(from[k]);
 }
-TILES static void add_amx(float *to, const float *from, int64_t n) {
-    int64_t k = 0;
-    for (; k + 16 <= n; k += 16)
-        *(floats *)(to + k) += *(const floats *)(from + k);
-    for (; k < n; k++)
-        to[k] += from[k];
-}
 TILES static void to_bf16_amx(uint16_t *to, const float *from, int64_t n) {
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
@@ -114,8 +104,7 @@ TILES static void to_bf16_amx(uint16_t *to, const float *from, int64_t n) {
 }
 
 const struct amx_isa *cpu_amx_isa(void) {
-    static const struct amx_isa amx = {begin_amx,    multiply_amx, end_amx,
-                                       add_bf16_amx, add_amx,      to_bf16_amx};
+    static const struct amx_isa amx = {begin_amx, multiply_amx, end_amx, add_bf16_amx, to_bf16_amx};
     const char *emulated = getenv("HLOD_CPU_AMX");
     return cpu_has_tiles() || (emulated && *emulated) ? &amx : NULL;
 }

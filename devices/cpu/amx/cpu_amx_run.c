@@ -19,6 +19,7 @@ typedef uint16_t loose __attribute__((aligned(1), may_alias)); // a weight in a 
 
 void amx_plan(struct amx *m, const struct amx_isa *isa, int threads) {
     m->isa = isa;
+    m->panel = cpu_panel_isa(512); // there is no AMX without AVX-512
     m->activate = cpu_thin_activate();
     m->steps = ceil_div(m->depth, AMX_TERMS);
     m->panels = ceil_div(m->columns, AMX_BLOCK);
@@ -119,7 +120,7 @@ static void finish(const struct amx_run *r, int64_t row, int64_t rows, int64_t c
             if (r->operand_bf16[k])
                 m->isa->add_bf16(block[e], (const uint16_t *)r->operand[k] + at, columns);
             else
-                m->isa->add(block[e], (const float *)r->operand[k] + at, columns);
+                m->panel->add(block[e], (const float *)r->operand[k] + at, columns);
         }
     }
     for (int64_t e = 0; e < rows; e++) {
