@@ -185,8 +185,7 @@ static status_t end_module(struct hlo_module *m, struct hb *b, hv const *out, in
     RETURN_IF_ERR(hb_end(b));
     hlo_set_root(m->entry, root);
     m->entry_layout = NULL;
-    for (size_t k = 0; k < 2; k++)
-        hlo_set_module_extra(m, hlo_donor_attrs[k], (struct str){0});
+    hlo_drop_donors(m);
     hlo_remove_dead(m->entry);
     return ST_OK;
 }

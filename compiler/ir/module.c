@@ -699,7 +699,6 @@ void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
     hlo_sort_extra(i->extra.v, i->extra.n);
 }
 
-const char *const hlo_donor_attrs[2] = {"buffer_donor", "input_output_alias"};
 struct str hlo_module_extra(const struct hlo_module *m, const char *name) {
     for (size_t k = 0; k < m->extra.n; k++)
         if (str_is(m->extra.v[k].name, name)) return m->extra.v[k].value;

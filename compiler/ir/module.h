@@ -208,6 +208,12 @@ struct str hlo_module_extra(const struct hlo_module *m, const char *name);
 void hlo_set_module_extra(struct hlo_module *m, const char *name, struct str value);
 // Which parameters of the entry lend their memory to results: attributes that name them by number.
 extern const char *const hlo_donor_attrs[2];
+void hlo_drop_donors(struct hlo_module *m);
+// Renumbers them: `now` gives the parameter that has the array at *path ("1,0") of what was
+// parameter `old`, and may change *path; -1 leaves the entry away, as what is no such list is: to
+// lend memory is never a must.
+typedef int64_t (*hlo_renumber_fn)(void *ctx, int64_t old, struct str *path);
+void hlo_renumber_donors(struct hlo_module *m, hlo_renumber_fn now, void *ctx);
 // One entry of the module's frontend_attributes={key="value",...}. The value must hold no quote and
 // no backslash; copied. hlo_frontend: false when there is none.
 void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value);

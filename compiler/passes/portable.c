@@ -129,8 +129,7 @@ static status_t flatten_root(struct hlo_computation *c, struct pass_ctx *p) {
     struct hlo_instr *root = hb_tuple(&b, parts, n);
     RETURN_IF_ERR(hb_end(&b));
     hlo_set_root(c, root);
-    for (int k = 0; k < 2; k++) // they name results by their old places
-        hlo_set_module_extra(c->module, hlo_donor_attrs[k], (struct str){NULL, 0});
+    hlo_drop_donors(c->module); // they name results by their old places
     return ST_OK;
 }
 

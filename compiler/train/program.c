@@ -678,8 +678,7 @@ static status_t make_entry(struct body *y, struct hlo_computation *e,
 // State goes out where it came in.
 static void alias_state(struct maker *k) {
     struct strbuf b = {0};
-    for (size_t j = 0; j < 2; j++)
-        hlo_set_module_extra(k->m, hlo_donor_attrs[j], (struct str){0});
+    hlo_drop_donors(k->m);
     for (int j = 0; j < k->p.n_state; j++)
         strbuf_printf(&b, "%s{%d}: (%d, {}, may-alias)", j ? ", " : "{ ", j, j);
     if (b.n) strbuf_puts(&b, " }");

@@ -67,13 +67,15 @@ static status_t split_params(struct split *w) {
     return ST_OK;
 }
 
-// The number of the array at `path` ("1,0") of what was parameter `number`, -1 = there is none.
-static int64_t array_at(struct split *w, int64_t number, struct str path) {
+// The number of the array at *path ("1,0") of what was parameter `number`: all of it is lent. -1 =
+// there is none, as of a whole tuple, or more than can be looked for.
+static int64_t array_at(void *ctx, int64_t number, struct str *of) {
+    struct split *w = ctx;
     if (number < 0 || (size_t)number >= w->old.n) return -1;
     const struct shape *s = w->old.v[number];
     int64_t at = w->first.v[number], k;
-    struct str part;
-    path = str_trim(path);
+    struct str path = str_trim(*of), part;
+    of->n = 0;
     while (path.n) {
         str_cut(&path, ',', &part);
         if (!str_to_i64(str_trim(part), &k) || !shape_is_tuple(s) || k < 0 || k >= s->n_elems)
@@ -89,35 +91,6 @@ static int64_t array_at(struct split *w, int64_t number, struct str path) {
     return shape_is_tuple(s) ? -1 : at;
 }
 
-// Entries "...(PARAMETER, {PATH}...)" of the donors' attributes. What is not such a list is left
-// away, as what lends a whole tuple is, and more than can be looked for: to lend memory is never a
-// must.
-static void renumber_donors(struct split *w) {
-    for (int k = 0; k < 2; k++) {
-        struct str text = str_trim(hlo_module_extra(w->m, hlo_donor_attrs[k])), head, number;
-        struct strbuf b = {0};
-        if (text.n) text.p++, text.n--; // the list's own brace
-        while (str_cut(&text, '(', &head) && text.n) {
-            struct str path, tail, none;
-            int64_t old;
-            if (!str_cut(&text, ',', &number) || !str_to_i64(str_trim(number), &old) ||
-                !str_cut(&text, '{', &none) || !str_cut(&text, '}', &path) ||
-                !str_cut(&text, ')', &tail))
-                break;
-            int64_t now = array_at(w, old, path);
-            head = str_trim(head);
-            if (head.n && *head.p == ',') head = str_trim((struct str){head.p + 1, head.n - 1});
-            if (now < 0) continue;
-            strbuf_printf(&b, "%s" STR_FMT "%s(%lld, {}" STR_FMT ")", b.n ? ", " : "{ ",
-                          STR_ARG(head), head.n ? " " : "", (long long)now, STR_ARG(tail));
-        }
-
-        if (b.n) strbuf_puts(&b, " }");
-        hlo_set_module_extra(w->m, hlo_donor_attrs[k], (struct str){b.n ? b.p : NULL, b.n});
-        strbuf_done(&b);
-    }
-}
-
 status_t hlo_split_tuple_params(struct hlo_module *m) {
     struct split w = {.m = m, .looks = INT64_C(1) << 24};
     bool any = false;
@@ -130,7 +103,7 @@ status_t hlo_split_tuple_params(struct hlo_module *m) {
         if (c != m->entry || i->op != HLO_PARAMETER) smap_put(&w.named, str_of(i->name), i);
     status_t st = split_params(&w);
     if (!st) {
-        renumber_donors(&w);
+        hlo_renumber_donors(m, array_at, &w);
         if (m->entry_layout) m->entry_layout = shape_tuple(m->arena, w.border.v, (int)w.border.n);
     }
     vec_done(&w.arrays);

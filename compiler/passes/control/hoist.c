@@ -127,30 +127,13 @@ static void find_frontier(const struct hlo_computation *c, const struct pmap *on
     }
 }
 
-// Entries "...(PARAMETER, {...}...)" of the donors' attributes with the parameters' new numbers, -1
-// = it is no input of main. What is not such a list is left away: to lend memory is never a must.
-static void renumber_donors(struct hlo_module *m, const int64_t *numbers, size_t n) {
-    for (int k = 0; k < 2; k++) {
-        struct str text = hlo_module_extra(m, hlo_donor_attrs[k]), head, number;
-        struct strbuf b = {0};
-        text = str_trim(text);
-        if (text.n) text.p++, text.n--; // the list's own brace
-        while (str_cut(&text, '(', &head) && text.n) {
-            int64_t old;
-            struct str tail;
-            if (!str_cut(&text, ',', &number) || !str_to_i64(str_trim(number), &old) ||
-                !str_cut(&text, ')', &tail))
-                break;
-            head = str_trim(head);
-            if (head.n && *head.p == ',') head = str_trim((struct str){head.p + 1, head.n - 1});
-            if (old < 0 || (size_t)old >= n || numbers[old] < 0) continue;
-            strbuf_printf(&b, "%s" STR_FMT "%s(%lld," STR_FMT ")", b.n ? ", " : "{ ", STR_ARG(head),
-                          head.n ? " " : "", (long long)numbers[old], STR_ARG(tail));
-        }
-        if (b.n) strbuf_puts(&b, " }");
-        hlo_set_module_extra(m, hlo_donor_attrs[k], (struct str){b.n ? b.p : NULL, b.n});
-        strbuf_done(&b);
-    }
+struct numbers { // of the parameters that were; -1 = it is no input of main
+    const int64_t *v;
+    size_t n;
+};
+static int64_t number_now(void *ctx, int64_t old, UNUSED struct str *path) {
+    const struct numbers *now = ctx;
+    return old < 0 || (size_t)old >= now->n ? -1 : now->v[old];
 }
 
 // Renumbers parameters, dropping those that nothing uses and that are not inputs.
@@ -203,7 +186,7 @@ static status_t finish_prepare(struct hlo_module *p, const struct hlo_module *m,
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
     hlo_set_root(c, tuple);
     renumber(c);
-    renumber_donors(p, NULL, 0); // weights are nobody's to give
+    hlo_drop_donors(p); // weights are nobody's to give
     return ST_OK;
 }
 static status_t make_prepare(const struct hlo_module *m, struct hlo_instr *const *frontier, int n,
@@ -244,7 +227,7 @@ static void make_main(struct hlo_module *t, struct hlo_instr *const *old, int n)
     for (size_t k = 0; k < old_n; k++)
         numbers[k] =
             before[k] && before[k]->param_kind == PARAM_INPUT ? before[k]->param_number : -1;
-    renumber_donors(t, numbers, old_n);
+    hlo_renumber_donors(t, number_now, &(struct numbers){numbers, old_n});
 }
 
 status_t hoist_split(struct hlo_module *m, struct hlo_module **out_prepare) {
