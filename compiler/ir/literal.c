@@ -16,6 +16,13 @@ struct literal *lit_borrow(struct arena *a, const struct shape *s, const void *d
     return l;
 }
 
+const char *lit_missing(const struct literal *l) {
+    for (int k = 0; k < l->shape->n_elems; k++)
+        if (lit_missing(l->elems[k])) return lit_missing(l->elems[k]);
+    return l->elided ? "its value was left out of the text ({...}): print the module with its "
+                       "large constants (print_large_constants)"
+                     : NULL;
+}
 struct literal *lit_new(struct arena *a, const struct shape *s) {
     if (!shape_is_tuple(s)) {
         size_t n = (size_t)(shape_elements(s) * dtype_size(s->dtype));

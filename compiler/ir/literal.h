@@ -41,6 +41,8 @@ bool lit_all_equal_f64(const struct literal *l,
 uint64_t lit_hash(const struct literal *l);
 struct literal *lit_clone(struct arena *a, const struct literal *l);
 struct literal *lit_convert(struct arena *a, const struct literal *l, enum dtype t);
+// Why the values of `l` are not known (text that left them out), or NULL.
+const char *lit_missing(const struct literal *l);
 void lit_print(
     struct strbuf *b,
     const struct literal *l); // "{ {1, 2}, {3, 4} }", shortest text that parses to the same bits

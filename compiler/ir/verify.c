@@ -134,19 +134,13 @@ static bool unbounded(const struct shape *s) {
         if (unbounded(s->elems[k])) return true;
     return s->unbounded != 0;
 }
-static bool elided(const struct literal *l) {
-    for (int k = 0; k < l->shape->n_elems; k++)
-        if (elided(l->elems[k])) return true;
-    return l->elided;
-}
 status_t hlo_complete(const struct hlo_module *m) {
     HLO_EACH_COMPUTATION(c, m) {
         for (const struct hlo_instr *i = c->first; i; i = i->next) {
             if (unbounded(i->shape))
                 return bad(i, "a dimension has no bound: write f32[<=8] in place of f32[?]");
-            if (i->literal && elided(i->literal))
-                return bad(i, "its value was left out of the text ({...}): print the module "
-                              "with its large constants (print_large_constants)");
+            const char *missing = i->literal ? lit_missing(i->literal) : NULL;
+            if (missing) return bad(i, missing);
         }
     }
     return ST_OK;

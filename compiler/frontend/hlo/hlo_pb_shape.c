@@ -250,9 +250,7 @@ static void reorder(const struct shape *s, char *rows, char *laid, size_t size, 
 status_t pb_put_literal(struct arena *a, const struct literal *l, const struct shape *s,
                         Xla__LiteralProto **out) {
     Xla__LiteralProto *m = message_new(a, &xla__literal_proto__descriptor);
-    if (l->elided)
-        return st_invalid("its value was left out of the text ({...}): print the module "
-                          "with its large constants (print_large_constants)");
+    if (lit_missing(l)) return st_invalid("%s", lit_missing(l));
     RETURN_IF_ERR(pb_put_shape(a, s, &m->shape));
     *out = m;
     for (int k = 0; k < s->n_elems; k++) {

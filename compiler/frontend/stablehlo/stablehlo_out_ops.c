@@ -99,7 +99,7 @@ static status_t out_map(UNUSED struct out *o, struct out_op *op) {
 static status_t out_constant(struct out *o, struct out_op *op) {
     const struct literal *l = op->i->literal;
     if (shape_is_tuple(op->i->shape)) return st_unimplemented("a constant of tuple type");
-    if (l->elided) return st_unimplemented("the text left its elements out");
+    if (lit_missing(l)) return st_unimplemented("%s", lit_missing(l));
     if (l->shape->rank != op->i->shape->rank) l = lit_borrow(&o->a, op->i->shape, l->data);
     out_literal(field(op, "value"), l);
     return ST_OK;
