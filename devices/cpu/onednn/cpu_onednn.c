@@ -29,6 +29,7 @@ struct onednn_state {
     int64_t out_bytes;
     int out_leaf;
     enum onednn_beside beside;    // onednn_reads_beside
+    bool fills;                   // channels fill up the result's last block
     struct onednn_short *without; // made where NaN is met first
 };
 // The same call up to its first step that loses NaN, by an implementation that spreads none.
@@ -51,6 +52,11 @@ static bool usable(const struct shape *s) {
            lib_form_of(s->layout, s->rank, &block) != FORM_OTHER;
 }
 
+// Are results of convolutions in blocks that their channels do not fill?
+static bool fills(const struct shape *s) {
+    int block = 1;
+    return lib_form_of(s->layout, s->rank, &block) == FORM_BLOCKED && s->dims[1] % block != 0;
+}
 static bool reorder_ok(const struct hlo_instr *i) {
     return i->op == HLO_COPY && i->shape->rank >= 3 &&
            !layout_equal(i->shape->layout, i->operands[0]->shape->layout, i->shape->rank);
@@ -284,7 +290,8 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
 
     status = finish(x, s, st, p.pd, c, &p.dst);
     st->beside = conv ? onednn_reads_beside(c->hero, p.info) : BESIDE_NOT;
-    s->swallows = s->swallows || st->beside;
+    st->fills = fills(i->shape);
+    s->swallows = s->swallows || st->beside || st->fills;
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
     bool back = lib_transposed(c->hero);
     if (!status) status = add_arg(st, back ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, lhs, &p.src);
@@ -487,6 +494,21 @@ static status_t run_plain(struct cpu_exe *x, struct cpu_step *s, int rhs, void *
     free(plain);
     return status;
 }
+// Channels that fill up the last block are zeros to who reads them; as the library writes them they
+// are zero weights times the image, NaN where that is not finite.
+static void clear_fill(const struct shape *s, char *out) {
+    int block = 1;
+    (void)lib_form_of(s->layout, s->rank, &block);
+    int64_t width = dtype_size(s->dtype), pixels = 1, used = s->dims[1] % block,
+            blocks = ceil_div(s->dims[1], block);
+    for (int d = 2; d < s->rank; d++)
+        pixels *= s->dims[d];
+    for (int64_t image = 1; image <= s->dims[0]; image++)
+        for (int64_t p = 0; p < pixels; p++) {
+            char *at = out + ((image * blocks - 1) * pixels + p) * block * width;
+            memset(at + used * width, 0, (size_t)((block - used) * width));
+        }
+}
 static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     struct lib_call c, up_to;
     if (lib_pool(s->plan->instr)) return cpu_impl_reference.run(x, s, bufs);
@@ -495,6 +517,7 @@ static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs)
     if (st->beside == BESIDE_ODD) return run_plain(x, s, lib_operand(s->plan->instr, c.rhs), bufs);
     up_to = c;
     up_to.n_post = onednn_swallows(&c);
+    if (up_to.n_post == c.n_post && !st->beside) return execute(x, s, NULL, bufs);
     const struct onednn_short *w = short_of(s, &up_to);
     if (!w) return st_oom();
     if (!w->prim && st->beside)
@@ -505,8 +528,11 @@ static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs)
     return ST_OK;
 }
 static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
-    if (s->swallows && cpu_meets_nan(x, s, bufs)) return run_with_nan(x, s, bufs);
-    return execute(x, s, NULL, bufs);
+    const struct onednn_state *st = s->state;
+    if (!s->swallows || !cpu_meets_nan(x, s, bufs)) return execute(x, s, NULL, bufs);
+    RETURN_IF_ERR(run_with_nan(x, s, bufs));
+    if (st->fills) clear_fill(s->plan->instr->shape, bufs[st->out_leaf]);
+    return ST_OK;
 }
 const struct cpu_impl cpu_impl_onednn = {"onednn",     onednn_accepts,  onednn_open,
                                          onednn_close, onednn_run,      onednn_pack_bytes,
