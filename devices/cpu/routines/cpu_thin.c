@@ -404,7 +404,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
     }
-    s->declined = few_columns(t) && cpu_library_accepts(cpu_target(), i);
+    s->declined = few_columns(t) && cpu_target()->library_accepts(cpu_target(), i);
     if (s->declined) return ST_OK;
     t->far = t->form == THIN_LINES && t->rows > 2 && reads_far(i->parent);
     s->detail = details[t->widest];
