@@ -64,6 +64,7 @@ struct lower_turned {
 };
 struct lower_rows {
     int64_t n, row, block;     // how many, elements of each, rows of a block
+    int64_t size;              // bytes of the largest value
     struct kir_val *first;     // of the block
     struct lower_space *space; // of the loops over a block's rows
     struct lower_turned leaf[LOWER_MAX_TURNED], kept[LOWER_MAX_TURNED];

@@ -30,7 +30,7 @@ static int split_at(const struct shape *s, int64_t rows) {
     return n == rows ? d : -1;
 }
 static bool can_turn(enum dtype t) {
-    return dtype_size(t) <= 4 && t != DT_PRED && dtype_bits(t) >= 8 && !dtype_is_complex(t) &&
+    return dtype_size(t) <= 8 && t != DT_PRED && dtype_bits(t) >= 8 && !dtype_is_complex(t) &&
            !(dtype_is_float(t) && dtype_bits(t) < 16);
 }
 
@@ -50,7 +50,9 @@ static bool rows_of(const struct hlo_instr *i, struct lower_rows *t) {
 }
 static bool takes(const struct hlo_instr *i, struct lower_rows *t) {
     bool tuple = shape_is_tuple(i->shape), place = i->op == HLO_CONSTANT || i->op == HLO_IOTA;
-    if (!tuple && !place && dtype_size(i->shape->dtype) > 4) return false; // other lanes
+    int64_t size = tuple || place ? 0 : dtype_size(i->shape->dtype);
+    if (size > 8 || (size == 8 && i->shape->dtype != DT_F64)) return false;
+    if (size > t->size) t->size = size;
     if (i->op == HLO_REDUCE) return rows_of(i, t);
     return i->op == HLO_PARAMETER || i->op == HLO_CONSTANT || i->op == HLO_BROADCAST ||
            i->op == HLO_IOTA || i->op == HLO_TUPLE || i->op == HLO_RESHAPE ||
@@ -91,10 +93,10 @@ static struct work work_of(const struct hlo_instr *fusion, const struct lower_ro
     return w;
 }
 // Is turning them less than what it saves? Hundredths of nanoseconds as measured on Zen 4, f32,
-// rows of 2 to 129 elements, one to four operands as large as the rows. Row by row: each vector of
-// it, be it full or not, in each phase; a sum of its lanes for each reduction; a dear value alone.
-// What is slow LLVM computes, which takes what is behind the last vector one by one. Turned: each
-// element for each array that is turned, and for what is dear.
+// rows of 2 to 129 elements, one to four operands as large as the rows (f64: on Zen 5). Row by row:
+// each vector of it, be it full or not, in each phase; a sum of its lanes for each reduction; a
+// dear value alone. What is slow LLVM computes, which takes what is behind the last vector one by
+// one. Turned: each element for each array that is turned, and for what is dear.
 static bool repays(const struct lower *lw, const struct lower_rows *t, int results) {
     enum { ALONE = 1200, LANES_SUM = 360, ONE = 150 };
     const struct hlo_instr *i = lw->instr;
@@ -109,13 +111,15 @@ static bool repays(const struct lower *lw, const struct lower_rows *t, int resul
     if (!direct && t->whole && t->row % 8 == 0) return false; // LLVM's loops turn slowly
 
     struct work w = work_of(i, t);
-    int64_t lanes = wide ? 16 : 8, vectors = ceil_div(t->row, lanes),
+    int64_t size = t->size > 4 ? 8 : 4;
+    int64_t lanes = (wide ? 64 : 32) / size, vectors = ceil_div(t->row, lanes),
             vector = (260 + 170 * w.phases) * (wide ? 10 : 6) / 10,
             turn = !direct ? 50
                    : wide  ? 20
                            : 27,
             step = wide ? 33 : 50, turns = t->n_leaves + (t->whole ? results : 0);
-    int64_t by_rows = LANES_SUM * w.reductions + vectors * vector + (w.each ? ALONE : 0);
+    int64_t by_rows = LANES_SUM * w.reductions + vectors * vector + (w.each ? ALONE * size / 4 : 0);
+    if (size > 4) turn = 2 * turn, step = 11 * step / 5;
     if (w.slow) by_rows += t->row % lanes * ONE;
     if (w.dear) return t->row * (turn * turns + step) < by_rows;
 

@@ -223,8 +223,9 @@ bool cpu_has_int8(void); // instructions that sum products of 8-bit integers exa
 bool cpu_has_pairs(void);
 bool cpu_pairs_runs(const struct lib_call *call);
 bool cpu_pairs_accepts(const struct hlo_instr *i);
-bool cpu_has_bf16(void);  // products of bf16 that sum in f32
-bool cpu_has_tiles(void); // these, and of bytes, by AMX's tiles
+bool cpu_has_wide_path(void); // 512 bits in one step, not as two halves: Zen 5
+bool cpu_has_bf16(void);      // products of bf16 that sum in f32
+bool cpu_has_tiles(void);     // these, and of bytes, by AMX's tiles
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
 void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once

@@ -7,6 +7,7 @@
 // reference) forces one implementation; HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM, direct
 // none of the loops that the direct generator can make; HLOD_CPU_BF16=emulated gives under
 // precision fast the values of a CPU that has bf16.
+#include <cpuid.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 
 // Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
-enum { COST_VERSION = 18 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 19 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo_instr *i) {
     return false;
@@ -53,6 +54,20 @@ static bool has_avx2(void) {
 bool cpu_has_pairs(void) {
     __builtin_cpu_init();
     return has_avx2() && !has_avx512();
+}
+
+// AMD's CPUs before Zen 5, and its small cores, take a vector of 512 bits as two halves; they have
+// no AVX-VNNI, or leaf 8000001AH says that their data path has 256 bits (AMD64 Architecture
+// Programmer's Manual, volume 3, appendix E). Hypervisors may say neither.
+bool cpu_has_wide_path(void) {
+    enum { LEAF = (int)0x8000001a, PATH_256 = 1 << 2, PATH_512 = 1 << 3 };
+    __builtin_cpu_init();
+    if (!as_it_is() || !has_avx512() || !__builtin_cpu_is("amd") ||
+        !__builtin_cpu_supports("avxvnni"))
+        return false;
+    unsigned path = 0, b, c, d;
+    if (!__get_cpuid((unsigned)LEAF, &path, &b, &c, &d)) path = 0;
+    return (path & PATH_512) || !(path & PATH_256);
 }
 
 // Other CPUs would be told bf16 by conversions, slower than f32.
@@ -132,10 +147,11 @@ const struct target *cpu_target(void) {
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
 
-    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s%s:with%x:block%d:abi%d:cost%d%s%.20s%s",
+    snprintf(id, sizeof id, "cpu:x86-64:%s%s%s%s%s:with%x:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
+             cpu_has_wide_path() ? "+wide" : "",
              !t.library_int8  ? ""
              : cpu_has_int8() ? "+vnni"
                               : "+pairs",

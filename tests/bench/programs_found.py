@@ -276,6 +276,16 @@ def rotations(program, f32, of):
     program("fftshift of 200 images of 33x33", f32(200, 33, 33))(
         lambda x: jnp.fft.fftshift(x, (1, 2)))
     program("largest of rows of 9, f64", of(np.float64, 22222, 9))(lambda x: x.max(1))
+    for n in (6, 9):
+        program("logsumexp of rows of %d, f64" % n, of(np.float64, 60000 // n, n))(
+            lambda x: jax.nn.logsumexp(x, 1))
+    program("logarithms of softmax, rows of 12, f64", of(np.float64, 5000, 12))(
+        lambda x: jax.nn.log_softmax(x, 1))
+    program("log-domain updates of 200x200, 50 turns", f32(200, 200), f32(200))(
+        lambda c, u: lax.fori_loop(0, 50, lambda _, u: -jax.nn.logsumexp(u - c, 1), u))
+    for n in (3, 10, 32):
+        program("products of 16 rows of 1000 by %d" % n, f32(16, 1000), f32(1000, n))(
+            lambda x, y: x @ y)
 
 
 def grids(program, below, of):

@@ -94,6 +94,24 @@ static const struct contraction windows[] = {
     {NOT, "f32[8,64,56,56]", "f32[8,64,28,28]", "f32[64,64,3,3]",
      "convolution(x, y), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
 };
+// Where a vector of 512 bits goes in one step: few results of a row, or of many taps; not of few
+// features, and not where most terms lie outside.
+static const struct contraction wide_windows[] = {
+    {BETTER, "f32[8,64,56,56]", "f32[8,64,56,56]", "f32[64,64,3,3]",
+     "convolution(x, y), window={size=56x56 pad=1_1x1_1}, " GRADIENT},
+    {BETTER, "f32[8,64,56,56]", "f32[8,64,28,28]", "f32[64,64,3,3]",
+     "convolution(x, y), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
+    {BETTER, "f32[4,64,4000]", "f32[4,64,4000]", "f32[64,64,5]",
+     "convolution(x, y), window={size=4000 pad=2_2}, " GRADIENT_1D},
+    {BETTER, "f32[8,3,112,112]", "f32[8,64,56,56]", "f32[64,3,7,7]",
+     "convolution(x, y), window={size=56x56 pad=2_3x2_3 rhs_dilate=2x2}, " GRADIENT},
+    {NOT, "f32[4,24,28,28]", "f32[4,64,28,28]", "f32[64,24,7,7]",
+     "convolution(x, y), window={size=28x28 pad=3_3x3_3}, " GRADIENT},
+    {NOT, "f32[4,24,28,28]", "f32[4,16,28,28]", "f32[16,24,5,5]",
+     "convolution(x, y), window={size=28x28 pad=2_2x2_2}, " GRADIENT},
+    {NOT, "f32[8,128,14,14]", "f32[8,64,14,14]", "f32[64,128,3,3]",
+     "convolution(x, y), window={size=14x14 stride=4x4 pad=4_4x4_4}, " GRADIENT},
+};
 // Products of short integers: batches, whatever lies where; few columns, but not so few rows; small
 // ones and windows are kernels'; sums that are not of 32 bits.
 #define BATCHED                                                                                    \
@@ -141,8 +159,7 @@ static const struct winograd_case {
     {2, IMAGE(512, 512, 7), "convolution(x, y), " SAME},
     {4, IMAGE(512, 512, 28), "convolution(x, y), " SAME},
     {4, IMAGE(24, 40, 31), "convolution(x, y), " SAME},
-    {0, IMAGE(64, 64, 56),
-     "convolution(x, y), " SAME ", operand_precision={highest,highest}"},
+    {0, IMAGE(64, 64, 56), "convolution(x, y), " SAME ", operand_precision={highest,highest}"},
     // Few channels; other windows, strides, groups, types.
     {0, IMAGE(3, 64, 56), "convolution(x, y), " SAME},
     {0, IMAGE(7, 64, 56), "convolution(x, y), " SAME},
@@ -214,6 +231,8 @@ static void tiles_better(UNUSED void **state) {
         check(&tiles[k], cpu_tiles_better);
     for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
         if (cpu_target()->vector_bits == 256) check(&windows[k], cpu_tiles_better);
+    for (size_t k = 0; k < sizeof wide_windows / sizeof *wide_windows; k++)
+        if (cpu_has_wide_path()) check(&wide_windows[k], cpu_tiles_better);
 }
 static void gemm_takes(UNUSED void **state) {
     for (size_t k = 0; k < sizeof shorts / sizeof *shorts; k++)
