@@ -441,6 +441,18 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     return false;
 }
 
+// 1x1 convolutions of f32 over blocks of channels (AVX-512): tiles of our own, of an even number of
+// pixels each, beside oneDNN's jit_1x1, which multiplies the channels that fill up a block too.
+bool cpu_pointwise_better(const struct hlo_instr *i) {
+    enum { PIXELS = 7 }; // fewer leave the tile's sums too few for the multiplier's latency
+    const char *forced = cpu_forced_impl();
+    if (forced) return strcmp(forced, "pointwise") == 0;
+    int64_t pixels = 1;
+    for (int d = 2; d < i->shape->rank; d++)
+        pixels *= i->shape->dims[d];
+    return pixels >= PIXELS;
+}
+
 // Only where a tuning, or HLOD_CPU_IMPL, asks for them: what they take beside the library's was not
 // measured yet (docs/performance.md, "Precision fast"), so that none is chosen unmeasured.
 bool cpu_amx_better(void) {
