@@ -200,6 +200,9 @@ bool cpu_transposed_better(const struct hlo_instr *i);
 int cpu_winograd_tile(const struct hlo_instr *i);
 // Is the 1x1 convolution i better by tiles of our own (cpu_pointwise.c) than by the library?
 bool cpu_pointwise_better(const struct hlo_instr *i);
+// Is convolution i of each channel alone, by a square window, better by tiles of so many results
+// across (panels/cpu_taps.h) than by the library?
+bool cpu_taps_better(const struct hlo_instr *i, int64_t across);
 // Is convolution i of 8-bit integers better so (cpu_pairs.c) than by f32?
 bool cpu_pairs_better(const struct hlo_instr *i);
 // Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right

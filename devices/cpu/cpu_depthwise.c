@@ -38,6 +38,7 @@ struct depthwise_state {
     struct taps by;             // which
     bool tiled;                 // by tiles
     bool in_registers, bounded; // a bias and bounds alone
+    bool adds;                  // a sum's operand may lie where results go
     float low, high;
 };
 // What one row of results of one block of channels reads.
@@ -62,12 +63,12 @@ static bool posts_ok(const struct lib_call *c) {
     return true;
 }
 static bool square(const struct hlo_instr *h, struct taps *t) {
-    enum { FEW = 4 }; // channels, or results in a row: the library's
     const struct window *w = &HLO_ATTR(h, conv)->window;
     const struct window_dim *v = w->v;
-    return w->n == 2 && h->shape->dims[1] > FEW && h->shape->dims[3] > FEW &&
-           v[0].size == v[1].size && v[0].stride == v[1].stride && v[0].window_dilation == 1 &&
-           v[1].window_dilation == 1 && cpu_taps_of(v[0].size, v[0].stride, h->shape->dims[3], t);
+    return w->n == 2 && v[0].size == v[1].size && v[0].stride == v[1].stride &&
+           v[0].window_dilation == 1 && v[1].window_dilation == 1 &&
+           cpu_taps_of(v[0].size, v[0].stride, h->shape->dims[3], t) &&
+           cpu_taps_better(h, t->across);
 }
 // Is it one, wherever its values lie?
 static bool one_a_channel(const struct lib_call *c) {
@@ -217,8 +218,8 @@ static VECTOR void steps(const struct depthwise_state *t, void **bufs, int64_t a
         for (int64_t o = 0; o < n * LANES; o++)
             line[o] += other[o];
     }
-    for (int64_t o = 0; o < n; o++) // channels that fill up a block stay zero
-        _mm512_storeu_ps(out + o * LANES,
+    for (int64_t o = 0; o < n && (line != out || lanes != 0xffff); o++)
+        _mm512_storeu_ps(out + o * LANES, // channels that fill up a block stay zero
                          _mm512_maskz_mov_ps(lanes, _mm512_loadu_ps(line + o * LANES)));
 }
 struct depthwise_call {
@@ -333,9 +334,12 @@ static VECTOR void tiles_of_rows(const struct depthwise_call *c, const struct bl
     bool all = rows_of(t, b, rows, y, row);
     struct taps_tile tile = {
         .w = b->w, .first = b->first, .bounded = t->bounded, .low = t->low, .high = t->high};
-    for (int64_t x = 0; x < across->out; x += t->by.across) {
-        int64_t from = x * across->stride - across->low, n = across->out - x;
-        bool whole = n >= t->by.across, straight = whole && t->in_registers;
+    for (int64_t next = 0; next < across->out; next += t->by.across) {
+        int64_t x = next, n = across->out - x;
+        if (n < t->by.across && across->out >= t->by.across && !t->adds) // some once more
+            x = across->out - t->by.across;
+        int64_t from = x * across->stride - across->low;
+        bool whole = across->out - x >= t->by.across, straight = whole && !t->adds;
         if (!reaches(t, from, &tile)) {
             read_over(t, row, read, from, copies, &tile);
         } else {
@@ -346,9 +350,9 @@ static VECTOR void tiles_of_rows(const struct depthwise_call *c, const struct bl
         tile.out = straight ? (float *)c->bufs[t->out] + (at + x) * LANES : line;
         tile.out_row = (straight ? across->out : t->by.across) * LANES;
         t->by.tile[rows](&tile);
-        for (int r = 0; r < rows && !straight; r++)
+        for (int r = 0; r < rows && !(straight && t->in_registers); r++)
             steps(t, c->bufs, (at + x + r * across->out) * LANES, b->lanes,
-                  line + r * t->by.across * LANES, whole ? t->by.across : n);
+                  tile.out + r * tile.out_row, whole ? t->by.across : n);
     }
 }
 // Units are some rows of results of a block.
@@ -408,6 +412,8 @@ static void plan_tiles(const struct hlo_instr *h, struct depthwise_state *t) {
         k += t->bounded;
     }
     t->in_registers = k == t->n_post;
+    for (; k < t->n_post; k++)
+        t->adds |= t->post[k].kind == LIB_POST_SUM;
     t->bounded = t->bounded && t->in_registers;
 }
 static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {

@@ -21,10 +21,11 @@ struct pointwise {
     int64_t blocks, panels; // of features; of blocks
     int64_t chunks, chunk;  // of an image's pixels
     bool weights_stay;      // a chunk of pixels meets all weights before the next one comes
-    bool in_registers;      // bias, sum and bounds alone: no line of results is read again
     bool bias, bounded;     // the first post-operation; bounds
     int sum;                // post-operation that adds in registers, -1 = none
     float low, high;        // bounds
+    int rest;               // the first post-operation that is done on results in memory
+    bool adds_later;        // one of these is a sum: results are not written out before
     int64_t units, grain;   // of cpu_parallel
 };
 void pointwise_plan(struct pointwise *p, int threads);

@@ -75,8 +75,9 @@ typedef void (*tile_fn)(const struct spot *s);
 #define TO_28(X, B)                                                                                \
     TO_14(X, B)                                                                                    \
     X(15, B)                                                                                       \
-    X(16, B) X(17, B) X(18, B) X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B)      \
-        X(26, B) X(27, B) X(28, B)
+    X(16, B)                                                                                       \
+    X(17, B) X(18, B) X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B)      \
+        X(27, B) X(28, B)
 TO_28(TILE, 1)
 TO_14(TILE, 2)
 TO_9(TILE, 3)
@@ -105,8 +106,11 @@ static void read_posts(struct pointwise *p) {
         p->bounded = p->low <= 0 && p->high >= 0; // the channels that fill up a block stay zero
         k += p->bounded;
     }
-    p->in_registers = k == p->n_post;
-    if (!p->in_registers) p->sum = -1, p->bounded = false;
+    p->rest = k;
+    p->adds_later = false;
+    for (; k < p->n_post; k++)
+        p->adds_later |= p->post[k].kind == LIB_POST_SUM;
+    if (p->adds_later) p->sum = -1, p->bounded = false, p->rest = p->bias;
 }
 void pointwise_plan(struct pointwise *p, int threads) {
     enum { NEAR = 32 << 10, HALF = 256 << 10, SHARES = 4 }; // of the caches
@@ -146,29 +150,25 @@ void pointwise_pack(const struct pointwise *p, const void *plain, float *packed)
 
 // ---- running
 
-// Post-operations that are not done in registers, on a tile's results in a buffer, then out.
+// Post-operations behind those that are done in registers, on a tile's results: blocks `step` apart
+// at `line`, which is their place in the output but where a sum's operand may lie there.
 static VECTOR void post(const struct pointwise_run *r, int64_t feature, int64_t at, int64_t pixels,
-                        int blocks, float *line) {
+                        int blocks, float *line, int64_t step) {
     const struct pointwise *p = r->p;
     thin_activate_fn activate = cpu_thin_activate();
     int64_t out_block = p->pixels * L;
-    for (int k = p->bias; k < p->n_post; k++) {
-        const struct lib_post *o = &p->post[k];
-        if (o->kind != LIB_POST_SUM) {
-            activate(o->kind, o->alpha, o->beta, line, pixels * blocks * L);
-            continue;
+    for (int b = 0; b < blocks; b++, line += step, at += out_block, feature += L) {
+        __mmask16 lanes =
+            p->features - feature >= L ? 0xffff : (__mmask16)((1u << (p->features - feature)) - 1);
+        for (int k = p->rest; k < p->n_post; k++) {
+            const struct lib_post *o = &p->post[k];
+            if (o->kind != LIB_POST_SUM) activate(o->kind, o->alpha, o->beta, line, pixels * L);
+            for (int64_t e = 0; o->kind == LIB_POST_SUM && e < pixels * L; e++)
+                line[e] += r->operand[k][at + e];
         }
-        for (int b = 0; b < blocks; b++)
-            for (int64_t e = 0; e < pixels * L; e++)
-                line[b * pixels * L + e] += r->operand[k][at + b * out_block + e];
-    }
-    for (int b = 0; b < blocks; b++) {
-        int64_t left = p->features - feature - b * L;
-        __mmask16 lanes = left >= L ? 0xffff : (__mmask16)((1u << left) - 1);
-        for (int64_t e = 0; e < pixels * L; e += L)
-            _mm512_storeu_ps(
-                r->out + at + b * out_block + e,
-                _mm512_maskz_mov_ps(lanes, _mm512_loadu_ps(line + b * pixels * L + e)));
+        for (int64_t e = 0; (p->adds_later || lanes != 0xffff) && e < pixels * L; e += L)
+            _mm512_storeu_ps(r->out + at + e,
+                             _mm512_maskz_mov_ps(lanes, _mm512_loadu_ps(line + e)));
     }
 }
 // Pixels [from, end) of an image by one panel.
@@ -198,11 +198,11 @@ static VECTOR void panel(const struct pointwise_run *r, int64_t image, int64_t f
         bool more = number + 1 < p->panels;
         s.x = x + first * L;
         s.next = k + 1 == shares && more ? w + blocks * L * p->channels : w;
-        s.out = p->in_registers ? r->out + at : line;
-        s.out_block = (p->in_registers ? p->pixels : pixels) * L;
+        s.out = p->adds_later ? line : r->out + at;
+        s.out_block = (p->adds_later ? pixels : p->pixels) * L;
         s.sum = p->sum < 0 ? NULL : r->operand[p->sum] + at;
         tiles[blocks][pixels](&s);
-        if (!p->in_registers) post(r, feature, at, pixels, blocks, line);
+        if (p->rest < p->n_post) post(r, feature, at, pixels, blocks, s.out, s.out_block);
     }
 }
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
