@@ -443,14 +443,17 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
 
 // 1x1 convolutions of f32 over blocks of channels (AVX-512): tiles of our own, of an even number of
 // pixels each, beside oneDNN's jit_1x1, which multiplies the channels that fill up a block too.
+// Measured on Zen 5, 40 random ones of 8 to 1024 channels and images of 3 to 80: 0.99 to 2 times
+// its speed. Results of few terms that go to memory it writes past the caches, twice as fast.
 bool cpu_pointwise_better(const struct hlo_instr *i) {
-    enum { PIXELS = 7 }; // fewer leave the tile's sums too few for the multiplier's latency
+    enum { PIXELS = 7, TERMS = 128, FAR = 4 << 20 }; // fewer pixels: too few sums at a time
     const char *forced = cpu_forced_impl();
     if (forced) return strcmp(forced, "pointwise") == 0;
     int64_t pixels = 1;
     for (int d = 2; d < i->shape->rank; d++)
         pixels *= i->shape->dims[d];
-    return pixels >= PIXELS;
+    return pixels >= PIXELS &&
+           (i->operands[0]->shape->dims[1] > TERMS || shape_bytes(i->shape) <= FAR);
 }
 
 // Convolutions of each channel alone by square windows (AVX-512): tiles multiply what a window has

@@ -20,13 +20,20 @@ static bool in_blocks(const struct shape *s) {
     return s->dtype == DT_F32 && !s->dynamic &&
            lib_form_of(s->layout, s->rank, &block) == FORM_BLOCKED && block == POINT_LANES;
 }
+// A sum stands before activations. Those that are done on results in memory pay for results that
+// stay near.
 static bool posts_ok(const struct lib_call *c) {
+    enum { FAR = 1 << 20 };
+    bool acts = false, far = shape_bytes(c->result) > FAR;
     for (int k = 0; k < c->n_post; k++) {
         const struct lib_post *p = &c->post[k];
+        bool bounds = p->kind == LIB_POST_RELU || p->kind == LIB_POST_CLIP;
         if (p->kind > LIB_POST_SWISH || (p->kind == LIB_POST_BIAS && k > 0) ||
-            (p->kind == LIB_POST_SUM && !in_blocks(p->operand->shape)) ||
+            (p->kind == LIB_POST_SUM && (acts || !in_blocks(p->operand->shape))) ||
             (p->kind == LIB_POST_BIAS && p->operand->shape->dtype != DT_F32))
             return false;
+        acts |= p->kind != LIB_POST_BIAS && p->kind != LIB_POST_SUM;
+        if (acts && !bounds && far) return false;
     }
     return true;
 }

@@ -55,6 +55,8 @@ static inline __attribute__((always_inline)) VECTOR void tile(const int pixels, 
                 weight[b] = _mm512_loadu_ps(w + b * L);
                 _mm_prefetch((const char *)(next + b * L), _MM_HINT_T1);
             }
+            UNROLL for (int p = 0; p < pixels; p += L) // of the block after the next one
+                _mm_prefetch((const char *)(x + 2 * s->x_block + (p + c) * L), _MM_HINT_T0);
             UNROLL for (int p = 0; p < pixels; p++) {
                 __m512 element = _mm512_set1_ps(x[p * L + c]);
                 UNROLL for (int b = 0; b < blocks; b++) sum[p * blocks + b] =
@@ -76,8 +78,9 @@ typedef void (*tile_fn)(const struct spot *s);
     TO_14(X, B)                                                                                    \
     X(15, B)                                                                                       \
     X(16, B)                                                                                       \
-    X(17, B) X(18, B) X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B)      \
-        X(27, B) X(28, B)
+    X(17, B)                                                                                       \
+    X(18, B) X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B) X(27, B)      \
+        X(28, B)
 TO_28(TILE, 1)
 TO_14(TILE, 2)
 TO_9(TILE, 3)
