@@ -334,6 +334,7 @@ static VECTOR void tiles_of_rows(const struct depthwise_call *c, const struct bl
     bool all = rows_of(t, b, rows, y, row);
     struct taps_tile tile = {
         .w = b->w, .first = b->first, .bounded = t->bounded, .low = t->low, .high = t->high};
+
     for (int64_t next = 0; next < across->out; next += t->by.across) {
         int64_t x = next, n = across->out - x;
         if (n < t->by.across && across->out >= t->by.across && !t->adds) // some once more

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_pointwise: convolutions of f32 whose window is one pixel, over images in blocks of 16
-// channels, as matrix products with the post-operations of library.h. A tile of pixels by one to
-// three blocks of features stays in registers over all channels; an element of the image, read
-// where it lies, meets the weights of these blocks (Goto & van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", 2008). Channels that fill up the last block are not
-// multiplied. Pixels are shared out among tiles evenly, so that none is nearly empty. AVX-512.
-// Thread: any.
+// channels, as matrix products with the post-operations of library.h, a sum before activations. A
+// tile of pixels by one to three blocks of features stays in registers over all channels; an
+// element of the image, read where it lies, meets the weights of these blocks (Goto & van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication", 2008). Channels that fill up the last block
+// are not multiplied, features that do are zero. Pixels are shared out among tiles evenly, so that
+// none is nearly empty. AVX-512. Thread: any.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +25,6 @@ struct pointwise {
     int sum;                // post-operation that adds in registers, -1 = none
     float low, high;        // bounds
     int rest;               // the first post-operation that is done on results in memory
-    bool adds_later;        // one of these is a sum: results are not written out before
     int64_t units, grain;   // of cpu_parallel
 };
 void pointwise_plan(struct pointwise *p, int threads);

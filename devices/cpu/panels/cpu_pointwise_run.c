@@ -27,6 +27,7 @@ struct spot {
     const float *sum; // lies as out; or NULL
     bool bounded;
     float low, high;
+    __mmask16 lanes; // of the last block: those that hold features, others are zero
 };
 // Bounds give the first where the second is NaN: so NaN stays.
 static inline __attribute__((always_inline)) VECTOR void finish(const int pixels, const int blocks,
@@ -39,6 +40,8 @@ static inline __attribute__((always_inline)) VECTOR void finish(const int pixels
         UNROLL for (int k = 0; k < pixels * blocks; k++) sum[k] =
             _mm512_min_ps(high, _mm512_max_ps(low, sum[k]));
     }
+    UNROLL for (int p = 0; p < pixels; p++) sum[p * blocks + blocks - 1] =
+        _mm512_maskz_mov_ps(s->lanes, sum[p * blocks + blocks - 1]);
     UNROLL for (int k = 0; k < pixels * blocks; k++)
         _mm512_storeu_ps(s->out + k % blocks * s->out_block + k / blocks * L, sum[k]);
 }
@@ -79,8 +82,8 @@ typedef void (*tile_fn)(const struct spot *s);
     X(15, B)                                                                                       \
     X(16, B)                                                                                       \
     X(17, B)                                                                                       \
-    X(18, B) X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B) X(27, B)      \
-        X(28, B)
+    X(18, B)                                                                                       \
+    X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B) X(27, B) X(28, B)
 TO_28(TILE, 1)
 TO_14(TILE, 2)
 TO_9(TILE, 3)
@@ -110,10 +113,6 @@ static void read_posts(struct pointwise *p) {
         k += p->bounded;
     }
     p->rest = k;
-    p->adds_later = false;
-    for (; k < p->n_post; k++)
-        p->adds_later |= p->post[k].kind == LIB_POST_SUM;
-    if (p->adds_later) p->sum = -1, p->bounded = false, p->rest = p->bias;
 }
 void pointwise_plan(struct pointwise *p, int threads) {
     enum { NEAR = 32 << 10, HALF = 256 << 10, SHARES = 4 }; // of the caches
@@ -153,32 +152,23 @@ void pointwise_pack(const struct pointwise *p, const void *plain, float *packed)
 
 // ---- running
 
-// Post-operations behind those that are done in registers, on a tile's results: blocks `step` apart
-// at `line`, which is their place in the output but where a sum's operand may lie there.
-static VECTOR void post(const struct pointwise_run *r, int64_t feature, int64_t at, int64_t pixels,
-                        int blocks, float *line, int64_t step) {
-    const struct pointwise *p = r->p;
+// Post-operations behind those that are done in registers, on a tile's results.
+static VECTOR void post(const struct pointwise *p, const struct spot *s, int64_t pixels,
+                        int blocks) {
     thin_activate_fn activate = cpu_thin_activate();
-    int64_t out_block = p->pixels * L;
-    for (int b = 0; b < blocks; b++, line += step, at += out_block, feature += L) {
-        __mmask16 lanes =
-            p->features - feature >= L ? 0xffff : (__mmask16)((1u << (p->features - feature)) - 1);
-        for (int k = p->rest; k < p->n_post; k++) {
-            const struct lib_post *o = &p->post[k];
-            if (o->kind != LIB_POST_SUM) activate(o->kind, o->alpha, o->beta, line, pixels * L);
-            for (int64_t e = 0; o->kind == LIB_POST_SUM && e < pixels * L; e++)
-                line[e] += r->operand[k][at + e];
-        }
-        for (int64_t e = 0; (p->adds_later || lanes != 0xffff) && e < pixels * L; e += L)
-            _mm512_storeu_ps(r->out + at + e,
-                             _mm512_maskz_mov_ps(lanes, _mm512_loadu_ps(line + e)));
+    for (int b = 0; b < blocks; b++) {
+        float *out = s->out + b * s->out_block;
+        for (int k = p->rest; k < p->n_post; k++)
+            activate(p->post[k].kind, p->post[k].alpha, p->post[k].beta, out, pixels * L);
+        for (int64_t e = 0; b == blocks - 1 && s->lanes != 0xffff && e < pixels * L; e += L)
+            _mm512_storeu_ps(out + e, _mm512_maskz_mov_ps(s->lanes, _mm512_loadu_ps(out + e)));
     }
 }
 // Pixels [from, end) of an image by one panel.
 static VECTOR void panel(const struct pointwise_run *r, int64_t image, int64_t from, int64_t end,
                          int64_t number) {
     const struct pointwise *p = r->p;
-    float line[MOST_SUMS * L] __attribute__((aligned(64))), bias[POINT_BLOCKS * L] = {0};
+    float bias[POINT_BLOCKS * L] = {0};
     int blocks = panel_blocks(p, number);
     int64_t feature = 2 * number * L, n = end - from, most = most_pixels[blocks],
             shares = (n + most - 1) / most, left = p->features - feature;
@@ -188,24 +178,26 @@ static VECTOR void panel(const struct pointwise_run *r, int64_t image, int64_t f
 
     const float *w = r->weights + feature * p->channels,
                 *x = r->image + image * ((p->channels + L - 1) / L) * p->pixels * L;
-    struct spot s = {.x_block = p->pixels * L,
-                     .channels = p->channels,
-                     .w = w,
-                     .bias = bias,
-                     .bounded = p->bounded,
-                     .low = p->low,
-                     .high = p->high};
+    struct spot s = {
+        .x_block = p->pixels * L,
+        .channels = p->channels,
+        .w = w,
+        .bias = bias,
+        .out_block = p->pixels * L,
+        .lanes = left >= blocks * L ? 0xffff : (__mmask16)((1u << (left - (blocks - 1) * L)) - 1),
+        .bounded = p->bounded,
+        .low = p->low,
+        .high = p->high};
     for (int64_t k = 0; k < shares; k++) {
         int64_t first = from + n * k / shares, pixels = from + n * (k + 1) / shares - first,
                 at = (image * p->blocks + 2 * number) * p->pixels * L + first * L;
         bool more = number + 1 < p->panels;
         s.x = x + first * L;
         s.next = k + 1 == shares && more ? w + blocks * L * p->channels : w;
-        s.out = p->adds_later ? line : r->out + at;
-        s.out_block = (p->adds_later ? pixels : p->pixels) * L;
+        s.out = r->out + at;
         s.sum = p->sum < 0 ? NULL : r->operand[p->sum] + at;
         tiles[blocks][pixels](&s);
-        if (p->rest < p->n_post) post(r, feature, at, pixels, blocks, s.out, s.out_block);
+        if (p->rest < p->n_post) post(p, &s, pixels, blocks);
     }
 }
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
