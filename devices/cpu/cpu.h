@@ -62,7 +62,7 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
     cpu_impl_pad, cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention,
     cpu_impl_kernel, cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls,
     cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference,
-    cpu_impl_winograd, cpu_impl_matmul, cpu_impl_amx;
+    cpu_impl_winograd, cpu_impl_matmul, cpu_impl_amx, cpu_impl_pointwise;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -199,6 +199,11 @@ bool cpu_complex_pays(const struct cpu_sizes *s); // a product by gemm
 bool cpu_transposed_better(const struct hlo_instr *i);
 // Outputs of a tile a side that convolution i has by Winograd (2 or 4); 0: none, it is summed.
 int cpu_winograd_tile(const struct hlo_instr *i);
+// Is the 1x1 convolution i better by tiles of our own (cpu_pointwise.c) than by the library?
+bool cpu_pointwise_better(const struct hlo_instr *i);
+// Is convolution i of each channel alone, by a square window, better by tiles of so many results
+// across (panels/cpu_taps.h) than by the library?
+bool cpu_taps_better(const struct hlo_instr *i, int64_t across);
 // Is convolution i of 8-bit integers better so (cpu_pairs.c) than by f32?
 bool cpu_pairs_better(const struct hlo_instr *i);
 // Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right

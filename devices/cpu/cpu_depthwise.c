@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise: convolutions of f32 with one filter for each channel, over images in blocks of 16
-// channels, whose windows the library's own kernel (jit_dw) does not take: dilated ones and those
-// in three dimensions. There the library has a kernel for groups, which multiplies each pixel's 16
-// channels with 16x16 weights of which the diagonal alone counts: 5 to 7 GF/s. Here a row of
-// results is computed at a time: the rows of the image and of weights that meet it are found once,
-// and tiles of results stay in registers. AVX-512.
-// Does not: other layouts, steps behind products of integers. Those stay the library's.
+// channels. Square windows of 3, 5 and 7 are summed by tiles of several rows of results
+// (panels/cpu_taps.h) from the image where it lies, or a copy of what a tile reads where that
+// reaches over it by more than half a window. Other windows that the library's own kernel (jit_dw)
+// takes are the library's; dilated ones and those in three dimensions it does not take. There it
+// has a kernel for groups, which multiplies each pixel's 16 channels with 16x16 weights of which
+// the diagonal alone counts: 5 to 7 GF/s. Here a row of results is computed at a time: the rows of
+// the image and of weights that meet it are found once, and tiles of results stay in registers.
+// AVX-512. Does not: other layouts, steps behind products of integers. Those stay the library's.
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "devices/cpu/onednn/cpu_onednn.h"
+#include "devices/cpu/panels/cpu_taps.h"
 #include "devices/cpu/routines/cpu_thin.h"
 
 enum { LANES = 16, TILE = 8, AXES = 3, ROWS = 256, PIXELS = 128 };
@@ -30,6 +34,12 @@ struct depthwise_state {
     int leaf[LIB_MAX_POST]; // of the operand, -1 = none
     int n_post;
     thin_activate_fn activate;
+    // of square windows
+    struct taps by;             // which
+    bool tiled;                 // by tiles
+    bool in_registers, bounded; // a bias and bounds alone
+    bool adds;                  // a sum's operand may lie where results go
+    float low, high;
 };
 // What one row of results of one block of channels reads.
 struct meeting {
@@ -52,6 +62,14 @@ static bool posts_ok(const struct lib_call *c) {
     }
     return true;
 }
+static bool square(const struct hlo_instr *h, struct taps *t) {
+    const struct window *w = &HLO_ATTR(h, conv)->window;
+    const struct window_dim *v = w->v;
+    return w->n == 2 && v[0].size == v[1].size && v[0].stride == v[1].stride &&
+           v[0].window_dilation == 1 && v[1].window_dilation == 1 &&
+           cpu_taps_of(v[0].size, v[0].stride, h->shape->dims[3], t) &&
+           cpu_taps_better(h, t->across);
+}
 // Is it one, wherever its values lie?
 static bool one_a_channel(const struct lib_call *c) {
     if (c->hero->op != HLO_CONVOLUTION || c->hero->operands[0]->shape->dtype != DT_F32 ||
@@ -60,7 +78,8 @@ static bool one_a_channel(const struct lib_call *c) {
     const struct hlo_attr_conv *a = HLO_ATTR(c->hero, conv);
     const struct shape *x = c->hero->operands[0]->shape, *w = c->hero->operands[1]->shape;
     int64_t rows = 1;
-    bool special = a->window.n == AXES;
+    struct taps by;
+    bool special = a->window.n == AXES || square(c->hero, &by);
     for (int d = 0; d < a->window.n; d++) {
         special |= a->window.v[d].window_dilation > 1;
         if (d < a->window.n - 1) rows *= w->dims[d + 2] <= ROWS ? w->dims[d + 2] : ROWS + 1;
@@ -87,7 +106,7 @@ bool cpu_depthwise_accepts(const struct hlo_instr *i) {
 }
 static bool depthwise_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                               const char **why) {
-    *why = "not a dilated or three-dimensional convolution of each channel alone";
+    *why = "not a convolution of each channel alone by a square, dilated or deep window";
     return cpu_depthwise_accepts(i);
 }
 
@@ -199,8 +218,8 @@ static VECTOR void steps(const struct depthwise_state *t, void **bufs, int64_t a
         for (int64_t o = 0; o < n * LANES; o++)
             line[o] += other[o];
     }
-    for (int64_t o = 0; o < n; o++) // channels that fill up a block stay zero
-        _mm512_storeu_ps(out + o * LANES,
+    for (int64_t o = 0; o < n && (line != out || lanes != 0xffff); o++)
+        _mm512_storeu_ps(out + o * LANES, // channels that fill up a block stay zero
                          _mm512_maskz_mov_ps(lanes, _mm512_loadu_ps(line + o * LANES)));
 }
 struct depthwise_call {
@@ -208,6 +227,26 @@ struct depthwise_call {
     const float *w;
     void **bufs;
 };
+// A block of one image, and where its sums start.
+struct block {
+    const float *x, *w;
+    float first[LANES];
+    __mmask16 lanes; // that hold channels
+    int64_t number;  // of all images' blocks
+};
+static VECTOR void read_block(const struct depthwise_call *c, int64_t number, struct block *b) {
+    const struct depthwise_state *t = c->t;
+    const struct axis *a = t->axis;
+    int64_t block = number % t->blocks, left = t->channels - block * LANES;
+    b->number = number;
+    b->lanes = left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
+    b->x = (const float *)c->bufs[t->x] + number * a[0].in * a[1].in * a[2].in * LANES;
+    b->w = c->w + block * t->taps * LANES;
+    __m512 first = _mm512_setzero_ps();
+    if (t->n_post && t->post[0].kind == LIB_POST_BIAS)
+        first = _mm512_maskz_loadu_ps(b->lanes, (const float *)c->bufs[t->leaf[0]] + block * LANES);
+    _mm512_storeu_ps(b->first, first);
+}
 static VECTOR void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     const struct depthwise_call *c = ctx;
     const struct depthwise_state *t = c->t;
@@ -216,20 +255,117 @@ static VECTOR void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread
     struct meeting m;
     for (int64_t u = begin; u < end; u++) {
         int64_t at[] = {u / a[1].out % a[0].out, u % a[1].out};
-        int64_t image = u / a[1].out / a[0].out, block = image % t->blocks;
-        int64_t left = t->channels - block * LANES;
-        __mmask16 lanes = left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
-        meet(t, (const float *)c->bufs[t->x] + image * a[0].in * a[1].in * a[2].in * LANES,
-             c->w + block * t->taps * LANES, at, &m);
-        m.first = _mm512_setzero_ps();
-        if (t->n_post && t->post[0].kind == LIB_POST_BIAS)
-            m.first =
-                _mm512_maskz_loadu_ps(lanes, (const float *)c->bufs[t->leaf[0]] + block * LANES);
+        struct block b;
+        read_block(c, u / a[1].out / a[0].out, &b);
+        meet(t, b.x, b.w, at, &m);
+        m.first = _mm512_loadu_ps(b.first);
         for (int64_t o = 0; o < a[2].out; o += PIXELS) {
             int64_t n = a[2].out - o < PIXELS ? a[2].out - o : PIXELS;
             sums(&m, o, o + n, line);
-            steps(t, c->bufs, (u * a[2].out + o) * LANES, lanes, line, n);
+            steps(t, c->bufs, (u * a[2].out + o) * LANES, b.lanes, line, n);
         }
+    }
+}
+
+// ---- running, square windows
+
+// Pixels [from, from + n) of a row of the image, zero outside of it.
+static VECTOR void copy_row(const float *row, int64_t width, int64_t from, int64_t n, float *to) {
+    int64_t first = from < 0 ? -from : 0, last = width - from, k = 0;
+    if (first > n) first = n;
+    if (last > n) last = n;
+    for (; k < first; k++)
+        _mm512_storeu_ps(to + k * LANES, _mm512_setzero_ps());
+    for (row += from * LANES; k < last; k++)
+        _mm512_storeu_ps(to + k * LANES, _mm512_loadu_ps(row + k * LANES));
+    for (; k < n; k++)
+        _mm512_storeu_ps(to + k * LANES, _mm512_setzero_ps());
+}
+static int64_t reach(const struct axis *a, int64_t results) { // what they read of the image
+    return (results - 1) * a->stride + a->taps;
+}
+// A tile's pixels of each row, from `from` on: false where it reaches over the row by more than
+// half a window.
+static bool reaches(const struct depthwise_state *t, int64_t from, struct taps_tile *tile) {
+    const struct axis *across = &t->axis[2];
+    int64_t half = across->taps / 2, over = from + reach(across, t->by.across) - across->in;
+    for (int k = 0; k < half; k++) {
+        tile->left[k] = from + k >= 0 ? 0xffff : 0;
+        tile->right[k] = over - k <= 0 ? 0xffff : 0;
+    }
+    return from >= -half && over <= half;
+}
+// The same from copies.
+static VECTOR void read_over(const struct depthwise_state *t, const float *const *row, int64_t rows,
+                             int64_t from, float *copies, struct taps_tile *tile) {
+    int64_t wide = reach(&t->axis[2], t->by.across);
+    memset(tile->left, 0xff, sizeof tile->left);
+    memset(tile->right, 0xff, sizeof tile->right);
+    tile->at = 0;
+    for (int64_t k = 0; k < rows; k++, copies += wide * LANES) {
+        tile->row[k] = copies;
+        if (row[k]) copy_row(row[k], t->axis[2].in, from, wide, copies);
+        if (!row[k]) memset(copies, 0, (size_t)wide * LANES * sizeof *copies);
+    }
+}
+// Rows of the image that `rows` rows of results from y on read; NULL: one beside it.
+static bool rows_of(const struct depthwise_state *t, const struct block *b, int rows, int64_t y,
+                    const float **row) {
+    const struct axis *high = &t->axis[1];
+    bool all = true;
+    for (int k = 0; k < reach(high, rows); k++) {
+        int64_t at = y * high->stride - high->low + k;
+        bool there = at >= 0 && at < high->in;
+        row[k] = there ? b->x + at * t->axis[2].in * LANES : NULL;
+        all &= there;
+    }
+    return all;
+}
+// `rows` rows of results from y on.
+static VECTOR void tiles_of_rows(const struct depthwise_call *c, const struct block *b, int rows,
+                                 int64_t y) {
+    static const float zeros[TAPS_READ_ACROSS * LANES];
+    const struct depthwise_state *t = c->t;
+    const struct axis *across = &t->axis[2];
+    float line[TAPS_ROWS * TAPS_ACROSS * LANES] __attribute__((aligned(64))),
+        copies[TAPS_READ * TAPS_READ_ACROSS * LANES] __attribute__((aligned(64)));
+    const float *row[TAPS_READ];
+    int64_t read = reach(&t->axis[1], rows), at = (b->number * t->axis[1].out + y) * across->out;
+    bool all = rows_of(t, b, rows, y, row);
+    struct taps_tile tile = {
+        .w = b->w, .first = b->first, .bounded = t->bounded, .low = t->low, .high = t->high};
+
+    for (int64_t next = 0; next < across->out; next += t->by.across) {
+        int64_t x = next, n = across->out - x;
+        if (n < t->by.across && across->out >= t->by.across && !t->adds) // some once more
+            x = across->out - t->by.across;
+        int64_t from = x * across->stride - across->low;
+        bool whole = across->out - x >= t->by.across, straight = whole && !t->adds;
+        if (!reaches(t, from, &tile)) {
+            read_over(t, row, read, from, copies, &tile);
+        } else {
+            tile.at = all ? from * LANES : 0;
+            for (int64_t k = 0; k < read; k++)
+                tile.row[k] = all ? row[k] : row[k] ? row[k] + from * LANES : zeros;
+        }
+        tile.out = straight ? (float *)c->bufs[t->out] + (at + x) * LANES : line;
+        tile.out_row = (straight ? across->out : t->by.across) * LANES;
+        t->by.tile[rows](&tile);
+        for (int r = 0; r < rows && !(straight && t->in_registers); r++)
+            steps(t, c->bufs, (at + x + r * across->out) * LANES, b->lanes,
+                  tile.out + r * tile.out_row, whole ? t->by.across : n);
+    }
+}
+// Units are some rows of results of a block.
+static VECTOR void tiles_part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
+    const struct depthwise_call *c = ctx;
+    const struct depthwise_state *t = c->t;
+    int64_t high = t->axis[1].out, groups = (high + t->by.rows - 1) / t->by.rows;
+    struct block b = {.number = -1};
+    for (int64_t u = begin; u < end; u++) {
+        if (u / groups != b.number) read_block(c, u / groups, &b);
+        int64_t y = u % groups * t->by.rows;
+        tiles_of_rows(c, &b, high - y < t->by.rows ? (int)(high - y) : t->by.rows, y);
     }
 }
 static status_t depthwise_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
@@ -237,7 +373,7 @@ static status_t depthwise_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     const float *w = t->bound ? bufs[t->w] : x->scratch;
     struct depthwise_call c = {t, w, bufs};
     if (!t->bound) RETURN_IF_ERR(depthwise_pack(x, s, bufs[t->w], x->scratch));
-    cpu_parallel(part, &c, t->rows, t->grain);
+    cpu_parallel(t->tiled ? tiles_part : part, &c, t->rows, t->grain);
     return ST_OK;
 }
 
@@ -259,6 +395,28 @@ static void read_axes(const struct lib_call *c, struct depthwise_state *t) {
         t->taps *= t->axis[k].taps;
     }
 }
+static void plan_tiles(const struct hlo_instr *h, struct depthwise_state *t) {
+    int64_t row = t->axis[2].out * LANES * (2 * t->taps + 4 * t->n_post);
+    int k = t->n_post && t->post[0].kind == LIB_POST_BIAS;
+    t->grain = GRAIN_FLOPS / row + 1;
+    t->tiled = square(h, &t->by);
+    if (!t->tiled) return;
+    int64_t groups = (t->axis[1].out + t->by.rows - 1) / t->by.rows;
+    t->rows = t->rows / t->axis[1].out * groups;
+    t->grain = GRAIN_FLOPS / (row * t->by.rows) + 1;
+
+    if (k < t->n_post && (t->post[k].kind == LIB_POST_RELU || t->post[k].kind == LIB_POST_CLIP)) {
+        bool relu = t->post[k].kind == LIB_POST_RELU;
+        t->low = relu ? 0 : t->post[k].alpha;
+        t->high = relu ? INFINITY : t->post[k].beta;
+        t->bounded = t->low <= 0 && t->high >= 0; // channels that fill up a block stay zero
+        k += t->bounded;
+    }
+    t->in_registers = k == t->n_post;
+    for (; k < t->n_post; k++)
+        t->adds |= t->post[k].kind == LIB_POST_SUM;
+    t->bounded = t->bounded && t->in_registers;
+}
 static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct hlo_instr *i = s->plan->instr;
     struct lib_call c;
@@ -275,8 +433,8 @@ static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {
         t->post[k] = c.post[k];
         t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
     }
-    t->grain = GRAIN_FLOPS / (t->axis[2].out * LANES * (2 * t->taps + 4 * t->n_post)) + 1;
     s->flops = 2 * t->rows * t->axis[2].out * LANES * t->taps;
+    plan_tiles(c.hero, t);
     s->alone = t->rows < 2 * t->grain;
     s->detail = "depthwise:avx512";
     s->state = t;

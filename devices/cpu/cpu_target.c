@@ -25,7 +25,7 @@ static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo
 // Forced implementations that take what the passes make for a library.
 static bool like_the_library(const char *impl) {
     static const char *const names[] = {"onednn", "pairs", "thin", "matmul", "winograd",
-                                        "amx",    "gemm",  "sort", "fft"};
+                                        "amx",    "gemm",  "sort", "fft",    "pointwise"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (strcmp(impl, names[k]) == 0) return true;
     return false;
