@@ -400,4 +400,5 @@ def generate(seed, index, only=None):
     tolerance = lambda v: 4 * v.err if v.t in PREC else 0.0  # noqa: E731
     truth = lambda v: bool(v.lo) if v.t == "pred" and v.lo == v.hi else None  # noqa: E731
     return {"name": f"s{seed}-{index}", "text": "\n".join(out), "inputs": m.inputs,
-            "truths": [truth(v) for v in outs], "atol": [tolerance(v) for v in outs], "atols": {v.name: tolerance(v) for v in b.pool}}
+            "truths": [truth(v) for v in outs],
+            "atol": [tolerance(v) for v in outs], "atols": {v.name: tolerance(v) for v in b.pool}}
