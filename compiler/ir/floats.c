@@ -34,6 +34,11 @@ struct float_format float_format(enum dtype t) {
     }
 }
 
+int float_least(enum dtype t) {
+    if (t == DT_F64) return -1022;
+    return t == DT_F32 ? -126 : 1 - float_format(t).bias;
+}
+
 static double decode(struct float_format f, uint32_t bits) {
     bits &= f.special == FLOAT_POW ? 0xff : (1u << (f.e + f.m + 1)) - 1;
     uint32_t man = bits & ((1u << f.m) - 1), exp = bits >> f.m & ((1u << f.e) - 1),

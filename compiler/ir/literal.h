@@ -62,6 +62,7 @@ struct float_format {
     enum float_special special;
 };
 struct float_format float_format(enum dtype t); // f16's for a type that has none
+int float_least(enum dtype t);                  // its smallest normal number is 2 to this
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);

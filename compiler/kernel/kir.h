@@ -134,12 +134,12 @@ struct kir_val *kir_cast_fits(struct kir *k, enum dtype t, struct kir_val *x); /
 struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x);
 // small_float.c: 8-bit floats (a value on the grid, its code and back), f64 to f32 rounded to odd,
-// and XLA's reduce-precision.
+// and XLA's reduce-precision of a value of type t.
 struct kir_val *kir_quant8(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_encode8(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_decode8(struct kir *k, enum dtype t, struct kir_val *code);
 struct kir_val *kir_to_odd(struct kir *k, struct kir_val *x);
-struct kir_val *kir_reduce_precision(struct kir *k, struct kir_val *x, int e, int m);
+struct kir_val *kir_reduce_precision(struct kir *k, enum dtype t, struct kir_val *x, int e, int m);
 static inline bool kir_is_f8(enum dtype t) {
     return dtype_is_float(t) && dtype_bits(t) <= 8;
 }

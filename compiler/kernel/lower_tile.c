@@ -239,7 +239,7 @@ status_t lower_tile_get(struct lower *lw, struct kir_val *const *index, struct k
     for (int d = 0; d < t->i->shape->rank; d++)
         if (index[d] != t->index[d]) return lower_no(lw, "a contraction read elsewhere");
     *out = kir_load(&lw->k, t->few ? KIR_OWN : KIR_SCRATCH, kir_type(t->type), t->at, KF_PINNED);
-    if (t->few) *out = kmath_wrap(lw, t->type, *out);
+    *out = kmath_wrap(lw, t->type, *out);
     return ST_OK;
 }
 

@@ -84,12 +84,13 @@ V kir_to_odd(struct kir *k, V x) {
     return SEL(exact, f, odd);
 }
 
-// To e exponent and m mantissa bits as XLA's reduce-precision: below the smallest normal number
-// signed zero, above the largest infinity; NaN without mantissa bits becomes infinity.
-V kir_reduce_precision(struct kir *k, V x, int e, int m) {
+// To e exponent and m mantissa bits as XLA's reduce-precision: below the smallest normal number of
+// a narrower exponent signed zero, above its largest infinity; NaN without mantissa bits becomes
+// infinity. What is below the smallest normal number of its own type loses the same bits as that.
+V kir_reduce_precision(struct kir *k, enum dtype type, V x, int e, int m) {
     bool wide = x->type == DT_F64;
     enum dtype t = x->type, it = wide ? DT_S64 : DT_S32;
-    int digits = wide ? 52 : 23, own = wide ? 1023 : 127, bias = (1 << (e - 1)) - 1;
+    int digits = wide ? 52 : 23, bias = (1 << (e - 1)) - 1, least = float_least(type);
     V a = OP1(ABS, x), u = kir_bits(k, it, a), r = u;
     if (m < digits) {
         int drop = digits - m;
@@ -98,11 +99,13 @@ V kir_reduce_precision(struct kir *k, V x, int e, int m) {
         r = OP2(AND, r, kir_int(k, it, -(INT64_C(1) << drop)));
     }
     V v = kir_bits(k, t, r);
-    if (bias < own) {
+    if (1 - bias > least) {
         v = SEL(CMP(GE, v, kir_f(k, t, ldexp(1, bias + 1))), kir_f(k, t, INFINITY), v);
+        v = SEL(CMP(LT, v, kir_f(k, t, ldexp(1, 1 - bias))), kir_f(k, t, 0), v);
+    } else if (least > float_least(t) && m < digits) { // subnormal there, normal here
+        V grid = kir_f(k, t, ldexp(1.5, digits + least - m));
+        v = SEL(CMP(LT, a, kir_f(k, t, ldexp(1, least))), OP2(SUB, OP2(ADD, a, grid), grid), v);
     }
-    int least = bias < own ? 1 - bias : 1 - own;
-    v = SEL(CMP(LT, v, kir_f(k, t, ldexp(1, least))), kir_f(k, t, 0), v);
     v = OP2(COPYSIGN, v, x);
     return SEL(CMP(NE, x, x), m == 0 ? kir_f(k, t, INFINITY) : x, v);
 }

@@ -134,14 +134,17 @@ EVAL(CLAMP) {
 }
 
 // Rounds to e exponent and m mantissa bits, to nearest even; below the smallest normal number of
-// the narrow exponent goes to signed zero, above its largest to infinity.
-static double reduce_precision(double v, int64_t e, int64_t m) {
+// a narrower exponent goes to signed zero, above its largest to infinity. Numbers of the own type
+// below its smallest normal one, 2^least, lose the same bits as that.
+static double reduce_precision(double v, int64_t e, int64_t m, int least) {
     if (!isfinite(v) || v == 0) return isnan(v) && m == 0 ? (double)INFINITY : v;
     int exp, bias = (1 << (e - 1)) - 1;
     frexp(v, &exp);
+    if (exp <= least) exp = least + 1;
     double q = ldexp(v, (int)m + 1 - exp), r = ldexp(rint(q), exp - 1 - (int)m);
     // Without mantissa bits the last bit that is kept is the exponent's, whose bias is odd.
     if (m == 0 && fabs(q) == 1.5 && exp % 2 == 0) r = copysign(ldexp(1, exp - 1), v);
+    if (1 - bias <= least) return r;
     frexp(r, &exp);
     if (exp - 1 > bias) return copysign((double)INFINITY, v);
     return exp - 1 < 1 - bias ? copysign(0, v) : r;
@@ -152,8 +155,9 @@ EVAL(REDUCE_PRECISION) {
     if (e < 1 || e > 11 || m < 0 || m > 52)
         return st_invalid("instruction '%s': %lld exponent and %lld mantissa bits", i->name,
                           (long long)e, (long long)m);
+    int least = float_least(i->shape->dtype);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
-        lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m));
+        lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m, least));
     return ST_OK;
 }
 

@@ -121,7 +121,8 @@ static bool may_change(const struct change *c, const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || i->shape->dtype != DT_F32 || i->shape->dynamic ||
         shape_elements(i->shape) == 0)
         return false;
-    if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !asked_for(c, i)) return false;
+    if (i->op != HLO_DOT && i->op != HLO_CONVOLUTION) return false;
+    if (shape_elements(i->operands[1]->shape) == 0 || !asked_for(c, i)) return false; // no terms
     if (unchanged(c, i->operands[0]) || unchanged(c, i->operands[1])) return false;
     if (is_batched(i) && (HLO_ATTR(i, dot)->rhs_contracting_dims.n != 1 || stays(c->p->target, i)))
         return false;

@@ -107,7 +107,8 @@ def ask_xla(xla, case):
         return got
     if len(got) != len(case["atol"]):
         return "XLA gives another number of results"
-    case["want"] = got
+    # XLA may compute a value twice, in two fusions by two orders, and then find it unlike itself.
+    case["want"] = [g if t is None else np.full_like(g, t) for g, t in zip(got, case["truths"])]
     return None
 
 

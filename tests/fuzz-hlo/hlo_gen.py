@@ -360,8 +360,9 @@ class Builder:
 
 
 def generate(seed, index, only=None):
-    """{name, text, inputs [(array, is weight)], atol [per result leaf]}; only: the theme that every
-    module has"""
+    """{name, text, inputs [(array, is weight)], atol [per result leaf], truths [per result leaf:
+    what its elements must be, whoever computes them; or None]}; only: the theme that every module
+    has"""
     import hlo_chosen
     import hlo_edges
     import hlo_families
@@ -397,5 +398,7 @@ def generate(seed, index, only=None):
         out += [f"{n} {{", *lines, "}", ""]
     out += [f"ENTRY {name} {{", *body, "}", ""]
     tolerance = lambda v: 4 * v.err if v.t in PREC else 0.0  # noqa: E731
+    truth = lambda v: bool(v.lo) if v.t == "pred" and v.lo == v.hi else None  # noqa: E731
     return {"name": f"s{seed}-{index}", "text": "\n".join(out), "inputs": m.inputs,
+            "truths": [truth(v) for v in outs],
             "atol": [tolerance(v) for v in outs], "atols": {v.name: tolerance(v) for v in b.pool}}

@@ -176,7 +176,7 @@ LOWER(REDUCE_PRECISION) {
     RETURN_IF_ERR(lower_operand(lw, i, 0, index, out));
     if (!dtype_is_float(t) || a->exponent_bits < 1 || a->exponent_bits > 30 || a->mantissa_bits < 0)
         return lower_no(lw, "reduce-precision to this format");
-    *out = kir_reduce_precision(&lw->k, *out, (int)a->exponent_bits,
+    *out = kir_reduce_precision(&lw->k, t, *out, (int)a->exponent_bits,
                                 a->mantissa_bits > 52 ? 52 : (int)a->mantissa_bits);
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
