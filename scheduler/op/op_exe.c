@@ -119,7 +119,7 @@ static void missed(struct op *op) {
     if (op->waiters.n == 0)
         op_end(op, ST_OK);
     else if ((st = sched_aside(op->s, op->waiters.v[0]->tenant, "compile", op->digest)) ||
-             (st = sched_take_compile(op->s)))
+             (st = sched_take_compile(op->s, op->waiters.v[0]->tenant)))
         op_end(op, st);
     else
         queue_compile(op);
@@ -417,7 +417,7 @@ status_t op_verify_start(struct job *j, bool *later) {
     digest_hex(j->key.digest, name + strlen(name));
     bool under_way = smap_has(&j->s->ops, str_of(name));
     if (!under_way) RETURN_IF_ERR(sched_aside(j->s, j->tenant, "compile", j->key.digest));
-    if (!under_way) RETURN_IF_ERR(sched_take_compile(j->s));
+    if (!under_way) RETURN_IF_ERR(sched_take_compile(j->s, j->tenant));
     struct op *op;
     if (!op_wait(j, OP_EXE, name, &op)) return ST_OK;
     set_key(op, j);

@@ -107,3 +107,21 @@ def programs_of_many_parts(d):
         assert time.monotonic() - t < 40, time.monotonic() - t
 programs_of_many_parts.credentials = programs_of_many_parts.real = True
 programs_of_many_parts.unsanitized = True
+
+def compiles_of_others(d):
+    """One tenant compiles until it is refused: as many of --compile-rate as it took are left to
+    others, and it goes on at the rate."""
+    def compiled(who, size, body):
+        return d.by(who, "POST", f"/v1/executables?shape=x={size}x4", body)
+    mine = d.bytes.replace(b"weight 4", b"weight 8")
+    assert compiled("b", 1, mine)[0] == 200
+    taken = 0
+    while (r := compiled("a", taken + 2, d.bytes))[0] == 200:
+        taken += 1
+        assert taken < 60, "nothing was left to others"
+    assert taken >= 20 and r[0] == 429 and r[1]["reason"] == "COMPILE_RATE", (taken, r)
+    for k in range(12):
+        status, r = compiled("b", k + 2, mine)
+        assert status == 200, (k, r)
+compiles_of_others.credentials = True
+compiles_of_others.options = ["--compile-rate", "60"]
