@@ -129,9 +129,14 @@ static void add_shape(void *ctx, struct digest key, int64_t used_ns);
 static status_t family_work(struct op *op) {
     return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
 }
+// Before it is given: then a job that waits may end.
+static void trim(struct op *op) {
+    const char *owner = op->waiters.n ? op->waiters.v[0]->owner : NULL;
+    shapes_trim(op->s, owner, op->digest, op->shapes.v, op->shapes.n);
+}
 static void came(struct op *op, status_t st) {
+    if (!st) trim(op);
     give_exe(op, true);
-    if (!st) shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     st_drop(st); // it is here all the same
     op_end(op, ST_OK);
 }
@@ -221,8 +226,8 @@ static void stored(struct op *op, status_t st) {
                   n ? n->fusions : 0);
         op->remote = NULL;
         op->claimed = false;
+        trim(op);
         give_exe(op, false);
-        shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
         if (s->cfg.remotes) remotes_made(s->cfg.remotes, op->digest);
     }
     op_end(op, st);

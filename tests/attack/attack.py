@@ -13,7 +13,7 @@ import argparse, hashlib, http.client, json, os, re, shutil, socket
 import ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
-from compiles import (calls_of_calls, compiles_of_others, programs_of_many_parts,
+from compiles import (calls_of_calls, compiles_of_others, programs_of_many_parts, shapes_of_others,
                       texts_made_by_the_compile, work_made_ahead)
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
@@ -932,8 +932,9 @@ ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
            handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token,
            frames_without_end, head_without_end, head_without_end_tls, connections_without_end,
            work_made_ahead, texts_made_by_the_compile, calls_of_calls, compiles_of_others,
-           programs_of_many_parts, others_unseen, others_unnumbered, names_flood, names_unseen,
-           answers_as_text, unread_answers, packed_answers, frames_of_large_results,
+           shapes_of_others, programs_of_many_parts, others_unseen, others_unnumbered,
+           names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,
+           frames_of_large_results,
            regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers,
            endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights,
            swapped_executables, announced_and_dripped, slow_share, digests_of_others,

@@ -125,3 +125,19 @@ def compiles_of_others(d):
         assert status == 200, (k, r)
 compiles_of_others.credentials = True
 compiles_of_others.options = ["--compile-rate", "60"]
+
+def shapes_of_others(d):
+    """One tenant compiles ever new shapes of the graph that another has, too: what goes is its own,
+    and the other's are still there."""
+    def compiled(who, size):
+        status, r = d.by(who, "POST", f"/v1/executables?shape=x={size}x4", d.bytes)
+        assert status == 200, (who, size, r)
+        return r.get("cacheHit", False)
+    for size in (2, 3):
+        compiled("b", size)
+    for size in range(10, 40):
+        assert not compiled("a", size)
+    assert compiled("b", 2) and compiled("b", 3), "pushed out"
+    assert compiled("a", 39) and not compiled("a", 10)
+shapes_of_others.credentials = True
+shapes_of_others.options = ["--max-shapes", "8"]
