@@ -107,7 +107,9 @@ struct model *sched_keep_model(struct sched *s,
                                struct model *m); // takes m; the record that is kept (borrowed): an
                                                  // older one of the same digest wins
 struct exe *sched_keep_exe(struct sched *s, struct exe *e);
-status_t sched_take_compile(struct sched *s) MUST_CHECK; // RESOURCE_EXHAUSTED, REASON_COMPILE_RATE
+// One of the compiles a minute, on the tenant's account; of several tenants each may have as many
+// of late as it leaves. RESOURCE_EXHAUSTED, REASON_COMPILE_RATE.
+status_t sched_take_compile(struct sched *s, struct tenant *t) MUST_CHECK;
 void sched_dispatch(struct sched *s);
 // Should work that takes so long not be placed behind other work, so that what comes meanwhile does
 // not wait for both? Only while several tenants are at work: one alone wants the device kept busy.

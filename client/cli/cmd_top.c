@@ -174,8 +174,7 @@ static void print_text(const struct top *t) {
 static void show(const struct top *t, bool screen) {
     if (t->h->json) {
         json_t *j = as_json(t);
-        json_dumpf(j, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        putchar('\n');
+        print_json_line(j);
         json_decref(j);
     } else {
         if (screen) fputs("\033[H\033[J", stdout);

@@ -311,9 +311,45 @@ const char *path_part(struct arena *a, const char *word) {
     strbuf_done(&b);
     return out;
 }
+// Jansson writes 17 digits of every real number; the shortest that read back as it are meant.
+static void put_number(struct strbuf *b, const char *token, size_t n) {
+    double v;
+    size_t before = b->n;
+    bool real = memchr(token, '.', n) || memchr(token, 'e', n);
+    if (!real || !str_to_f64((struct str){token, n}, &v)) {
+        strbuf_add(b, token, n);
+        return;
+    }
+    strbuf_f64(b, v);
+    if (!memchr(b->p + before, '.', b->n - before) && !memchr(b->p + before, 'e', b->n - before))
+        strbuf_puts(b, ".0"); // still no integer
+}
+static void print_short(const json_t *j, size_t flags) {
+    char *text = json_dumps(j, flags | JSON_PRESERVE_ORDER);
+    struct strbuf b = {0};
+    bool quoted = false;
+
+    for (const char *p = text ? text : ""; *p;) {
+        size_t n = quoted ? 0 : strspn(p, "+-.0123456789eE");
+        if (n && (*p == '-' || (*p >= '0' && *p <= '9'))) {
+            put_number(&b, p, n);
+            p += n;
+            continue;
+        }
+        if (*p == '"') quoted = !quoted;
+        if (quoted && *p == '\\') strbuf_putc(&b, *p++);
+        strbuf_putc(&b, *p++);
+    }
+
+    puts(strbuf_cstr(&b));
+    strbuf_done(&b);
+    free(text);
+}
 void print_json(const json_t *j) {
-    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    putchar('\n');
+    print_short(j, JSON_INDENT(2));
+}
+void print_json_line(const json_t *j) {
+    print_short(j, JSON_COMPACT);
 }
 const char *text_at(const json_t *j, const char *key) {
     const char *s = json_string_value(json_object_get(j, key));

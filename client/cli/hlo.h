@@ -110,6 +110,7 @@ void query_add(struct strbuf *b, const char *key, const char *value);
 const char *path_part(struct arena *a, const char *word); // escaped, as one part of a path
 bool parse_duration(const char *text, int64_t *out_ms);   // cmd_submit.c: "90s", "10m", "250ms"
 void print_json(const json_t *j);
+void print_json_line(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)
 struct size_text {                                     // "612 B", "16.0 kB", "25.3 GB"

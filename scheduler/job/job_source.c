@@ -77,7 +77,7 @@ status_t inspect_want(const struct job *j, struct task *t) {
     bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
-    return again ? sched_take_compile(j->s) : ST_OK;
+    return again ? sched_take_compile(j->s, j->tenant) : ST_OK;
 }
 
 // ---- tune
@@ -172,7 +172,7 @@ status_t tune_send(struct job *j) {
 status_t tune_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "tune", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
-    return sched_take_compile(j->s);
+    return sched_take_compile(j->s, j->tenant);
 }
 
 // ---- train
@@ -238,7 +238,7 @@ status_t train_send(struct job *j) {
 status_t train_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "train", j->subject));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = ""};
-    return sched_take_compile(j->s);
+    return sched_take_compile(j->s, j->tenant);
 }
 
 // ---- export
@@ -441,5 +441,5 @@ status_t export_send(struct job *j) {
 status_t export_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "export", j->subject));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = ""};
-    return sched_take_compile(j->s);
+    return sched_take_compile(j->s, j->tenant);
 }

@@ -119,7 +119,7 @@ static void missed(struct op *op) {
     if (op->waiters.n == 0)
         op_end(op, ST_OK);
     else if ((st = sched_aside(op->s, op->waiters.v[0]->tenant, "compile", op->digest)) ||
-             (st = sched_take_compile(op->s)))
+             (st = sched_take_compile(op->s, op->waiters.v[0]->tenant)))
         op_end(op, st);
     else
         queue_compile(op);
@@ -129,9 +129,14 @@ static void add_shape(void *ctx, struct digest key, int64_t used_ns);
 static status_t family_work(struct op *op) {
     return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
 }
+// Before it is given: then a job that waits may end.
+static void trim(struct op *op) {
+    const char *owner = op->waiters.n ? op->waiters.v[0]->owner : NULL;
+    shapes_trim(op->s, owner, op->digest, op->shapes.v, op->shapes.n);
+}
 static void came(struct op *op, status_t st) {
+    if (!st) trim(op);
     give_exe(op, true);
-    if (!st) shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     st_drop(st); // it is here all the same
     op_end(op, ST_OK);
 }
@@ -221,8 +226,8 @@ static void stored(struct op *op, status_t st) {
                   n ? n->fusions : 0);
         op->remote = NULL;
         op->claimed = false;
+        trim(op);
         give_exe(op, false);
-        shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
         if (s->cfg.remotes) remotes_made(s->cfg.remotes, op->digest);
     }
     op_end(op, st);
@@ -417,7 +422,7 @@ status_t op_verify_start(struct job *j, bool *later) {
     digest_hex(j->key.digest, name + strlen(name));
     bool under_way = smap_has(&j->s->ops, str_of(name));
     if (!under_way) RETURN_IF_ERR(sched_aside(j->s, j->tenant, "compile", j->key.digest));
-    if (!under_way) RETURN_IF_ERR(sched_take_compile(j->s));
+    if (!under_way) RETURN_IF_ERR(sched_take_compile(j->s, j->tenant));
     struct op *op;
     if (!op_wait(j, OP_EXE, name, &op)) return ST_OK;
     set_key(op, j);

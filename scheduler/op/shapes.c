@@ -14,11 +14,12 @@
 
 struct candidate {
     struct digest key;
-    bool in_memory;
+    bool in_memory, last; // last: another's, of an owner who has enough
     int64_t used;
 };
 static int colder_first(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
+    if (x->last != y->last) return x->last - y->last;
     if (x->in_memory != y->in_memory) return x->in_memory - y->in_memory;
     return x->used < y->used ? -1 : x->used > y->used;
 }
@@ -39,7 +40,20 @@ static void removed(void *arg) {
     free(arg);
 }
 
-void shapes_trim(struct sched *s, struct digest just_made, const struct shape_use *all, size_t n) {
+static void others_last(const struct sched *s, const char *owner, struct candidate *v, size_t n) {
+    size_t theirs = 0;
+    struct digest source;
+    for (size_t i = 0; i < n; i++) {
+        v[i].last = owner && owners_count(s->owners, v[i].key) > 0 &&
+                    !owners_knows(s->owners, owner, v[i].key, &source);
+        theirs += v[i].last;
+    }
+    for (size_t i = 0; i < n && theirs > n - theirs; i++)
+        v[i].last = false;
+}
+
+void shapes_trim(struct sched *s, const char *owner, struct digest just_made,
+                 const struct shape_use *all, size_t n) {
     size_t max = (size_t)s->cfg.max_shapes, n_cold = 0;
     if (!max || n <= max) return;
     struct candidate *cold = calloc(n, sizeof *cold);
@@ -51,8 +65,9 @@ void shapes_trim(struct sched *s, struct digest just_made, const struct shape_us
             store_pinned(s->store, STORE_EXECUTABLE, all[i].key))
             continue;
         cold[n_cold++] =
-            (struct candidate){all[i].key, e != NULL, e ? e->record.used : all[i].used_ns};
+            (struct candidate){all[i].key, e != NULL, false, e ? e->record.used : all[i].used_ns};
     }
+    others_last(s, owner, cold, n_cold);
     if (n_cold) qsort(cold, n_cold, sizeof *cold, colder_first);
     r->s = s;
     for (; r->n < n_cold && r->n < n - max; r->n++) {

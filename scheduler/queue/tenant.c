@@ -141,6 +141,7 @@ struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns)
     if (!t || !(t->name = strdup(name))) abort();
     quota_init(&t->runs, 0, now_ns);
     quota_init(&t->bytes, 0, now_ns);
+    quota_init(&t->compiles, 0, now_ns);
     apply(ts, t);
     t->next = *at;
     *at = t;

@@ -34,7 +34,8 @@ struct tenant {
     struct tenant_limits limits;
     struct queue_lane lanes[2]; // by worker_role
     struct quota runs, bytes;
-    int32_t jobs, places;        // unfinished; on workers now
+    struct quota compiles; // what it took of those of all tenants together (sched_take_compile)
+    int32_t jobs, places;  // unfinished; on workers now
     int64_t total_jobs, refused; // refused: by its quotas or a full queue
     int64_t used_ns[2];          // of workers, by role
     int64_t total_bytes;         // tensors in and out

@@ -222,6 +222,49 @@ static void count_file(void *ctx, UNUSED enum store_kind kind, UNUSED struct dig
                        UNUSED int64_t bytes, UNUSED int64_t mtime, UNUSED bool pinned) {
     ++*(int64_t *)ctx;
 }
+struct held { // in the store, to be asked whose it is
+    struct arena *a;
+    VEC(struct held_file {
+        struct digest key;
+        int64_t bytes;
+    })
+    all;
+};
+static void hold(struct held *h, struct digest key, int64_t bytes) {
+    struct held_file f = {key, bytes};
+    avec_push(h->a, &h->all, f);
+}
+static void hold_file(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
+                      UNUSED int64_t mtime, UNUSED bool pinned) {
+    hold(ctx, key, bytes);
+}
+static void hold_row(void *ctx, struct digest key, UNUSED struct span rec) {
+    hold(ctx, key, 0);
+}
+static int64_t count_own(struct cache_work *w, const struct held *h, int64_t *bytes) {
+    int64_t n = 0;
+    for (size_t k = 0; k < h->all.n; k++) {
+        if (!owned(w, h->all.v[k].key)) continue;
+        n++;
+        *bytes += h->all.v[k].bytes;
+    }
+    return n;
+}
+// Of one tenant: its models and executables. What the whole server found and compiled tells what
+// the others do.
+static status_t own_stats_work(struct cache_work *w) {
+    Hlod__V1__CacheStatsReply *m =
+        message_new(&w->c->arena, &hlod__v1__cache_stats_reply__descriptor);
+    struct held files = {.a = &w->c->arena}, rows = {.a = &w->c->arena};
+    int64_t none = 0;
+    RETURN_IF_ERR(store_list(w->store, STORE_EXECUTABLE, hold_file, &files));
+    RETURN_IF_ERR(journal_list(w->journal, JOURNAL_SOURCE, -1, hold_row, &rows));
+    m->executables = count_own(w, &files, &m->bytes);
+    m->models = count_own(w, &rows, &none);
+    m->budget_bytes = sched_cfg(w->c->api->sched)->cache_budget_bytes;
+    w->reply = &m->base;
+    return ST_OK;
+}
 static status_t stats_work(struct cache_work *w) {
     Hlod__V1__CacheStatsReply *m =
         message_new(&w->c->arena, &hlod__v1__cache_stats_reply__descriptor);
@@ -243,7 +286,9 @@ static status_t stats_done(struct cache_work *w) {
     return call_reply(w->c, w->reply);
 }
 status_t api_cache(struct call *c) {
-    struct cache_work *w = cache_new(c, stats_work);
-    w->then = stats_done;
+    // Upkeep of the whole cache takes the scope `cache`, whoever brought what.
+    bool whole = api_sees_all(c) || c->principal.scopes & SCOPE_CACHE;
+    struct cache_work *w = cache_new(c, whole ? stats_work : own_stats_work);
+    if (whole) w->then = stats_done;
     return cache_go(w);
 }

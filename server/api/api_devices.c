@@ -1,8 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, nodes, health, version: what the daemon knows without asking anybody.
+#include <string.h>
+
 #include "base/clock.h"
 #include "scheduler/cluster/cluster.h"
+#include "scheduler/records/buffers.h"
 #include "server/api/api.h"
+
+// What a device is, and of what it holds and does only this tenant's: how much others compute, and
+// when, is not to be read off it.
+static void only_own(struct call *c, int worker, Hlod__V1__Device *d) {
+    int n;
+    buffers_used(sched_buffers(c->api->sched), c->principal.tenant, worker, &d->buffer_bytes, &n);
+    d->buffers = n;
+    d->worker_pid = d->resident_executables = d->runs = 0;
+    d->worker_rss_bytes = d->prepared_bytes = d->planned_bytes = d->flight_bytes = 0;
+    if (!strcmp(d->state, "busy")) d->state = (char *)"ready";
+}
 
 status_t api_devices(struct call *c) {
     struct pool *p = sched_pool(c->api->sched);
@@ -13,6 +27,7 @@ status_t api_devices(struct call *c) {
         if (w.role != ROLE_DEVICE || w.spare) continue;
         Hlod__V1__Device *d = arena_new_of(&c->arena, Hlod__V1__Device);
         worker_describe(pool_worker(p, i), d);
+        if (!api_sees_all(c)) only_own(c, i, d);
         m.devices[m.n_devices++] = d;
     }
     m.worker_filter = (char *)pool_filter(p);

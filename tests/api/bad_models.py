@@ -86,6 +86,29 @@ def cases():
     yield ("HLO text cut short",
            b"HloModule m\n\nENTRY e {\n  a = f32[2]{0} parameter(0)\n  ROOT b = f32[2]{0} add(a, ",
            None)
+    # Data in other files, wherever a tensor may stand; "weight:0" is our own mark of cut weights.
+    for at in "weight:0", "weight:-1", "/etc/passwd":
+        away = (num(1, 3), num(2, FLOAT), sub(8, "w"), sub(13, sub(1, "location"), sub(2, at)),
+                num(14, 1))
+        constant = node("Constant", [], ["w"], sub(5, sub(1, "value"), sub(5, *away), num(20, 4)))
+        add = node("Add", ["x", "w"], ["y"])
+        branch = lambda name, *g: sub(5, sub(1, name), sub(6, *g, sub(2, "b"), Y),  # noqa: E731
+                                      num(20, 5))
+        for where, graph, more in (
+                ("an initializer", (add, sub(5, *away)), b""), ("a Constant", (constant, add), b""),
+                ("a branch's Constant",
+                 (node("If", ["c"], ["y"], branch("then_branch", constant, add),
+                       branch("else_branch", node("Neg", ["x"], ["y"]))), value(11, "c", [], 9)),
+                 b""),
+                ("a branch's initializer",
+                 (node("If", ["c"], ["y"], branch("then_branch", add, sub(5, *away)),
+                       branch("else_branch", node("Neg", ["x"], ["y"]))), value(11, "c", [], 9)),
+                 b""),
+                ("a function", (node("F", ["x"], ["y"], domain=sub(7, "f")),),
+                 sub(8, sub(1, "f"), num(2, 1)) +
+                 sub(25, sub(1, "F"), sub(4, "x"), sub(5, "y"), sub(10, "f"),
+                     constant.replace(b"\x0a", b"\x3a", 1), add.replace(b"\x0a", b"\x3a", 1)))):
+            yield f"data at {at} of {where}", model(*graph, X, Y) + more, [at, "another file"]
     yield "output nobody makes", model(node("Relu", ["x"], ["z"]), X, Y), ["y"]
 
 def main():

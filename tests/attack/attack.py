@@ -13,8 +13,8 @@ import argparse, hashlib, http.client, json, os, re, shutil, socket
 import ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
-from compiles import (calls_of_calls, programs_of_many_parts, texts_made_by_the_compile,
-                      work_made_ahead)
+from compiles import (calls_of_calls, compiles_of_others, programs_of_many_parts, shapes_of_others,
+                      texts_made_by_the_compile, work_made_ahead)
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
                     connections_without_end, frames_without_end, head_without_end,
@@ -22,7 +22,7 @@ from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
 from h2 import H2
 from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
-from others import others_unseen
+from others import others_unnumbered, others_unseen
 from readers import (blob_changed_while_sent, clients_of_all_places, handles_flood,
                      readers_of_all_places, readers_of_results, readers_without_token)
 from replies import frames_of_large_results, packed_answers
@@ -274,8 +274,8 @@ def grpc_large_beside(d):
     s = H2(address(d))
     stream = s.call("/hlod.v1.Hlod/RunUnary", ("authorization", "Bearer " + d.tokens["b"]))
     s.whole(stream, run)
-    until("it is under way", 60, lambda: any(x.get("runs") for x in d.by("a", "GET", "/v1/devices")[
-              1]["devices"]))
+    until("it is under way", 60,
+          lambda: any(x.get("runs") for x in d.by("boss", "GET", "/v1/devices")[1]["devices"]))
     grpc_large(d)
     assert stream not in s.ended, "the run was not under way all the time"
     assert d.memory()[1] < d.idle[1] + 200 * MB, d.memory()[1] >> 20
@@ -928,19 +928,19 @@ def ambiguous_http(d):
     assert b" 200 " in sent(d, LARGEST_HEAD)[:20]
 
 ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
-           readers_of_all_places, clients_of_all_places, readers_without_token,
-           readers_of_results, handles_flood,
-           calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end,
-           head_without_end, head_without_end_tls,
-           connections_without_end, work_made_ahead, texts_made_by_the_compile, calls_of_calls,
-           programs_of_many_parts, others_unseen, names_flood, names_unseen,
-           answers_as_text, unread_answers, packed_answers,
-           frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work,
-           endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory,
-           ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share,
-           digests_of_others, first_compiled_by_another, names_of_others, wrong_format,
-           json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory,
-           grpc_bomb, grpc_large, grpc_large_beside]
+           readers_of_all_places, clients_of_all_places, readers_without_token, readers_of_results,
+           handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token,
+           frames_without_end, head_without_end, head_without_end_tls, connections_without_end,
+           work_made_ahead, texts_made_by_the_compile, calls_of_calls, compiles_of_others,
+           shapes_of_others, programs_of_many_parts, others_unseen, others_unnumbered,
+           names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,
+           frames_of_large_results,
+           regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers,
+           endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights,
+           swapped_executables, announced_and_dripped, slow_share, digests_of_others,
+           first_compiled_by_another, names_of_others, wrong_format, json_without_token,
+           json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large,
+           grpc_large_beside]
 
 # ---- one after the other
 

@@ -107,3 +107,37 @@ def programs_of_many_parts(d):
         assert time.monotonic() - t < 40, time.monotonic() - t
 programs_of_many_parts.credentials = programs_of_many_parts.real = True
 programs_of_many_parts.unsanitized = True
+
+def compiles_of_others(d):
+    """One tenant compiles until it is refused: as many of --compile-rate as it took are left to
+    others, and it goes on at the rate."""
+    def compiled(who, size, body):
+        return d.by(who, "POST", f"/v1/executables?shape=x={size}x4", body)
+    mine = d.bytes.replace(b"weight 4", b"weight 8")
+    assert compiled("b", 1, mine)[0] == 200
+    taken = 0
+    while (r := compiled("a", taken + 2, d.bytes))[0] == 200:
+        taken += 1
+        assert taken < 60, "nothing was left to others"
+    assert taken >= 20 and r[0] == 429 and r[1]["reason"] == "COMPILE_RATE", (taken, r)
+    for k in range(12):
+        status, r = compiled("b", k + 2, mine)
+        assert status == 200, (k, r)
+compiles_of_others.credentials = True
+compiles_of_others.options = ["--compile-rate", "60"]
+
+def shapes_of_others(d):
+    """One tenant compiles ever new shapes of the graph that another has, too: what goes is its own,
+    and the other's are still there."""
+    def compiled(who, size):
+        status, r = d.by(who, "POST", f"/v1/executables?shape=x={size}x4", d.bytes)
+        assert status == 200, (who, size, r)
+        return r.get("cacheHit", False)
+    for size in (2, 3):
+        compiled("b", size)
+    for size in range(10, 40):
+        assert not compiled("a", size)
+    assert compiled("b", 2) and compiled("b", 3), "pushed out"
+    assert compiled("a", 39) and not compiled("a", 10)
+shapes_of_others.credentials = True
+shapes_of_others.options = ["--max-shapes", "8"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a tenant learns of another's things: nothing, not even whether they are there."""
 import hashlib, json, re
+from harness import until
 
 def things(d):
     """by what a path calls it: one of a's, and one of the same form that nobody has"""
@@ -55,3 +56,27 @@ def others_unseen(d):
     assert d.by("a", "GET", "/v1/blobs/" + own["blob"][0] + "/stat")[0] in (200, 404)
     assert d.by("a", "GET", "/v1/buffers/" + own["handle"][0])[0] == 200
 others_unseen.credentials = others_unseen.real = True
+
+def others_unnumbered(d):
+    """What one tenant does changes no number that another reads of the cache and of devices; who
+    sees all sees it, and each its own."""
+    def seen(who):
+        return [d.by(who, "GET", p) for p in ("/v1/cache", "/v1/devices")]
+    another = lambda k: d.bytes.replace(b"constant(1)", b"constant(%d)" % k)
+    mine = d.by("b", "POST", "/v1/executables", another(7))[1]["sourceDigest"]
+    assert d.run("b", mine)[0] == 200
+    before, all_before = seen("b"), seen("boss")
+    cache = before[0][1]
+    assert (cache["models"], cache["executables"]) == (1, 1) and cache["bytes"] > 0, cache
+    for k in range(3):
+        status, r = d.by("a", "POST", "/v1/executables", another(k + 8))
+        assert status == 200 and d.run("a", r["sourceDigest"])[0] == 200
+    tensor = {"name": "x", "dtype": "f32", "shape": [1], "data": [1]}
+    assert d.by("a", "POST", "/v1/buffers", {"inputs": [tensor]})[0] == 200
+    assert seen("b") == before, (before, seen("b"))
+    whole = seen("boss")
+    assert whole[0][1]["models"] == all_before[0][1]["models"] + 3, (all_before, whole)
+    until("the device tells of it", 10,
+          lambda: seen("boss")[1][1]["devices"][0].get("bufferBytes") == 4)
+    assert seen("a")[1][1]["devices"][0]["bufferBytes"] == 4, seen("a")[1]
+others_unnumbered.credentials = others_unnumbered.real = True

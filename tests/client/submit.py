@@ -125,7 +125,10 @@ def with_models(o, folder):
         expect(
             "jobs ls by state",
             len(hlo("jobs", "ls", p.stdout.strip(), "--state", "passed").stdout.split("\n")) == 9)
-        one = json.loads(hlo("jobs", "result", p.stdout.strip() + ".1").stdout)
+        text = hlo("jobs", "result", p.stdout.strip() + ".1").stdout
+        one, written = json.loads(text), re.findall(r": (-?\d[\d.e+-]*)", text)
+        expect("numbers are as short as they may be",
+               len(written) > 5 and all(len(w) <= len(repr(float(w))) for w in written), written)
         expect("jobs result",
                one["state"] == "passed" and one["comparisons"][0]["output"] == "y" and len(
                    one["executable"]) == 64, one)

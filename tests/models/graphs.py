@@ -631,6 +631,32 @@ def optimised(d):
     return "%s differ" % far if far else None
 
 
+def told_apart(d):
+    """Models that differ in one word only, one after the other in the same daemon: a branch that
+    hides a name of the graph around it (only there), and functions of one name, by overload."""
+    hides = HEAD + """g (float[3] x, bool c) => (float[3] y)
+{ p = Neg (x)
+  q = Exp (x)
+  y = If (c) <
+    then_branch = t () => (float[3] r) { %s = Sqrt (x)
+      r = Relu (%s) },
+    else_branch = e () => (float[3] s) { s = Abs (%s) } > }"""
+    calls = """<ir_version: 10, opset_import: ["" : 17, "my" : 1]>
+g (float[3] x, bool c) => (float[3] y) { y = my.f%s (x) }
+<domain: "my", opset_import: ["" : 17]> f (v) => (w) { w = Neg (v) }
+<domain: "my", overload: "e", opset_import: ["" : 17]> f (v) => (w) { w = Exp (v) }
+<domain: "my", overload: "a", opset_import: ["" : 17]> f (v) => (w) { w = Abs (v) }"""
+    x = np.array([-1, 0.5, 2], np.float32)
+    for text, want in ((hides % (("q",) * 3), np.exp(x)), (hides % (("p",) * 3), np.abs(x)),
+                       (calls % "", -x), (calls % ":e", np.exp(x)), (calls % ":a", np.abs(x))):
+        data = onnx.parser.parse_model(text).SerializeToString()
+        d.compile(data, {"x": [3]})
+        got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x, "c": np.array(False)})
+        if np.abs(got["y"] - want).max() > 1e-6:
+            return "%s, expected %s of %s" % (got["y"], want, text)
+    return None
+
+
 def command(d, build):
     """`hlo run` on a model that cannot be compiled before the run: a sequence, an optional left
     out, values that decide a shape. Twice: the upload is known then."""
@@ -668,6 +694,7 @@ def main():
                    ("batch norm in training before opset 14", lambda: old_training(d)),
                    ("placeholder dimensions", lambda: placeholders(d)),
                    ("as ONNX Runtime writes it", lambda: optimised(d)),
+                   ("models that differ in a word", lambda: told_apart(d)),
                    ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()

@@ -41,6 +41,12 @@ BAD = [("custom call", b'HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT c
        ("infeed",
         b"HloModule m\nENTRY e { t = token[] after-all()\n ROOT i = (f32[2], token[]) infeed(t) }",
         "infeed", "UNSUPPORTED_OP"),
+       ("token as a result", b"HloModule m\nENTRY e { x = f32[2] parameter(0)\n t = token[] "
+                             b"after-all()\n ROOT r = (f32[2], token[]) tuple(x, t) }",
+        "output 'result1' is no tensor", "MALFORMED_MODEL"),
+       ("token as an input",
+        b"HloModule m\nENTRY e { x = f32[2] parameter(0)\n t = token[] parameter(1)\n ROOT r = "
+        b"f32[2] add(x, x) }", "input 't' is no tensor", "MALFORMED_MODEL"),
        ("dimension without a bound", b"HloModule m\nENTRY e { ROOT p = f32[?] parameter(0) }",
         "no bound", "MALFORMED_MODEL"),
        ("elided constant", b"HloModule m\nENTRY e { ROOT p = f32[100] constant({...}) }",
@@ -81,6 +87,12 @@ def refused(d, name, body, want, reason):
         say(400 <= e.code < 500 and want in text and reason in text, name, f"{e.code} {text[:300]}")
 
 
+def snapshot(module):
+    """Of the program alone: HloSnapshot.hlo, an HloProto, and the platform's name."""
+    hlo = b"\x0a" + varint(len(module)) + module
+    return b"\x0a" + varint(len(hlo)) + hlo + b"\x22\x03cpu"
+
+
 def main(build):
     proto = subprocess.run([os.path.join(build, "hlo-opt"), "--to=proto", "-"], input=TEXT,
                            capture_output=True, check=True).stdout
@@ -89,7 +101,8 @@ def main(build):
     xla.close()
     forms = {"text": TEXT, "HloModuleProto": proto,
              "HloProto": b"\x0a" + varint(len(proto)) + proto, "XLA's HloModuleProto": theirs,
-             "XLA's HloProto": b"\x0a" + varint(len(theirs)) + theirs}
+             "XLA's HloProto": b"\x0a" + varint(len(theirs)) + theirs,
+             "HloSnapshot": snapshot(theirs)}
     x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
     want = np.exp(x - x.max(1, keepdims=True))
     want /= want.sum(1, keepdims=True)

@@ -140,12 +140,15 @@ status_t hlo_ingest_check_runs(const struct hlo_module *m) {
     return st;
 }
 
-static void tensor_of(struct arena *a, const char *name, const struct shape *s,
-                      struct sig_tensor *out) {
+MUST_CHECK static status_t tensor_of(struct arena *a, const char *what, const char *name,
+                                     const struct shape *s, struct sig_tensor *out) {
+    if (dtype_size(s->dtype) == 0)
+        return st_invalid("%s '%s' is no tensor of a type that can be sent", what, name);
     *out = (struct sig_tensor){.name = arena_strdup(a, name), .dtype = s->dtype, .rank = s->rank};
     out->dims = arena_zarray(a, struct sig_dim, s->rank + 1);
     for (int d = 0; d < s->rank; d++)
         out->dims[d].size = s->dims[d];
+    return ST_OK;
 }
 
 static void count_ops(struct arena *a, const struct hlo_module *m, struct program_info *out) {
@@ -221,12 +224,13 @@ status_t hlo_ingest_module(struct arena *a, struct hlo_module *m, struct span so
     r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
     r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);
     for (size_t k = 0; k < e->params.n; k++)
-        tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
+        RETURN_IF_ERR(
+            tensor_of(a, "input", e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]));
     name_inputs(a, e, &r.sig);
     bool one = leaves == 1 && !shape_is_tuple(e->root->shape);
     for (int k = 0; k < leaves; k++)
-        tensor_of(a, one ? "result" : arena_printf(a, "result%d", k), shape_leaf(e->root->shape, k),
-                  &r.sig.out[k]);
+        RETURN_IF_ERR(tensor_of(a, "output", one ? "result" : arena_printf(a, "result%d", k),
+                                shape_leaf(e->root->shape, k), &r.sig.out[k]));
     count_ops(a, m, &r.info);
     hlo_canonical_hash(m, &r.program_digest);
     r.weights_digest = sha256_of("", 0);

@@ -14,7 +14,8 @@ enum { MAX_NESTING = 100 };
 
 // ---- what is it
 
-// Field 1 of HloProto is a message; of HloModuleProto, a name. Both begin with its tag.
+// Field 1 of HloSnapshot and of HloProto is a message; of HloModuleProto, a name. All begin with
+// its tag.
 static bool is_wrapped(struct span s) {
     struct wire w = wire_open(s.p, s);
     struct wire_field f;
@@ -77,7 +78,7 @@ static void not_freed(UNUSED void *a, UNUSED void *p) {}
 static status_t unpack(struct arena *a, struct span s, Xla__HloModuleProto **out) {
     struct budget b = {s.p, MAX_MEMORY};
     ProtobufCAllocator memory = {in_arena, not_freed, a};
-    if (is_wrapped(s)) {
+    for (int k = 0; k < 2 && is_wrapped(s); k++) { // HloSnapshot, HloProto
         struct wire_field f;
         bool got;
         RETURN_IF_ERR(wire_find(s.p, s, 1, &f, &got));

@@ -59,7 +59,7 @@ static void unsupported(const struct onnx_model *m, const struct onnx_graph *g, 
         const char *why = NULL;
         for (size_t i = 0; i < node->attrs.n; i++)
             if (node->attrs.v[i].graph) unsupported(m, node->attrs.v[i].graph, opset, b, n);
-        if (onnx_function_find(m, node->domain, node->op)) continue;
+        if (onnx_function_find(m, node)) continue;
         if (!onnx_op_find(node, opset)) why = why_refused(node);
         if (!why) continue;
         ++*n;
@@ -217,16 +217,34 @@ static bool is_counted(const struct collector *c, const struct onnx_tensor *t,
     if (shape_elements(s) != 1) return shape_elements(s) > 1;
     return c->singles && str_in_globs(c->singles, arena_strndup(c->a, t->name.p, t->name.n));
 }
+static status_t elsewhere(const struct onnx_tensor *t) {
+    return st_invalid("tensor '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                      "'): send a model with its weights inside",
+                      STR_ARG(t->name), STR_ARG(t->location));
+}
+// Have the attributes of all nodes their data inside? A file's name is in no digest, and where the
+// data of a program's weights lies is ours to say.
+static status_t check_inside(const struct onnx_graph *g) {
+    for (size_t k = 0; k < g->nodes.n; k++)
+        for (size_t i = 0; i < g->nodes.v[k].attrs.n; i++) {
+            const struct onnx_attr *at = &g->nodes.v[k].attrs.v[i];
+            if (at->t && at->t->external) return elsewhere(at->t);
+            if (at->sparse && at->sparse->values.external) return elsewhere(&at->sparse->values);
+            if (at->sparse && at->sparse->indices.external) return elsewhere(&at->sparse->indices);
+            for (size_t j = 0; at->graph && j < at->graph->inits.n; j++)
+                if (at->graph->inits.v[j].external) return elsewhere(&at->graph->inits.v[j]);
+            if (at->graph) RETURN_IF_ERR(check_inside(at->graph));
+        }
+    return ST_OK;
+}
+
 // Is a tensor bound rather than baked? One that decides shapes is baked at any size. `initializer`:
 // of the main graph, or as good as one.
 static status_t is_weight(struct collector *c, const struct onnx_tensor *t, bool initializer,
                           bool *out) {
     const struct shape *s;
     *out = false;
-    if (t->external)
-        return st_invalid("initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
-                          "'): send a model with its weights inside",
-                          STR_ARG(t->name), STR_ARG(t->location));
+    if (t->external) return elsewhere(t);
     if (t->data_type == ONNX_STRING) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
     if (initializer && is_real(s) && is_counted(c, t, s) &&
@@ -434,15 +452,24 @@ static void digest_tensor(struct sha256 *h, const struct onnx_tensor *t) {
 }
 
 // Values are numbered as they appear (inputs, initializers, node outputs), so names do not count;
-// symbols are numbered by first use. A subgraph's names are numbered on from those around it.
+// symbols are numbered by first use. A subgraph's names are numbered on from those around it, and
+// end with it: one that hides a name of the graph around it hides it there only.
 struct naming {
     struct sha256 h;
     struct smap ids, symbols;
     uintptr_t next;
+    VEC(struct renamed {
+        struct str name;
+        void *before;
+    })
+    renamed;
 };
 
-static void digest_value(struct arena *a, struct naming *d, const struct onnx_value *v) {
-    smap_put(&d->ids, v->name, (void *)++d->next);
+static void number(struct arena *a, struct naming *d, struct str name) {
+    struct renamed r = {name, smap_put(&d->ids, name, (void *)++d->next)};
+    avec_push(a, &d->renamed, r);
+}
+static void digest_type(struct arena *a, struct naming *d, const struct onnx_value *v) {
     sha256_u64(&d->h, (uint64_t)v->elem_type);
     sha256_u64(&d->h, (uint64_t)(v->is_sequence + 2 * v->is_optional + 4 * v->has_shape));
     sha256_u64(&d->h, (uint64_t)v->rank);
@@ -453,6 +480,10 @@ static void digest_value(struct arena *a, struct naming *d, const struct onnx_va
         sha256_u64(&d->h, v->dims[k].size >= 0 ? (uint64_t)v->dims[k].size
                                                : ~(uint64_t)(uintptr_t)smap_get(&d->symbols, s));
     }
+}
+static void digest_value(struct arena *a, struct naming *d, const struct onnx_value *v) {
+    number(a, d, v->name);
+    digest_type(a, d, v);
 }
 
 static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g);
@@ -502,7 +533,16 @@ static void digest_attr(struct arena *a, struct naming *d, const struct onnx_att
         digest_tensor(h, &at->sparse->indices);
         digest_tensor(h, &at->sparse->dense);
     }
-    if (at->graph) digest_graph(a, d, at->graph);
+    if (!at->graph) return;
+
+    size_t outside = d->renamed.n;
+    digest_graph(a, d, at->graph);
+    // What a branch or body says of its results counts where it is not taken, or has no turn.
+    for (size_t k = 0; k < at->graph->outputs.n; k++)
+        digest_type(a, d, &at->graph->outputs.v[k]);
+    for (; d->renamed.n > outside; d->renamed.n--)
+        smap_put(&d->ids, d->renamed.v[d->renamed.n - 1].name,
+                 d->renamed.v[d->renamed.n - 1].before);
 }
 
 static void digest_nodes(struct arena *a, struct naming *d, const struct onnx_graph *g) {
@@ -512,6 +552,7 @@ static void digest_nodes(struct arena *a, struct naming *d, const struct onnx_gr
         const struct onnx_node *n = &g->nodes.v[k];
         sha256_str(h, n->op);
         sha256_str(h, n->domain);
+        if (n->overload.n) sha256_str(h, n->overload);
         sha256_u64(h, n->in.n);
         for (size_t i = 0; i < n->in.n; i++)
             sha256_u64(h, (uint64_t)(uintptr_t)smap_get(&d->ids, n->in.v[i]));
@@ -521,7 +562,7 @@ static void digest_nodes(struct arena *a, struct naming *d, const struct onnx_gr
         sha256_u64(h, n->out.n);
         for (size_t i = 0; i < n->out.n; i++)
             if (n->out.v[i].n)
-                smap_put(&d->ids, n->out.v[i], (void *)++d->next);
+                number(a, d, n->out.v[i]);
             else
                 ++d->next;
     }
@@ -533,7 +574,7 @@ static void digest_graph(struct arena *a, struct naming *d, const struct onnx_gr
         digest_value(a, d, &g->inputs.v[k]);
     sha256_u64(&d->h, g->inits.n);
     for (size_t k = 0; k < g->inits.n; k++) {
-        smap_put(&d->ids, g->inits.v[k].name, (void *)++d->next);
+        number(a, d, g->inits.v[k].name);
         digest_tensor(&d->h, &g->inits.v[k]);
     }
     digest_nodes(a, d, g);
@@ -556,6 +597,7 @@ static struct digest digest_program(struct arena *a, const struct onnx_model *m)
         const struct onnx_function *f = &m->functions.v[k];
         sha256_str(&d.h, f->domain);
         sha256_str(&d.h, f->name);
+        if (f->overload.n) sha256_str(&d.h, f->overload);
         sha256_u64(&d.h, (uint64_t)f->opset);
         sha256_u64(&d.h, f->defaults.n);
         for (size_t i = 0; i < f->defaults.n; i++)
@@ -593,6 +635,9 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
 
     RETURN_IF_ERR(onnx_parse(a, source, limits, &m));
     RETURN_IF_ERR(onnx_check_supported(&m));
+    RETURN_IF_ERR(check_inside(&m.main));
+    for (size_t k = 0; k < m.functions.n; k++)
+        RETURN_IF_ERR(check_inside(&m.functions.v[k].body));
     onnx_static_names(&m, &static_names);
     status_t st = signature_of(a, &m, &static_names, &r.sig);
     struct collector c = {.a = a,

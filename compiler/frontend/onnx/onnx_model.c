@@ -287,10 +287,10 @@ static status_t read_node_attr(struct reading *r, const struct wire_field *f, vo
     avec_push(r->m->arena, &((struct onnx_node *)into)->attrs, a);
     return ST_OK;
 }
-MESSAGE(
-    node_proto, [1] = FIELD(TEXTS, struct onnx_node, in), [2] = FIELD(TEXTS, struct onnx_node, out),
-    [3] = FIELD(TEXT, struct onnx_node, name), [4] = FIELD(TEXT, struct onnx_node, op),
-    [5] = READ(read_node_attr), [7] = FIELD(TEXT, struct onnx_node, domain));
+MESSAGE(node_proto, [1] = FIELD(TEXTS, struct onnx_node, in),
+        [2] = FIELD(TEXTS, struct onnx_node, out), [3] = FIELD(TEXT, struct onnx_node, name),
+        [4] = FIELD(TEXT, struct onnx_node, op), [5] = READ(read_node_attr),
+        [7] = FIELD(TEXT, struct onnx_node, domain), [8] = FIELD(TEXT, struct onnx_node, overload));
 // A node of `g`, or of a function's body.
 static status_t add_node(struct reading *r, const struct wire_field *f, struct onnx_graph *g) {
     struct onnx_node n = {.index = (int)g->nodes.n};
@@ -496,7 +496,7 @@ MESSAGE(function_proto, [1] = FIELD(TEXT, struct onnx_function, name),
         [4] = FIELD(TEXTS, struct onnx_function, inputs),
         [5] = FIELD(TEXTS, struct onnx_function, outputs), [7] = READ(read_function_node),
         [9] = READ(read_function_opset), [10] = FIELD(TEXT, struct onnx_function, domain),
-        [11] = READ(read_function_attr));
+        [11] = READ(read_function_attr), [13] = FIELD(TEXT, struct onnx_function, overload));
 static status_t read_function(struct reading *r, const struct wire_field *f, void *into) {
     struct onnx_model *m = into;
     struct onnx_function fn = {.opset = m->opset, .body = {.bytes = f->bytes}};
@@ -504,6 +504,7 @@ static status_t read_function(struct reading *r, const struct wire_field *f, voi
     r->depth = 1;
     RETURN_IF_ERR(
         st_note(read_message(r, f->bytes, &function_proto, &fn), "function #%zu", m->functions.n));
+    if (str_is(fn.domain, "ai.onnx")) fn.domain.n = 0;
     // The body is a graph whose inputs and outputs are those of the function.
     for (size_t k = 0; k < fn.inputs.n; k++) {
         struct onnx_value v = {.name = fn.inputs.v[k]};
@@ -557,11 +558,14 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     return ST_OK;
 }
 
-const struct onnx_function *onnx_function_find(const struct onnx_model *m, struct str domain,
-                                               struct str name) {
-    for (size_t k = 0; k < m->functions.n; k++)
-        if (str_eq(m->functions.v[k].name, name) && str_eq(m->functions.v[k].domain, domain))
-            return &m->functions.v[k];
+const struct onnx_function *onnx_function_find(const struct onnx_model *m,
+                                               const struct onnx_node *n) {
+    for (size_t k = 0; k < m->functions.n; k++) {
+        const struct onnx_function *f = &m->functions.v[k];
+        if (str_eq(f->name, n->op) && str_eq(f->domain, n->domain) &&
+            str_eq(f->overload, n->overload))
+            return f;
+    }
     return NULL;
 }
 

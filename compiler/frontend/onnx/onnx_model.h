@@ -43,7 +43,7 @@ struct onnx_attr {
     struct str ref; // in a function's body: the attribute of the calling node that stands here
 };
 struct onnx_node {
-    struct str name, op, domain;
+    struct str name, op, domain, overload; // overload: which of the functions of that name
     onnx_texts in;
     onnx_texts out;
     VEC(struct onnx_attr) attrs;
@@ -67,11 +67,11 @@ struct onnx_graph {
     VEC(struct onnx_node) nodes; // in the file's order, then sorted
     VEC(struct onnx_tensor) inits;
     VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
-    VEC(struct onnx_value) defaults; // of the main graph: inputs that are, in their shapes
+    VEC(struct onnx_value) defaults;        // of the main graph: inputs that are, in their shapes
     onnx_texts captures; // used here or below, defined in an outer graph; each once
 };
 struct onnx_function { // model-local
-    struct str name, domain;
+    struct str name, domain, overload;
     onnx_texts inputs;
     onnx_texts outputs;
     VEC(struct onnx_attr) defaults;
@@ -94,8 +94,9 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
 // Sorts the nodes of g and of its subgraphs, finds captures, checks names. A graph that is not
 // nested may have none.
 status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) MUST_CHECK;
-const struct onnx_function *onnx_function_find(const struct onnx_model *m, struct str domain,
-                                               struct str name); // NULL if there is none
+// The model-local function that a node calls, by domain, name and overload; NULL: an operator.
+const struct onnx_function *onnx_function_find(const struct onnx_model *m,
+                                               const struct onnx_node *n);
 // Name for messages: the node's own, or "#12 (Conv)".
 const char *onnx_node_name(struct arena *a, const struct onnx_node *n);
 const struct onnx_attr *onnx_attr(const struct onnx_node *n, const char *name); // NULL if absent

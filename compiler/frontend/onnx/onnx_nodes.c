@@ -43,7 +43,7 @@ static status_t call_function(struct onnx_ctx *c, const struct onnx_function *f)
 }
 
 static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
-    const struct onnx_function *f = onnx_function_find(c->m, n->domain, n->op);
+    const struct onnx_function *f = onnx_function_find(c->m, n);
     c->n = n;
     c->wanted = 0;
     c->b.op_type = arena_strndup(c->a, n->op.p, n->op.n);

@@ -107,7 +107,7 @@ static bool open_loop(struct onnx_ctx *c, struct onnx_todo *to) {
 }
 
 bool onnx_open(struct onnx_ctx *c, const struct onnx_node *n, struct onnx_todo *to) {
-    const struct onnx_function *f = onnx_function_find(c->m, n->domain, n->op);
+    const struct onnx_function *f = onnx_function_find(c->m, n);
     if (c->depth >= c->m->limits.max_depth) return false;
     c->n = n;
     if (f) return open_function(c, f, to);
