@@ -192,13 +192,14 @@ static void assign_other(struct assignment *as, struct hlo_instr *i) {
     bool last = false;
     for (int k = 0; k < i->n_operands; k++)
         last |= image(i->operands[k]) && form_of(i->operands[k]) == FORM_LAST;
+    bool alike = blocked && i->op == HLO_CONCATENATE; // by runs, where all lie the same way
     bool table = image(i) && lib_table(i);
     bool turn = last && (may_turn(as, i) || lib_pool(i) || table), any = last && reads_any(as, i);
     for (int k = 0; k < i->n_operands; k++) {
         struct hlo_instr *x = i->operands[k];
         if (!image(x)) continue;
         struct hlo_instr *other = pmap_get_ptr(&as->copies, x);
-        if ((turn || any) && form_of(x) == FORM_LAST) {
+        if ((turn || any) && !alike && form_of(x) == FORM_LAST) {
             set_operand(i, k, x);
         } else if (turn && !blocked && form_of(x) == FORM_ROWS && other &&
                    form_of(other) == FORM_LAST) {
