@@ -79,7 +79,7 @@ class Server(daemon.Daemon):
     """With a token in each request."""
     def __init__(self, folder):
         self.tokens = folder + "/tokens"
-        self.token = self.add("all", "read,run,compile,worker")
+        self.token = self.add("all", "read,run,compile,worker,admin")
         self.run_only = self.add("run", "read,run")
         super().__init__(build, args=("--device", "cpu,web", "--tokens", self.tokens))
 
