@@ -222,7 +222,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     RETURN_IF_ERR(add_arg(st, DNNL_ARG_SCRATCHPAD, LEAF_SCRATCH, scratch));
     if (*onednn_info(pd)) s->detail = arena_printf(&x->arena, "onednn:%s", onednn_info(pd));
     st->sum_leaf = -1;
-    s->swallows = c && onednn_swallows(c) < c->n_post;
+    s->swallows = c && onednn_swallows(c, s->detail) < c->n_post;
     st->out_leaf = s->plan->n_in;
     st->out_bytes = s->plan->out[0].size_bytes;
     for (int k = 0; c && k < c->n_post; k++) {
@@ -419,9 +419,12 @@ static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct oned
 
 // ---- NaN (cpu_nan.c)
 
-int onednn_swallows(const struct lib_call *c) {
+// Its logistic behind products of windows that it copies out (gemm:jit) loses NaN too.
+int onednn_swallows(const struct lib_call *c, const char *detail) {
+    bool copies = detail && strstr(detail, "gemm:jit");
     int k = 0;
-    while (k < c->n_post && c->post[k].kind != LIB_POST_RELU && c->post[k].kind != LIB_POST_CLIP)
+    while (k < c->n_post && c->post[k].kind != LIB_POST_RELU && c->post[k].kind != LIB_POST_CLIP &&
+           !(copies && c->post[k].kind == LIB_POST_LOGISTIC))
         k++;
     return k;
 }
@@ -516,7 +519,7 @@ static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs)
     const struct onednn_state *st = s->state;
     if (st->beside == BESIDE_ODD) return run_plain(x, s, lib_operand(s->plan->instr, c.rhs), bufs);
     up_to = c;
-    up_to.n_post = onednn_swallows(&c);
+    up_to.n_post = onednn_swallows(&c, s->detail);
     if (up_to.n_post == c.n_post && !st->beside) return execute(x, s, NULL, bufs);
     const struct onednn_short *w = short_of(s, &up_to);
     if (!w) return st_oom();

@@ -111,7 +111,7 @@ bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into 
 bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
                       dnnl_memory_desc_t *out);
 // The first step that loses a NaN (the library's maxima and minima do); c->n_post: none.
-int onednn_swallows(const struct lib_call *c);
+int onednn_swallows(const struct lib_call *c, const char *detail); // a step's
 // The steps of `c` from number `from` on, on the result as the call left it, NaN kept: one element
 // after another. i: the instruction; bufs: its operand leaves, then its result.
 void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i, void **bufs);

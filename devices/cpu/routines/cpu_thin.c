@@ -12,6 +12,7 @@
 #include "devices/cpu/routines/cpu_thin.h"
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,7 +15,7 @@ INLINE FLOATS THIN(all)(float v) { // not x * 0 + v: x may be infinite
 }
 INLINE FLOATS THIN(exp)(FLOATS x) {
     FLOATS given = x, low = THIN(all)(-87.3f), high = THIN(all)(88.3f);
-    FLOATS magic = THIN(all)(12582912.0f);
+    FLOATS magic = THIN(all)(12582912.0f), most = THIN(all)(88.7228317f); // beyond: infinity
     x = THIN(pick)(x < low, low, x);
     x = THIN(pick)(x > high, high, x);
     FLOATS shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - magic;
@@ -27,7 +27,8 @@ INLINE FLOATS THIN(exp)(FLOATS x) {
     y = y * x + 1.6666665459e-1f;
     y = y * x + 5.0000001201e-1f;
     y = y * (x * x) + x + 1;
-    return THIN(pick)(given == given, (FLOATS)((BITS)y + power), given); // NaN stays NaN
+    y = THIN(pick)(given > most, THIN(all)(INFINITY), (FLOATS)((BITS)y + power));
+    return THIN(pick)(given == given, y, given); // NaN stays NaN
 }
 INLINE FLOATS THIN(logistic)(FLOATS x) {
     return 1 / (1 + THIN(exp)(-x));
