@@ -14,7 +14,7 @@
 
 struct candidate {
     struct digest key;
-    bool in_memory, last; // last: another's, of an owner who has enough
+    bool in_memory, last; // last: another's, too, of an owner who has enough
     int64_t used;
 };
 static int colder_first(const void *a, const void *b) {
@@ -44,8 +44,8 @@ static void others_last(const struct sched *s, const char *owner, struct candida
     size_t theirs = 0;
     struct digest source;
     for (size_t i = 0; i < n; i++) {
-        v[i].last = owner && owners_count(s->owners, v[i].key) > 0 &&
-                    !owners_knows(s->owners, owner, v[i].key, &source);
+        int own = owner && owners_knows(s->owners, owner, v[i].key, &source);
+        v[i].last = owner && owners_count(s->owners, v[i].key) > own;
         theirs += v[i].last;
     }
     for (size_t i = 0; i < n && theirs > n - theirs; i++)

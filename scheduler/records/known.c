@@ -148,26 +148,27 @@ void sched_forget_executable(struct sched *s, struct digest key) {
 }
 
 // Both buckets fill at one speed: a tenant that takes all it can gets what flows in, and keeps the
-// bucket half full for the next.
-static bool leaves_enough(struct sched *s, struct tenant *t, int64_t now_ns) {
+// bucket half full for the next. Gives how many must flow in first.
+static int64_t lacks(struct sched *s, struct tenant *t, int64_t now_ns) {
     int64_t limit = s->compiles.per_minute;
     quota_set(&t->compiles, limit);
-    if (limit <= 0 || s->tenants.n < 2) return true;
+    if (limit <= 0 || s->tenants.n < 2) return 0;
     int64_t left = quota_left(&s->compiles, now_ns),
             taken = limit - quota_left(&t->compiles, now_ns);
-    return left <= 0 || taken < left; // where nothing is left, that is what to say
+    if (left <= 0 || taken < left) return 0; // where nothing is left, that is what to say
+    return (taken - left) / 2 + 1;
 }
 status_t sched_take_compile(struct sched *s, struct tenant *t) {
     int64_t now_ns = clock_ns(), limit = s->compiles.per_minute, wait_ms = 0;
-    bool within = leaves_enough(s, t, now_ns);
-    if (within && quota_take(&s->compiles, now_ns, 1, &wait_ms)) {
+    int64_t missing = lacks(s, t, now_ns);
+    if (!missing && quota_take(&s->compiles, now_ns, 1, &wait_ms)) {
         quota_charge(&t->compiles, 1);
         return ST_OK;
     }
     metric_add(M_COMPILES_REFUSED, 1);
-    if (!within) wait_ms = 60000 / limit + 1;
+    if (missing) wait_ms = missing * 60000 / limit + 1;
     status_t st = st_exhausted("more than %s%lld compiles a minute; the next may begin in %.1f s",
-                               within ? "" : "this tenant's share of ", (long long)limit,
+                               missing ? "this tenant's share of " : "", (long long)limit,
                                (double)wait_ms / 1e3);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_COMPILE_RATE), wait_ms);
 }

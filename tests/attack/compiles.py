@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks by small models that are long to compile. Models are written by hand in protobuf's wire
 form (tests/api/bad_models.py)."""
-import os, struct, sys, time
+import os, re, struct, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
 from bad_models import FLOAT, INT64, X, Y, model, node, num, sub, tensor, value
 from common import MB
@@ -110,7 +110,10 @@ programs_of_many_parts.unsanitized = True
 
 def compiles_of_others(d):
     """One tenant compiles until it is refused: as many of --compile-rate as it took are left to
-    others, and it goes on at the rate."""
+    others, and it goes on at the rate; where others then take theirs, it is told how long it waits
+    for as much to be left again."""
+    start = time.monotonic()
+
     def compiled(who, size, body):
         return d.by(who, "POST", f"/v1/executables?shape=x={size}x4", body)
     mine = d.bytes.replace(b"weight 4", b"weight 8")
@@ -123,18 +126,25 @@ def compiles_of_others(d):
     for k in range(12):
         status, r = compiled("b", k + 2, mine)
         assert status == 200, (k, r)
+    status, r = compiled("a", taken + 2, d.bytes)
+    left = 60 - taken - 13
+    least = (taken - left) / 2 - (time.monotonic() - start)  # what flowed in counts on both sides
+    assert least <= 0 or status == 429, (status, r)
+    wait = float(re.search(r"begin in ([0-9.]+) s", r["message"])[1]) if status == 429 else 0
+    assert wait >= least, (wait, least)
 compiles_of_others.credentials = True
 compiles_of_others.options = ["--compile-rate", "60"]
 
 def shapes_of_others(d):
     """One tenant compiles ever new shapes of the graph that another has, too: what goes is its own,
-    and the other's are still there."""
+    and the other's are still there, also those that it has itself by now."""
     def compiled(who, size):
         status, r = d.by(who, "POST", f"/v1/executables?shape=x={size}x4", d.bytes)
         assert status == 200, (who, size, r)
         return r.get("cacheHit", False)
     for size in (2, 3):
         compiled("b", size)
+    assert compiled("a", 3)
     for size in range(10, 40):
         assert not compiled("a", size)
     assert compiled("b", 2) and compiled("b", 3), "pushed out"
