@@ -3,6 +3,8 @@
 // (cpu_thin_body.h). exp, tanh: range reduction and polynomials of Cephes (Moshier, "Methods and
 // Programs for Mathematical Functions", 1989), within 2 ulp; erf: Abramowitz and Stegun 7.1.26, as
 // the library.
+#include <math.h>
+
 #ifndef FLOATS
 #include "devices/cpu/routines/cpu_thin_body.h"
 #endif
