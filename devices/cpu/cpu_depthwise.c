@@ -429,10 +429,7 @@ static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {
     t->rows = i->shape->dims[0] * t->blocks * t->axis[0].out * t->axis[1].out;
     t->activate = cpu_thin_activate();
     t->n_post = c.n_post;
-    for (int k = 0; k < c.n_post; k++) {
-        t->post[k] = c.post[k];
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
-    }
+    lib_copy_posts(&c, t->post, t->leaf);
     s->flops = 2 * t->rows * t->axis[2].out * LANES * t->taps;
     plan_tiles(c.hero, t);
     s->alone = t->rows < 2 * t->grain;

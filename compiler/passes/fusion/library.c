@@ -283,6 +283,13 @@ int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x) {
     return -1;
 }
 
+void lib_copy_posts(const struct lib_call *c, struct lib_post *post, int *leaf) {
+    for (int k = 0; k < c->n_post; k++) {
+        post[k] = c->post[k];
+        leaf[k] = post[k].operand ? lib_operand(c->instr, post[k].operand) : -1;
+    }
+}
+
 static bool is_hero(const struct hlo_instr *i) {
     return i->op == HLO_CONVOLUTION || i->op == HLO_DOT;
 }

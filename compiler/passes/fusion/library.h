@@ -102,3 +102,6 @@ bool lib_joins_rows(const struct hlo_instr *i);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);
+// The steps of `c` and, for each, the index of what it reads among the operands of c->instr; -1 =
+// nothing. Both of LIB_MAX_POST.
+void lib_copy_posts(const struct lib_call *c, struct lib_post *post, int *leaf);

@@ -62,12 +62,9 @@ static status_t amx_open(struct cpu_exe *x, struct cpu_step *s) {
                         .right_column = d.right_strides[1],
                         .bf16 = i->shape->dtype == DT_BF16,
                         .n_post = c.n_post};
-    for (int k = 0; k < c.n_post; k++) {
-        const struct hlo_instr *operand = c.post[k].operand;
-        t->m.post[k] = c.post[k];
-        t->leaf[k] = operand ? lib_operand(i, operand) : -1;
-        t->leaf_bf16[k] = operand && operand->shape->dtype == DT_BF16;
-    }
+    lib_copy_posts(&c, t->m.post, t->leaf);
+    for (int k = 0; k < c.n_post; k++)
+        t->leaf_bf16[k] = t->leaf[k] >= 0 && c.post[k].operand->shape->dtype == DT_BF16;
 
     amx_plan(&t->m, cpu_amx_isa(), cpu_threads());
     if (x->in_loop) t->m.grain = t->m.grain / AWAKE + 1;

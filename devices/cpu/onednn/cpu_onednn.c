@@ -29,7 +29,6 @@ struct onednn_state {
     int64_t out_bytes;
     int out_leaf;
     enum onednn_beside beside;    // onednn_reads_beside
-    bool fills;                   // channels fill up the result's last block
     struct onednn_short *without; // made where NaN is met first
 };
 // The same call up to its first step that loses NaN, by an implementation that spreads none.
@@ -290,8 +289,7 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
 
     status = finish(x, s, st, p.pd, c, &p.dst);
     st->beside = conv ? onednn_reads_beside(c->hero, p.info) : BESIDE_NOT;
-    st->fills = fills(i->shape);
-    s->swallows = s->swallows || st->beside || st->fills;
+    s->swallows = s->swallows || st->beside || fills(i->shape);
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
     bool back = lib_transposed(c->hero);
     if (!status) status = add_arg(st, back ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, lhs, &p.src);
@@ -534,7 +532,7 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct onednn_state *st = s->state;
     if (!s->swallows || !cpu_meets_nan(x, s, bufs)) return execute(x, s, NULL, bufs);
     RETURN_IF_ERR(run_with_nan(x, s, bufs));
-    if (st->fills) clear_fill(s->plan->instr->shape, bufs[st->out_leaf]);
+    if (fills(s->plan->instr->shape)) clear_fill(s->plan->instr->shape, bufs[st->out_leaf]);
     return ST_OK;
 }
 const struct cpu_impl cpu_impl_onednn = {"onednn",     onednn_accepts,  onednn_open,

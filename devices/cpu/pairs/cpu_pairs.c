@@ -256,14 +256,12 @@ static status_t pairs_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     if (t->turn_out) turn(t, dtype_size(t->result), out, plane, channels, bufs[t->out]);
     return ST_OK;
 }
-static void read_posts(const struct hlo_instr *i, const struct lib_call *c, struct pairs_state *t) {
+static void read_posts(const struct lib_call *c, struct pairs_state *t) {
     t->n_post = c->n_post;
     t->sum = -1;
-    for (int k = 0; k < c->n_post; k++) {
-        t->post[k] = c->post[k];
-        t->leaf[k] = c->post[k].operand ? lib_operand(i, c->post[k].operand) : -1;
+    lib_copy_posts(c, t->post, t->leaf);
+    for (int k = 0; k < c->n_post; k++)
         if (c->post[k].kind == LIB_POST_SUM) t->sum = t->leaf[k];
-    }
 }
 static status_t pairs_open(struct cpu_exe *x, struct cpu_step *s) {
     struct pairs_state *t = arena_new_of(&x->arena, struct pairs_state);
@@ -275,7 +273,7 @@ static status_t pairs_open(struct cpu_exe *x, struct cpu_step *s) {
     t->result = c.result->dtype;
     t->sign = c.hero->operands[0]->shape->dtype == DT_S8;
     (c.hero->op == HLO_CONVOLUTION ? read_conv : read_dot)(&c, t);
-    read_posts(i, &c, t);
+    read_posts(&c, t);
     find_runs(&x->arena, t);
     find_weights(&x->arena, &c, t);
     cpu_pairs_order(t);

@@ -60,8 +60,6 @@ static void read_sizes(const struct lib_call *c, struct matmul *m) {
         m->right_batch[k] = d.right_strides[k];
     }
     m->n_post = c->n_post;
-    for (int k = 0; k < c->n_post; k++)
-        m->post[k] = c->post[k];
 }
 static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct hlo_instr *i = s->plan->instr;
@@ -74,9 +72,8 @@ static status_t matmul_open(struct cpu_exe *x, struct cpu_step *s) {
     if (s->declined) return ST_OK;
     struct matmul_state *t = arena_new_of(&x->arena, struct matmul_state);
     t->left = lib_operand(i, c.lhs), t->right = right, t->out = s->plan->n_in;
-    for (int k = 0; k < c.n_post; k++)
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
     read_sizes(&c, &t->m);
+    lib_copy_posts(&c, t->m.post, t->leaf);
     t->m.packed = bound;
     struct matmul usual = t->m;
     int bits = cpu_target()->vector_bits, variant = cpu_asked()->variant;

@@ -81,10 +81,7 @@ static status_t pointwise_open(struct cpu_exe *x, struct cpu_step *s) {
     for (int d = 2; d < in->rank; d++)
         t->p.pixels *= in->dims[d];
     t->x = lib_operand(i, c.lhs), t->weights = weights, t->out = s->plan->n_in;
-    for (int k = 0; k < c.n_post; k++) {
-        t->p.post[k] = c.post[k];
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
-    }
+    lib_copy_posts(&c, t->p.post, t->leaf);
     pointwise_plan(&t->p, cpu_threads());
 
     s->packed_in = weights;

@@ -71,10 +71,7 @@ static status_t winograd_open(struct cpu_exe *x, struct cpu_step *s) {
                              .m = cpu_winograd_tile(c.hero),
                              .n_post = c.n_post};
     t->x = lib_operand(i, c.lhs), t->weights = weights, t->out = s->plan->n_in;
-    for (int k = 0; k < c.n_post; k++) {
-        t->w.post[k] = c.post[k];
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
-    }
+    lib_copy_posts(&c, t->w.post, t->leaf);
     if (!winograd_plan(&t->w, cpu_target()->vector_bits, cpu_threads()))
         return st_internal("no tiles for this CPU");
 

@@ -410,10 +410,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     t->far = t->form == THIN_LINES && t->rows > 2 && reads_far(i->parent);
     s->detail = details[t->widest];
     t->n_post = c.n_post;
-    for (int k = 0; k < c.n_post; k++) {
-        t->post[k] = c.post[k];
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
-    }
+    lib_copy_posts(&c, t->post, t->leaf);
     t->out = s->plan->n_in;
     t->units = f.batch * ((f.cols + UNIT - 1) / UNIT);
     t->grain = grain_of(t, x->in_loop > 0);

@@ -345,10 +345,7 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
     t->flip = c.hero->operands[0]->shape->dtype == DT_S8;
     t->result = c.result->dtype;
     t->n_post = c.n_post;
-    for (int k = 0; k < c.n_post; k++) {
-        t->post[k] = c.post[k];
-        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
-    }
+    lib_copy_posts(&c, t->post, t->leaf);
     t->units = panels(t);
     if (bound) {
         s->packed_in = t->w;
