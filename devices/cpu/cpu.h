@@ -151,8 +151,8 @@ void cpu_unload(struct dev_exe *base);
 status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
                      const _Atomic bool *cancel, struct dev_weights **out);
 void cpu_release(struct dev_weights *w);
-// While weights are prepared: n bytes at p were read. Where they lie in a mapped file their pages
-// are given back, and read from it again if something else wants them.
+// cpu_step.c. While weights are prepared: n bytes at p were read. Where they lie in a mapped file
+// their pages are given back, and read from it again if something else wants them.
 void cpu_has_read(const struct cpu_exe *x, const void *p, int64_t n);
 // cpu_nan.c. Which steps of p, whose called plans are bound, look at their operands; once bound.
 void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What implementations and the device ask of a step and its frame: where a value lies, whether an
-// operand is a bound weight, memory, the status of a run that was stopped; and whether one
-// implementation is asked for by name.
+// operand is a bound weight, memory, what is to be done with a weight that was read, the status of
+// a run that was stopped; and whether one implementation is asked for by name.
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/store/file.h"
 #include "devices/cpu/cpu_bind.h"
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -56,4 +57,9 @@ const char *cpu_only_impl(void) {
 }
 const char *cpu_forced_impl(void) {
     return asked.impl ? asked.impl->name : cpu_only_impl();
+}
+
+void cpu_has_read(const struct cpu_exe *x, const void *p, int64_t n) {
+    uintptr_t at = (uintptr_t)p, file = (uintptr_t)x->base.mapped.p;
+    if (at >= file && at - file < x->base.mapped.n) file_forget((struct span){p, (size_t)n});
 }

@@ -47,11 +47,6 @@ void cpu_release(struct dev_weights *base) {
     free(w);
 }
 
-void cpu_has_read(const struct cpu_exe *x, const void *p, int64_t n) {
-    uintptr_t at = (uintptr_t)p, file = (uintptr_t)x->base.mapped.p;
-    if (at >= file && at - file < x->base.mapped.n) file_forget((struct span){p, (size_t)n});
-}
-
 // Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
 // handed to a called plan is read where that reads it.
 static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
@@ -201,7 +196,7 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
 }
 
 status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
-                            const _Atomic bool *cancel, struct dev_weights **out) {
+                     const _Atomic bool *cancel, struct dev_weights **out) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     struct cpu_weights *w = calloc(1, sizeof *w);
     if (!w) return st_oom();

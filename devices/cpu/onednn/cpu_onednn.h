@@ -16,11 +16,10 @@ status_t onednn_start(void) MUST_CHECK; // the first call starts the engine
 status_t onednn_failed(const char *what, dnnl_status_t rc) MUST_CHECK;
 status_t onednn_reorder_desc(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                              dnnl_primitive_desc_t *pd) MUST_CHECK; // the caller's to destroy
-// Once, at PREPARE. plain may lie unaligned: then it goes by way of memory of the calling thread's,
-// which it keeps until onednn_packed.
+// Once, at PREPARE, of memory aligned to its elements.
 status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                              const void *plain, void *packed) MUST_CHECK;
-void onednn_packed(void);
+void onednn_packed(void); // frees what onednn_pack keeps for its thread's unaligned weights
 
 bool onednn_conv_ok(const struct hlo_instr *h); // forms, not types (cpu_onednn_conv.c)
 bool onednn_dot_ok(const struct hlo_instr *h);  // the same of a dot (cpu_onednn_call.c)

@@ -63,7 +63,8 @@ status_t onednn_reorder_prim(const dnnl_memory_desc_t *from, const dnnl_memory_d
 
 // A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
 // The largest weights come first: what only they need is not kept for the others.
-enum { KEPT_BOUNCE = 16 << 20 };
+// What is copied is given back by the piece, or a large one would be in memory three times.
+enum { KEPT_BOUNCE = 16 << 20, READ_PIECE = 4 << 20 };
 static _Thread_local struct {
     void *p;
     size_t n;
@@ -75,7 +76,7 @@ void onednn_packed(void) {
     bounce.n = 0;
 }
 
-static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
+static status_t aligned(const struct cpu_exe *x, const dnnl_memory_desc_t *d, const void **plain) {
     size_t n = dnnl_memory_desc_get_size(d), element = dnnl_data_type_size(d->data_type);
     if ((uintptr_t)*plain % element == 0) return ST_OK;
     if (n > bounce.n) {
@@ -84,7 +85,12 @@ static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
             return st_exhausted("no memory for %zu bytes while preparing weights", n);
         bounce.n = n;
     }
-    *plain = memcpy(bounce.p, *plain, n);
+    for (size_t at = 0; at < n; at += READ_PIECE) {
+        size_t piece = n - at < READ_PIECE ? n - at : READ_PIECE;
+        memcpy((char *)bounce.p + at, (const char *)*plain + at, piece);
+        cpu_has_read(x, (const char *)*plain + at, (int64_t)piece);
+    }
+    *plain = bounce.p;
     return ST_OK;
 }
 
@@ -101,7 +107,6 @@ static status_t made_alone(const dnnl_memory_desc_t *from, const dnnl_memory_des
 
 status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
                              const void *plain, void *packed) {
-    RETURN_IF_ERR(aligned(user, &plain));
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL, to = NULL;
@@ -118,17 +123,18 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
     dnnl_memory_destroy(to);
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
-    if (bounce.n > KEPT_BOUNCE) onednn_packed();
     return status;
 }
 
 int64_t onednn_pack_bytes(const struct cpu_step *s) {
     return (int64_t)dnnl_memory_desc_get_size(&((const struct onednn_packing *)s->state)->packed);
 }
-status_t onednn_pack(UNUSED struct cpu_exe *x, struct cpu_step *s, const void *plain,
-                     void *packed) {
+status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct onednn_packing *p = s->state;
-    return onednn_reorder_once(&p->user, &p->packed, plain, packed);
+    RETURN_IF_ERR(aligned(x, &p->user, &plain));
+    status_t status = onednn_reorder_once(&p->user, &p->packed, plain, packed);
+    if (bounce.n > KEPT_BOUNCE) onednn_packed();
+    return status;
 }
 bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
     const struct onednn_packing *p = a->state, *q = b->state;
