@@ -54,6 +54,7 @@ enum {
     LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
     NARROW = 32,       // columns that panels of AVX2 hold with less padding than those of AVX-512
     LANES_MAX = 16,    // of a vector on any CPU
+    PANEL_MAX = 64,    // columns
     UNIT = 64          // columns that a thread takes at least; whole panels of every kind
 };
 
@@ -61,7 +62,7 @@ enum {
 enum { WIDTHS = 3 };
 static void (*const products[WIDTHS])(const struct thin_product *p) = {product_avx512, product_avx2,
                                                                        product_plain};
-static const int64_t panel_columns[WIDTHS] = {64, 16, 8};
+static const int64_t panel_columns[WIDTHS] = {PANEL_MAX, 16, 8};
 static const char *const details[WIDTHS] = {"thin:avx512", "thin:avx2", "thin:plain"};
 
 struct thin_state {
@@ -428,23 +429,36 @@ static int64_t thin_pack_bytes(const struct cpu_step *s) {
 __attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
 }
+// One line of a panel. The vectors of bf16 lie in pairs: cpu_thin_body.h says why.
+static void put_line(const struct thin_state *t, const float *line, char *to) {
+    const int64_t lanes = LANES_MAX >> t->widest;
+    uint16_t *half = (uint16_t *)to;
+    if (t->form == THIN_PANELS) {
+        memcpy(to, line, (size_t)t->panel * sizeof *line);
+    } else if (t->form == THIN_PANELS_F16) {
+        for (int64_t c = 0; c < t->panel; c++)
+            half[c] = narrow_f16(line[c]);
+    } else {
+        for (int64_t v = 0; v < t->panel; v += 2 * lanes)
+            for (int64_t c = 0; c < lanes; c++) {
+                half[v + 2 * c] = f32_to_bf16(line[v + c]);
+                half[v + 2 * c + 1] = f32_to_bf16(line[v + lanes + c]);
+            }
+    }
+}
 static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct thin_state *t = s->state;
     int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
-    float *to = packed;
-    uint16_t *half = packed;
+    char *to = packed;
     for (int64_t col = 0; col < t->cols; col += t->panel) {
-        int64_t end = col + t->panel < t->cols ? col + t->panel : t->cols;
-        for (int64_t k = 0; k < t->k; k++)
-            for (int64_t c = col; c < col + t->panel; c++) {
-                float v = c < end ? plain_at(plain, k * by_k + c * by_col) : 0;
-                if (t->form == THIN_PANELS)
-                    *to++ = v;
-                else
-                    *half++ = t->form == THIN_PANELS_F16 ? narrow_f16(v) : f32_to_bf16(v);
-            }
-        if (t->by_column)
-            cpu_has_read(x, (const char *)plain + col * t->k * 4, (end - col) * t->k * 4);
+        int64_t n = t->cols - col < t->panel ? t->cols - col : t->panel;
+        float line[PANEL_MAX] = {0};
+        for (int64_t k = 0; k < t->k; k++, to += t->panel * weight_size(t->form)) {
+            for (int64_t c = 0; c < n; c++)
+                line[c] = plain_at(plain, k * by_k + (col + c) * by_col);
+            put_line(t, line, to);
+        }
+        if (t->by_column) cpu_has_read(x, (const char *)plain + col * t->k * 4, n * t->k * 4);
     }
     return ST_OK;
 }

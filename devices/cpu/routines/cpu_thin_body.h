@@ -20,7 +20,7 @@ typedef float THIN(vec) __attribute__((vector_size(THIN_BYTES), aligned(1), may_
 typedef int32_t THIN(bits) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
 typedef uint16_t THIN(halves) __attribute__((vector_size(THIN_BYTES / 2), aligned(1), may_alias));
 typedef float THIN(four) __attribute__((vector_size(16)));
-typedef uint32_t THIN(words) __attribute__((vector_size(THIN_BYTES)));
+typedef uint32_t THIN(words) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
 #define FLOATS THIN(vec)
 #define BITS THIN(bits)
 #define INLINE static inline __attribute__((always_inline)) THIN_TARGET
@@ -108,13 +108,13 @@ INLINE void THIN(blocks)(const struct thin_product *p, int rows) {
 
 // ---- right matrix packed: panels of THIN_WIDE vectors, each [k, columns of the panel]
 
-// Vector v behind w, of the form's type.
+// Vector v behind w, of the form's type. bf16 lies in words, of vector 2v in the lower half and of
+// 2v + 1 in the upper one, which a shift and a mask widen.
 INLINE FLOATS THIN(weights)(const char *w, int v, enum thin_form form) {
     if (form == THIN_PANELS) return CAT((const float *)w + v * LANES);
-    THIN(halves) h = *(const THIN(halves) *)(w + v * LANES * 2);
-    if (form == THIN_PANELS_F16) return THIN_FROM_F16(h);
-    THIN(words) wide = __builtin_convertvector(h, THIN(words)) << 16;
-    return (FLOATS)wide;
+    if (form == THIN_PANELS_F16) return THIN_FROM_F16(*(const THIN(halves) *)(w + v * LANES * 2));
+    THIN(words) both = *(const THIN(words) *)(w + v / 2 * LANES * 4);
+    return (FLOATS)(both << (v % 2 ? 0 : 16) & 0xffff0000);
 }
 // The depth goes to `split` sums side by side, so that few rows do not wait for their own sums.
 INLINE void THIN(panel)(const char *w, enum thin_form form, const float *x, int64_t x_stride,
