@@ -10,7 +10,8 @@
 #pragma once
 #include "compiler/ir/build.h"
 
-enum { BITS_X, BITS_Q, BITS_SCALES, BITS_ZEROS, BITS_OPERANDS, BITS_MAX_ROWS = 16 };
+enum { BITS_X, BITS_Q, BITS_SCALES, BITS_ZEROS, BITS_OPERANDS };
+enum { BITS_FEW_ROWS = 16 }; // of more, reading the weights is a small part of the work
 struct bits {
     int bits;
     int64_t rows, k, n, blocks, block; // block: weights
@@ -21,5 +22,5 @@ bool bits_is(const struct hlo_instr *i);
 status_t bits_read(struct arena *a, const struct hlo_instr *i, struct bits *out) MUST_CHECK;
 // The call. Operands as above; errors stick to b.
 hv bits_call(struct hb *b, int bits, hv const *operands);
-// The same as a dot with unpacked weights, for compilers that know no such call and for many rows.
+// The same as a dot with unpacked weights, for compilers that know no such call.
 hv bits_as_dot(struct hb *b, int bits, hv const *operands);

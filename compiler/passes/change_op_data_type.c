@@ -13,6 +13,7 @@
 // rounded where it is made.
 // Where the target has no such instructions but is to show the values of one that has them
 // (bf16_emulated, for tests), operands are rounded and stay f32.
+#include "compiler/calls/bits.h"
 #include "compiler/passes/fusion/attention.h"
 #include "compiler/passes/pass.h"
 
@@ -224,6 +225,26 @@ static status_t change_in(struct hlo_computation *comp, bool body, struct pass_c
     return ST_OK;
 }
 
+// Weights of few bits that many rows meet, as what a dot of bf16 reads: prepared once. They take
+// more memory then, which `fast` pays for its speed; few rows read them as they are.
+static status_t unpack_for_many(struct hlo_computation *comp, struct pass_ctx *p) {
+    HLO_EACH_INSTR(i, comp) {
+        struct hlo_instr *last = comp->last, *r;
+        struct bits d;
+        if (!bits_is(i)) continue;
+        RETURN_IF_ERR(bits_read(&p->scratch, i, &d));
+        if (d.rows <= BITS_FEW_ROWS) continue;
+        struct hb b = hb_begin(comp);
+        r = bits_as_dot(&b, d.bits, i->operands);
+        pass_place(last, i);
+        RETURN_IF_ERR(hb_end(&b));
+        hlo_replace_uses(i, r);
+        hlo_remove_instr(i);
+        p->changed = true;
+    }
+    return ST_OK;
+}
+
 status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
     const struct target *t = p->target;
     if (!p->opt || p->opt->precision == PRECISION_STRICT || !t || !t->library_runs) return ST_OK;
@@ -236,6 +257,7 @@ status_t pass_change_op_data_type(struct hlo_module *m, struct pass_ctx *p) {
     if (i->op == HLO_WHILE) pmap_put_ptr(&bodies, i->called[1], NULL);
     HLO_EACH_COMPUTATION(c, m) {
         bool body = pmap_has_ptr(&bodies, c);
+        if (!st && p->opt->precision == PRECISION_FAST) st = unpack_for_many(c, p);
         if (!st && (body || c == m->entry)) st = change_in(c, body, p);
     }
     pmap_done(&bodies);

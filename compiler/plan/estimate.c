@@ -292,7 +292,7 @@ static const struct way_row ways[] = {
     [WAY_SORT] = {.60, .25, .7, 1.0, 1000, 3000},
     [WAY_FFT] = {.60, .20, .7, 1.5, 1000, 3000},
     [WAY_TREES] = {.60, .25, 2.0, 1.0, 1000, 3000}, // in the nearest caches
-    [WAY_BITS] = {.20, .25, .7, 1.5, 1000, 3000},
+    [WAY_BITS] = {.80, .25, .7, 1.5, 1000, 3000},
     [WAY_CONTROL] = {.60, .25, .7, 1.5, 100, 0},
     [WAY_LAST] = {.60, .25, .7, 1.5, 200, 3000}, // as a kernel
 };

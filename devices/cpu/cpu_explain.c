@@ -36,6 +36,11 @@ static void add_own(const struct cpu_step *s, struct step_work *w) {
     if (s->products > 0) w->products = s->products;
     if (s->impl != &cpu_impl_bits && s->impl != &cpu_impl_lapack_calls) return;
     w->products = (double)s->flops;
+    if (s->impl == &cpu_impl_bits) {
+        const struct shape *x = s->plan->instr->operands[0]->shape;
+        w->lanes = 1;
+        w->depth = (double)x->dims[x->rank - 1];
+    }
     w->product_type =
         s->impl == &cpu_impl_bits ? DT_F32 : s->plan->instr->operands[0]->shape->dtype;
 }

@@ -293,6 +293,10 @@ def quantised(add):
             add("MatMulNBits %d %d zero points" % (bits, k), MS + "MatMulNBits",
                 [f32(3, k), q, s, u8(n, -(-blocks * bits // 8))], args, constant=(1, 2, 3),
                 bound=2e-4)
+        n, k, blocks = 70, 600, 38  # rows that are worth unpacking for, columns of two panels
+        add("MatMulNBits %d many rows" % bits, MS + "MatMulNBits",
+            [f32(19, k), u8(n, blocks, 2 * bits), f32(n, blocks), u8(n, -(-blocks * bits // 8))],
+            {"K": k, "N": n, "bits": bits, "block_size": 16}, constant=(1, 2, 3), bound=2e-4)
     add("MatMulNBits bias", MS + "MatMulNBits",
         [f32(3, 64), u8(6, 2, 16), f32(6, 2), None, None, f32(6)],
         {"K": 64, "N": 6, "bits": 4, "block_size": 32}, constant=(1, 2, 5), bound=2e-4)

@@ -203,12 +203,12 @@ static void out_bits(struct onnx_ctx *c, hv q, hv scales, hv zeros, int64_t bits
     y = onnx_add_along(c, y, 5, last);
     onnx_out_val(c, 0, y);
 }
-// Few rows, which read each weight a few times, of blocks of whole words.
+// Blocks of whole words.
 static bool worth_bits(struct onnx_ctx *c, int64_t k, int64_t block, int64_t bits) {
     const struct shape *x = onnx_in_val(c, 0)->shape;
     return !onnx_in_has(c, 4) && x->rank > 0 && x->dims[x->rank - 1] == k && !x->dynamic &&
-           shape_elements(x) > 0 && shape_elements(x) / k <= BITS_MAX_ROWS &&
-           block * bits % 32 == 0 && dtype_is_float(x->dtype) && dtype_size(x->dtype) <= 4;
+           shape_elements(x) > 0 && block * bits % 32 == 0 && dtype_is_float(x->dtype) &&
+           dtype_size(x->dtype) <= 4;
 }
 // a [..., K] times weights [N, K] in blocks along K: (q - zero) * scale.
 ONNX(matmulnbits) {

@@ -4,12 +4,18 @@
 // to 16 times as much. Panels of 64 columns hold, word by word, 32 bits of each column; a word is
 // taken apart in registers. A block's sum meets its scale once:
 //     y += scale * (sum of x q - zero * sum of x)
+// For many rows a part of a panel at a time is unpacked to f32, in the second cache, and multiplied
+// by all of them: unpacking is paid once, and memory never holds the matrix in f32.
 // Bound weights are packed at PREPARE, others at each run.
-// Does not: many rows; the pass that made the call made those a dot.
 #include "compiler/calls/bits.h"
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/routines/cpu_thin.h"
 
 enum { PANEL = 64, LANES = 16, VECTORS = PANEL / LANES, GROUP = 4, WORD = 32 };
+enum {
+    FEW_ROWS = 16, // more are worth unpacking
+    UNPACKED = 256 // of k at a time
+};
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(64)));
@@ -24,6 +30,10 @@ struct bits_state {
     void (*panel[GROUP])(const struct bits_state *s, const float *x, const float *sums,
                          const uint32_t *w, const float *scales, const float *zeros, int64_t stride,
                          float *out);
+    // Words [from, to) of a panel's column to f32 [32 / bits (to - from), PANEL].
+    void (*unpack)(const struct bits_state *s, const uint32_t *w, const float *scales,
+                   const float *zeros, int64_t from, int64_t to, float *out);
+    int vector_bits;
 };
 
 // ---- a panel
@@ -80,6 +90,31 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
     for (int v = 0; v < VECTORS; v++)
         *(vec *)(out + r * PANEL + v * LANES) = total[r][v];
 }
+// scales and zeros: of the panel's columns [blocks, PANEL].
+static inline __attribute__((always_inline)) void
+unpack(const struct bits_state *s, const uint32_t *w, const float *scales, const float *zeros,
+       int64_t from, int64_t to, float *out, int bits, bool look_up) {
+    vec table;
+    for (int k = 0; k < LANES; k++)
+        table[k] = (float)(k & ((1 << bits) - 1));
+    for (int64_t n = from, block = from / s->words, end; n < to; block++) {
+        end = (block + 1) * s->words < to ? (block + 1) * s->words : to;
+        for (; n < end; n++, out += WORD / bits * PANEL)
+            UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            words word = *(const words *)(w + n * PANEL + v * LANES);
+            vec scale = *(const vec *)(scales + block * PANEL + v * LANES);
+            vec zero = *(const vec *)(zeros + block * PANEL + v * LANES);
+            UNROLL
+            for (int k = 0; k < WORD / bits; k++) {
+                ints q = (ints)(word >> (k * bits));
+                vec value = look_up ? __builtin_shuffle(table, q)
+                                    : __builtin_convertvector(q & ((1 << bits) - 1), vec);
+                *(vec *)(out + k * PANEL + v * LANES) = (value - zero) * scale;
+            }
+        }
+    }
+}
 enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruction there
 #define PANEL_FN(ISA, TARGET, ROWS, BITS)                                                          \
     static TARGET void panel_##ISA##_##ROWS##_##BITS(                                              \
@@ -87,7 +122,14 @@ enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruc
         const float *scales, const float *zeros, int64_t stride, float *out) {                     \
         panel(s, x, sums, w, scales, zeros, stride, out, ROWS, BITS, LOOK_UP_##ISA &&BITS <= 4);   \
     }
+#define UNPACK_FN(ISA, TARGET, BITS)                                                               \
+    static TARGET void unpack_##ISA##_##BITS(const struct bits_state *s, const uint32_t *w,        \
+                                             const float *scales, const float *zeros,              \
+                                             int64_t from, int64_t to, float *out) {               \
+        unpack(s, w, scales, zeros, from, to, out, BITS, LOOK_UP_##ISA &&BITS <= 4);               \
+    }
 #define PANEL_FNS(ISA, TARGET, BITS)                                                               \
+    UNPACK_FN(ISA, TARGET, BITS)                                                                   \
     PANEL_FN(ISA, TARGET, 1, BITS)                                                                 \
     PANEL_FN(ISA, TARGET, 2, BITS)                                                                 \
     PANEL_FN(ISA, TARGET, 3, BITS) PANEL_FN(ISA, TARGET, 4, BITS)
@@ -103,6 +145,7 @@ enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruc
                                  stride, out + r * PANEL);                                         \
     }
 #define PLAIN_PANELS(BITS)                                                                         \
+    UNPACK_FN(plain, , BITS)                                                                       \
     PANEL_FN(plain, , 1, BITS)                                                                     \
     ROW_BY_ROW(2, BITS) ROW_BY_ROW(3, BITS) ROW_BY_ROW(4, BITS)
 #define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
@@ -120,12 +163,21 @@ static void choose(struct bits_state *s, int vector_bits) {
     static void (*const all[3][3][GROUP])(const struct bits_state *, const float *, const float *,
                                           const uint32_t *, const float *, const float *, int64_t,
                                           float *) = {ROWS(plain), ROWS(avx2), ROWS(avx512)};
+#define UNPACKS(ISA) {unpack_##ISA##_2, unpack_##ISA##_4, unpack_##ISA##_8}
+    static void (*const unpacks[3][3])(const struct bits_state *, const uint32_t *, const float *,
+                                       const float *, int64_t, int64_t,
+                                       float *) = {UNPACKS(plain), UNPACKS(avx2), UNPACKS(avx512)};
     int isa = vector_bits == 512 ? 2 : vector_bits == 256 ? 1 : 0, bits = s->b.bits / 4;
     memcpy(s->panel, all[isa][bits], sizeof s->panel);
+    s->unpack = unpacks[isa][bits];
+    s->vector_bits = vector_bits;
 }
 
 // ---- running
 
+static bool is_many(const struct bits_state *s) {
+    return s->b.rows > FEW_ROWS;
+}
 static int64_t panels(const struct bits_state *s) {
     return (s->b.n + PANEL - 1) / PANEL;
 }
@@ -189,6 +241,49 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
                 memcpy(c->out + (row + r) * s->b.n + col, out + r * PANEL, (size_t)n * 4);
         }
 }
+// The scales and zeros of the columns [col, col + n) for blocks [from, to), by panels.
+static void put_parameters(const struct bits_run *c, int64_t col, int64_t n, int64_t from,
+                           int64_t to, float *scales, float *zeros) {
+    for (int64_t b = from; b < to; b++, scales += PANEL, zeros += PANEL) {
+        const float *zero = c->zeros + (c->s->b.one_zero ? 0 : b * c->s->b.n + col);
+        memcpy(scales, c->scales + b * c->s->b.n + col, (size_t)n * sizeof *scales);
+        for (int64_t k = 0; k < n; k++)
+            zeros[k] = zero[c->s->b.one_zero ? 0 : k];
+    }
+}
+// One panel for all rows.
+static void panel_of_many(const struct bits_run *c, int64_t u) {
+    const struct bits_state *s = c->s;
+    const int64_t col = u * PANEL, n = s->b.n - col < PANEL ? s->b.n - col : PANEL;
+    const int64_t each = WORD / s->b.bits, most = UNPACKED / each;
+    const int64_t all = (s->b.k + each - 1) / each; // words that hold any of k
+    float w[UNPACKED * PANEL] __attribute__((aligned(64)));
+    // A word meets one block.
+    float scales[UNPACKED / 4 * PANEL], zeros[UNPACKED / 4 * PANEL];
+    for (int64_t r = 0; r < s->b.rows; r++)
+        memset(c->out + r * s->b.n + col, 0, (size_t)n * sizeof *c->out);
+    for (int64_t from = 0; from < all; from += most) {
+        int64_t to = from + most < all ? from + most : all, k = from * each;
+        int64_t block = from / s->words;
+        put_parameters(c, col, n, block, (to - 1) / s->words + 1, scales, zeros);
+        s->unpack(s, c->w + u * panel_words(s) + block * s->words * PANEL, scales, zeros,
+                  from - block * s->words, to - block * s->words, w);
+        struct thin_product p = {.x = c->x + k,
+                                 .w = w,
+                                 .out = c->out + col,
+                                 .x_stride = s->b.k,
+                                 .w_stride = PANEL,
+                                 .out_stride = s->b.n,
+                                 .k = to * each < s->b.k ? (to - from) * each : s->b.k - k,
+                                 .cols = n,
+                                 .form = THIN_LINES};
+        cpu_thin_product(s->vector_bits, p, s->b.rows);
+    }
+}
+static void part_of_many(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
+    for (int64_t u = begin; u < end; u++)
+        panel_of_many(ctx, u);
+}
 // x to whole blocks, and the sums of its blocks behind it.
 static const float *spread_x(const struct bits_state *s, const float *from, float *x) {
     float *sums = x + s->b.rows * s->wide;
@@ -214,13 +309,17 @@ static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
                          .scales = bufs[BITS_SCALES],
                          .zeros = bufs[BITS_ZEROS],
                          .out = bufs[step->plan->n_in]};
-    c.sums = spread_x(s, bufs[BITS_X], wide);
+    bool many = is_many(s);
+    if (many)
+        c.x = bufs[BITS_X];
+    else
+        c.sums = spread_x(s, bufs[BITS_X], wide);
     if (step->packed_in < 0) {
         uint32_t *packed = (uint32_t *)(void *)((char *)x->scratch + s->scratch_x);
         pack(s, bufs[BITS_Q], packed);
         c.w = packed;
     }
-    cpu_parallel(part, &c, s->units, s->grain);
+    cpu_parallel(many ? part_of_many : part, &c, s->units, s->grain);
     return ST_OK;
 }
 
@@ -239,7 +338,7 @@ static status_t bits_open(struct cpu_exe *x, struct cpu_step *step) {
     s->words = s->b.block * s->b.bits / WORD;
     s->wide = s->b.blocks * s->b.block;
     choose(s, vector_bits);
-    s->scratch_x = (s->b.rows * (s->wide + s->b.blocks) * 4 + 63) / 64 * 64;
+    if (!is_many(s)) s->scratch_x = (s->b.rows * (s->wide + s->b.blocks) * 4 + 63) / 64 * 64;
     int64_t scratch = s->scratch_x;
     if (cpu_is_bound(x, step, BITS_Q)) {
         step->packed_in = BITS_Q;

@@ -190,14 +190,14 @@ static void put_lines(const struct thin_state *t, void **bufs, int64_t b, int64_
 }
 // As much as whole vectors hold, then what is left beside them by vectors half as long, and so on:
 // one by one it would take longer than the rest.
-static void product(const struct thin_state *t, struct thin_product p) {
+static void product(int widest, struct thin_product p) {
     bool lines = p.form == THIN_LINES;
     int64_t left = lines ? p.cols : p.k, *n = lines ? &p.cols : &p.k;
     if (p.form > THIN_COLUMNS) {
-        products[t->widest](&p);
+        products[widest](&p);
         return;
     }
-    for (int v = t->widest; v < WIDTHS && left; v++) {
+    for (int v = widest; v < WIDTHS && left; v++) {
         *n = v + 1 < WIDTHS ? left & -(int64_t)(LANES_MAX >> v) : left;
         if (*n) products[v](&p);
         left -= *n;
@@ -210,9 +210,21 @@ static void product(const struct thin_state *t, struct thin_product p) {
 }
 // How many rows go together where `left` are left: as many as registers hold the sums of, and no
 // fewer at the end.
-static int together(const struct thin_state *t, int64_t left) {
-    int64_t most = t->widest ? THIN_ROWS - 1 : THIN_ROWS, parts = (left + most - 1) / most;
+static int together(int widest, int64_t left) {
+    int64_t most = widest ? THIN_ROWS - 1 : THIN_ROWS, parts = (left + most - 1) / most;
     return (int)((left + parts - 1) / parts);
+}
+static int widest_of(int vector_bits) {
+    return vector_bits == 512 ? 0 : vector_bits == 256 ? 1 : 2;
+}
+void cpu_thin_product(int vector_bits, struct thin_product p, int64_t rows) {
+    int widest = widest_of(vector_bits);
+    for (int64_t left = rows; left; left -= p.rows) {
+        p.rows = together(widest, left);
+        product(widest, p);
+        p.x += p.rows * p.x_stride;
+        p.out += p.rows * p.out_stride;
+    }
 }
 // The same for up to MAX_ROWS rows of a matrix in lines.
 static void products_far(const struct thin_state *t, struct thin_product p) {
@@ -226,13 +238,13 @@ static void products_far(const struct thin_state *t, struct thin_product p) {
                 __builtin_prefetch(w + j * line + at, 0, 2);
         for (int row = 0, rows; row < p.rows; row += rows) {
             struct thin_product some = p;
-            rows = together(t, p.rows - row);
+            rows = together(t->widest, p.rows - row);
             some.x += row * p.x_stride + k;
             some.w = w;
             some.out += row * p.out_stride;
             some.k = terms;
             some.rows = rows;
-            product(t, some);
+            product(t->widest, some);
         }
     }
 }
@@ -267,7 +279,7 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
     if (t->far && !lines)
         products_far(t, p);
     else
-        product(t, p);
+        product(t->widest, p);
     for (int r = 0; r < rows; r++) {
         float *line = sums + r * stride;
         for (int k = add; k < t->n_post; k++) {
@@ -285,7 +297,7 @@ static void columns(const struct thin_state *t, void **bufs, int64_t b, int64_t 
     bool lined = is_lined(t, n);
     if (lined) put_lines(t, bufs, b, col, n, lines);
     for (int64_t row = 0, rows; row < t->rows; row += rows) {
-        rows = t->far && !lined ? t->rows : together(t, t->rows - row);
+        rows = t->far && !lined ? t->rows : together(t->widest, t->rows - row);
         chunk(t, bufs, b, row, (int)rows, col, n, lined ? lines : NULL);
     }
 }
@@ -391,8 +403,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     struct thin_dims f;
     if (!lib_match(i, &c) || !form_of(&c, &f))
         return st_internal("accepted a product that does not match");
-    int bits = cpu_target()->vector_bits;
-    t->widest = bits == 512 ? 0 : bits == 256 ? 1 : 2;
+    t->widest = widest_of(cpu_target()->vector_bits);
     t->activate = cpu_thin_activate();
     t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);
     t->w = lib_operand(i, f.swapped ? c.lhs : c.rhs);

@@ -20,6 +20,9 @@ struct thin_product {
     int rows; // 1 to THIN_ROWS
     enum thin_form form;
 };
+// p of any number of rows, taken together as registers hold their sums; p.rows is not read.
+// THIN_LINES and THIN_COLUMNS only.
+void cpu_thin_product(int vector_bits, struct thin_product p, int64_t rows);
 // Post-operation `kind` on v[n], f32, with room for whole vectors; for this CPU.
 typedef void (*thin_activate_fn)(enum lib_post_kind kind, float alpha, float beta, float *v,
                                  int64_t n);
