@@ -546,7 +546,7 @@ static void fuse_product(const struct kir_val *sum) {
     for (int k = 1; k >= 0; k--) {
         const struct kir_val *m = sum->args[k];
         if (m->op != K_MUL || (is_float && !(m->flags & (KF_CONTRACT | KF_REASSOC))) ||
-            m->block != sum->block || x86_of(m)->uses != 1)
+            m->block != sum->block || x86_of(m)->uses != 1 || x86_of(m)->power[0])
             continue;
         x86_of(m)->fused = true;
         return;
@@ -627,6 +627,7 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
         if (v->op != K_FOR) {
             want_args(v, vector);
             fuse_product(v);
+            if (!p->vex) x86_power_find(v);
             fuse_bound(v);
             fuse_rounding(v);
             continue;
