@@ -474,9 +474,10 @@ static int strided_loads(const struct kir_loop *l) {
 }
 // Rows that are summed up, or reduced in another way: is it less work to have a row in each lane,
 // its elements loaded one by one, than a row in a vector, whose lanes are then reduced? Hundredths
-// of nanoseconds as measured on Zen 5 (maxima, sums and norms of rows of 9 to 20).
+// of nanoseconds as measured on Zen 5 (maxima, sums and norms of rows of 9 to 20). Longer rows have
+// several sums side by side, which also round less.
 static bool rows_in_lanes(struct x86_plan *p, struct x86_loop *x) {
-    enum { ELEMENT = 12, ELEMENT_8 = 16, BOUND = 180, SUM = 60, VECTOR = 20, VALUE = 6 };
+    enum { MOST = 32, ELEMENT = 12, ELEMENT_8 = 16, BOUND = 180, SUM = 60, VECTOR = 20, VALUE = 6 };
     int64_t by_rows = 0, by_lanes = 0;
     if (p->vex || !x->l->vectorize) return false;
     p->open[p->n_open++] = x;
@@ -485,7 +486,7 @@ static bool rows_in_lanes(struct x86_plan *p, struct x86_loop *x) {
         if (v->op != K_FOR) continue;
         struct kir_loop *l = v->loop;
         int64_t trip = x86_trip(l);
-        fit = l->vectorize && l->n_carry && trip > 0 && !has_loop(&l->body);
+        fit = l->vectorize && l->n_carry && trip > 0 && trip <= MOST && !has_loop(&l->body);
         if (!fit) break;
         struct quality q = judge_loop(l, p);
         int64_t lanes = x86_lanes(p, q.wide);
