@@ -297,6 +297,39 @@ static bool along_line(const struct hlo_instr *i, const struct cpu_sizes *s) {
     return s->groups == 1 && w->base_dilation == 1 && s->n >= POSITIONS && s->m >= FEATURES &&
            s->k >= TERMS && s->taps >= TAPS && far_padding(w);
 }
+// How many times the library's work is what it need be: its vectors hold `block` channels.
+static double filled_up(const struct cpu_sizes *s, int64_t block) {
+    int64_t in = s->k / s->taps, blocks = ceil_div(in, block) * ceil_div(s->m, block);
+    return (double)(blocks * block * block) / (double)(in * s->m);
+}
+// Channels, of a group or of all, that do not fill the library's blocks of 16, or of groups of at
+// most 8, of which it has kernels that skip the padding. Measured on Zen 5, 143 random convolutions
+// of 3 to 256 channels in 1 to 32 groups, windows of 2x2 to 7x7 and of 3 to 9, images of 7 to 56
+// and lines of 100 to 2000, each alone and between two of 1x1, so that blocks of channels become
+// rows and back: docs/performance.md, "Channels that do not fill a block".
+static bool odd_channels(const struct hlo_instr *i, const struct cpu_sizes *s, int64_t fill) {
+    enum { BLOCK = 16, SMALL = 8, POSITIONS = 64, FEW = 12, SHORT = 5 };
+    const double line = 1.25, groups = 1.5, small = .7, image = 1.6, image_short = 1.9;
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct labels *l = &c->dim_labels;
+    int n = l->n_spatial;
+    int64_t in = s->k / s->taps;
+    if (!cpu_has_wide_path() || n < 1 || n > 2 || c->window.n != n || s->m < 2 || s->taps < 2 ||
+        s->n < POSITIONS || (strided(c) && (n > 1 || s->groups == 1)))
+        return false;
+    double inside = 1, share = (double)fill / 100, gain = filled_up(s, BLOCK) * share;
+    for (int d = 0; d < n; d++) {
+        const struct window_dim *w = &c->window.v[d];
+        if (w->base_dilation != 1 || w->window_dilation != 1) return false;
+        inside *= within(w, i->operands[0]->shape->dims[l->in_spatial[d]],
+                         i->shape->dims[l->out_spatial[d]]);
+    }
+
+    if (s->groups > 1 && s->m <= SMALL && in <= SMALL)
+        return filled_up(s, SMALL) * share * inside >= small;
+    if (s->groups > 1) return gain >= groups && s->m % BLOCK;
+    return in >= FEW && gain >= (n == 1 ? line : s->taps <= SHORT ? image_short : image);
+}
 bool cpu_tiles_better(const struct hlo_instr *i) {
     enum kind kind;
     bool conv = i->op == HLO_CONVOLUTION;
@@ -311,6 +344,7 @@ bool cpu_tiles_better(const struct hlo_instr *i) {
     if (kind == CONV_F32 && products >= 4 * WORTH && (long_window(i, &s) || along_line(i, &s)))
         return true;
 
+    if (kind == CONV_F32 && products >= WORTH && odd_channels(i, &s, fill)) return true;
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
         const struct rule *r = &rules[k];
         if (r->kind == kind && s.m >= r->least_rows && s.m <= r->most_rows &&

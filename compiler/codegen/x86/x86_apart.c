@@ -106,6 +106,39 @@ void x86_store_each(struct x86_gen *g, const struct kir_val *s) {
 
 // ---- loads
 
+// Elements of 4 or 8 bytes at a constant distance, each by a load of its own: an instruction that
+// gathers takes 2.3 (4 bytes) to 3.7 times as long on Zen 5.
+static void load_quarter(struct x86_gen *g, int to, int size, int64_t stride, int first) {
+    enum { LOAD_4 = EV(1, 2, 0, 0x10), INSERT_4 = EV(3, 1, 0, 0x21) };
+    enum { LOAD_8 = EV(1, 3, 1, 0x10), HIGH_8 = EV(1, 1, 1, 0x16) };
+    for (int k = 0; k < 16 / size; k++) {
+        struct x86_arg m = x86_m(x86_at(RDX, (int32_t)((first + k) * stride * size)));
+        if (k == 0)
+            x86_op2(g, size == 8 ? LOAD_8 : LOAD_4, L128, to, m);
+        else if (size == 8)
+            x86_op3(g, HIGH_8, L128, to, to, m);
+        else
+            x86_op3i(g, INSERT_4, L128, to, to, m, k << 4);
+    }
+}
+static void load_strided(struct x86_gen *g, const struct kir_val *v) {
+    enum { SET_HALF = EV(3, 1, 1, 0x1a) };
+    int size = dtype_size(v->elem), in_quarter = 16 / size, quarters = g->vec->lanes / in_quarter,
+        dst = x86_dst(g, v);
+    int64_t stride = x86_of(v->args[0])->stride;
+    x86_lea(&g->as, RDX, x86_address(g, v));
+    for (int q = 0; q < quarters; q++) {
+        load_quarter(g, q % 2 ? TMP2 : q ? TMP1 : TMP0, size, stride, q * in_quarter);
+        if (q % 2)
+            x86_op3i(g, SET_QUARTER, HALF, q > 1 ? TMP1 : TMP0, q > 1 ? TMP1 : TMP0, x86_r(TMP2),
+                     1);
+    }
+    if (quarters > 2)
+        x86_op3i(g, SET_HALF, FULL, dst, TMP0, x86_r(TMP1), 1);
+    else
+        x86_op2(g, EV_MOVAPS, FULL, dst, x86_r(TMP0));
+    x86_put(g, v, dst);
+}
 // Elements of 4 or 8 bytes at indices of any kind.
 static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
     const struct kir_val *at = v->args[0];
@@ -210,6 +243,8 @@ void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
         load_small(g, v);
     else if (x86_near(g->p, v) && (!g->masked || (!g->as.vex && g->left > 0)))
         (g->as.vex ? avx2_second : load_near)(g, v);
+    else if (x86_of(v->args[0])->shape == SHAPE_STRIDE && !g->as.vex && !g->masked)
+        load_strided(g, v);
     else
         load_gathered(g, v);
 }

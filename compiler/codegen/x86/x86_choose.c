@@ -26,6 +26,7 @@ enum {
     LONG_WORK = 1 << 21,
     ONCE = 256, // how much more work that must be where it is done once
     MAX_LOOKUP = 8,
+    LINE = 64,
     FAR = 1 << 22 // elements between lanes
 };
 
@@ -169,7 +170,10 @@ static void judge_apart(struct quality *q, const struct kir_val *v, const struct
     bool read = at->shape == SHAPE_LANES && comes_from(v->args[0], K_LOAD, MAX_LOOKUP) &&
                 !comes_from(v->args[0], K_DIVMOD, MAX_LOOKUP); // a place that was read
     q->apart++;
-    q->taken += large && (read || (x86_near(q->p, v) && llabs(at->stride) <= 2));
+    // Loads of their own; LLVM shuffles what lies closer, and gathers these.
+    bool each =
+        !q->p->vex && at->shape == SHAPE_STRIDE && llabs(at->stride) * dtype_size(v->elem) >= LINE;
+    q->taken += large && (read || each || (x86_near(q->p, v) && llabs(at->stride) <= 2));
     q->small += !large && at->shape == SHAPE_LANES;
     q->gathers += large && read && !at->wide;
     forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
@@ -456,6 +460,56 @@ static bool inner_good(struct x86_plan *p, struct x86_loop *around) {
     p->n_open--;
     return good;
 }
+// Loads of a loop's body whose lanes are the turns of a loop around it; -1: some do not lie a
+// constant distance apart, or are too small to be loaded one by one.
+static int strided_loads(const struct kir_loop *l) {
+    int n = 0;
+    for (const struct kir_val *v = l->body.first; v; v = v->next) {
+        const struct x86_val *at = v->op == K_LOAD || v->op == K_TABLE ? x86_of(v->args[0]) : NULL;
+        if (!at || at->shape == SHAPE_SAME || at->stride == 1) continue;
+        if (at->shape != SHAPE_STRIDE || dtype_size(v->elem) < 4 || x86_of(v)->tile) return -1;
+        n++;
+    }
+    return n;
+}
+// Rows that are summed up, or reduced in another way: is it less work to have a row in each lane,
+// its elements loaded one by one, than a row in a vector, whose lanes are then reduced? Hundredths
+// of nanoseconds as measured on Zen 5 (maxima, sums and norms of rows of 9 to 20). Longer rows have
+// several sums side by side, which also round less.
+static bool rows_in_lanes(struct x86_plan *p, struct x86_loop *x) {
+    enum { MOST = 32, ELEMENT = 12, ELEMENT_8 = 16, BOUND = 180, SUM = 60, VECTOR = 20, VALUE = 6 };
+    int64_t by_rows = 0, by_lanes = 0;
+    if (p->vex || !x->l->vectorize) return false;
+    p->open[p->n_open++] = x;
+    bool fit = true;
+    for (struct kir_val *v = x->l->body.first; v && fit; v = v->next) {
+        if (v->op != K_FOR) continue;
+        struct kir_loop *l = v->loop;
+        int64_t trip = x86_trip(l);
+        fit = l->vectorize && l->n_carry && trip > 0 && trip <= MOST && !has_loop(&l->body);
+        if (!fit) break;
+        struct quality q = judge_loop(l, p);
+        int64_t lanes = x86_lanes(p, q.wide);
+        fit = !q.why && !q.apart;
+        for (int c = 0; c < l->n_carry; c++)
+            by_rows += l->yield[c]->op == K_MIN || l->yield[c]->op == K_MAX ? BOUND : SUM;
+        by_rows += (trip + lanes - 1) / lanes * (VECTOR + VALUE * q.values);
+    }
+    p->n_open--;
+    if (!fit) return false;
+
+    struct quality q = judge_loop(x->l, p);
+    int64_t lanes = x86_lanes(p, q.wide);
+    if (q.why || q.gaps || x->l->n_carry || x86_trip(x->l) == 0 || x->l->trip < lanes) return false;
+    for (const struct kir_val *v = x->l->body.first; v; v = v->next) {
+        int n = v->op == K_FOR ? strided_loads(v->loop) : 0;
+        if (n < 0 || (v->op == K_LOAD && x86_of(v->args[0])->shape == SHAPE_LANES)) return false;
+        if (v->op == K_FOR)
+            by_lanes +=
+                v->loop->trip * ((q.wide ? ELEMENT_8 : ELEMENT) * n + VALUE * q.values / lanes);
+    }
+    return by_lanes < by_rows;
+}
 // Do the turns behind the last vector, which LLVM takes one by one, cost what it gains otherwise,
 // up to half of a turn? Here they are one more vector.
 static bool ends_apart(const struct kir_loop *l, int lanes) {
@@ -492,9 +546,11 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         struct x86_loop *x = x86_of(v)->loop;
         bool inner = has_loop(&l->body);
         const char *why = NULL;
-        if (l->vectorize && !(inner && inner_good(p, x))) {
+        bool rows = inner && rows_in_lanes(p, x);
+        if (l->vectorize && (rows || !(inner && inner_good(p, x)))) {
             struct quality q = judge_loop(l, p);
             why = q.why;
+            if (rows) q.apart = 0;
             if (!why && !(inner && q.apart)) {
                 x86_tile_take(p, &l->body);
                 x->lanes = x86_lanes(p, q.wide);
@@ -546,7 +602,7 @@ static void fuse_product(const struct kir_val *sum) {
     for (int k = 1; k >= 0; k--) {
         const struct kir_val *m = sum->args[k];
         if (m->op != K_MUL || (is_float && !(m->flags & (KF_CONTRACT | KF_REASSOC))) ||
-            m->block != sum->block || x86_of(m)->uses != 1)
+            m->block != sum->block || x86_of(m)->uses != 1 || x86_of(m)->power[0])
             continue;
         x86_of(m)->fused = true;
         return;
@@ -627,6 +683,7 @@ static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
         if (v->op != K_FOR) {
             want_args(v, vector);
             fuse_product(v);
+            if (!p->vex) x86_power_find(v);
             fuse_bound(v);
             fuse_rounding(v);
             continue;

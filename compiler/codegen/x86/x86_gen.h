@@ -206,6 +206,7 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_MULUDQ      EV(1, 1, 1, 0xf4)
 #define EV_RNDSCALEPS  EV(3, 1, 0, 0x08)
 #define EV_RNDSCALEPD  EV(3, 1, 1, 0x09)
+#define EV_SCALEF      EV(2, 1, 0, 0x2c)
 #define EV_RANGE       EV(3, 1, 0, 0x50)
 #define EV_CMPPS       EV(1, 0, 0, 0xc2)
 #define EV_CMPD        EV(3, 1, 0, 0x1f)

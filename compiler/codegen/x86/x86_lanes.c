@@ -317,6 +317,16 @@ static void by_integers(struct x86_gen *g, const struct kir_val *v, int dst) {
     x86_each_gpr(g, false, dst, RAX);
 }
 
+// The last step of an exponential (x86_power.c).
+static void power_of_two(struct x86_gen *g, const struct kir_val *v, int dst) {
+    struct kir_val *const *x = x86_of(v)->power;
+    bool wide = x86_of(v)->wide;
+    int p = x86_lane_reg(g, x[0], wide, TMP0);
+    x86_op3(g, EV_SCALEF | (wide ? EV_W : 0), length_of(g, v, wide), dst, p,
+            x86_lane_arg(g, x[1], wide, TMP1));
+    x86_put(g, v, dst);
+}
+
 static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     bool wide = args_wide(v, v->op == K_SELECT), is_float = dtype_is_float(v->type);
     enum x86_len len = length_of(g, v, wide);
@@ -446,7 +456,10 @@ void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
         x86_put(g, v, dst);
         break;
     default:
-        arithmetic(g, v, dst);
+        if (x86_of(v)->power[0])
+            power_of_two(g, v, dst);
+        else
+            arithmetic(g, v, dst);
     }
 }
 

@@ -211,9 +211,10 @@ static void walk_value(struct walk *w, struct kir_val *v) {
         w->at += 2;
         return;
     }
+    struct kir_val *const *args = x->power[0] ? x->power : v->args;
     for (int k = 0; k < v->n_args; k++) {
-        read_value(w, v->args[k], false);
-        read_value(w, v->args[k], true);
+        read_value(w, args[k], false);
+        read_value(w, args[k], true);
     }
     if (v->op == K_LOAD || v->op == K_STORE) read_buffer(w, v->imm_i);
     if (v->op != K_STORE) make(w, v);

@@ -63,8 +63,8 @@ struct x86_val {
     bool wide;   // lanes of 64 bits
     bool spread; // class G, and someone wants its lanes
     bool fused;  // what reads it computes it: a product by a sum, a comparison by a choice, a
-                 // rounding by a store, a constant distance by an access of memory, a value in all
-                 // lanes by anyone
+                 // rounding by a store, a constant distance by an access of memory, a power of two
+                 // by a product, a value in all lanes by anyone
     bool one;    // no lane but the first of it is ever read
     bool narrow; // all lanes are read, but the same: one is computed, which takes less, and spread
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
@@ -76,6 +76,7 @@ struct x86_val {
     struct x86_tile *tile;         // K_LOAD in a vector loop
     struct x86_home *home, *lanes; // lanes: of class G
     const struct kir_val *sum;     // the carried value in whose home it is summed
+    struct kir_val *power[2];      // K_MUL: it is the first by 2 to the power of the second
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
 struct x86_plan {
@@ -158,6 +159,9 @@ void x86_tile_take(struct x86_plan *p, const struct kir_block *b);
 const char *x86_sums_refuse(const struct x86_plan *p, const struct kir_val *v);
 // What is summed in place, what is part of an address, which loops are plain.
 void x86_sums_plan(struct x86_plan *p);
+// Is v the last step of an exponential, p * 2^n? Then both are noted, and what else it read is
+// fused (x86_power.c).
+void x86_power_find(const struct kir_val *v);
 // The distance that an access at `at` adds to *index.
 int64_t x86_distance(const struct kir_val *at, const struct kir_val **index);
 // Lays out homes in registers and slots.
