@@ -63,7 +63,8 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	    build/venv/bin/python tests/precision/fast.py $(BUILD) --n 24 --seed 2' \
 	  amx 'build/venv/bin/python tests/precision/amx.py $(BUILD)' \
 	  fast-models 'build/venv/bin/python tests/precision/models.py $(BUILD)' \
-	  bounds 'build/venv/bin/python tests/precision/bounds.py $(BUILD) --n 27' \
+	  bounds 'build/venv/bin/python tests/precision/bounds.py $(BUILD) --n 27 && \
+	    build/venv/bin/python tests/precision/not_finite.py $(BUILD)' \
 	  precision 'build/venv/bin/python tests/precision/replies.py $(BUILD)' \
 	  loops 'build/venv/bin/python tests/conform/loops.py $(BUILD)' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \

@@ -266,13 +266,10 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
                           struct onednn_state *st) {
     const struct hlo_instr *i = s->plan->instr;
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs);
-    bool conv = c->hero->op == HLO_CONVOLUTION, f32 = c->hero->operands[0]->shape->dtype == DT_F32;
+    bool conv = c->hero->op == HLO_CONVOLUTION;
     bool bound = cpu_is_bound(x, s, rhs) && (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
-    struct onednn_ask q = {.in = i->operands[lhs]->shape->layout,
-                           .out = i->shape->layout,
-                           .bound = bound,
-                           .winograd =
-                               conv && bound && !x->strict && f32 && onednn_winograd_pays(c->hero)};
+    struct onednn_ask q = {
+        .in = i->operands[lhs]->shape->layout, .out = i->shape->layout, .bound = bound};
     struct onednn_prim p;
     status_t status = onednn_prim_of(c, &q, &p);
     if (conv && (status || !onednn_fast(c, &p))) { // as onednn_runs says it
@@ -442,7 +439,6 @@ static status_t short_prim(const struct onednn_state *st, const struct cpu_step 
     bool packed = st->weights.packed.ndims > 0;
     struct onednn_ask q = {.in = i->operands[lib_operand(i, c->lhs)]->shape->layout,
                            .out = i->shape->layout,
-                           .winograd = s->detail && strstr(s->detail, "wino"),
                            .no_tiles = st->beside,
                            .weights = packed && !st->beside ? &st->weights.packed : NULL};
     struct onednn_prim p;

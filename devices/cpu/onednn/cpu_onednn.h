@@ -80,7 +80,6 @@ dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int6
 struct onednn_ask {
     const struct layout *in, *out;     // of a convolution's input and result; a dot's are rows
     bool bound;                        // the right operand may be packed
-    bool winograd;                     // try it first
     bool no_tiles;                     // of AMX
     const dnnl_memory_desc_t *weights; // the packed form that it has; NULL: as the library likes
 };
@@ -117,9 +116,6 @@ void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i,
 // c NULL: no post-operations.
 status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
                           dnnl_primitive_attr_t *out) MUST_CHECK;
-// Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
-// pays for 3x3 stride 1 with many channels (measured; COST_VERSION of cpu_target.c).
-bool onednn_winograd_pays(const struct hlo_instr *h);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
 
 bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c

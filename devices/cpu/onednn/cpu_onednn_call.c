@@ -121,16 +121,6 @@ status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *re
 
 // ---- convolution
 
-bool onednn_winograd_pays(const struct hlo_instr *h) {
-    const struct window *w = &HLO_ATTR(h, conv)->window;
-    const struct shape *k = h->operands[1]->shape;
-    if (w->n != 2 || HLO_ATTR(h, conv)->feature_group_count != 1 || lib_sums_as_written(h))
-        return false;
-    for (int d = 0; d < 2; d++)
-        if (w->v[d].size != 3 || w->v[d].stride != 1 || w->v[d].window_dilation != 1) return false;
-    return k->dims[0] >= 64 && k->dims[1] >= 64 && h->shape->dims[2] >= 7;
-}
-
 // The gradient of a strided convolution's input: p->dst from p->src. The library has no steps
 // behind it.
 static dnnl_status_t transposed_desc(const struct onednn_prim *p, const dnnl_memory_desc_t *weights,
@@ -175,14 +165,13 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
         dnnl_primitive_attr_destroy(attr);
         return rc == dnnl_success ? ST_OK : onednn_failed("gradient of a convolution", rc);
     }
-    const dnnl_alg_kind_t algs[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
-    for (int a = q->winograd ? 0 : 1; a < 2 && rc != dnnl_success; a++) {
-        dnnl_convolution_desc_t d;
-        rc = dnnl_dilated_convolution_forward_desc_init(
-            &d, dnnl_forward_inference, algs[a], &p->src, &weights, p->has_bias ? &p->bias : NULL,
-            &p->dst, stride, dilate, low, high);
-        if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, q->no_tiles, &p->pd);
-    }
+    // Not its Winograd, which makes NaN of what an infinity or NaN of a tile does not reach; ours
+    // is as fast (panels/cpu_winograd.h).
+    dnnl_convolution_desc_t d;
+    rc = dnnl_dilated_convolution_forward_desc_init(
+        &d, dnnl_forward_inference, dnnl_convolution_direct, &p->src, &weights,
+        p->has_bias ? &p->bias : NULL, &p->dst, stride, dilate, low, high);
+    if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, q->no_tiles, &p->pd);
     dnnl_primitive_attr_destroy(attr);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution", rc);
 }

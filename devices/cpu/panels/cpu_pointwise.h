@@ -4,7 +4,8 @@
 // tile of pixels by one to three blocks of features stays in registers over all channels; an
 // element of the image, read where it lies, meets the weights of these blocks (Goto & van de Geijn,
 // "Anatomy of High-Performance Matrix Multiplication", 2008). Channels that fill up the last block
-// are not multiplied, features that do are zero. Pixels are shared out among tiles evenly, so that
+// are not multiplied, features that do are zero; where these are half of the block or more, two
+// pixels share a vector of it. Pixels are shared out among tiles evenly, so that
 // none is nearly empty. AVX-512. Thread: any.
 #pragma once
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include "devices/cpu/panels/cpu_pointwise.h"
 #include "devices/cpu/routines/cpu_thin.h"
 
-enum { L = POINT_LANES, MOST_TILE = 28, MOST_SUMS = 28 };
+enum { L = POINT_LANES, HALF = L / 2, MOST_TILE = 28, MOST_SUMS = 28, MOST_HALVED = 18 };
 enum { GRAIN_FLOPS = 2000000 }; // a share below about 10 us does not pay for waking a thread
 
 #define VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
@@ -69,28 +69,82 @@ static inline __attribute__((always_inline)) VECTOR void tile(const int pixels, 
     }
     finish(pixels, blocks, s, sum);
 }
+// The same where the last block holds at most half a vector of features: a vector is two pixels'
+// sums of it. Its weights and bias lie there twice; of an odd pixel the second half is dropped.
+static inline __attribute__((always_inline)) VECTOR void put(const struct spot *s, __m512 v, int b,
+                                                             int pixel, __mmask16 lanes) {
+    int64_t at = b * s->out_block + pixel * L;
+    if (s->sum) v = _mm512_add_ps(v, _mm512_loadu_ps(s->sum + at));
+    if (s->bounded)
+        v = _mm512_min_ps(_mm512_set1_ps(s->high), _mm512_max_ps(_mm512_set1_ps(s->low), v));
+    _mm512_storeu_ps(s->out + at, _mm512_maskz_mov_ps(lanes, v));
+}
+static inline __attribute__((always_inline)) VECTOR void
+tile_halved(const int pixels, const int whole, const struct spot *s) {
+    __m512 sum[MOST_HALVED * POINT_BLOCKS], half[MOST_HALVED / 2], weight[POINT_BLOCKS];
+    const float *x = s->x, *w = s->w, *next = s->next;
+    const int pairs = (pixels + 1) / 2;
+    UNROLL for (int k = 0; k < pixels * whole; k++) sum[k] =
+        _mm512_loadu_ps(s->bias + k % whole * L);
+    UNROLL for (int k = 0; k < pairs; k++) half[k] = _mm512_loadu_ps(s->bias + whole * L);
+    for (int64_t left = s->channels; left > 0; left -= L, x += s->x_block) {
+        int64_t n = left < L ? left : L;
+        for (int64_t c = 0; c < n; c++, w += (whole + 1) * L, next += (whole + 1) * L) {
+            UNROLL for (int b = 0; b <= whole; b++) {
+                weight[b] = _mm512_loadu_ps(w + b * L);
+                _mm_prefetch((const char *)(next + b * L), _MM_HINT_T1);
+            }
+            UNROLL for (int p = 0; p < pixels; p += L)
+                _mm_prefetch((const char *)(x + 2 * s->x_block + (p + c) * L), _MM_HINT_T0);
+            UNROLL for (int k = 0; k < pairs; k++) {
+                const int p = 2 * k, q = p + 1 < pixels ? p + 1 : p;
+                __m512 first = _mm512_set1_ps(x[p * L + c]), second = _mm512_set1_ps(x[q * L + c]);
+                UNROLL for (int b = 0; b < whole; b++) {
+                    sum[p * whole + b] = _mm512_fmadd_ps(first, weight[b], sum[p * whole + b]);
+                    if (q > p)
+                        sum[q * whole + b] = _mm512_fmadd_ps(second, weight[b], sum[q * whole + b]);
+                }
+                half[k] = _mm512_fmadd_ps(_mm512_mask_blend_ps(0xff00, first, second),
+                                          weight[whole], half[k]);
+            }
+        }
+    }
+
+    UNROLL for (int k = 0; k < pixels * whole; k++) put(s, sum[k], k % whole, k / whole, 0xffff);
+    UNROLL for (int p = 0; p < pixels; p++) {
+        __m512 v = p % 2 ? _mm512_shuffle_f32x4(half[p / 2], half[p / 2], 0x4e) : half[p / 2];
+        put(s, v, whole, p, s->lanes);
+    }
+}
 
 typedef void (*tile_fn)(const struct spot *s);
 #define TILE(P, B)                                                                                 \
     static VECTOR void tile_##P##_##B(const struct spot *s) {                                      \
         tile(P, B, s);                                                                             \
     }
+#define HALVED(P, B)                                                                               \
+    static VECTOR void halved_##P##_##B(const struct spot *s) {                                    \
+        tile_halved(P, B, s);                                                                      \
+    }
 #define TO_9(X, B)  X(1, B) X(2, B) X(3, B) X(4, B) X(5, B) X(6, B) X(7, B) X(8, B) X(9, B)
 #define TO_14(X, B) TO_9(X, B) X(10, B) X(11, B) X(12, B) X(13, B) X(14, B)
+#define TO_18(X, B) TO_14(X, B) X(15, B) X(16, B) X(17, B) X(18, B)
 #define TO_28(X, B)                                                                                \
-    TO_14(X, B)                                                                                    \
-    X(15, B)                                                                                       \
-    X(16, B)                                                                                       \
-    X(17, B)                                                                                       \
-    X(18, B)                                                                                       \
+    TO_18(X, B)                                                                                    \
     X(19, B) X(20, B) X(21, B) X(22, B) X(23, B) X(24, B) X(25, B) X(26, B) X(27, B) X(28, B)
 TO_28(TILE, 1)
 TO_14(TILE, 2)
 TO_9(TILE, 3)
-#define ROW(P, B) [P] = tile_##P##_##B,
+TO_18(HALVED, 1)
+TO_9(HALVED, 2)
+HALVED(10, 2)
+#define ROW(P, B)      [P] = tile_##P##_##B,
+#define HALF_ROW(P, B) [P] = halved_##P##_##B,
 static const tile_fn tiles[POINT_BLOCKS + 1][MOST_TILE + 1] = {
     [1] = {TO_28(ROW, 1)}, [2] = {TO_14(ROW, 2)}, [3] = {TO_9(ROW, 3)}};
-static const int most_pixels[POINT_BLOCKS + 1] = {0, 28, 14, 9};
+// By the blocks before the one of half a vector.
+static const tile_fn halved[POINT_BLOCKS][MOST_HALVED + 1] = {
+    [1] = {TO_18(HALF_ROW, 1)}, [2] = {TO_9(HALF_ROW, 2) HALF_ROW(10, 2)}};
 
 // ---- planning
 
@@ -98,6 +152,15 @@ static const int most_pixels[POINT_BLOCKS + 1] = {0, 28, 14, 9};
 static int panel_blocks(const struct pointwise *p, int64_t panel) {
     int64_t left = p->blocks - 2 * panel;
     return left == 1 ? 1 : left == 3 ? 3 : 2;
+}
+// Does the panel's last block hold half a vector of features at most?
+static bool panel_halved(const struct pointwise *p, int64_t panel) {
+    int64_t over = p->features % L;
+    return panel + 1 == p->panels && p->blocks > 1 && over > 0 && over <= HALF;
+}
+static int64_t most_pixels(const struct pointwise *p, int64_t panel) {
+    static const int most[POINT_BLOCKS + 1] = {0, 28, 14, 9}, most_halved[] = {0, 0, 18, 10};
+    return (panel_halved(p, panel) ? most_halved : most)[panel_blocks(p, panel)];
 }
 static void read_posts(struct pointwise *p) {
     int k = 0;
@@ -115,16 +178,16 @@ static void read_posts(struct pointwise *p) {
     p->rest = k;
 }
 void pointwise_plan(struct pointwise *p, int threads) {
-    enum { NEAR = 32 << 10, HALF = 256 << 10, SHARES = 4 }; // of the caches
+    enum { NEAR = 32 << 10, MIDDLE = 256 << 10, SHARES = 4 }; // of the caches
     int64_t weights = pointwise_packed_bytes(p),
             pixel = (p->channels + L - 1) / L * L * (int64_t)sizeof(float);
     p->blocks = (p->features + L - 1) / L;
     p->panels = p->blocks < 2 ? 1 : p->blocks / 2;
     p->weights_stay = weights <= p->images * p->pixels * pixel;
-    int64_t tile = most_pixels[panel_blocks(p, 0)];
+    int64_t tile = most_pixels(p, 0);
     p->chunk = p->pixels;
     if (p->weights_stay) {
-        p->chunk = (weights <= HALF ? NEAR : HALF) / pixel / tile * tile;
+        p->chunk = (weights <= MIDDLE ? NEAR : MIDDLE) / pixel / tile * tile;
     } else if (p->panels * p->images < SHARES * threads && threads > 1) {
         p->chunk = (p->pixels * p->panels * p->images / SHARES / threads + tile - 1) / tile * tile;
     }
@@ -147,6 +210,8 @@ void pointwise_pack(const struct pointwise *p, const void *plain, float *packed)
         for (int64_t f = 0; f < wide && 2 * panel * L + f < p->features; f++)
             for (int64_t c = 0; c < p->channels; c++, from += sizeof *to)
                 memcpy(&to[c * wide + f], from, sizeof *to);
+        for (int64_t c = 0; panel_halved(p, panel) && c < p->channels; c++)
+            memcpy(to + (c + 1) * wide - HALF, to + (c + 1) * wide - L, HALF * sizeof *to);
     }
 }
 
@@ -170,11 +235,17 @@ static VECTOR void panel(const struct pointwise_run *r, int64_t image, int64_t f
     const struct pointwise *p = r->p;
     float bias[POINT_BLOCKS * L] = {0};
     int blocks = panel_blocks(p, number);
-    int64_t feature = 2 * number * L, n = end - from, most = most_pixels[blocks],
+    int64_t feature = 2 * number * L, n = end - from, most = most_pixels(p, number),
             shares = (n + most - 1) / most, left = p->features - feature;
     if (p->bias)
         memcpy(bias, r->operand[0] + feature,
                (size_t)(left < blocks * L ? left : blocks * L) * sizeof *bias);
+
+    const tile_fn *of = tiles[blocks];
+    if (panel_halved(p, number)) {
+        memcpy(bias + blocks * L - HALF, bias + (blocks - 1) * L, HALF * sizeof *bias);
+        of = halved[blocks - 1];
+    }
 
     const float *w = r->weights + feature * p->channels,
                 *x = r->image + image * ((p->channels + L - 1) / L) * p->pixels * L;
@@ -196,7 +267,7 @@ static VECTOR void panel(const struct pointwise_run *r, int64_t image, int64_t f
         s.next = k + 1 == shares && more ? w + blocks * L * p->channels : w;
         s.out = r->out + at;
         s.sum = p->sum < 0 ? NULL : r->operand[p->sum] + at;
-        tiles[blocks][pixels](&s);
+        of[pixels](&s);
         if (p->rest < p->n_post) post(p, &s, pixels, blocks);
     }
 }

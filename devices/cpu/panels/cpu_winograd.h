@@ -7,8 +7,8 @@
 // +-3/2 and infinity, which of small fractions err least (m = 2: 0, +-1, infinity).
 // Error: at most 1e-6 of the sum, over the channels, of the tile's largest input times the sum of
 // the filter's magnitudes (tested up to 1024 channels by cpu_winograd_test.c, where it is 4.3e-7).
-// What an infinity or NaN of the input makes of a result is what the sums as they are written make
-// of it; a filter that holds one makes NaN.
+// What an infinity or NaN of the input or of a filter makes of a result is what the sums as they
+// are written make of it.
 // Here: what works on arrays. Images and results lie in blocks of channels, a vector each.
 #pragma once
 #include "compiler/passes/fusion/library.h"
@@ -65,7 +65,10 @@ struct winograd_taints {
     bool any;
     uint8_t of[WINOGRAD_MOST * WINOGRAD_MOST][PANEL_VECTORS * WINOGRAD_LANES];
 };
-// Input x of a channel, at this place of a tile's inputs, meets the filters of panel p.
+// Has panel p a filter with a tap that is no finite number?
+bool winograd_filters(const struct winograd_run *r, int64_t p);
+// Input x of a channel, at this place of a tile's inputs, meets the filters of panel p; where both
+// are finite it changes nothing.
 void winograd_taint(const struct winograd_run *r, int64_t p, int64_t channel, int place, float x,
                     struct winograd_taints *t);
 float winograd_tainted(uint8_t taint);

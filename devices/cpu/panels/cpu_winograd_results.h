@@ -116,7 +116,8 @@ INLINE bool WINO(finite)(int m, const float *y) {
 }
 // What such inputs make of the results: in none of a tile's transforms do they stay where they are.
 // So the tile is computed anew with zeros in their place, and the results that they belong to are
-// what the products' signs say (winograd_taint). y: both halves of panel p.
+// what the products' signs say (winograd_taint); so are those of such filters, which are zeros in
+// the transformed weights, with each input of the image. y: both halves of panel p.
 INLINE void WINO(mend)(int m, const struct winograd_run *r, const struct WINO(place) * at,
                        int64_t p, float *y) {
     const struct winograd *w = r->w;
@@ -125,15 +126,19 @@ INLINE void WINO(mend)(int m, const struct winograd_run *r, const struct WINO(pl
                                          v[WINOGRAD_POINTS * LANES] __attribute__((aligned(64)));
     LINE sums[WINOGRAD_POINTS][PANEL_VECTORS] = {0};
     struct winograd_taints t = {0};
+    bool filters = winograd_filters(r, p);
     for (int64_t b = 0; b < w->in_blocks; b++) {
         int64_t row;
         const float *x = WINO(inputs)(r, at, b, patch, &row);
         for (int k = 0; k < m + 2 && x != patch; k++)
             memcpy(patch + k * (m + 2) * LANES, x + k * row, (size_t)(m + 2) * LANES * sizeof *x);
         for (int e = 0; e < points * LANES; e++) {
-            if (patch[e] - patch[e] == 0) continue;
-            winograd_taint(r, p, b * LANES + e % LANES, e / LANES, patch[e], &t);
-            patch[e] = 0;
+            bool finite = patch[e] - patch[e] == 0;
+            int place = e / LANES, row_at = place / (m + 2), at_x = place % (m + 2);
+            bool within = row_at >= at->y0 && row_at < at->y1 && at_x >= at->x0 && at_x < at->x1;
+            if (finite && !(filters && within)) continue;
+            winograd_taint(r, p, b * LANES + e % LANES, place, patch[e], &t);
+            if (!finite) patch[e] = 0;
         }
 
         WINO(transform_tile)(m, patch, (m + 2) * LANES, v, LANES);
@@ -158,7 +163,7 @@ INLINE void WINO(results_of)(int m, const struct winograd_run *r, int64_t tile, 
     struct WINO(place) at = WINO(place_of)(r->w, tile);
     for (int h = 0; h < halves; h++)
         WINO(output_tile)(m, sums + h * LANES, y + h * m * m * LANES);
-    if (!WINO(finite)(m, y)) WINO(mend)(m, r, &at, p, y);
+    if (!WINO(finite)(m, y) || winograd_filters(r, p)) WINO(mend)(m, r, &at, p, y);
     for (int h = 0; h < halves; h++)
         WINO(put)(m, r, &at, 2 * p + h, y + h * m * m * LANES);
 }

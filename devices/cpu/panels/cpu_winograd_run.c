@@ -56,13 +56,20 @@ bool winograd_plan(struct winograd *w, int vector_bits, int threads) {
     return true;
 }
 // Floats of the transformed weights. Behind them lie the signs of the filters as they were, which
-// the results of infinite inputs need: a word for each channel and feature, two bits a tap.
+// the results of infinite inputs need: a word for each channel and feature, two bits a tap, and
+// above these one that says that it is no finite number, for which the transform took zero; behind
+// the signs a word for each panel: has it such a tap?
+enum { TAPS = 9, NOT_FINITE = 2 * TAPS, WORDS = 16 };
 static int64_t weight_floats(const struct winograd *w) {
     int64_t lanes = w->panel->lanes;
     return w->panels * w->points * w->in_blocks * lanes * PANEL_VECTORS * lanes;
 }
 int64_t winograd_packed_bytes(const struct winograd *w) {
-    return (weight_floats(w) + weight_floats(w) / w->points) * (int64_t)sizeof(float);
+    return (weight_floats(w) + weight_floats(w) / w->points + ceil_div(w->panels, WORDS) * WORDS) *
+           (int64_t)sizeof(float);
+}
+static int64_t flags_at(const struct winograd *w) {
+    return weight_floats(w) + weight_floats(w) / w->points;
 }
 static int64_t sums_floats(const struct winograd *w) {
     return w->block * w->points * PANEL_VECTORS * w->panel->lanes;
@@ -112,15 +119,28 @@ static void pack_filters(int m, double g[][3], double taps[][2 * 16], int column
                 to[f] = (float)(g[c][0] * half[r][0][f] + g[c][1] * half[r][1][f] +
                                 g[c][2] * half[r][2][f]);
 }
+static uint32_t word_of(const float *tap) {
+    uint32_t word = 0;
+    for (int k = 0; k < TAPS; k++) {
+        word |= (tap[k] > 0    ? TAINT_PLUS
+                 : tap[k] < 0  ? TAINT_MINUS
+                 : tap[k] == 0 ? 0u
+                               : TAINT_PLUS | TAINT_MINUS)
+                << 2 * k;
+        word |= (uint32_t)(tap[k] - tap[k] != 0) << (NOT_FINITE + k);
+    }
+    return word;
+}
 static void pack_panels(const struct winograd *w, const void *weights, int64_t begin, int64_t end,
                         float *packed) {
-    enum { TAPS = 9 };
     double g[WINOGRAD_MOST + 2][3], taps[TAPS][2 * 16];
     int columns = PANEL_VECTORS * w->panel->lanes;
     int64_t depth = w->in_blocks * w->panel->lanes, step = depth * columns;
     uint32_t *signs = (uint32_t *)(void *)(packed + weight_floats(w)) + begin * step;
+    uint32_t *flags = (uint32_t *)(void *)(packed + flags_at(w));
     weight_matrix(w->m, g);
-    for (int64_t p = begin; p < end; p++)
+    for (int64_t p = begin; p < end; p++) {
+        uint32_t seen = 0;
         for (int64_t c = 0; c < depth; c++) {
             for (int f = 0; f < columns; f++) {
                 int64_t feature = p * columns + f;
@@ -128,19 +148,15 @@ static void pack_panels(const struct winograd *w, const void *weights, int64_t b
                 if (feature < w->features && c < w->channels)
                     memcpy(tap, (const char *)weights + (feature * w->channels + c) * sizeof tap,
                            sizeof tap);
-                uint32_t word = 0;
-                for (int k = 0; k < TAPS; k++) {
-                    taps[k][f] = (double)tap[k];
-                    word |= (tap[k] > 0    ? TAINT_PLUS
-                             : tap[k] < 0  ? TAINT_MINUS
-                             : tap[k] == 0 ? 0u
-                                           : TAINT_PLUS | TAINT_MINUS)
-                            << 2 * k;
-                }
-                *signs++ = word;
+                *signs = word_of(tap);
+                seen |= *signs++ >> NOT_FINITE;
+                for (int k = 0; k < TAPS; k++)
+                    taps[k][f] = tap[k] - tap[k] == 0 ? (double)tap[k] : 0;
             }
             pack_filters(w->m, g, taps, columns, packed + p * w->points * step + c * columns, step);
         }
+        flags[p] = seen;
+    }
 }
 
 void winograd_pack(const struct winograd *w, const void *weights, float *packed) {
@@ -158,10 +174,14 @@ static void pack_part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) 
 
 // ---- inputs that are no finite numbers
 
+bool winograd_filters(const struct winograd_run *r, int64_t p) {
+    return ((const uint32_t *)(const void *)(r->weights + flags_at(r->w)))[p] != 0;
+}
 void winograd_taint(const struct winograd_run *r, int64_t p, int64_t channel, int place, float x,
                     struct winograd_taints *t) {
     const struct winograd *w = r->w;
     int m = w->m, y = place / (m + 2), left = place % (m + 2), columns = 2 * w->panel->lanes;
+    bool finite = x - x == 0;
     const uint32_t *signs = (const uint32_t *)(const void *)(r->weights + weight_floats(w)) +
                             (p * w->in_blocks * w->panel->lanes + channel) * columns;
     t->any = true;
@@ -169,11 +189,13 @@ void winograd_taint(const struct winograd_run *r, int64_t p, int64_t channel, in
         int tap_y = y - e / m, tap_x = left - e % m;
         if (tap_y < 0 || tap_y > 2 || tap_x < 0 || tap_x > 2) continue;
         for (int f = 0; f < columns; f++) {
-            uint32_t sign = signs[f] >> 2 * (3 * tap_y + tap_x) & 3;
+            int tap = 3 * tap_y + tap_x;
+            uint32_t sign = signs[f] >> 2 * tap & 3;
             bool plus = sign == TAINT_PLUS, number = sign == TAINT_PLUS || sign == TAINT_MINUS;
-            t->of[e][f] |= x != x || !number ? TAINT_NAN
-                           : plus == (x > 0) ? TAINT_PLUS
-                                             : TAINT_MINUS;
+            if (finite && !(signs[f] >> (NOT_FINITE + tap) & 1)) continue;
+            t->of[e][f] |= x != x || x == 0 || !number ? TAINT_NAN
+                           : plus == (x > 0)           ? TAINT_PLUS
+                                                       : TAINT_MINUS;
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which contractions generated tiles take from other implementations, which transposed convolutions
-// the library's primitive takes, which convolutions and products are ours on AVX2
+// the library's primitive takes, which convolutions and products are ours
 // (devices/cpu/cpu_choice.c): by type and shape.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -243,12 +245,12 @@ static void transposed_better(UNUSED void **state) {
         check(&backward[k], cpu_transposed_better);
 }
 static void ours(UNUSED void **state) {
-    bool avx2 = cpu_target()->vector_bits == 256;
+    bool avx2 = cpu_target()->vector_bits == 256, any = cpu_target()->vector_bits >= 256;
     for (size_t k = 0; k < sizeof winograds / sizeof *winograds; k++) {
         const struct winograd_case *c = &winograds[k];
         struct hlo_module *m = module_of(c->left, c->right, c->result, c->op);
         int tile = cpu_winograd_tile(m->entry->root);
-        if (tile != (avx2 ? c->tile : 0)) fail_msg("%s by %s: %d", c->left, c->right, tile);
+        if (tile != (any ? c->tile : 0)) fail_msg("%s by %s: %d", c->left, c->right, tile);
         hlo_module_free(m);
     }
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs && avx2; k++)
@@ -266,9 +268,14 @@ static void ours(UNUSED void **state) {
     }
 }
 
+// As a CPU with AVX2 alone, and, in another process, as the machine is.
 int main(void) {
-    setenv("HLOD_CPU_ISA", "avx2", 1); // what cpu_target says from now on
+    int status = 0;
+    pid_t other = fork();
+    if (other) setenv("HLOD_CPU_ISA", "avx2", 1); // what cpu_target says from now on
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better), cmocka_unit_test(gemm_takes),
                                        cmocka_unit_test(transposed_better), cmocka_unit_test(ours)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (other > 0) waitpid(other, &status, 0);
+    return failed || status || other < 0;
 }

@@ -88,7 +88,8 @@ static double magnitude_of(const struct data *d, int64_t n, int64_t f, int64_t y
             if (isfinite(d->image[at])) most = fmax(most, fabs((double)d->image[at]));
         }
         for (int64_t k = 0; k < 9; k++)
-            filter += fabs((double)d->weights[(f * w->channels + c) * 9 + k]);
+            if (isfinite(d->weights[(f * w->channels + c) * 9 + k]))
+                filter += fabs((double)d->weights[(f * w->channels + c) * 9 + k]);
         all += most * filter;
     }
     return all;
@@ -237,8 +238,8 @@ static void steps(void **unused) {
                 check(w);
             }
 }
-// A result with an infinity or NaN among its inputs is what the sum as it is written is; all others
-// are as if that were not there.
+// A result with an infinity or NaN among its inputs or weights is what the sum as it is written is;
+// all others are as if that were not there.
 static void not_finite(void **unused) {
     (void)unused;
     const float values[] = {NAN, INFINITY, -INFINITY};
@@ -257,6 +258,10 @@ static void not_finite(void **unused) {
             int64_t at = (int64_t)fabsf(next() * 4), c = (int64_t)fabsf(next() * w->channels);
             at = place(w->channels, lanes, w->height, w->width, 0, c, at + k, 9 - at);
             d.image[at] = values[(n + k) % 3];
+        }
+        for (int k = 0; k < n % 3; k++) {
+            int64_t at = (int64_t)fabsf(next() * (float)(w->features * w->channels * 9));
+            d.weights[at] = values[(n + k) % 3];
         }
         run(&d, 1);
         for (int64_t f = 0; f < w->features; f++)
