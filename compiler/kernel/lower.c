@@ -44,6 +44,8 @@ static void want_minor(struct cutter *c, const struct lower_space *s, int64_t b,
 static void write_out(struct cutter *c) {
     struct lower_space *s = c->lw->result;
     if (!c->minor || c->lw->reduces || c->lw->no_minor) return;
+    for (int k = 0; k < s->n; k++)
+        if (s->cut[k] % c->minor) return; // no dimension: the turns of a row are to be stepped
     s->minor = c->minor;
     s->n = 0; // cuts are found again
     c->changed = true;
@@ -79,6 +81,28 @@ static void want_cut(void *ctx, struct kir_val *v) {
     if (v->imm_j) want_minor(c, s, stride * v->imm_j, MINOR / 2); // a loop of them does as well
     c->changed |= cut(s, stride);
     if (v->imm_j) c->changed |= cut(s, stride * v->imm_j);
+}
+
+// What is left of divisions of the innermost loop's variable by 2 to MOST_STEP, or of it and a
+// constant, is decided where a turn makes so many elements.
+enum { MOST_STEP = 4 };
+static void want_step(void *ctx, struct kir_val *v) {
+    struct lower *lw = ctx;
+    struct lower_space *s = lw->result;
+    if (v->op != K_DIVMOD) return;
+    const struct kir_val *x = v->args[0];
+    if (x->op == K_ADD) x = x->args[x->args[0]->op == K_CONST];
+    int64_t b = v->imm_i > 1 ? v->imm_i : v->imm_j;
+    if (x->op == K_VAR && x->imm_j == 1 && pmap_get_ptr(&lw->var_space, x) == s && b > s->step &&
+        b <= MOST_STEP)
+        s->step = b;
+}
+// Does the innermost loop take steps now that it did not?
+static bool take_steps(struct lower *lw) {
+    struct lower_space *s = lw->result;
+    if (s->step || s->minor || !s->n || lw->chunk || lw->reduces || lw->cached.n) return false;
+    kir_each(&lw->k.fn->top, want_step, lw);
+    return s->step > 0;
 }
 
 // ---- the kernel
@@ -119,14 +143,34 @@ struct nest {
     struct kir_val *c;     // which chunk, where units say so
 };
 
+// Of a part of the innermost loop that takes steps: those that are whole, and what is left.
+static status_t build_stepped(struct lower *lw, const struct nest *t, int64_t lo, int64_t trip,
+                              struct kir_val *v) {
+    struct kir *k = &lw->k;
+    int64_t step = t->sp->step, turns = trip / step;
+    status_t st = ST_OK;
+    v = kir_idx_add(k, v, kir_i64(k, lo));
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+    lower_track(lw, l->var, t->sp, step);
+    l->vectorize = true;
+    struct kir_val *at = kir_idx_add(k, v, kir_idx_mul(k, l->var, step));
+    for (int64_t e = 0; e < step && !st; e++)
+        st = lower_store_all(lw, t->o, t->s, kir_idx_add(k, at, kir_i64(k, e)));
+    if (!st) kir_end(k, l, NULL);
+    for (int64_t e = turns * step; e < trip && !st; e++)
+        st = lower_store_all(lw, t->o, t->s, kir_idx_add(k, v, kir_i64(k, e)));
+    return st;
+}
 // Loop i from `lo` to `hi`, and those in it.
 static status_t build_loops(struct lower *lw, const struct nest *t, int i, struct kir_val *v);
 static status_t build_part(struct lower *lw, const struct nest *t, int i, struct kir_val *lo,
                            struct kir_val *hi, int64_t trip, struct kir_val *v) {
     struct kir *k = &lw->k;
+    bool last = i == t->n - 1;
+    if (last && !t->chunk && t->sp->step && trip >= t->sp->step)
+        return build_stepped(lw, t, lo->imm_i, trip, v);
     struct kir_loop *l = kir_for(k, lo, hi, trip, NULL, 0);
     status_t st = ST_OK;
-    bool last = i == t->n - 1;
     int64_t most = last && t->chunk ? t->chunk : lo->op == K_CONST ? trip : t->extent[i];
     if (last && t->chunk) l->trip = t->chunk;
     lower_track(lw, l->var, t->sp, t->stride[i]);
@@ -297,7 +341,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
         kir_sweep(&lw->k);
         lw->k.fn->scratch_bytes = lw->scratch;
         lw->ordered |= lw->twice;
-        if (tries >= MAX_TRIES && lw->ordered == ordered) return ST_OK;
+        if ((tries >= MAX_TRIES || sp->step) && lw->ordered == ordered) return ST_OK;
         struct cutter c = {.lw = lw};
         kir_each(&lw->k.fn->top, want_cut, &c);
         write_out(&c);
@@ -307,7 +351,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
             chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw)) {
             bool again = lw->small_units && !lw->settled;
             lw->settled = true;
-            if (!lower_edges_find(lw) && !again) return ST_OK;
+            if (!lower_edges_find(lw) && !again && !take_steps(lw)) return ST_OK;
         }
     }
 }

@@ -20,6 +20,8 @@ struct lower_space {
     int n;
     int64_t minor; // of a result: so many elements are written out in a turn of the innermost loop;
                    // 0 = one
+    int64_t step;  // of a result: in each part of the innermost loop a turn makes so many elements,
+                   // because what they are repeats (padding between elements); 0 = one
     // Of a result: turns at which the loop of this stride begins anew, because what is read before
     // lies elsewhere (lower_loops.c).
     struct lower_edge {

@@ -796,7 +796,7 @@ def argmax(b):
 
 def f_reduce_window(b):
     x = b.pick(lambda v: len(v.dims) >= 1 and 0 not in v.dims and v.t not in SMALL_FLOATS + [
-                   "s4", "u4", "pred"] and not is_complex(v.t),
+                   "s4", "u4", "pred"] and not is_complex(v.t) and v.name not in b.m.cut,
                lambda: b.new(b.r.choice(["f32", "f32", "f64", "s32", "bf16"]),
                              b.dims(b.r.randint(1, 4), 1)))
     pool = len(x.dims) == 4 and b.r.random() < 0.5
@@ -817,9 +817,11 @@ def f_reduce_window(b):
     i = initial(b, x, op, identity, 1 < taps < 16)
     padded = any(v[2] > 0 or v[3] > 0 or v[4] > 1 for v in w)
     special = x.special or (padded and op in ("maximum", "minimum") and x.t in PREC)
-    b.emit(x.t, tuple(v[7] for v in w),
-           f"reduce-window({x.name}, {i.name}), window={window_text(w)}, to_apply={fn}", min(lo, 0),
-           max(hi, 0), q, e, special, rounds=False)
+    y = b.emit(x.t, tuple(v[7] for v in w),
+               f"reduce-window({x.name}, {i.name}), window={window_text(w)}, to_apply={fn}",
+               min(lo, 0), max(hi, 0), q, e, special, rounds=False)
+    if any(v[2] < 0 for v in w):
+        b.m.cut.add(y.name)
 
 
 def distinct(b):

@@ -93,6 +93,7 @@ class Module:
         self.r = random.Random(f"{seed}/{index}")
         self.np = np.random.default_rng([seed & 0xFFFFFFFF, index])
         self.computations, self.count, self.inputs, self.cap, self.sliced = [], 0, [], 500, set()
+        self.cut = set()  # what a reduce-window with negative padding leaves
         self.half = None  # f16 or bf16: the type of what would be f32
 
     def name(self, stem):
@@ -151,6 +152,8 @@ class Builder:
                 x.dims if dims is None else dims, x.lo, x.hi, x.q, x.err, x.special)
         if x.name in self.m.sliced:  # XLA moves what moves elements out of the way
             self.m.sliced.add(v.name)
+        if x.name in self.m.cut:
+            self.m.cut.add(v.name)
         self.pool.append(v)
         return v
 

@@ -10,15 +10,25 @@ struct nest {
     struct kir_loop *loop[HLO_MAX_RANK + 1];
     int n;
 };
-// Nested loops over dims; index[d] is the loop variable.
-static void open_nest(struct lower *lw, const int64_t *dims, int rank, struct nest *nest,
-                      struct kir_val **index) {
+// Nested loops over dims; index[d] is the loop variable. Those from `joined` on are one loop, the
+// innermost.
+static void open_joined(struct lower *lw, const int64_t *dims, int rank, int joined,
+                        struct nest *nest, struct kir_val **index) {
     struct kir *k = &lw->k;
-    nest->n = rank;
-    for (int d = 0; d < rank; d++) {
-        nest->loop[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, dims[d]), dims[d], NULL, 0);
+    nest->n = joined < rank - 1 ? joined + 1 : rank;
+    for (int d = 0; d < nest->n; d++) {
+        int64_t n = dims[d];
+        for (int r = nest->n; d == nest->n - 1 && r < rank; r++)
+            n *= dims[r];
+        nest->loop[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
         index[d] = nest->loop[d]->var;
     }
+    if (nest->n < rank)
+        lower_unflatten(lw, index[joined], dims + joined, rank - joined, index + joined);
+}
+static void open_nest(struct lower *lw, const int64_t *dims, int rank, struct nest *nest,
+                      struct kir_val **index) {
+    open_joined(lw, dims, rank, rank, nest, index);
 }
 static void close_nest(struct lower *lw, struct nest *nest) {
     for (int d = nest->n - 1; d >= 0; d--)
@@ -73,6 +83,31 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
         if (window) at[d] = kir_idx_add(k, at[d], x[from]);
     }
     return ST_OK;
+}
+
+// The first of an update's last dimensions that lie one behind the other in the operand as well:
+// windows as long as the operand, but for the first of them. Short ones (heads, colours) would each
+// be a loop of their own. Else the last.
+static int joined_from(const struct hlo_instr *i) {
+    const struct hlo_attr_scatter *sc = HLO_ATTR(i, scatter);
+    int n = i->n_operands / 2, joined = 0;
+    const struct shape *s = i->operands[0]->shape, *u = i->operands[n + 1]->shape;
+    for (int o = 0; o < i->n_operands; o++)
+        if (!layout_is_default(i->operands[o]->shape->layout, i->operands[o]->shape->rank))
+            return u->rank - 1;
+    for (int r = 0; r < n; r++) {
+        const struct shape *to = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
+        if (!layout_is_default(to->layout, to->rank)) return u->rank - 1;
+    }
+    for (;; joined++) { // from the last on
+        int from = u->rank - 1 - joined, to = s->rank - 1 - joined;
+        bool window = from >= 0 && to >= 0 && i64s_has(sc->update_window_dims, from) &&
+                      !i64s_has(sc->inserted_window_dims, to) &&
+                      !i64s_has(sc->input_batching_dims, to);
+        if (!window) break;
+        if (u->dims[from] != s->dims[to]) return from;
+    }
+    return joined ? u->rank - joined : u->rank - 1;
 }
 
 // ---- updates as integers
@@ -151,7 +186,7 @@ WHOLE(SCATTER) {
     }
 
     if (shape_elements(s) && shape_elements(u)) {
-        open_nest(lw, u->dims, u->rank, &nest, index);
+        open_joined(lw, u->dims, u->rank, joined_from(i), &nest, index);
         RETURN_IF_ERR(position(lw, i, index, at, &inside));
         // Only updates of different windows meet.
         bool row = i64s_has(HLO_ATTR(i, scatter)->update_window_dims, u->rank - 1);

@@ -75,7 +75,8 @@ static bool try_value(struct trial *t, const struct hlo_instr *i, double *out) {
 // Does the reducer keep the first of the largest (smallest) values with its position, and NaN
 // before all, where positions ascend? The initial one may be that of the first element.
 static bool keeps_first(const struct hlo_computation *c, bool largest, bool nans) {
-    static const double values[][2] = {{1, 2}, {2, 1}, {1, 1}, {NAN, 1}, {1, NAN}, {NAN, NAN}};
+    static const double values[][2] = {{0, 1},   {1, 0},   {1, 1},    {0, 0},
+                                       {NAN, 1}, {1, NAN}, {NAN, NAN}};
     static const double places[][2] = {{3, 7}, {5, 5}};
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++)
         for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
@@ -124,7 +125,7 @@ static hv place_of_equal(struct hb *b, hv x, hv none, int64_t axis, bool largest
 // Types of up to 32 bits, f64, and s64 whose initial value, which a double need not hold, is the
 // last of all.
 static bool can_order(enum dtype t, const struct hlo_instr *init) {
-    if (dtype_is_float(t) || (dtype_is_int(t) && dtype_bits(t) <= 32)) return true;
+    if (t == DT_PRED || dtype_is_float(t) || (dtype_is_int(t) && dtype_bits(t) <= 32)) return true;
     if (t != DT_S64 || init->op != HLO_CONSTANT) return false;
     int64_t v = lit_get_i64(init->literal, 0);
     return v == INT64_MIN || v == INT64_MAX;
@@ -152,8 +153,10 @@ RULE_FN(place_of_extreme) {
         !match_splat(x->operands[3], &first) || !is_worst(s->dtype, worst, &largest) ||
         first != 0 || !keeps_first(x->called[0], largest, is_float))
         return NULL;
+    hv of = x->operands[0];
+    if (s->dtype == DT_PRED) of = hb_convert(&r->b, of, DT_U8);
     hv place = dtype_bits(s->dtype) > 32
-                   ? place_of_equal(&r->b, x->operands[0], x->operands[2], d.v[0], largest)
-                   : hb_place_of_extreme(&r->b, x->operands[0], d.v[0], largest, false);
+                   ? place_of_equal(&r->b, of, x->operands[2], d.v[0], largest)
+                   : hb_place_of_extreme(&r->b, of, d.v[0], largest, false);
     return hb_convert(&r->b, place, i->shape->dtype);
 }

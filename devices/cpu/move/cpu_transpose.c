@@ -63,6 +63,14 @@ static inline void lines_at(const struct lines *l, int64_t x, int n, int64_t *at
 static inline int64_t last_begin(int64_t x, int n, int64_t all) {
     return x + n <= all ? x : all - n;
 }
+// Do lines of the result that are this far apart meet in few sets of the nearest cache? Then a line
+// that is not whole soon is put away and brought back (1024x200 of f32 on Zen 5: 8 times as long as
+// 1040x200), so CROWD of them are filled for a unit's rows before the next.
+enum { CROWD = 16, SETS = 2048 };
+static inline bool crowded(int64_t apart) {
+    int64_t off = apart % SETS;
+    return apart >= SETS - LINE && (off < LINE || off > SETS - LINE);
+}
 // One of T by T elements in vectors of T: row j of the operand's tile holds neighbours along a.
 // Each round puts the halves of a row beside those of another; after log2(T) rounds all are turned.
 #define INLINE static inline __attribute__((always_inline))
@@ -87,24 +95,50 @@ static inline int64_t last_begin(int64_t x, int n, int64_t all) {
         _Pragma("GCC unroll 16") for (int k = 0; k < T; k++)                                       \
             memcpy(to + to_at[k], &v[k], sizeof *v);                                               \
     }                                                                                              \
-    /* rows along b, columns along a: both at least T. The last tile of a side may overlap. */     \
-    static void NAME##_plane(const char *from, int64_t from_row, char *to, int64_t to_row,         \
-                             int64_t rows, int64_t columns) {                                      \
+    /* Tiles below each other that make whole lines of the result, a line after the other. */      \
+    INLINE void NAME##_lines(const char *from, int64_t from_row, char *to, int64_t to_row) {       \
+        enum { TILES = LINE / sizeof(TYPE) / T };                                                  \
+        NAME##_vector v[TILES][T];                                                                 \
+        _Pragma("GCC unroll 4") for (int j = 0; j < TILES; j++) {                                  \
+            _Pragma("GCC unroll 16") for (int k = 0; k < T; k++)                                   \
+                memcpy(&v[j][k], from + (j * T + k) * from_row, sizeof v[j][k]);                   \
+            NAME##_turn(v[j]);                                                                     \
+        }                                                                                          \
+        _Pragma("GCC unroll 16") for (int k = 0; k < T; k++)                                       \
+            _Pragma("GCC unroll 4") for (int j = 0; j < TILES; j++)                                \
+                memcpy(to + k * to_row + j * (int64_t)sizeof v[j][k], &v[j][k], sizeof v[j][k]);   \
+    }                                                                                              \
+    /* A line's rows from r on (fewer at the end: by tiles), columns c to c + T. */                \
+    INLINE void NAME##_strip(const char *from, int64_t from_row, char *to, int64_t to_row,         \
+                             int64_t begin, int64_t rows, int64_t c) {                             \
         enum { WIDE = LINE / sizeof(TYPE) };                                                       \
         int64_t from_at[T], to_at[T];                                                              \
+        from += c * (int64_t)sizeof(TYPE);                                                         \
+        to += c * to_row;                                                                          \
+        if (begin + WIDE <= rows) {                                                                \
+            NAME##_lines(from + begin * from_row, from_row, to + begin * (int64_t)sizeof(TYPE),    \
+                         to_row);                                                                  \
+            return;                                                                                \
+        }                                                                                          \
         _Pragma("GCC unroll 16") for (int k = 0; k < T; k++) {                                     \
             from_at[k] = k * from_row;                                                             \
             to_at[k] = k * to_row;                                                                 \
         }                                                                                          \
-        for (int64_t begin = 0; begin < rows; begin += WIDE)                                       \
-            for (int64_t k = 0; k < columns; k += T) {                                             \
-                int64_t c = k + T <= columns ? k : columns - T;                                    \
-                for (int64_t j = begin; j < begin + WIDE && j < rows; j += T) {                    \
-                    int64_t r = j + T <= rows ? j : rows - T;                                      \
-                    NAME##_tile(from + r * from_row + c * (int64_t)sizeof(TYPE), from_at,          \
-                                to + c * to_row + r * (int64_t)sizeof(TYPE), to_at);               \
-                }                                                                                  \
-            }                                                                                      \
+        for (int64_t j = begin; j < rows; j += T) {                                                \
+            int64_t r = last_begin(j, T, rows);                                                    \
+            NAME##_tile(from + r * from_row, from_at, to + r * (int64_t)sizeof(TYPE), to_at);      \
+        }                                                                                          \
+    }                                                                                              \
+    /* rows along b, columns along a: both at least T. The last tile of a side may overlap. */     \
+    static void NAME##_plane(const char *from, int64_t from_row, char *to, int64_t to_row,         \
+                             int64_t rows, int64_t columns) {                                      \
+        enum { WIDE = LINE / sizeof(TYPE) };                                                       \
+        int64_t some = crowded(to_row) ? CROWD : columns;                                          \
+        for (int64_t first = 0; first < columns; first += some)                                    \
+            for (int64_t begin = 0; begin < rows; begin += WIDE)                                   \
+                for (int64_t k = first; k < first + some && k < columns; k += T)                   \
+                    NAME##_strip(from, from_row, to, to_row, begin, rows,                          \
+                                 last_begin(k, T, columns));                                       \
     }                                                                                              \
     static void NAME##_long(const struct transpose_state *t, const struct piece *p) {              \
         NAME##_plane(p->from + p->begin * t->rows.step, t->rows.step,                              \
