@@ -85,6 +85,12 @@ def image():
                     attrs["nearest_mode"] = "floor"
                 add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize",
                     [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
+        for scale in ((1.7, 2.3), (0.6, 0.45), (2, 1 / 3)):
+            add("Resize %s of a region by %.2f %.2f" % ((mode,) + scale), "Resize",
+                [x, np.array((0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9), np.float32),
+                 np.array((1, 1) + scale, np.float32)],
+                {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize",
+                 "nearest_mode": "floor"}, constant=(1, 2), opset=18)
     for mode in ("linear", "cubic"):  # whole factors: the same taps for each element
         for way in ("half_pixel", "asymmetric", "pytorch_half_pixel"):
             add("Resize %s %s by 2 and 4" % (mode, way), "Resize",

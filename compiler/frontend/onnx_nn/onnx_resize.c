@@ -46,6 +46,7 @@ static double coordinate(const struct resize *r, int k, int64_t in, int64_t o) {
     if (str_is(r->coordinates, "asymmetric")) return (double)(x / scale);
     if (str_is(r->coordinates, "tf_half_pixel_for_nn")) return (double)((x + 0.5f) / scale);
     if (str_is(r->coordinates, "tf_crop_and_resize")) {
+        out = (float)r->size[k]; // whole, as in ONNX Runtime
         float from = (float)r->roi_from[k], span = ((float)r->roi_to[k] - from) * last;
         return (double)((out == 1 ? span / 2 : x * span / (out - 1)) + from * last);
     }
