@@ -108,6 +108,14 @@ def image():
     for mode in ("linear", "cubic"):
         add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])],
             {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
+        # Rounded after each axis; of sizes without sums halfway between two integers, which ONNX
+        # Runtime's weights of 22 bits put on either side.
+        for dtype in (np.uint8, np.int32):
+            for size in ((9, 13),) if mode == "linear" else ((3, 4), (12, 5)):
+                whole = (np.abs(f32(2, 3, 7, 9)) * 90).clip(0, 255).astype(dtype)
+                add("Resize %s, antialias, %s to %dx%d" % ((mode, np.dtype(dtype).name) + size),
+                    "Resize", [whole, None, None, np.array((2, 3) + size)],
+                    {"mode": mode, "antialias": 1}, constant=(3,), opset=18)
     add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])],
         {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, constant=(3,),
         opset=18)
