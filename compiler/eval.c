@@ -75,8 +75,8 @@ status_t hlo_eval_spend(struct hlo_eval *ev, int64_t work) {
 
 // Before an instruction is evaluated. Control flow is charged for what it comes to.
 static status_t admit(struct hlo_eval *ev, const struct hlo_instr *i) {
-    bool control = i->op == HLO_WHILE || i->op == HLO_CALL || i->op == HLO_CONDITIONAL ||
-                   i->op == HLO_FUSION;
+    bool control =
+        i->op == HLO_WHILE || i->op == HLO_CALL || i->op == HLO_CONDITIONAL || i->op == HLO_FUSION;
     if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
     return hlo_eval_spend(ev, control || !ev->max_work ? 1 : hlo_work(i));
 }
@@ -256,14 +256,18 @@ status_t hlo_fn_row(struct hlo_fn *f, struct literal *acc, int64_t to, int64_t s
     if (p->cancel && *p->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
     if (t == DT_F32) {
         float *a = (float *)acc->data + to;
-        const float *x = (const float *)in->data + from;
-        for (int64_t k = 0; k < n; k++, a += step)
-            *a = fast_f32(f->fast, *a, x[k]);
+        for (int64_t k = 0; k < n; k++, a += step) {
+            float x;
+            memcpy(&x, (const char *)in->data + (from + k) * 4, 4); // a weight lies where its file
+            *a = fast_f32(f->fast, *a, x);                          // has it
+        }
     } else {
         int32_t *a = (int32_t *)acc->data + to;
-        const int32_t *x = (const int32_t *)in->data + from;
-        for (int64_t k = 0; k < n; k++, a += step)
-            *a = fast_s32(f->fast, *a, x[k]);
+        for (int64_t k = 0; k < n; k++, a += step) {
+            int32_t x;
+            memcpy(&x, (const char *)in->data + (from + k) * 4, 4);
+            *a = fast_s32(f->fast, *a, x);
+        }
     }
     return ST_OK;
 }

@@ -142,9 +142,11 @@ static struct suites_config suites_options(const struct config *c) {
 }
 
 static struct sched_config sched_options(const struct config *c) {
+    Hlod__Wire__Limits limits = HLOD__WIRE__LIMITS__INIT;
+    limits.own_names = *c->tokens != 0;
     return (struct sched_config){.max_queue = (int32_t)c->max_queue,
                                  .default_timeout_ms = c->timeout_ms,
-                                 .limits = HLOD__WIRE__LIMITS__INIT,
+                                 .limits = limits,
                                  .cache_budget_bytes = c->cache_bytes,
                                  .max_shapes = (int32_t)c->max_shapes,
                                  .compiles_a_minute = c->compile_rate,

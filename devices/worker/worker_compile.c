@@ -85,6 +85,17 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
     return m;
 }
 
+// What a compile keeps of names (of nodes, values, lines of source) is shown to all who have its
+// executable: the digest of a program covers them too.
+static struct digest with_names(const struct ingest_result *r) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_str(&h, STR("hlod.names.1"));
+    sha256_add(&h, r->program_digest.b, sizeof r->program_digest.b);
+    sha256_add(&h, r->program.p, r->program.n);
+    return sha256_end(&h);
+}
+
 WORKER_ANSWER(ingest) {
     Hlod__Wire__IngestReply *out = reply;
     const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
@@ -98,6 +109,7 @@ WORKER_ANSWER(ingest) {
     RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
     RETURN_IF_ERR(
         frontend_ingest(&c->arena, format && format[0] ? format : NULL, source, &limits, &r));
+    if (q->limits && q->limits->own_names) r.program_digest = with_names(&r);
 
     out->format = (char *)(uintptr_t)r.format;
     out->program_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.program_digest.b, 32)};

@@ -113,9 +113,30 @@ static const struct named_model *named(struct call *c, const char *text) {
     return x;
 }
 
+// The versions that a name has, of which another was asked for; "" if there is no such name.
+static const char *its_versions(struct call *c, const char *name) {
+    enum { MOST = 8 };
+    struct models *all = sched_models(c->api->sched);
+    const char *colon = strrchr(name, ':'), *text = "";
+    int n = 0;
+    if (colon && !models_find(all, api_space(c, name), name, ""))
+        name = arena_strndup(&c->arena, name, (size_t)(colon - name));
+    const char *space = api_space(c, name);
+
+    for (const struct named_model *x = models_first(all); x; x = x->next) {
+        if (strcmp(x->name, name) || !models_of(x, space) || ++n > MOST) continue;
+        text = arena_printf(&c->arena, "%s%s%lld", text, n > 1 ? ", " : "", (long long)x->version);
+    }
+    if (!n) return "";
+    return arena_printf(&c->arena, " (there %s %s%s of that name)",
+                        n > 1 ? "are versions" : "is version", text, n > MOST ? ", ..." : "");
+}
+
 const char *api_like(struct call *c, const char *name) {
     enum { ASKED = 1000 }; // names: a comparison takes some microseconds, on the loop
     const struct named_model *x = models_first(sched_models(c->api->sched));
+    const char *versions = its_versions(c, name);
+    if (*versions) return versions;
     for (int k = 0; x && k < ASKED; x = x->next, k++)
         if (api_sees(c, x) && strcmp(x->name, name) && str_is_like(str_of(name), str_of(x->name)))
             return arena_printf(&c->arena, " (did you mean '%s'?)", x->name);

@@ -120,8 +120,8 @@ char *api_hex(struct arena *a, struct digest d);
 status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
 // The same, or the name of a model: NAME, or NAME:VERSION.
-// " (did you mean 'cats'?)": a model whose name the caller sees and that is much like this one; ""
-// if none is. In c->arena.
+// " (did you mean 'cats'?)": a model whose name the caller sees and that is much like this one, or
+// the versions that the name has, of which another was asked for; "" if there is none. In c->arena.
 const char *api_like(struct call *c, const char *name);
 status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
 // May the caller see what is not its tenant's? True without tokens, and with the scope admin.

@@ -52,9 +52,11 @@ status_t api_health(struct call *c) {
                              ? "ready; the cluster is not reached, this node serves alone"
                          : m.ready ? "ready"
                                    : "workers are starting");
-    m.rss_bytes = api_rss_bytes();
     m.uptime_s = (double)(clock_ns() - c->api->start_ns) / 1e9;
-    m.jobs_active = sched_active(c->api->sched);
+    if (api_sees_all(c)) { // how much others compute, and when, is not to be read off it
+        m.rss_bytes = api_rss_bytes();
+        m.jobs_active = sched_active(c->api->sched);
+    }
     return call_reply(c, &m.base);
 }
 

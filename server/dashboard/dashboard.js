@@ -208,7 +208,7 @@ async function overview() {
         ], tenants.tenants || [], { empty: "Nobody has asked for anything yet." })),
         card("Server", null, h("div", { class: "body" }, h("dl", { class: "facts" },
           h("dt", null, "Up"), h("dd", null, duration(health.uptimeS)),
-          h("dt", null, "Daemon memory"), h("dd", null, bytes(health.rssBytes)),
+          h("dt", null, "Daemon memory"), h("dd", null, health.rssBytes ? bytes(health.rssBytes) : "not shown"),
           h("dt", null, "Cache"), h("dd", null, `${bytes(cache.bytes)} of ${bytes(cache.budgetBytes)}, ${count(cache.executables)} ${number(cache.executables) === 1 ? "executable" : "executables"}, ${count(cache.models)} ${number(cache.models) === 1 ? "model" : "models"}`),
           h("dt", null, "Compiles"), h("dd", null, `${count(cache.compiles)}, ${count(cache.joins)} joined`),
           h("dt", null, "Workers lost"), h("dd", null, count(m.hlod_worker_deaths_total)),

@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Of one head: many times what the library takes of a frame (8 KiB, GRPC_ARG_MAX_METADATA_SIZE).
-enum { GRPC_HEAD_BYTES = 128 << 10 };
+// Of one head, as it travels: several times what a call may have (as over HTTP, GUARD_HEAD_BYTES),
+// names and values with 32 bytes each. The library refuses a call with more than that with
+// RESOURCE_EXHAUSTED, and the connection's next one does not come through.
+enum { GRPC_METADATA_BYTES = 32 << 10, GRPC_HEAD_BYTES = 128 << 10 };
 struct grpc_head { // zeroed: nothing was read yet
     uint8_t frame[9];
     uint8_t have;    // of `frame`

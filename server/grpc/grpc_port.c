@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "server/grpc/grpc_gate.h"
+#include "server/grpc/grpc_head.h"
 #include "server/last_words.h"
 #include "server/tls.h"
 
@@ -25,6 +26,7 @@ static grpc_server *make_server(struct grpc_port *r, int64_t room) {
 
 #define INTEGER(name, v) {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (v)}
     grpc_arg args[] = {INTEGER(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max),
+                       INTEGER(GRPC_ARG_MAX_METADATA_SIZE, GRPC_METADATA_BYTES),
                        INTEGER(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
                        INTEGER(GRPC_ARG_ALLOW_REUSEPORT, 0),
                        INTEGER(GRPC_ARG_MAX_CONCURRENT_STREAMS, GRPC_PORT_STREAMS),

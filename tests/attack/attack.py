@@ -22,7 +22,7 @@ from floods import (calls_of_gone_clients, calls_with_token, calls_without_end,
 from h2 import H2
 from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
-from others import others_unnumbered, others_unseen
+from others import others_unnamed, others_unnumbered, others_unseen
 from readers import (blob_changed_while_sent, clients_of_all_places, handles_flood,
                      readers_of_all_places, readers_of_results, readers_without_token)
 from replies import frames_of_large_results, packed_answers
@@ -932,7 +932,8 @@ ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent,
            handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token,
            frames_without_end, head_without_end, head_without_end_tls, connections_without_end,
            work_made_ahead, texts_made_by_the_compile, calls_of_calls, compiles_of_others,
-           shapes_of_others, programs_of_many_parts, others_unseen, others_unnumbered,
+           shapes_of_others, programs_of_many_parts, others_unseen, others_unnamed,
+           others_unnumbered,
            names_flood, names_unseen, answers_as_text, unread_answers, packed_answers,
            frames_of_large_results,
            regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers,

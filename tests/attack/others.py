@@ -57,6 +57,42 @@ def others_unseen(d):
     assert d.by("a", "GET", "/v1/buffers/" + own["handle"][0])[0] == 200
 others_unseen.credentials = others_unseen.real = True
 
+NAMED = """HloModule %s
+
+ENTRY %s.main {
+  %s.x = f32[5] parameter(0)
+  %s.y = f32[5] exponential(%s.x), metadata={op_name="%s/exp"}
+  ROOT %s.z = f32[5] add(%s.y, %s.x), metadata={op_name="%s/add"}
+}
+"""
+
+def others_unnamed(d):
+    """Two tenants' programs that differ in names alone: what is told of an executable, compiled, in
+    a profile and as text, has none of the other's."""
+    digests = {}
+    for who in "a", "b":
+        text = NAMED.replace("%s", "of_" + who).encode()
+        status, r = d.by(who, "POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})
+        assert status == 200, r
+        digests[who] = r["sourceDigest"], r["digest"]
+    for who, other in ("a", "b"), ("b", "a"):
+        model, exe = digests[who]
+        run = {"model": model, "options": {"profile": True}, "inputs": [
+            {"name": "of_" + who + ".x", "dtype": "f32", "shape": [5], "data": [1, 2, 3, 4, 5]}]}
+        asked = [("POST", "/v1/run", json.dumps(run)), ("GET", "/v1/executables/" + exe, None)]
+        asked += [("GET", "/v1/executables/%s/stage/%s" % (exe, stage), None)
+                  for stage in ("hlo-before", "hlo-after", "plan", "kir", "explain")]
+        head = {"Authorization": "Bearer " + d.tokens[who], "Content-Type": "application/json",
+                "Accept": "application/json, text/plain"}
+        said = ""
+        for verb, path, body in asked:
+            status, _, text = d.call(verb, path, body, head)
+            assert status == 200, (path, text)
+            assert b"of_" + other.encode() not in text, (path, text)
+            said += text.decode()
+        assert "of_" + who in said, "names are told to their owner"
+others_unnamed.credentials = others_unnamed.real = True
+
 def others_unnumbered(d):
     """What one tenant does changes no number that another reads of the cache and of devices; who
     sees all sees it, and each its own."""

@@ -158,6 +158,8 @@ def main():
               err="no model is called 'no-such'")
         check("models set of a name much like one", hlo("models", "set", "dogs", "catz"), 3,
               err=r"no model is called 'catz' \(did you mean 'cats'\?\)")
+        check("models set of a version that is not there", hlo("models", "set", "dogs", "cats:9"),
+              3, err=r"no model is called 'cats:9' \(there is version 1 of that name\)")
         check("models set: another name of the same", hlo("models", "set", "felines", "cats:1"), 0,
               f"^felines version 1 is {source}")
         check("compile a name", hlo("compile", "cats", "--shape", "x=1x4"), 0,

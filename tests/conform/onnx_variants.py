@@ -85,6 +85,12 @@ def image():
                     attrs["nearest_mode"] = "floor"
                 add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize",
                     [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
+        for scale in ((1.7, 2.3), (0.6, 0.45), (2, 1 / 3)):
+            add("Resize %s of a region by %.2f %.2f" % ((mode,) + scale), "Resize",
+                [x, np.array((0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9), np.float32),
+                 np.array((1, 1) + scale, np.float32)],
+                {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize",
+                 "nearest_mode": "floor"}, constant=(1, 2), opset=18)
     for mode in ("linear", "cubic"):  # whole factors: the same taps for each element
         for way in ("half_pixel", "asymmetric", "pytorch_half_pixel"):
             add("Resize %s %s by 2 and 4" % (mode, way), "Resize",
@@ -102,6 +108,14 @@ def image():
     for mode in ("linear", "cubic"):
         add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])],
             {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
+        # Rounded after each axis; of sizes without sums halfway between two integers, which ONNX
+        # Runtime's weights of 22 bits put on either side.
+        for dtype in (np.uint8, np.int32):
+            for size in ((9, 13),) if mode == "linear" else ((3, 4), (12, 5)):
+                whole = (np.abs(f32(2, 3, 7, 9)) * 90).clip(0, 255).astype(dtype)
+                add("Resize %s, antialias, %s to %dx%d" % ((mode, np.dtype(dtype).name) + size),
+                    "Resize", [whole, None, None, np.array((2, 3) + size)],
+                    {"mode": mode, "antialias": 1}, constant=(3,), opset=18)
     add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])],
         {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, constant=(3,),
         opset=18)

@@ -129,12 +129,31 @@ def powers(add):
                 [x.astype(dtype), np.array(y, dtype)], constant=(1,))
 
 
+    whole = np.array([3, -3, 7, 2, -2, 65537, 10, 0], np.int64)
+    up = np.array([31, 31, 17, 62, 61, 1, 15, 3])
+    for dtype in (np.float16, np.float32, np.float64):
+        add("odd Pow of integers by %s" % np.dtype(dtype).name, "Pow", [whole, up.astype(dtype)])
+
+
+def flags(add):
+    """Attributes that are 0 or 1: ONNX Runtime takes another number as 0."""
+    x, few = f32(2, 3, 7, 7), np.array([3, 1, 3, 2, 1], np.float32)
+    for k in (-1, 2, 2 ** 40):
+        add("keepdims %d of ReduceSum" % k, "ReduceSum", [x, np.array([1])], {"keepdims": k},
+            constant=(1,))
+        add("keepdims %d of ArgMax" % k, "ArgMax", [x], {"axis": 1, "keepdims": k})
+        add("noop_with_empty_axes %d" % k, "ReduceSum", [x], {"noop_with_empty_axes": k})
+        add("ceil_mode %d" % k, "AveragePool", [x],
+            {"ceil_mode": k, "kernel_shape": [2, 2], "strides": [2, 2]})
+        add("sorted %d of Unique" % k, "Unique", [few], {"sorted": k}, 4)
+
+
 def masks(add):
     for opset in (7, 10, 11, 12, 13):
         add("Dropout's mask, opset %d" % opset, "Dropout", [f32(3, 4)], outputs=2, opset=opset)
 
 
 def families(add):
-    for family in (behind_products, behind_convolutions, labels, empty, powers, masks):
+    for family in (behind_products, behind_convolutions, labels, empty, powers, flags, masks):
         family(add)
     sampled(add)

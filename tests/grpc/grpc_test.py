@@ -165,6 +165,15 @@ def limits(d):
     assert int(dict(e.trailing_metadata())["hlod-retry-after-ms"]) > 1000
 limits.args = ("--max-message-bytes", "1M", "--compile-rate", "4")
 
+def long_metadata(d):
+    """Of a call: as much as a head over HTTP may have, such as a long token; more is refused in a
+    status that says so."""
+    health = d.channel.unary_unary("/hlod.v1.Hlod/Health")
+    for n in 9000, 20000, 30000:
+        assert health(b"", metadata=[("x-long", "a" * n)], timeout=PATIENCE)
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED,
+            lambda: health(b"", metadata=[("x-long", "a" * 40000)], timeout=PATIENCE))
+
 def typed_contents(d):
     digest = put(d)
     infer, q = d.api.method(d.channel, "/inference.GRPCInferenceService/ModelInfer")
@@ -351,7 +360,8 @@ def taken_port(d):
     assert p.returncode != 0 and "gRPC cannot listen" in p.stderr, p.stderr
 
 SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors,
-             limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain,
+             limits, long_metadata, typed_contents, health, reflection, many_clients, hostile,
+             slow_reader, drain,
              stop_now, taken_port]
 
 def main():

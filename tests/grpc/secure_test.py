@@ -148,6 +148,10 @@ def http_tokens(s):
             and json.loads(body)["reason"] == "NO_CREDENTIALS"), (status, headers, body)
     assert (s.curl("/metrics")[0] == 401
             and s.curl("/metrics", "-H", "Authorization: Bearer " + s.reader)[0] == 200)
+    for who, sees in (s.all, True), (s.reader, False), (None, False):  # what all do, together
+        words = ["-H", "Authorization: Bearer " + who] if who else []
+        health = json.loads(s.curl("/v1/health", *words)[2])
+        assert health["ready"] and ("rssBytes" in health) == sees, (health, who)
     status, headers, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + s.reader[:-1]
                                                        + ("0" if s.reader[-1] != "0" else "1"))
     assert (status == 401 and 'error="invalid_token"' in headers["www-authenticate"]
@@ -390,7 +394,7 @@ def disconnects(s):
     except OSError:
         pass
     until("the job is cancelled", 10,
-          lambda: not s.d.json("GET", "/v1/health")[1].get("jobsActive"))
+          lambda: not s.d.json("GET", "/v1/health", headers=bearer(s.all))[1].get("jobsActive"))
 
 def framing(s):
     """What two readers take differently is refused in our words, over TLS too, behind a request

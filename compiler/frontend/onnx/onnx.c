@@ -21,7 +21,7 @@ bool onnx_sniff(struct span head) {
     // ModelProto begins with ir_version (field 1, varint) in every writer we know; otherwise with
     // producer_name or graph.
     if (head.n < 2) return false;
-    if (head.p[0] == 0x08 && head.p[1] < 32) return true;
+    if (head.p[0] == 0x08) return true; // onnx_parse tells which versions are taken
     return (head.p[0] == 0x12 || head.p[0] == 0x3a) && head.n > 4;
 }
 
@@ -469,9 +469,13 @@ static void number(struct arena *a, struct naming *d, struct str name) {
     struct renamed r = {name, smap_put(&d->ids, name, (void *)++d->next)};
     avec_push(a, &d->renamed, r);
 }
+static void digest_elements(struct sha256 *h, const struct onnx_value *v) {
+    sha256_u64(h, (uint64_t)v->elem_type);
+    sha256_u64(h, (uint64_t)(v->is_sequence + 2 * v->is_optional + 4 * v->is_map));
+}
 static void digest_type(struct arena *a, struct naming *d, const struct onnx_value *v) {
-    sha256_u64(&d->h, (uint64_t)v->elem_type);
-    sha256_u64(&d->h, (uint64_t)(v->is_sequence + 2 * v->is_optional + 4 * v->has_shape));
+    digest_elements(&d->h, v);
+    sha256_u64(&d->h, v->has_shape);
     sha256_u64(&d->h, (uint64_t)v->rank);
     for (int k = 0; k < v->rank; k++) {
         struct str s = onnx_dim_symbol(a, v, k);
@@ -586,9 +590,11 @@ static void digest_graph(struct arena *a, struct naming *d, const struct onnx_gr
 static struct digest digest_program(struct arena *a, const struct onnx_model *m) {
     struct naming d = {.next = 0};
     sha256_init(&d.h);
-    sha256_str(&d.h, STR("hlod.onnx.3"));
+    sha256_str(&d.h, STR("hlod.onnx.4"));
     sha256_u64(&d.h, (uint64_t)m->opset);
     digest_graph(a, &d, &m->main);
+    for (size_t k = 0; k < m->main.outputs.n; k++) // they are checked (onnx_check_declared)
+        digest_elements(&d.h, &m->main.outputs.v[k]);
     if (m->main.defaults.n) sha256_str(&d.h, STR("defaults"));
     for (size_t k = 0; k < m->main.defaults.n; k++)
         sha256_u64(&d.h, (uint64_t)(uintptr_t)smap_get(&d.ids, m->main.defaults.v[k].name));

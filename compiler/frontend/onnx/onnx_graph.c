@@ -150,3 +150,57 @@ status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) {
                               onnx_node_name(m->arena, &g->nodes.v[k]), STR_ARG(name));
     return st_invalid("output '" STR_FMT "' is not defined by any node", STR_ARG(name));
 }
+
+// ---- functions
+
+// Walks from function to function by the nodes that call them; one that is met on its own way calls
+// itself.
+struct calls {
+    const struct onnx_model *m;
+    struct smap places; // domain, name and overload -> place + 1
+    enum { UNSEEN, ON_THE_WAY, DONE } * seen;
+};
+static struct str key_of(const struct calls *w, struct str domain, struct str name,
+                         struct str overload) {
+    return str_of(arena_printf(w->m->arena, STR_FMT "\n" STR_FMT "\n" STR_FMT, STR_ARG(domain),
+                               STR_ARG(name), STR_ARG(overload)));
+}
+static status_t follow(struct calls *w, const struct onnx_graph *g, int depth);
+static status_t follow_function(struct calls *w, size_t place, int depth) {
+    const struct onnx_function *f = &w->m->functions.v[place];
+    if (w->seen[place] == DONE || depth > w->m->limits.max_depth) return ST_OK; // lowering tells
+    if (w->seen[place] == ON_THE_WAY)
+        return st_invalid("function '" STR_FMT "' of domain '" STR_FMT
+                          "' calls itself, at once or by others: functions may not recur",
+                          STR_ARG(f->name), STR_ARG(f->domain));
+    w->seen[place] = ON_THE_WAY;
+    RETURN_IF_ERR(follow(w, &f->body, depth + 1));
+    w->seen[place] = DONE;
+    return ST_OK;
+}
+static status_t follow(struct calls *w, const struct onnx_graph *g, int depth) {
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *n = &g->nodes.v[k];
+        void *place = smap_get(&w->places, key_of(w, n->domain, n->op, n->overload));
+        if (place) RETURN_IF_ERR(follow_function(w, (size_t)(uintptr_t)place - 1, depth));
+        for (size_t i = 0; i < n->attrs.n; i++)
+            if (n->attrs.v[i].graph) RETURN_IF_ERR(follow(w, n->attrs.v[i].graph, depth + 1));
+    }
+    return ST_OK;
+}
+
+status_t onnx_functions_check(const struct onnx_model *m) {
+    if (!m->functions.n) return ST_OK;
+    struct calls w = {.m = m};
+    w.seen = arena_zarray(m->arena, __typeof__(*w.seen), m->functions.n);
+    smap_seed_random(&w.places);
+    for (size_t k = m->functions.n; k-- > 0;) { // of several alike the first counts
+        const struct onnx_function *f = &m->functions.v[k];
+        smap_put(&w.places, key_of(&w, f->domain, f->name, f->overload), (void *)(k + 1));
+    }
+    status_t st = ST_OK;
+    for (size_t k = 0; k < m->functions.n && !st; k++)
+        st = follow_function(&w, k, 0);
+    smap_done(&w.places);
+    return st;
+}

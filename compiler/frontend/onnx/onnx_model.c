@@ -544,6 +544,9 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     if (!m.limits.max_depth) m.limits.max_depth = 100;
     if (!m.limits.max_tensor_bytes) m.limits.max_tensor_bytes = INT64_C(64) << 30;
     RETURN_IF_ERR(st_note(read_message(&r, source, &model_proto, &m), "ModelProto"));
+    if (m.ir_version < 0 || m.ir_version > ONNX_LAST_IR)
+        return st_invalid("an ONNX model of ir_version %lld: those up to %d are taken",
+                          (long long)m.ir_version, ONNX_LAST_IR);
     if (!m.main.bytes.p)
         return st_invalid(
             "not an ONNX model: there is no graph (a TensorFlow SavedModel begins alike: convert "
@@ -553,6 +556,7 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     settle_defaults(&m);
     if (m.main.outputs.n == 0) return st_invalid("the graph has no outputs");
     RETURN_IF_ERR(read_message(&r, source, &model_functions, &m));
+    RETURN_IF_ERR(onnx_functions_check(&m));
     RETURN_IF_ERR(onnx_graph_resolve(&m, &m.main));
     *out = m;
     return ST_OK;

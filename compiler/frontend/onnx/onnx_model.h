@@ -8,7 +8,8 @@
 #include "compiler/frontend/frontend.h"
 
 typedef VEC(struct str) onnx_texts;
-enum { ONNX_STRING = 8 }; // TensorProto.DataType
+enum { ONNX_STRING = 8 };   // TensorProto.DataType
+enum { ONNX_LAST_IR = 31 }; // far beyond what there is: what is new in a model tells its operators
 struct onnx_tensor {
     struct str name;
     int data_type; // TensorProto.DataType
@@ -94,6 +95,7 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
 // Sorts the nodes of g and of its subgraphs, finds captures, checks names. A graph that is not
 // nested may have none.
 status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) MUST_CHECK;
+status_t onnx_functions_check(const struct onnx_model *m) MUST_CHECK; // none calls itself
 // The model-local function that a node calls, by domain, name and overload; NULL: an operator.
 const struct onnx_function *onnx_function_find(const struct onnx_model *m,
                                                const struct onnx_node *n);

@@ -191,6 +191,40 @@ status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
     return st;
 }
 
+// ---- declared types of results
+
+static bool made_here(const struct onnx_graph *g, struct str name) {
+    for (size_t k = 0; k < g->inputs.n; k++)
+        if (str_eq(g->inputs.v[k].name, name)) return false;
+    for (size_t k = 0; k < g->inits.n; k++)
+        if (str_eq(g->inits.v[k].name, name)) return false;
+    return true;
+}
+static const char *type_name(enum dtype t, bool text) {
+    return text ? "string" : dtype_name(t);
+}
+
+// As ONNX Runtime: element types must be those declared, of what a node makes; a shape may be
+// another, and a type may be left out.
+status_t onnx_check_declared(const struct onnx_graph *g, const struct onnx_value *o,
+                             const struct onnx_val *v) {
+    enum dtype declared = onnx_dtype_of(o), made = v->v      ? v->v->shape->dtype
+                                                   : v->list ? v->list->dtype
+                                                             : DT_INVALID;
+    bool list = v->list != NULL, text = v->v ? v->text : list && v->list->text,
+         declared_text = o->elem_type == ONNX_STRING;
+    if (v->failed || o->is_map || declared == DT_INVALID || made == DT_INVALID ||
+        !made_here(g, o->name))
+        return ST_OK;
+
+    if (o->is_sequence != list || declared != made || declared_text != text)
+        return st_invalid("output '" STR_FMT "': the model declares %s%s, its nodes make %s%s",
+                          STR_ARG(o->name), o->is_sequence ? "a sequence of " : "",
+                          type_name(declared, declared_text), list ? "a sequence of " : "",
+                          type_name(made, text));
+    return ST_OK;
+}
+
 // ---- bodies
 
 status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
@@ -206,6 +240,7 @@ status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
         outs[k] = smap_get(&child->values, name);
         if (!outs[k])
             return st_invalid("output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
+        RETURN_IF_ERR(onnx_check_declared(g, &g->outputs.v[k], outs[k]));
     }
     return ST_OK;
 }

@@ -203,6 +203,7 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         struct str name = g->outputs.v[k].name;
         struct onnx_val *v = smap_get(&c->values, name);
         if (!v) return st_invalid("output '" STR_FMT "' is not defined by any node", STR_ARG(name));
+        RETURN_IF_ERR(onnx_check_declared(g, &g->outputs.v[k], v));
 
         note_texts(c, v);
         if (v->v && v->size) {

@@ -40,7 +40,7 @@ int32_t onnx_string_place(struct onnx_ctx *c, struct str s); // in the table of 
 struct literal *onnx_string_list(struct onnx_ctx *c, const struct str *v, size_t n);
 // The texts of a tensor as places, in the module's arena; copied.
 status_t onnx_string_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
-                           struct literal **out) MUST_CHECK;
+                             struct literal **out) MUST_CHECK;
 struct onnx_val *onnx_in_any(struct onnx_ctx *c, size_t k); // a value of any kind; NULL if missing
 void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
@@ -62,6 +62,9 @@ struct onnx_val *onnx_weight_val(struct onnx_ctx *c, const struct onnx_tensor *t
 status_t onnx_fold_outputs(struct onnx_ctx *c) MUST_CHECK;
 
 // onnx_nodes.c. formals[i] = input i of g; outs[i] set for output i.
+// Is a result of g of the type that g declares for it?
+status_t onnx_check_declared(const struct onnx_graph *g, const struct onnx_value *o,
+                             const struct onnx_val *v) MUST_CHECK;
 status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
                          struct onnx_val *const *formals, struct onnx_val **outs) MUST_CHECK;
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;

@@ -48,7 +48,7 @@ static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spat
         return onnx_fail(c, "kernel_shape is missing"), false;
     if (!onnx_spatial_of(c, x, kernel, n, s)) return false;
     *declared = *s;
-    if (onnx_at_int(c, "ceil_mode", 0))
+    if (onnx_at_int(c, "ceil_mode", 0) == 1)
         ceil_mode(x->shape, s);
     else
         short_input(x->shape, s);
@@ -236,7 +236,7 @@ ONNX_X(pool) {
         area *= (double)s.kernel[d];
     }
     // Before opset 19 ONNX Runtime divides by the whole window also where a short input cuts it.
-    bool whole = !grown || (c->opset < 19 && !onnx_at_int(c, "ceil_mode", 0));
+    bool whole = !grown || (c->opset < 19 && onnx_at_int(c, "ceil_mode", 0) != 1);
     if (!padded || (with_pads && whole)) return onnx_out_val(c, 0, onnx_mul_k(c, sum, 1 / area));
     hv count = window_counts(c, x, s, &declared, with_pads);
     onnx_out_val(c, 0,

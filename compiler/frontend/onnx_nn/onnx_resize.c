@@ -46,6 +46,7 @@ static double coordinate(const struct resize *r, int k, int64_t in, int64_t o) {
     if (str_is(r->coordinates, "asymmetric")) return (double)(x / scale);
     if (str_is(r->coordinates, "tf_half_pixel_for_nn")) return (double)((x + 0.5f) / scale);
     if (str_is(r->coordinates, "tf_crop_and_resize")) {
+        out = (float)r->size[k]; // whole, as in ONNX Runtime
         float from = (float)r->roi_from[k], span = ((float)r->roi_to[k] - from) * last;
         return (double)((out == 1 ? span / 2 : x * span / (out - 1)) + from * last);
     }
@@ -299,11 +300,20 @@ static bool roi_from(struct onnx_ctx *c, struct resize *r) {
     return true;
 }
 
+// As ONNX Runtime and Pillow with antialias: after each axis, the last one first, numbers are whole
+// again, those of 8 bits within their range.
+static hv whole(struct onnx_ctx *c, hv x, enum dtype t) {
+    bool is_signed = dtype_class(t) == DC_SIGNED;
+    x = hb_unary(&c->b, HLO_ROUND_AFZ, x);
+    if (dtype_size(t) > 1) return x;
+    return hb_clamp(&c->b, hb_const_f64(&c->b, DT_F32, is_signed ? -128 : 0), x,
+                    hb_const_f64(&c->b, DT_F32, is_signed ? 127 : 255));
+}
 static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
     enum dtype t = x->shape->dtype;
     bool crop = str_is(r->coordinates, "tf_crop_and_resize");
     bool wide = r->mode != RESIZE_NEAREST && dtype_size(t) < 4;
-    bool done[HLO_MAX_RANK] = {false};
+    bool done[HLO_MAX_RANK] = {false}, rounds = r->antialias && dtype_is_int(t);
     if (x->shape->rank == HLO_MAX_RANK) return onnx_fail(c, "rank %d", x->shape->rank);
     if (shape_elements(x->shape) == 0) {
         int64_t dims[HLO_MAX_RANK];
@@ -320,8 +330,9 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
             int64_t in = x->shape->dims[r->axes[k]];
             bool shrinks = r->size[k] < in && r->axes[k] != x->shape->rank - 1;
             bool same = r->size[k] == in && r->scale[k] == 1;
-            if (done[k] || (pass == 0 && !shrinks)) continue;
+            if (done[k] || (pass == 0 && (rounds || !shrinks))) continue;
             if (!same || crop) x = resize_axis(c, x, r, k);
+            if (rounds && hb_ok(&c->b)) x = whole(c, x, t);
             done[k] = true;
         }
     onnx_out_val(c, 0, hb_convert(&c->b, x, t));

@@ -75,7 +75,7 @@ ONNX_X(argminmax) {
     onnx_out_val(c, 0,
                  onnx_place_of_extreme(c, x, axis, onnx_op_arg(c) == HLO_MAXIMUM,
                                        onnx_at_int(c, "select_last_index", 0) != 0,
-                                       onnx_at_int(c, "keepdims", 1) != 0));
+                                       onnx_at_int(c, "keepdims", 1) == 1));
 }
 
 // One in the place of the first largest element. Until opset 12 over the dimensions from axis on.

@@ -44,10 +44,9 @@ ONNX_X(pow) {
     hv y = onnx_in_val(c, 1);
     align_old_broadcast(c, x, &y);
     enum dtype t = x->shape->dtype;
-    if (y->shape->dtype != t && dtype_is_float(y->shape->dtype) && !dtype_is_float(t))
-        x = hb_convert(b, x, y->shape->dtype); // int base, float exponent
-    else
-        y = hb_convert(b, y, x->shape->dtype);
+    // An integer to a real power: in f64, as ONNX Runtime, whatever the exponent's type.
+    if (dtype_is_float(y->shape->dtype) && !dtype_is_float(t)) x = hb_convert(b, x, DT_F64);
+    y = hb_convert(b, y, x->shape->dtype);
     hb_numpy_pair(b, &x, &y);
     onnx_out_val(c, 0, hb_convert(b, hb_binary(b, HLO_POWER, x, y), t));
 }
@@ -175,12 +174,12 @@ ONNX_X(activation) {
 ONNX_X(reduce) {
     int64_t axes[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
-    bool given, keep = onnx_at_int(c, "keepdims", 1) != 0;
+    bool given, keep = onnx_at_int(c, "keepdims", 1) == 1;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
 
     onnx_axis_set(c, 1, rank, axes, &n, &given);
     if (!hb_ok(b)) return;
-    if (n == 0 && !onnx_at_int(c, "noop_with_empty_axes", 0)) // otherwise the rest is done yet
+    if (n == 0 && onnx_at_int(c, "noop_with_empty_axes", 0) != 1) // otherwise the rest is done yet
         for (; n < rank; n++)
             axes[n] = n;
 

@@ -106,7 +106,7 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     hv rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
-    if (onnx_has_text(c) && onnx_at_int(c, "sorted", 1))
+    if (onnx_has_text(c) && onnx_at_int(c, "sorted", 1) == 1)
         return onnx_fail(c, "texts have no order here: only sorted = 0");
 
     if (onnx_attr(c->n, "axis"))
@@ -128,7 +128,7 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
         keys[k] = onnx_row(c, rows, 1, k);
     if (!hb_ok(b)) return;
     struct groups g = group(c, keys, (int)m, n);
-    if (own || !onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g);
+    if (own || onnx_at_int(c, "sorted", 1) != 1) by_occurrence(c, &g);
     onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, x, g.at, axis), g.count, (int)axis));
     if (!own) onnx_out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
     onnx_out_val(c, own ? 1 : 2, g.inverse);

@@ -229,6 +229,63 @@ static void role_list(struct strbuf *b, const char *names, int first, int second
     }
     strbuf_putc(b, ']');
 }
+static struct str next_word(struct str *text) {
+    while (text->n && strchr("{}, ", *text->p))
+        text->p++, text->n--;
+    struct str word = {text->p, 0};
+    while (text->n && !strchr("{}, ", *text->p))
+        text->p++, text->n--, word.n++;
+    return word;
+}
+// operand_precision={high,highest}: with how many of their digits operands are read. False: it is
+// none that StableHLO has a word for.
+static bool precision_of(struct str *text, const char **out) {
+    static const char *const rows[][2] = {
+        {"default", "DEFAULT"}, {"high", "HIGH"}, {"highest", "HIGHEST"}};
+    struct str word = next_word(text);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        if (str_is(word, rows[k][0])) return *out = rows[k][1], true;
+    return false;
+}
+static void precision(struct out_op *op) {
+    size_t n;
+    const char *text = hlo_extra(op->i, "operand_precision", &n), *lhs, *rhs;
+    struct str rest = {text, n};
+    if (!text || !precision_of(&rest, &lhs) || !precision_of(&rest, &rhs)) return;
+    strbuf_printf(field(op, "precision_config"),
+                  "[#stablehlo<precision %s>, #stablehlo<precision %s>]", lhs, rhs);
+}
+// Of PrecisionConfig.Algorithm of xla_data.proto. False: there is none, or one without such types.
+static bool dot_algorithm(struct out_op *op) {
+    static const struct {
+        const char *name, *operands, *sum;
+        int components, products;
+    } rows[] = {{"dot_f16_f16_f16", "f16", "f16", 1, 1},
+                {"dot_f16_f16_f32", "f16", "f32", 1, 1},
+                {"dot_bf16_bf16_bf16", "bf16", "bf16", 1, 1},
+                {"dot_bf16_bf16_f32", "bf16", "f32", 1, 1},
+                {"dot_bf16_bf16_f32_x3", "bf16", "f32", 2, 3},
+                {"dot_bf16_bf16_f32_x6", "bf16", "f32", 3, 6},
+                {"dot_bf16_bf16_f32_x9", "bf16", "f32", 3, 9},
+                {"dot_tf32_tf32_f32", "tf32", "f32", 1, 1},
+                {"dot_tf32_tf32_f32_x3", "tf32", "f32", 2, 3},
+                {"dot_f32_f32_f32", "f32", "f32", 1, 1},
+                {"dot_f64_f64_f64", "f64", "f64", 1, 1}};
+    size_t n;
+    const char *name = hlo_extra(op->i, "algorithm", &n);
+    for (size_t k = 0; name && k < sizeof rows / sizeof *rows; k++)
+        if (str_is((struct str){name, n}, rows[k].name)) {
+            strbuf_printf(
+                field(op, "algorithm"),
+                "#stablehlo.dot_algorithm<lhs_precision_type = %s, rhs_precision_type = %s, "
+                "accumulation_type = %s, lhs_component_count = %d, rhs_component_count = %d, "
+                "num_primitive_operations = %d, allow_imprecise_accumulation = false>",
+                rows[k].operands, rows[k].operands, rows[k].sum, rows[k].components,
+                rows[k].components, rows[k].products);
+            return true;
+        }
+    return false;
+}
 static status_t out_convolution(struct out *o, struct out_op *op) {
     const struct hlo_attr_conv *c = HLO_ATTR(op->i, conv);
     const struct labels *l = &c->dim_labels;
@@ -250,6 +307,7 @@ static status_t out_convolution(struct out *o, struct out_op *op) {
     strbuf_putc(b, '>');
     put_int(op, "feature_group_count", c->feature_group_count);
     put_int(op, "batch_group_count", c->batch_group_count);
+    precision(op);
     return ST_OK;
 }
 static status_t out_dot(UNUSED struct out *o, struct out_op *op) {
@@ -261,6 +319,7 @@ static status_t out_dot(UNUSED struct out *o, struct out_op *op) {
     put_list(b, "lhs_contracting_dimensions", d->lhs_contracting_dims);
     put_list(b, "rhs_contracting_dimensions", d->rhs_contracting_dims);
     strbuf_putc(b, '>');
+    if (!dot_algorithm(op)) precision(op); // an algorithm says it all
     return ST_OK;
 }
 static status_t out_batch_norm(UNUSED struct out *o, struct out_op *op) {
