@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Infinities and NaN in images and weights of convolutions whose weights the model holds: random
-networks of one convolution with steps behind it, against sums in f64 as they are written.
+networks of one convolution with steps behind it, or of one product with weights of few bits,
+against sums in f64 as they are written.
 
     not_finite.py BUILD [--n N] [--seed S]
 
@@ -79,13 +80,35 @@ def network(rng):
     return said, nodes, init, at, x, y, scale
 
 
+def few_bits(rng):
+    """The same of one MatMulNBits, of as few rows and more as the CPU has ways for."""
+    bits, block = int(rng.choice([2, 4, 8])), int(rng.choice([16, 32, 64]))
+    rows, k, n = (int(rng.integers(1, most)) for most in (24, 200, 150))
+    blocks = -(-k // block)
+    x = rng.standard_normal((rows, k)).astype(np.float32)
+    for _ in range(int(rng.integers(1, 4))):
+        x[rng.integers(0, rows), rng.integers(0, k)] = VALUES[rng.integers(0, 3)]
+    q = rng.integers(0, 1 << bits, (n, blocks, block))
+    packed = sum(q[..., i::8 // bits] << bits * i for i in range(8 // bits)).astype(np.uint8)
+    s = rng.standard_normal((n, blocks)).astype(np.float32)
+    w = ((q - 2.0 ** (bits - 1)) * s[..., None]).reshape(n, -1)[:, :k]
+    with np.errstate(invalid="ignore"):
+        y = np.stack([(x.astype(float) * row).sum(1) for row in w], 1)
+    scale = (abs(np.where(np.isfinite(x), x, 0)) @ abs(w).T).max()
+    node = helper.make_node("MatMulNBits", ["x", "q", "s"], ["y"], domain="com.microsoft", K=k, N=n,
+                            bits=bits, block_size=block)
+    said = "%d bits in blocks of %d, %s by %d" % (bits, block, x.shape, n)
+    return said, [node], {"q": packed, "s": s}, "y", x, y, scale
+
+
 def check(build, _, rng):
-    said, nodes, init, last, x, want, scale = network(rng)
+    said, nodes, init, last, x, want, scale = (few_bits if rng.random() < 0.3 else network)(rng)
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, s)
             for name, s in (("x", x.shape), (last, want.shape))]
     graph = helper.make_graph(nodes, "g", info[:1], info[1:],
                               [numpy_helper.from_array(np.asarray(a), k) for k, a in init.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17),
+                                                    helper.make_opsetid("com.microsoft", 1)])
     model.ir_version = 8
     for isa in ("", "avx2"):
         with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,8 @@
 // For many rows a part of a panel at a time is unpacked to f32, in the second cache, and multiplied
 // by all of them: unpacking is paid once, and memory never holds the matrix in f32.
 // Bound weights are packed at PREPARE, others at each run.
+#include <math.h>
+
 #include "compiler/calls/bits.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/routines/cpu_thin.h"
@@ -284,21 +286,41 @@ static void part_of_many(void *ctx, int64_t begin, int64_t end, UNUSED int threa
     for (int64_t u = begin; u < end; u++)
         panel_of_many(ctx, u);
 }
-// x to whole blocks, and the sums of its blocks behind it.
-static const float *spread_x(const struct bits_state *s, const float *from, float *x) {
+// x to whole blocks, and the sums of its blocks behind it. *far: a bit for each row with an
+// infinity, NaN, or values whose products with codes are none of f32's.
+static const float *spread_x(const struct bits_state *s, const float *from, float *x,
+                             uint32_t *far) {
     float *sums = x + s->b.rows * s->wide;
+    *far = 0;
     for (int64_t r = 0; r < s->b.rows; r++) {
         float *to = x + r * s->wide;
         memcpy(to, from + r * s->b.k, (size_t)s->b.k * sizeof *to);
         memset(to + s->b.k, 0, (size_t)(s->wide - s->b.k) * sizeof *to);
         for (int64_t b = 0; b < s->b.blocks; b++) {
-            float sum = 0;
-            for (int64_t k = 0; k < s->b.block; k++)
+            float sum = 0, reach = 0;
+            for (int64_t k = 0; k < s->b.block; k++) {
                 sum += to[b * s->b.block + k];
+                reach += fabsf(to[b * s->b.block + k]);
+            }
             sums[r * s->b.blocks + b] = sum;
+            if (!isfinite(reach * 256)) *far |= UINT32_C(1) << r;
         }
     }
     return sums;
+}
+// Such rows again, by weights as they are defined: the difference of two infinite sums is NaN where
+// the sum of differences is infinite.
+static void far_rows(const struct bits_run *all, const float *x, uint32_t far) {
+    struct bits_state one = *all->s;
+    one.b.rows = 1;
+    for (int64_t r = 0; r < all->s->b.rows; r++) {
+        if (!(far >> r & 1)) continue;
+        struct bits_run c = *all;
+        c.s = &one;
+        c.x = x + r * one.b.k;
+        c.out += r * one.b.n;
+        cpu_parallel(part_of_many, &c, one.units, one.grain);
+    }
 }
 static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     const struct bits_state *s = step->state;
@@ -310,16 +332,19 @@ static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
                          .zeros = bufs[BITS_ZEROS],
                          .out = bufs[step->plan->n_in]};
     bool many = is_many(s);
+    uint32_t far = 0;
     if (many)
         c.x = bufs[BITS_X];
     else
-        c.sums = spread_x(s, bufs[BITS_X], wide);
+        c.sums = spread_x(s, bufs[BITS_X], wide, &far);
     if (step->packed_in < 0) {
         uint32_t *packed = (uint32_t *)(void *)((char *)x->scratch + s->scratch_x);
         pack(s, bufs[BITS_Q], packed);
         c.w = packed;
     }
+
     cpu_parallel(many ? part_of_many : part, &c, s->units, s->grain);
+    if (far) far_rows(&c, bufs[BITS_X], far);
     return ST_OK;
 }
 
