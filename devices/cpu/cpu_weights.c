@@ -144,10 +144,20 @@ static int largest_first(const void *a, const void *b) {
     const struct keep *x = a, *y = b;
     return x->bytes < y->bytes ? 1 : -(x->bytes > y->bytes);
 }
+// Of other types than f32: may say so of numbers, which makes some steps look in vain. By pieces,
+// or a large one would be in memory as a whole beside what is made of it.
+static bool is_odd(const struct cpu_exe *x, const struct keep *e) {
+    bool odd = false;
+    for (int64_t at = 0; at < e->read && !odd; at += COPY_PIECE) {
+        int64_t n = e->read - at < COPY_PIECE ? e->read - at : COPY_PIECE;
+        odd = cpu_not_finite((const char *)e->from + at, n / 4);
+        if (e->read > COPY_PIECE) cpu_has_read(x, (const char *)e->from + at, n);
+    }
+    return odd;
+}
 static status_t keep_one(struct keeping *k, const struct keep *e) {
     if (k->x->cancel && *k->x->cancel) return cpu_cancelled();
-    // Of other types than f32: may say so of numbers, which makes some steps look in vain.
-    bool odd = k->swallowed && cpu_not_finite(e->from, e->read / 4);
+    bool odd = k->swallowed && is_odd(k->x, e);
     if (odd) k->odd = true;
     if (!e->step) {
         memcpy(e->to, e->from, (size_t)e->bytes);
