@@ -151,10 +151,12 @@ static void print_text(const struct top *t) {
     const struct reading *a = &t->was, *b = &t->is;
     double up = number_at(t->health, "uptimeS"), hits = number_at(t->cache, "hits"),
            all = hits + number_at(t->cache, "misses");
-    printf("hlod %s at %s   %s   up %.0f:%02d:%02d   %s\n", text_at(t->version, "version"),
-           t->h->addr, json_is_true(json_object_get(t->health, "ready")) ? "ready" : "not ready",
-           (double)((int64_t)up / 3600), (int)((int64_t)up / 60 % 60), (int)((int64_t)up % 60),
-           size_text(number_at(t->health, "rssBytes")).s);
+    printf("hlod %s at %s   %s   up %.0f:%02d:%02d", text_at(t->version, "version"), t->h->addr,
+           json_is_true(json_object_get(t->health, "ready")) ? "ready" : "not ready",
+           (double)((int64_t)up / 3600), (int)((int64_t)up / 60 % 60), (int)((int64_t)up % 60));
+    if (number_at(t->health, "rssBytes") > 0) // told to admin alone
+        printf("   %s", size_text(number_at(t->health, "rssBytes")).s);
+    putchar('\n');
     printf("requests %.1f/s, %.0f in all   errors %.1f/s, %.0f   runs %.1f/s, %.0f   active %.0f   "
            "queued %.0f   connections %.0f\n",
            rate(t, b->requests, a->requests), b->requests, rate(t, b->errors, a->errors), b->errors,

@@ -2,7 +2,7 @@
 """HLO and ONNX written as StableHLO: jaxlib parses and verifies the text; read again it computes
 what tests/ops expects; XLA:CPU computes from it what hlo-run computes from the ONNX model.
 Usage: to_stablehlo.py BUILD [--all] [FILE.hlo...]: without FILES the first modules of each of
-tests/ops (--all: all of them) and the models."""
+tests/ops (--all: all of them), those of tests/golden/stablehlo, and the models."""
 import argparse
 import collections
 import glob
@@ -165,7 +165,8 @@ def main():
     a = p.parse_args()
     context = mlir.make_ir_context()
     counts, failures = collections.Counter(), 0
-    for path in a.files or sorted(glob.glob("tests/ops/*.hlo")):
+    own = glob.glob("tests/ops/*.hlo") + glob.glob("tests/golden/stablehlo/out*.hlo")
+    for path in a.files or sorted(own):
         with open(path) as f:
             parts = re.split(r"^// ----$", f.read(), flags=re.M)
         for k, part in enumerate(parts if a.all or a.files else parts[:FIRST]):

@@ -256,21 +256,18 @@ static void precision(struct out_op *op) {
                   "[#stablehlo<precision %s>, #stablehlo<precision %s>]", lhs, rhs);
 }
 // Of PrecisionConfig.Algorithm of xla_data.proto. False: there is none, or one without such types.
+// Components are 1 also where a factor is a sum of several: StableHLO's verifier knows no other.
 static bool dot_algorithm(struct out_op *op) {
     static const struct {
         const char *name, *operands, *sum;
-        int components, products;
-    } rows[] = {{"dot_f16_f16_f16", "f16", "f16", 1, 1},
-                {"dot_f16_f16_f32", "f16", "f32", 1, 1},
-                {"dot_bf16_bf16_bf16", "bf16", "bf16", 1, 1},
-                {"dot_bf16_bf16_f32", "bf16", "f32", 1, 1},
-                {"dot_bf16_bf16_f32_x3", "bf16", "f32", 2, 3},
-                {"dot_bf16_bf16_f32_x6", "bf16", "f32", 3, 6},
-                {"dot_bf16_bf16_f32_x9", "bf16", "f32", 3, 9},
-                {"dot_tf32_tf32_f32", "tf32", "f32", 1, 1},
-                {"dot_tf32_tf32_f32_x3", "tf32", "f32", 2, 3},
-                {"dot_f32_f32_f32", "f32", "f32", 1, 1},
-                {"dot_f64_f64_f64", "f64", "f64", 1, 1}};
+        int products;
+    } rows[] = {
+        {"dot_f16_f16_f16", "f16", "f16", 1},       {"dot_f16_f16_f32", "f16", "f32", 1},
+        {"dot_bf16_bf16_bf16", "bf16", "bf16", 1},  {"dot_bf16_bf16_f32", "bf16", "f32", 1},
+        {"dot_bf16_bf16_f32_x3", "bf16", "f32", 3}, {"dot_bf16_bf16_f32_x6", "bf16", "f32", 6},
+        {"dot_bf16_bf16_f32_x9", "bf16", "f32", 9}, {"dot_tf32_tf32_f32", "tf32", "f32", 1},
+        {"dot_tf32_tf32_f32_x3", "tf32", "f32", 3}, {"dot_f32_f32_f32", "f32", "f32", 1},
+        {"dot_f64_f64_f64", "f64", "f64", 1}};
     size_t n;
     const char *name = hlo_extra(op->i, "algorithm", &n);
     for (size_t k = 0; name && k < sizeof rows / sizeof *rows; k++)
@@ -278,10 +275,9 @@ static bool dot_algorithm(struct out_op *op) {
             strbuf_printf(
                 field(op, "algorithm"),
                 "#stablehlo.dot_algorithm<lhs_precision_type = %s, rhs_precision_type = %s, "
-                "accumulation_type = %s, lhs_component_count = %d, rhs_component_count = %d, "
+                "accumulation_type = %s, lhs_component_count = 1, rhs_component_count = 1, "
                 "num_primitive_operations = %d, allow_imprecise_accumulation = false>",
-                rows[k].operands, rows[k].operands, rows[k].sum, rows[k].components,
-                rows[k].components, rows[k].products);
+                rows[k].operands, rows[k].operands, rows[k].sum, rows[k].products);
             return true;
         }
     return false;
