@@ -12,8 +12,8 @@ static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "conditional-motion",
     "reshape-mover", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {
-    "int8", "narrow", "bn-fold", "algsimp", "constfold", "cse", "dce", "change-op-data-type",
-    "dce", NULL};
+    "int8", "few-bits", "dce", "narrow", "bn-fold", "algsimp", "constfold", "cse", "dce",
+    "change-op-data-type", "dce", NULL};
 static const char *const fuse_main[] = {
     "calls", "cse", "dce", "fuse-while", "dce", "tables", "dce", "fuse-epilogue",
     "dce", "channels", "fuse-row", "fuse-loop", "dce", "fuse-chain", "fuse-sibling",

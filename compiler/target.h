@@ -92,6 +92,7 @@ struct target {
     bool library_bf16;      // it multiplies bf16 with bf16, summing in f32, faster than f32
     bool library_odd;       // and keeps NaN in its place where convolutions' channels are odd
     bool bf16_emulated;     // it does not, and is to give the values of one that does: for tests
+    bool few_bits;          // it runs compiler/calls/bits.h's products of any number of rows
     bool library_int8;      // it multiplies s8 or u8 with s8, summing exactly in s32
     bool kernel_pairs;      // no library; but kernels have sums of two products of s16 (K_PAIRS)
     // In which form does the library want this convolution's input and output (3 input channels may

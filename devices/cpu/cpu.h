@@ -99,14 +99,16 @@ struct cpu_exe {
     uint64_t rng_state;         // of random numbers, since the first: goes on from run to run
     bool strict, estimated;
     bool nan;          // this run has met NaN or an infinity before a step that swallows NaN
+    const bool *odd;   // of its weights; NULL between runs
     bool early;        // only what needs main alone is opened
     bool finished;     // loading
     bool choices_hold; // exe's, of a tuning: they are of this list of implementations
 };
 struct cpu_weights {
     struct dev_weights base;
-    void **bound;  // [bound parameters] plain values, NULL when only read packed
-    void **packed; // [n_packs]
+    void **bound;       // [bound parameters] plain values, NULL when only read packed
+    void **packed;      // [n_packs]
+    bool any_odd, *odd; // any holds NaN or an infinity; [n_packs]: of a step that swallows NaN
     int n_bound, n_packed;
 };
 // What a run needs besides the plan: where parameters and results are.

@@ -599,11 +599,13 @@ static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, const voi
     status_t st = place_results(x, r, n_in);
     if (!st) st = place_over(x, r, x->main->plan->n_params - n_in, params);
     x->run = r;
-    x->nan = false;
+    x->nan = f->weights && f->weights->any_odd;
+    x->odd = f->weights ? f->weights->odd : NULL;
     x->cancel = r->cancel;
     if (!st) st = cpu_run_plan(x, x->main, f);
     x->run = NULL;
     x->cancel = NULL;
+    x->odd = NULL;
     if (!st) st = deliver(x, f, n_in);
     settle_results(x, r, st != NULL);
     return st;

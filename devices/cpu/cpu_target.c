@@ -140,6 +140,7 @@ const struct target *cpu_target(void) {
     t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;
     bool takes_f32 = t.library_accepts == cpu_library_accepts;
+    t.few_bits = takes_f32;
     t.library_int8 = takes_f32 && (cpu_has_int8() || cpu_has_pairs());
     t.bf16_emulated = takes_f32 && emulates_bf16();
     t.library_bf16 = takes_f32 && !t.bf16_emulated && multiplies_bf16();

@@ -32,8 +32,9 @@ struct keeping {
     struct span made;   // what prepare's plan worked in: free for others once it is kept
     VEC(struct keep) v; // in `a`
     _Atomic size_t next;
-    _Atomic bool failed;
-    status_t st; // of the thread that set `failed`
+    _Atomic bool failed, odd;
+    bool swallowed; // some step swallows NaN
+    status_t st;    // of the thread that set `failed`
 };
 
 void cpu_release(struct dev_weights *base) {
@@ -44,6 +45,7 @@ void cpu_release(struct dev_weights *base) {
         free(w->packed[k]);
     free(w->bound);
     free(w->packed);
+    free(w->odd);
     free(w);
 }
 
@@ -76,6 +78,16 @@ static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
 
 // ---- what is to be kept
 
+static bool swallows(const struct cpu_plan *p) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        const struct cpu_step *s = &p->steps[k];
+        if (s->swallows) return true;
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            if (swallows(s->called[c])) return true;
+    }
+    return false;
+}
+
 static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound, const void *value,
                           int64_t bytes) {
     struct cpu_weights *w = k->w;
@@ -84,9 +96,9 @@ static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
             RETURN_IF_ERR(add_packs(k, s->called[c], bound, value, bytes));
         const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
-        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound ||
-            w->packed[s->pack_slot]) // shared
-            continue;
+        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound) continue;
+        w->odd[s->pack_slot] |= s->swallows;   // if it holds any: keep_one
+        if (w->packed[s->pack_slot]) continue; // shared
         int64_t n = s->impl->pack_bytes(s);
         void *packed = w->packed[s->pack_slot] = cpu_memory(n);
         if (!packed)
@@ -132,11 +144,27 @@ static int largest_first(const void *a, const void *b) {
     const struct keep *x = a, *y = b;
     return x->bytes < y->bytes ? 1 : -(x->bytes > y->bytes);
 }
-static status_t keep_one(const struct keeping *k, const struct keep *e) {
+// Of other types than f32: may say so of numbers, which makes some steps look in vain. By pieces,
+// or a large one would be in memory as a whole beside what is made of it.
+static bool is_odd(const struct cpu_exe *x, const struct keep *e) {
+    bool odd = false;
+    for (int64_t at = 0; at < e->read && !odd; at += COPY_PIECE) {
+        int64_t n = e->read - at < COPY_PIECE ? e->read - at : COPY_PIECE;
+        odd = cpu_not_finite((const char *)e->from + at, n / 4);
+        if (e->read > COPY_PIECE) cpu_has_read(x, (const char *)e->from + at, n);
+    }
+    return odd;
+}
+static status_t keep_one(struct keeping *k, const struct keep *e) {
     if (k->x->cancel && *k->x->cancel) return cpu_cancelled();
-    if (e->step) return e->step->impl->pack(k->x, e->step, e->from, e->to);
-    memcpy(e->to, e->from, (size_t)e->bytes);
-    return ST_OK;
+    bool odd = k->swallowed && is_odd(k->x, e);
+    if (odd) k->odd = true;
+    if (!e->step) {
+        memcpy(e->to, e->from, (size_t)e->bytes);
+        return ST_OK;
+    }
+    k->w->odd[e->step->pack_slot] &= odd;
+    return e->step->impl->pack(k->x, e->step, e->from, e->to);
 }
 static void let_go(const struct keeping *k, const struct keep *e) {
     cpu_has_read(k->x, e->from, e->read);
@@ -187,9 +215,11 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
     for (int k = 0; k < n; k++)
         cpu_has_read(x, weights[k].p, (int64_t)weights[k].n);
     struct keeping all = {.x = x, .w = w, .a = &a, .made = {memory, (size_t)p->arena_bytes}};
+    all.swallowed = swallows(x->main);
     for (int k = 0; k < p->n_root && !st; k++)
         st = add_bound(&all, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
     if (!st) st = keep_all(&all);
+    w->any_odd = all.odd;
     free(memory);
     arena_done(&a);
     return st;
@@ -205,9 +235,10 @@ status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
     w->n_packed = x->n_packs;
     w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
     w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
+    w->odd = calloc((size_t)w->n_packed + 1, sizeof *w->odd);
     x->cancel = cancel;
     bool mine = cpu_pool_begin(false);
-    status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
+    status_t st = w->bound && w->packed && w->odd ? run_prepare(x, weights, n, w) : st_oom();
     if (mine) cpu_pool_end();
     x->cancel = NULL;
     if (st)

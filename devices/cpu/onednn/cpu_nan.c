@@ -6,7 +6,8 @@
 // step takes, and is left out where no operand can hold one: NaN enters a program with its inputs
 // and by operations that make it of finite numbers (0/0, log of a negative), and what follows a
 // step that looked is finite unless the look found something, which is kept for the rest of the
-// run. Not seen: sums and products that leave the range of f32, and weights that are not finite.
+// run. Weights are looked at once, when they are prepared. Not seen: sums and products that leave
+// the range of f32, and constants that are not finite.
 #include <immintrin.h>
 
 #include "compiler/ir/module.h"
@@ -100,7 +101,10 @@ void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p) {
 // An exponent of ones alone. Blocks of one size, so that the compiler takes vectors.
 static inline __attribute__((always_inline)) bool look(const void *at, int64_t n) {
     enum { BLOCK = 1024 };
-    const uint32_t *v = at, ones = 0x7f800000;
+    // A weight lies where its file has it.
+    typedef uint32_t __attribute__((aligned(1), may_alias)) word;
+    const word *v = at;
+    const uint32_t ones = 0x7f800000;
     uint32_t found = 0;
     for (; n >= BLOCK && !found; v += BLOCK, n -= BLOCK)
         for (int e = 0; e < BLOCK; e++)
@@ -151,6 +155,7 @@ static bool leaf_not_finite(const struct cpu_step *s, int k, const void *at) {
     return t == DT_BF16 ? look_bf16(at, n) : cpu_not_finite(at, n);
 }
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
+    if (x->odd && s->packed_in >= 0 && x->odd[s->pack_slot]) return x->nan = true;
     if (!s->looks && !x->nan) return false;
     for (int k = 0; s->nan_leaves >> k; k++) // operands are arrays: a leaf each
         if (s->nan_leaves >> k & 1 && leaf_not_finite(s, k, bufs[k])) return x->nan = true;

@@ -4,11 +4,10 @@
 // to 16 times as much. Panels of 64 columns hold, word by word, 32 bits of each column; a word is
 // taken apart in registers. A block's sum meets its scale once:
 //     y += scale * (sum of x q - zero * sum of x)
+// An x that is not finite is multiplied by each weight, as many rows are.
 // For many rows a part of a panel at a time is unpacked to f32, in the second cache, and multiplied
 // by all of them: unpacking is paid once, and memory never holds the matrix in f32.
 // Bound weights are packed at PREPARE, others at each run.
-#include <math.h>
-
 #include "compiler/calls/bits.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/routines/cpu_thin.h"
@@ -40,6 +39,18 @@ struct bits_state {
 
 // ---- a panel
 
+// Number k of each word, less the middle of its range: pack leaves it as a signed one, so that what
+// is symmetric needs no zero, and no sum of x cancels.
+static inline __attribute__((always_inline)) void signed_of(const words *word, int k, int bits,
+                                                            vec *out) {
+    ints q = (ints)(*word << (WORD - (k + 1) * bits));
+    *out = __builtin_convertvector(q >> (WORD - bits), vec);
+}
+// The same by the lower 4 bits of a lane, of numbers of up to 4 bits.
+static inline __attribute__((always_inline)) void signed_table(int bits, vec *out) {
+    for (int k = 0; k < LANES; k++)
+        (*out)[k] = (float)(((k & ((1 << bits) - 1)) ^ 1 << (bits - 1)) - (1 << (bits - 1)));
+}
 // scales, zeros: of the panel's columns; stride 0 keeps to one zero for all.
 static inline __attribute__((always_inline)) void panel(const struct bits_state *s, const float *x,
                                                         const float *sums, const uint32_t *w,
@@ -47,8 +58,7 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
                                                         int64_t stride, float *out, int rows,
                                                         int bits, bool look_up) {
     vec table, total[GROUP][VECTORS];
-    for (int k = 0; k < LANES; k++)
-        table[k] = (float)(k & ((1 << bits) - 1));
+    signed_table(bits, &table);
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
@@ -68,9 +78,9 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
             words word = *(const words *)(w + v * LANES);
             UNROLL
             for (int k = 0; k < WORD / bits; k++) {
-                ints q = (ints)(word >> (k * bits));
-                vec value = look_up ? __builtin_shuffle(table, q) // by the lower 4 bits
-                                    : __builtin_convertvector(q & ((1 << bits) - 1), vec);
+                vec value;
+                signed_of(&word, k, bits, &value);
+                if (look_up) value = __builtin_shuffle(table, (ints)(word >> (k * bits)));
                 UNROLL
                 for (int r = 0; r < rows; r++)
                     sum[r][v] += at[r * s->wide + k] * value;
@@ -81,6 +91,7 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
             vec scale = *(const vec *)(scales + block * s->b.n + v * LANES);
             vec zero = (vec){0} + zeros[0];
             if (stride) zero = *(const vec *)(zeros + block * stride + v * LANES);
+            zero -= (float)(1 << (bits - 1));
             UNROLL
             for (int r = 0; r < rows; r++)
                 total[r][v] += scale * (sum[r][v] - zero * sums[r * s->b.blocks + block]);
@@ -97,8 +108,7 @@ static inline __attribute__((always_inline)) void
 unpack(const struct bits_state *s, const uint32_t *w, const float *scales, const float *zeros,
        int64_t from, int64_t to, float *out, int bits, bool look_up) {
     vec table;
-    for (int k = 0; k < LANES; k++)
-        table[k] = (float)(k & ((1 << bits) - 1));
+    signed_table(bits, &table);
     for (int64_t n = from, block = from / s->words, end; n < to; block++) {
         end = (block + 1) * s->words < to ? (block + 1) * s->words : to;
         for (; n < end; n++, out += WORD / bits * PANEL)
@@ -109,9 +119,9 @@ unpack(const struct bits_state *s, const uint32_t *w, const float *scales, const
             vec zero = *(const vec *)(zeros + block * PANEL + v * LANES);
             UNROLL
             for (int k = 0; k < WORD / bits; k++) {
-                ints q = (ints)(word >> (k * bits));
-                vec value = look_up ? __builtin_shuffle(table, q)
-                                    : __builtin_convertvector(q & ((1 << bits) - 1), vec);
+                vec value;
+                signed_of(&word, k, bits, &value);
+                if (look_up) value = __builtin_shuffle(table, (ints)(word >> (k * bits)));
                 *(vec *)(out + k * PANEL + v * LANES) = (value - zero) * scale;
             }
         }
@@ -191,11 +201,14 @@ static int64_t pack_bytes(const struct bits_state *s) {
 }
 static void pack(const struct bits_state *s, const uint8_t *from, uint32_t *to) {
     int64_t column = s->b.blocks * s->words; // words
+    const uint32_t middles = s->b.bits == 8 ? 0x80808080 : s->b.bits == 4 ? 0x88888888 : 0xaaaaaaaa;
     memset(to, 0, (size_t)pack_bytes(s));
     for (int64_t c = 0; c < s->b.n; c++) {
         uint32_t *at = to + c / PANEL * panel_words(s) + c % PANEL;
-        for (int64_t n = 0; n < column; n++)
+        for (int64_t n = 0; n < column; n++) {
             memcpy(at + n * PANEL, from + (c * column + n) * 4, 4);
+            at[n * PANEL] ^= middles;
+        }
     }
 }
 struct bits_run {
@@ -250,7 +263,7 @@ static void put_parameters(const struct bits_run *c, int64_t col, int64_t n, int
         const float *zero = c->zeros + (c->s->b.one_zero ? 0 : b * c->s->b.n + col);
         memcpy(scales, c->scales + b * c->s->b.n + col, (size_t)n * sizeof *scales);
         for (int64_t k = 0; k < n; k++)
-            zeros[k] = zero[c->s->b.one_zero ? 0 : k];
+            zeros[k] = zero[c->s->b.one_zero ? 0 : k] - (float)(1 << (c->s->b.bits - 1));
     }
 }
 // One panel for all rows.
@@ -286,41 +299,28 @@ static void part_of_many(void *ctx, int64_t begin, int64_t end, UNUSED int threa
     for (int64_t u = begin; u < end; u++)
         panel_of_many(ctx, u);
 }
-// x to whole blocks, and the sums of its blocks behind it. *far: a bit for each row with an
-// infinity, NaN, or values whose products with codes are none of f32's.
-static const float *spread_x(const struct bits_state *s, const float *from, float *x,
-                             uint32_t *far) {
+// x to whole blocks, and the sums of its blocks behind it.
+static const float *spread_x(const struct bits_state *s, const float *from, float *x) {
     float *sums = x + s->b.rows * s->wide;
-    *far = 0;
     for (int64_t r = 0; r < s->b.rows; r++) {
         float *to = x + r * s->wide;
         memcpy(to, from + r * s->b.k, (size_t)s->b.k * sizeof *to);
         memset(to + s->b.k, 0, (size_t)(s->wide - s->b.k) * sizeof *to);
         for (int64_t b = 0; b < s->b.blocks; b++) {
-            float sum = 0, reach = 0;
-            for (int64_t k = 0; k < s->b.block; k++) {
+            float sum = 0;
+            for (int64_t k = 0; k < s->b.block; k++)
                 sum += to[b * s->b.block + k];
-                reach += fabsf(to[b * s->b.block + k]);
-            }
             sums[r * s->b.blocks + b] = sum;
-            if (!isfinite(reach * 256)) *far |= UINT32_C(1) << r;
         }
     }
     return sums;
 }
-// Such rows again, by weights as they are defined: the difference of two infinite sums is NaN where
-// the sum of differences is infinite.
-static void far_rows(const struct bits_run *all, const float *x, uint32_t far) {
-    struct bits_state one = *all->s;
-    one.b.rows = 1;
-    for (int64_t r = 0; r < all->s->b.rows; r++) {
-        if (!(far >> r & 1)) continue;
-        struct bits_run c = *all;
-        c.s = &one;
-        c.x = x + r * one.b.k;
-        c.out += r * one.b.n;
-        cpu_parallel(part_of_many, &c, one.units, one.grain);
-    }
+// An infinity less an infinity is none of the products that the sums stand for.
+static bool all_finite(const float *v, int64_t n) {
+    float sum = 0;
+    for (int64_t k = 0; k < n; k++)
+        sum += v[k] * 0;
+    return sum == 0;
 }
 static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     const struct bits_state *s = step->state;
@@ -332,19 +332,17 @@ static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
                          .zeros = bufs[BITS_ZEROS],
                          .out = bufs[step->plan->n_in]};
     bool many = is_many(s);
-    uint32_t far = 0;
-    if (many)
-        c.x = bufs[BITS_X];
-    else
-        c.sums = spread_x(s, bufs[BITS_X], wide, &far);
+    if (!many) {
+        c.sums = spread_x(s, bufs[BITS_X], wide);
+        many = !all_finite(c.sums, s->b.rows * s->b.blocks);
+    }
+    if (many) c.x = bufs[BITS_X];
     if (step->packed_in < 0) {
         uint32_t *packed = (uint32_t *)(void *)((char *)x->scratch + s->scratch_x);
         pack(s, bufs[BITS_Q], packed);
         c.w = packed;
     }
-
     cpu_parallel(many ? part_of_many : part, &c, s->units, s->grain);
-    if (far) far_rows(&c, bufs[BITS_X], far);
     return ST_OK;
 }
 
