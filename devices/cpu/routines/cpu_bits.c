@@ -315,34 +315,48 @@ static const float *spread_x(const struct bits_state *s, const float *from, floa
     }
     return sums;
 }
-// An infinity less an infinity is none of the products that the sums stand for.
 static bool all_finite(const float *v, int64_t n) {
     float sum = 0;
     for (int64_t k = 0; k < n; k++)
         sum += v[k] * 0;
     return sum == 0;
 }
+// Rows whose sums say nothing, again: an infinity less an infinity is none of their products.
+static void other_rows(struct bits_run c, const float *x) {
+    struct bits_state one = *c.s;
+    one.b.rows = 1;
+    for (int64_t r = 0; r < c.s->b.rows; r++) {
+        if (all_finite(c.sums + r * one.b.blocks, one.b.blocks)) continue;
+        struct bits_run row = c;
+        row.s = &one;
+        row.x = x + r * one.b.k;
+        row.out = c.out + r * one.b.n;
+        cpu_parallel(part_of_many, &row, one.units, one.grain);
+    }
+}
 static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     const struct bits_state *s = step->state;
     float *wide = x->scratch;
     struct bits_run c = {.s = s,
-                         .x = wide,
+                         .x = bufs[BITS_X],
                          .w = bufs[BITS_Q],
                          .scales = bufs[BITS_SCALES],
                          .zeros = bufs[BITS_ZEROS],
                          .out = bufs[step->plan->n_in]};
-    bool many = is_many(s);
-    if (!many) {
-        c.sums = spread_x(s, bufs[BITS_X], wide);
-        many = !all_finite(c.sums, s->b.rows * s->b.blocks);
-    }
-    if (many) c.x = bufs[BITS_X];
     if (step->packed_in < 0) {
         uint32_t *packed = (uint32_t *)(void *)((char *)x->scratch + s->scratch_x);
         pack(s, bufs[BITS_Q], packed);
         c.w = packed;
     }
-    cpu_parallel(many ? part_of_many : part, &c, s->units, s->grain);
+    if (is_many(s)) {
+        cpu_parallel(part_of_many, &c, s->units, s->grain);
+        return ST_OK;
+    }
+
+    c.sums = spread_x(s, bufs[BITS_X], wide);
+    c.x = wide;
+    cpu_parallel(part, &c, s->units, s->grain);
+    other_rows(c, bufs[BITS_X]);
     return ST_OK;
 }
 
