@@ -13,6 +13,7 @@
 
 enum {
     COPY_PIECE = 4 << 20,
+    LARGE = 64 << 20,
     ALONE_BYTES = 256 << 10 // less is done before the other threads are awake
 };
 
@@ -145,13 +146,14 @@ static int largest_first(const void *a, const void *b) {
     return x->bytes < y->bytes ? 1 : -(x->bytes > y->bytes);
 }
 // Of other types than f32: may say so of numbers, which makes some steps look in vain. By pieces,
-// or a large one would be in memory as a whole beside what is made of it.
+// or a large one would be in memory as a whole beside what is made of it; others are soon read
+// again, and finding pages takes longer than the look.
 static bool is_odd(const struct cpu_exe *x, const struct keep *e) {
     bool odd = false;
     for (int64_t at = 0; at < e->read && !odd; at += COPY_PIECE) {
         int64_t n = e->read - at < COPY_PIECE ? e->read - at : COPY_PIECE;
         odd = cpu_not_finite((const char *)e->from + at, n / 4);
-        if (e->read > COPY_PIECE) cpu_has_read(x, (const char *)e->from + at, n);
+        if (e->read > LARGE) cpu_has_read(x, (const char *)e->from + at, n);
     }
     return odd;
 }
