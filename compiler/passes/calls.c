@@ -10,12 +10,8 @@ static status_t expand(struct hlo_instr *i, struct pass_ctx *p) {
     struct hb b = hb_begin(i->parent);
     RETURN_IF_ERR(call_expand(&b, &p->scratch, i, &r));
     if (!r) return ST_OK;
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(&b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
     p->changed = true;
-    return ST_OK;
+    return pass_put_instead(&b, last, i, r);
 }
 
 status_t pass_calls(struct hlo_module *m, struct pass_ctx *p) {

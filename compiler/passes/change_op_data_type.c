@@ -236,10 +236,7 @@ static status_t unpack_for_many(struct hlo_computation *comp, struct pass_ctx *p
         if (d.rows <= BITS_FEW_ROWS) continue;
         struct hb b = hb_begin(comp);
         r = bits_as_dot(&b, d.bits, i->operands);
-        pass_place(last, i);
-        RETURN_IF_ERR(hb_end(&b));
-        hlo_replace_uses(i, r);
-        hlo_remove_instr(i);
+        RETURN_IF_ERR(pass_put_instead(&b, last, i, r));
         p->changed = true;
     }
     return ST_OK;

@@ -128,6 +128,14 @@ void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
         pass_ask_alike(n, pos);
     }
 }
+status_t pass_put_instead(struct hb *b, struct hlo_instr *last, struct hlo_instr *i,
+                          struct hlo_instr *r) {
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
 status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;

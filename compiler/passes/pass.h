@@ -51,6 +51,10 @@ void pass_ask_alike(struct hlo_instr *to, const struct hlo_instr *from);
 // Instructions that the builder appended behind `last` go in front of pos, in their order. The
 // contractions among them are asked alike.
 void pass_place(struct hlo_instr *last, struct hlo_instr *pos);
+// r, built by b behind `last`, stands where i stood, which is removed. Gives b's status; where that
+// is not ST_OK, i is as it was.
+status_t pass_put_instead(struct hb *b, struct hlo_instr *last, struct hlo_instr *i,
+                          struct hlo_instr *r) MUST_CHECK;
 // Offers every instruction outside of fusions, in list order, to `fn`, which gives what replaces it
 // (built with b, placed before it, under its metadata) or NULL. Sets p->changed.
 typedef struct hlo_instr *(*pass_rewrite_fn)(struct hb *b, struct hlo_instr *i,

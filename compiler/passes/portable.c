@@ -38,21 +38,11 @@ static bool is_reshape(const struct hlo_instr *i) {
            layout_is_default(x->shape->layout, x->shape->rank);
 }
 
-// r, built by b behind `last`, stands where i stood.
-static status_t put_instead(struct hb *b, struct hlo_instr *last, struct hlo_instr *i,
-                            struct hlo_instr *r) {
-    pass_place(last, i);
-    RETURN_IF_ERR(hb_end(b));
-    hlo_replace_uses(i, r);
-    hlo_remove_instr(i);
-    return ST_OK;
-}
-
 static status_t to_reshape(struct hlo_instr *i) {
     struct hlo_instr *last = i->parent->last;
     struct hb b = hb_begin(i->parent);
     struct hlo_instr *r = hb_op(&b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
-    return put_instead(&b, last, i, r);
+    return pass_put_instead(&b, last, i, r);
 }
 
 static status_t to_operations(struct hlo_instr *i, struct pass_ctx *p) {
@@ -61,7 +51,7 @@ static status_t to_operations(struct hlo_instr *i, struct pass_ctx *p) {
     RETURN_IF_ERR(call_expand(&b, &p->scratch, i, &r));
     if (!r) return ST_OK;
     p->changed = true;
-    return put_instead(&b, last, i, r);
+    return pass_put_instead(&b, last, i, r);
 }
 
 // Does it count how often the initial value is taken?
@@ -99,10 +89,10 @@ static status_t initial_once(struct hlo_instr *i, enum hlo_op op, bool strict) {
     hv neutral = hb_const_f64(&b, i->shape->dtype, op == HLO_MULTIPLY ? 1 : ordered ? -0.0 : 0);
     hv x = ordered ? with_initial(&b, i, neutral) : i->operands[0];
     hv r = hb_call(&b, HLO_REDUCE, i->shape, (hv[]){x, neutral}, 2, i->attr, i->called, 1);
-    if (ordered) return put_instead(&b, last, i, r);
+    if (ordered) return pass_put_instead(&b, last, i, r);
     hv initial = i->operands[1];
     if (i->shape->rank) initial = hb_broadcast(&b, initial, i->shape->dims, i->shape->rank, NULL);
-    return put_instead(&b, last, i, hb_binary(&b, op, initial, r));
+    return pass_put_instead(&b, last, i, hb_binary(&b, op, initial, r));
 }
 
 static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {

@@ -161,9 +161,7 @@ static status_t in_computation(struct hlo_computation *c, struct pass_ctx *p) {
         b.op_type = i->op_type;
         b.op_name = i->op_name;
         hv r = rewritten(&b, &f, i->operands[0]);
-        if (hb_ok(&b)) hlo_replace_uses(i, r);
-        pass_place(last, i);
-        RETURN_IF_ERR(hb_end(&b));
+        RETURN_IF_ERR(pass_put_instead(&b, last, i, r));
         p->changed = true;
     }
     return ST_OK;
