@@ -131,6 +131,29 @@ static bool contracts(const struct target *t, const struct hlo_instr *i) {
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
 }
+// A sum or the larger of two broadcasts of what is much smaller (all differences of two rows, the
+// scores of a chain's states): each element costs its readers what reading it from memory does, so
+// that each may make it. What rounds no result of another operation is the same everywhere.
+static bool of_little(const struct target *t, const struct hlo_instr *i) {
+    bool exact = i->op == HLO_ADD || i->op == HLO_SUBTRACT || i->op == HLO_MAXIMUM ||
+                 i->op == HLO_MINIMUM;
+    if (!exact || !plain(i) || i->parent->root == i || i->users.n < 2 ||
+        dtype_bits(i->shape->dtype) < 32 || dtype_is_complex(i->shape->dtype))
+        return false;
+    for (int k = 0; k < 2; k++) {
+        const struct hlo_instr *o = i->operands[k];
+        if (o->op != HLO_BROADCAST || !plain(o) ||
+            shape_elements(o->operands[0]->shape) * MOST_SPREAD >= shape_elements(i->shape))
+            return false;
+    }
+    for (size_t k = 0; k < i->users.n; k++) {
+        const struct hlo_instr *u = i->users.v[k];
+        if (!elementwise(u) && !(u->op == HLO_REDUCE && !begins(i, u) &&
+                                 (folds(t, u) || (folds_together(u) && !goes_along_rows(u)))))
+            return false;
+    }
+    return true;
+}
 // A slice of what lies in memory whatever is fused, with or without dimensions of one: reading it
 // in place costs an index, so that each of its readers may.
 static bool view(const struct ctx *x, const struct hlo_instr *i) {
@@ -359,7 +382,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (contracts(target_of(g), p)) return keeps_contraction_out(g, p);
     if (used_by_contraction(p)) return "a contraction would compute it again";
     if (!light(p) && has_contraction(g)) return "it would take a contraction's registers";
-    bool picked = picks(target_of(g), p), index = only_indices(target_of(g), p);
+    bool picked = picks(target_of(g), p), index = only_indices(target_of(g), p),
+         little = of_little(target_of(g), p);
     if (!elementwise(p) && !moves(p) && !joins(g->ctx, p) && !folds(target_of(g), p) && !picked &&
         !index && !under_join(g, p) && !under_spread(g, p))
         return "it is neither elementwise nor a movement nor a reduction";
@@ -371,6 +395,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
 
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
+        if (little && !fusion_has(g, u)) continue;
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST && !(spreads_little(u) && (light(p) || renames(g->ctx, p))))
             return "the broadcast would compute it again for each element";
@@ -389,6 +414,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (again || !computed_often(g, p)) return again;
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
+    if (little) return NULL;
     if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)
         return "several parts of the concatenation would compute it";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"
