@@ -48,18 +48,29 @@ static int operations(const struct kir_loop *l) {
         n += v->op != K_CONST && v->type != DT_S64;
     return n;
 }
+static int reads(const struct kir_loop *l) {
+    int n = 0;
+    for (const struct kir_val *v = l->body.first; v; v = v->next)
+        n += v->op == K_LOAD && v->level == l->var->level;
+    return n;
+}
 // Measured with AVX-512. Of fewer turns than LLVM makes vectors of (a Viterbi decoder of 3 to 15
 // states): 1.3 to 2 times as fast from 11 turns on, 0.5 to 0.97 times with fewer, but of 5 to 7
 // long ones (a chain of hidden states, whose sums are of exponentials) 1.1 to 2.4 times. Of more
 // (stencils of 17 to 256 columns, types of 1 to 8 bytes) up to nine times as fast where more than
 // half a vector's turns are behind the last one, and a mask's cost in each vector is less than they
-// are.
+// are. Where a turn is several steps of a reduction (9 to 50 states; f64 alone from 16 on, of
+// narrower types LLVM makes vectors of what is behind the last one) 1.1 to 2.7 times.
 bool llvm_loop_ends_hidden(const struct llvm_inside *in, const struct kir_loop *l) {
-    enum { WIDE = 512, LEAST = 11, LANES = 4, LLVMS = 16, MASK = 64, LONG = 20 };
+    enum { WIDE = 512, LEAST = 11, LANES = 4, LLVMS = 16, MASK = 64, LONG = 20, LONGEST = 100 };
     if (in->vector_bits != WIDE || l->trip <= LANES) return false;
-    bool most = l->trip < 2 * LANES && operations(l) >= LONG; // of a vector, and of the work
+    int n = operations(l);
+    bool passes = n >= LONGEST || reads(l) >= 2 * LANES;
+    bool most = l->trip < 2 * LANES && n >= LONG; // of a vector, and of the work
+    if (l->trip < LLVMS && l->trip > 2 * LANES && passes) return true;
     if (l->trip < LLVMS) return l->trip % LANES && (l->trip >= LEAST || most);
     int64_t lanes = lanes_of_body(l), few = lanes < LLVMS ? lanes : LLVMS;
+    if (lanes < LLVMS && passes && l->trip % few) return true;
     return l->trip % few > few / 2 + (l->trip + lanes - 1) / MASK;
 }
 

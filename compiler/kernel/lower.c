@@ -36,7 +36,10 @@ struct cutter {
     int64_t minor; // largest that was asked for
 };
 static void want_minor(struct cutter *c, const struct lower_space *s, int64_t b, int64_t most) {
-    bool short_one = b > 1 && b <= most && s->total % b == 0 && s->total > b;
+    bool short_one = b > 1 && b <= most && s->total % b == 0 && s->total > b,
+         merged = c->lw->target && c->lw->target->merged, // vectors that end hidden
+        few_rows = b > MINOR / 2 && b < MINOR && s->total <= MINOR / 2 * b;
+    if (merged && few_rows) return; // more lanes lie along the row
     if (s == c->lw->result && short_one && !s->minor && b > c->minor) c->minor = b;
 }
 // A result whose elements repeat after a few (channels last, boxes, stacked values) has these

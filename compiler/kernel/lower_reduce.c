@@ -119,10 +119,11 @@ struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
     return l;
 }
 
-// One pass of the row's loop: acc[at] = step applied to r, r+1, ... r+times-1.
+// One pass of the row's loop: acc[at] = step applied to r, r+1, ... r+times-1; the first one begins
+// with the initial values.
 static status_t column_pass(struct lower *lw, struct lower_reduce *f, const struct lower_row *row,
                             struct kir_val *const *canon_index, int rank, struct kir_val *canon,
-                            const int64_t *acc_at, struct kir_val *r, int times) {
+                            const int64_t *acc_at, struct kir_val *r, int times, bool first) {
     struct kir *k = &lw->k;
     struct kir_val *at, *index[HLO_MAX_RANK + 1], *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
     struct kir_loop *l = lower_row_loop(lw, row, &at);
@@ -131,23 +132,23 @@ static status_t column_pass(struct lower *lw, struct lower_reduce *f, const stru
 
     struct lower_row inner = *row, *outer = lw->row;
     inner.var = l->var;
-    if (r) {
+    if (first) {
+        RETURN_IF_ERR(f->init(lw, f, acc));
+    } else {
         for (int i = 0; i < f->n; i++)
             acc[i] = kir_load(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),
                               lower_scratch_index(lw, f->type[i], acc_at[i], at), KF_PINNED);
-        lw->row = &inner;
-        for (int t = 0; t < times; t++) {
-            status_t st = f->step(lw, f, index, kir_idx_add(k, r, kir_i64(k, t)), acc, next);
-            if (st) {
-                lw->row = outer;
-                return st;
-            }
-            memcpy(acc, next, sizeof acc);
-        }
-        lw->row = outer;
-    } else {
-        RETURN_IF_ERR(f->init(lw, f, acc));
     }
+    lw->row = &inner;
+    for (int t = 0; t < times; t++) {
+        status_t st = f->step(lw, f, index, kir_idx_add(k, r, kir_i64(k, t)), acc, next);
+        if (st) {
+            lw->row = outer;
+            return st;
+        }
+        memcpy(acc, next, sizeof acc);
+    }
+    lw->row = outer;
 
     for (int i = 0; i < f->n; i++)
         kir_store(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),
@@ -187,7 +188,9 @@ static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct low
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
     struct kir_val *r = kir_i64(k, 0), *rest_at = NULL;
     int times = 1, rest = 0, unroll = steps_at_once(lw, f);
-    RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, NULL, 0));
+    bool once = sp->n == 0 && sp->total < 2 * unroll;
+    if (!once)
+        RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, r, 0, true));
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;
@@ -200,10 +203,11 @@ static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct low
         if (times == 1) lower_track(lw, loops[i]->var, sp, stride);
         r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride * times));
     }
-    RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, r, times));
+    RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, r, times, once));
     kir_end(k, loops[sp->n], NULL);
     if (rest)
-        RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, rest_at, rest));
+        RETURN_IF_ERR(
+            column_pass(lw, f, row, kept->index, rank, canon, kept->at, rest_at, rest, false));
     for (int i = sp->n - 1; i >= 0; i--)
         kir_end(k, loops[i], NULL);
     return ST_OK;
