@@ -191,6 +191,7 @@ static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct low
     bool once = sp->n == 0 && sp->total < 2 * unroll;
     if (!once)
         RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, r, 0, true));
+
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;

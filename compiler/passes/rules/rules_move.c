@@ -72,12 +72,26 @@ RULE_FN(transpose_broadcast) {
     return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
 }
 RULE_FN(slice_broadcast) {
-    struct hlo_instr *x = i->operands[0];
+    struct hlo_instr *x = i->operands[0], *of = x->n_operands ? x->operands[0] : NULL;
+    struct range v[HLO_MAX_RANK];
+    int64_t dims[HLO_MAX_RANK], to[HLO_MAX_RANK];
+    int n = 0;
+    bool part = false;
     if (i->op != HLO_SLICE || x->op != HLO_BROADCAST) return NULL;
     struct i64s map = HLO_ATTR(x, dims)->dimensions;
-    for (int k = 0; k < map.n; k++)
-        if (i->shape->dims[map.v[k]] != x->shape->dims[map.v[k]]) return NULL;
-    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map.v);
+    for (int k = 0; k < map.n; k++) {
+        int d = (int)map.v[k];
+        v[k] = HLO_ATTR(i, slice)->slice.v[d];
+        part |= i->shape->dims[d] != x->shape->dims[d];
+        if (i->shape->dims[d] == 1) continue;
+        dims[n] = i->shape->dims[d];
+        to[n++] = d;
+    }
+
+    if (!part) return hb_broadcast(&r->b, of, i->shape->dims, i->shape->rank, map.v);
+    of = hb_slice(&r->b, of, v);
+    return hb_broadcast(&r->b, n < map.n ? hb_reshape(&r->b, of, dims, n) : of, i->shape->dims,
+                        i->shape->rank, to);
 }
 RULE_FN(slice_concat) {
     struct hlo_instr *x = i->operands[0];
