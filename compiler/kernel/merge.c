@@ -72,6 +72,11 @@ bool merge_is_small(const struct hlo_instr *i) {
 static bool is_narrow(enum dtype t) {
     return dtype_is_float(t) && dtype_size(t) <= 4;
 }
+// Sums along lines, whose lanes are summed at the end of each: LLVM's code is 1.25 to 1.7 times as
+// fast (one vector and matrices of 100 to 256 lines, measured on Zen 5).
+static void find_lines(void *found, struct kir_val *v) {
+    if (v->op == K_FOR && v->loop->vectorize && v->loop->n_carry > 0) *(bool *)found = true;
+}
 static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     struct kir_fn *fn;
@@ -92,7 +97,10 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
     if (library) l->lost_ns += lost_ns(l->t, i);
     l->work += work;
-    if (products(i) && shape_leaves(i->shape) == 1 && is_narrow(shape_leaf(i->shape, 0)->dtype))
+    bool lines = false;
+    kir_each(&fn->top, find_lines, &lines);
+    if (!lines && products(i) && shape_leaves(i->shape) == 1 &&
+        is_narrow(shape_leaf(i->shape, 0)->dtype))
         l->product_work += work;
     kir_each(&fn->top, count_values, &l->values);
     if (l->values > MAX_VALUES) return no(l, "too much code");
