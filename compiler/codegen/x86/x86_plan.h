@@ -104,6 +104,8 @@ struct x86_plan {
     bool is_apart;   // ... of elements that do not lie side by side
     bool is_mixed;   // ... of floats of 32 bits beside values of 64
     bool is_narrow;  // ... of integers of 8 or 16 bits
+    bool sums_alone; // what operands have is read by loops of sums,
+    bool reads_else; // ... by others
     bool is_long;    // ... of many values
     const char *why; // it does not fit: static text
 };
