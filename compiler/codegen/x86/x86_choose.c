@@ -774,7 +774,7 @@ static const char *slower(const struct x86_plan *p) {
     if (p->is_apart) return "elements that do not lie side by side";
     if (p->is_mixed) return "lanes of 32 and 64 bits";
     if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
-    // LLVM has fewer instructions a line, so more lines under way (36 MB: 1.3 to 1.6 times as fast).
+    // LLVM has fewer instructions a line, so more lines are under way (36 MB: 1.3 to 1.6 times).
     if (p->sums_alone && !p->reads_else && repays(p, FAR_WORK)) return "sums from memory";
     // LLVM has no tiles to turn short rows in.
     return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK)
