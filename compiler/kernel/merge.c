@@ -90,6 +90,7 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
         st_drop(st);
         return no(l, why);
     }
+
     if (fn->n_bufs != s->n_in + s->n_out) return no(l, "operands that are tuples");
     if (fn->tables.n > MAX_TABLES) return no(l, "many tables");
     int64_t work = kir_work(fn);

@@ -553,6 +553,7 @@ static bool is_rare(const struct x86_plan *p) {
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) continue;
+
         struct kir_loop *l = v->loop;
         struct x86_loop *x = x86_of(v)->loop;
         bool inner = has_loop(&l->body);
