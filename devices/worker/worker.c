@@ -28,6 +28,7 @@ struct worker {
     struct worker_call *running; // one, or a list of those that run at the same time
     int streams;                 // so many of these; 1: never
     bool waited;                 // `first` and the call before it could have been beside each other
+    bool full;                   // the run thread waits for one of them to end
     struct worker_call *ahead;   // the INGEST whose COMPILE is made before it is asked for
     int64_t ahead_ns;            // since when
     bool closing;
@@ -167,8 +168,11 @@ static void serve_beside(struct worker *w, struct worker_call *c) {
         while (n && !(run = worker_streams_done()) && !c) {
             if (n <= w->streams && w->first && worker_runs_alike(w->running, w->first))
                 c = take_call(w);
-            else
+            else {
+                w->full = n > w->streams;
                 pthread_cond_wait(&w->more, &w->mutex);
+                w->full = false;
+            }
         }
         pthread_mutex_unlock(&w->mutex);
         if (run) {
@@ -330,7 +334,7 @@ static status_t accept_call(struct worker *w, struct frame *f, bool more) {
         *(w->last ? &w->last->next : &w->first) = c;
         w->last = c;
         yield_to(w, c);
-        pthread_cond_signal(&w->more);
+        if (!w->full) pthread_cond_signal(&w->more);
     }
     pthread_mutex_unlock(&w->mutex);
     if (here) serve(w, c, more);

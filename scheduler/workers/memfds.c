@@ -92,12 +92,13 @@ int64_t memfds_kept(struct memfds *p, int owner) {
     return n;
 }
 
-// The smallest that fits and is not wasted on so little.
+// The smallest that fits and is not wasted on so little; of equal ones the newest, which caches may
+// still hold.
 static struct memfd *find_kept(struct owner *o, uint64_t tenant, int64_t bytes) {
     struct memfd **best = NULL;
     for (struct memfd **at = &o->oldest; *at; at = &(*at)->next)
         if ((*at)->tenant == tenant && (*at)->bytes >= bytes && (*at)->bytes / 4 <= bytes &&
-            (!best || (*at)->bytes < (*best)->bytes))
+            (!best || (*at)->bytes <= (*best)->bytes))
             best = at;
     return best ? unlink_kept(o, best) : NULL;
 }

@@ -50,11 +50,15 @@ bool worker_stuck(const struct worker *w) {
     return w->places_taken && clock_ns() - w->moved_ns >= after;
 }
 
-// What a device computes at the same time, and one more that waits for its turn.
+// What a device computes at the same time, and one more that waits for its turn. Where it computes
+// several that one is bound already, and of short runs another waits behind it: processors that are
+// all at work take the reply, and what comes for it, later than a run takes.
 static int most_calls(const struct worker *w) {
+    enum { SHORT_MS = 50 }; // all that is under way
     const struct pool_config *cfg = &w->pool->cfg;
     if (w->role != ROLE_DEVICE) return cfg->isolate ? cfg->n_compile : 1;
-    int more = w->hello && w->hello->streams > 1 ? w->hello->streams - 1 : 0;
+    bool shortly = !w->unknown && w->expected_ns <= SHORT_MS * CLOCK_MS;
+    int more = w->hello && w->hello->streams > 1 ? w->hello->streams - 1 + shortly : 0;
     return cfg->device_calls > 1 ? cfg->device_calls + more : cfg->device_calls;
 }
 
