@@ -5,8 +5,9 @@
 
 Weights [k, n] and [n, k] on either side of a dot, symmetric or with zeros, one scale for all, for
 each column or for blocks of k; k that fills no word of 32 bits; activations of f32, bf16 and f16,
-now and then with an infinity; in the entry, in a loop whose turns only a run knows, in a scan and
-in a loop in a loop. Each of a few rows must have run on the packed weights.
+now and then with an infinity; in the entry, in a loop whose turns only a run knows, in a scan, in a
+loop in a loop, and of stacks by a scan over layers in a loop. Each of a few rows must have run on
+the packed weights.
 """
 import argparse
 import os
@@ -40,7 +41,8 @@ class Case:
         self.scale = pick("none", "tensor", "column", "block")
         self.zero = pick("none", "none", "tensor", "column", "block")
         self.x_dtype = pick(jnp.float32, jnp.float32, jnp.bfloat16, jnp.float16)
-        self.left, self.where = pick(True, False), pick("entry", "loop", "scan", "nested")
+        self.left = pick(True, False)
+        self.where = pick("entry", "loop", "scan", "nested", "layers")
         low, high = RANGES[self.dtype]
         shape = (self.k, self.n) if self.k_first else (self.n, self.k)
         self.q = rng.integers(low, high, shape).astype(getattr(ml_dtypes, self.dtype, self.dtype))
@@ -65,12 +67,13 @@ class Case:
             a = jnp.broadcast_to(a[:, :, None], (self.n, blocks, self.block)).reshape(shape)
         return jnp.broadcast_to(a, shape)
 
-    def dot(self, x):
-        w = jnp.asarray(self.q).astype(jnp.float32 if self.zero == "none" else jnp.int32)
+    def dot(self, x, q=None, s=None):
+        w = jnp.asarray(self.q if q is None else q)
+        w = w.astype(jnp.float32 if self.zero == "none" else jnp.int32)
         if self.zero != "none":
             w = (w - self.spread(jnp.asarray(self.z), self.zero)).astype(jnp.float32)
         if self.scale != "none":
-            w = w * self.spread(jnp.asarray(self.s), self.scale)
+            w = w * self.spread(jnp.asarray(self.s if s is None else s), self.scale)
         of_x, of_w = x.ndim - 1, 0 if self.k_first else 1
         w, x = w.astype(self.x_dtype), x.astype(self.x_dtype)
         sides = ((w, x), (of_w, of_x)) if self.left else ((x, w), (of_x, of_w))
@@ -88,6 +91,13 @@ class Case:
             return lax.fori_loop(0, turns, turn, start)
         if self.where == "scan":
             return lax.scan(lambda s, i: (turn(i, s), None), start, jnp.arange(9.))[0] * turns
+        if self.where == "layers":
+            stacks = (np.stack([self.q, self.q[::-1], self.q[:, ::-1]]),
+                      np.stack([self.s, self.s * 2, self.s / 4]))
+
+            def layer(sums, of):
+                return sums * .5 + self.dot(x, *of), None
+            return lax.fori_loop(0, turns, lambda _, s: lax.scan(layer, s, stacks)[0], start)
         return lax.fori_loop(0, turns, lambda _, s: lax.fori_loop(0, 9 + 0 * turns, turn, s), start)
 
 

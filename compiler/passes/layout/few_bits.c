@@ -7,17 +7,21 @@
 // speed of the memory it reads, and large weights take 4 to 16 times as much of it in f32.
 // In the body of a loop, weights are what the state carries of them unchanged. That is done before
 // while-motion, which would move the f32 in front of the loop; it moves the packing instead.
-// Does not: small weights; many rows of weights that are not large, where a library's dot with what
-// is fused behind it is as quick; integers that the program computes, or takes of a stack by a
-// loop's turn; activations of integers, which pass int8 may have; `strict`, since sums of a block
-// meet their scale once.
+// A loop over layers, which takes their weights of stacks, is written out first where that makes
+// them known: 64 turns and 4096 instructions at most. Does not: small weights; many rows of weights
+// that are not large, where a library's dot with what is fused behind it is as quick; integers that
+// the program computes; activations of integers, which pass int8 may have; `strict`, since sums of
+// a block meet their scale once.
 #include "compiler/calls/bits.h"
+#include "compiler/ir/turns.h"
+#include "compiler/passes/control/graph.h"
 #include "compiler/passes/pass.h"
 
+enum { MOST_TURNS = 64, MOST_WRITTEN = 4096 };
 enum { WORD = 32, LONGEST = 256, SMALL = 1 << 16, LARGE = 1 << 22 };
 
 struct few {
-    hv q, zeros, scales; // the latter NULL: none; shaped as the weights are
+    hv q, zeros, scales; // the latter NULL: none; of the weights' elements in order
     int64_t k, n, block;
     bool k_first; // [k, n]
     int side;     // the weights' operand
@@ -71,14 +75,14 @@ static bool holds_bytes(enum dtype t) {
 }
 // What v is a conversion of, by types that hold every byte; NULL: no integers of few bits.
 static hv converted(hv v, struct few *f) {
-    while (v->op == HLO_CONVERT && holds_bytes(v->shape->dtype))
+    while (v->op == HLO_RESHAPE || (v->op == HLO_CONVERT && holds_bytes(v->shape->dtype)))
         v = v->operands[0];
     return few_type(v->shape->dtype, f) ? v : NULL;
 }
-// Behind roundings between floats of the weights, which f32 of them need not keep.
+// Behind reshapes, and roundings between floats, which f32 of the weights need not keep.
 static hv through_floats(hv v) {
-    while (v->op == HLO_CONVERT && is_float(v->shape->dtype) &&
-           is_float(v->operands[0]->shape->dtype))
+    while (v->op == HLO_RESHAPE || (v->op == HLO_CONVERT && is_float(v->shape->dtype) &&
+                                    is_float(v->operands[0]->shape->dtype)))
         v = v->operands[0];
     return v;
 }
@@ -90,13 +94,13 @@ static bool read(hv w, struct few *f) {
         f->scales = v->operands[s];
         v = through_floats(v->operands[1 - s]);
     }
-    hv inner = v->op == HLO_CONVERT ? v->operands[0] : v;
+    hv inner = v->op == HLO_CONVERT ? through_reshapes(v->operands[0]) : v;
     if (inner->op == HLO_SUBTRACT && (inner == v || inner->shape->dtype == DT_S32)) {
         f->zeros = inner->operands[1];
         v = inner->operands[0];
     }
     f->q = converted(v, f);
-    if (!f->q || !shape_same_dims(f->q->shape, w->shape)) return false;
+    if (!f->q) return false;
     int64_t scales = f->scales ? run_of(f, f->scales) : f->k,
             zeros = f->zeros ? run_of(f, f->zeros) : f->k;
     if (!scales || !zeros) return false;
@@ -157,8 +161,16 @@ static bool takes(const struct hlo_instr *i, struct few *f) {
 static double middle(const struct few *f) {
     return f->is_signed ? 1 << (f->bits - 1) : 0;
 }
-// v of the weights' shape, one of each run along k: f32[blocks, n].
+// v of as many elements as the weights in their shape.
+static hv as_weights(struct hb *b, const struct few *f, hv v) {
+    int64_t dims[2] = {f->k_first ? f->k : f->n, f->k_first ? f->n : f->k};
+    const struct shape *s = v->shape;
+    bool is = s->rank == 2 && s->dims[0] == dims[0] && s->dims[1] == dims[1];
+    return is ? v : hb_reshape(b, v, dims, 2);
+}
+// v, one of each run along k: f32[blocks, n].
 static hv of_blocks(struct hb *b, const struct few *f, hv v) {
+    v = as_weights(b, f, v);
     struct range r[2] = {{0, f->k, f->block}, {0, f->n, 1}};
     if (f->k_first) return hb_convert(b, hb_slice(b, v, r), DT_F32);
     struct range by_column[2] = {{0, f->n, 1}, {0, f->k, f->block}};
@@ -167,7 +179,7 @@ static hv of_blocks(struct hb *b, const struct few *f, hv v) {
 }
 // q as u8[n, blocks, bytes]: by their order, signed ones more by the middle.
 static hv packed(struct hb *b, const struct few *f) {
-    hv q = hb_convert(b, f->q, f->is_signed ? DT_S8 : DT_U8);
+    hv q = hb_convert(b, as_weights(b, f, f->q), f->is_signed ? DT_S8 : DT_U8);
     if (f->k_first) q = hb_transpose(b, q, (int64_t[]){1, 0});
     const struct shape *s = q->shape;
     if (f->is_signed) {
@@ -233,13 +245,53 @@ static bool carried(const struct hlo_instr *i, const struct hlo_instr *loop) {
 }
 static void mark(struct hlo_computation *c, const struct hlo_instr *loop) {
     pass_mark_weights(c);
-    if (!loop) return;
     HLO_EACH_INSTR(i, c) {
         bool only = i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P);
         for (int k = 0; k < i->n_operands && only; k++)
             only = i->operands[k]->mark == 1;
+        if (i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE)
+            only = i->operands[0]->operands[HLO_ATTR(i, gte)->index]->mark == 1;
         if (only || carried(i, loop)) i->mark = 1;
     }
+}
+// A product of few rows with integers that a loop takes of a stack of weights.
+static bool of_stack(const struct hlo_instr *i, int side, const struct hlo_instr *loop) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *w = i->operands[side]->shape;
+    if (w->rank != 2 || d->lhs_contracting_dims.n != 1 || shape_elements(w) < SMALL) return false;
+    int64_t of_k = (side ? d->rhs_contracting_dims : d->lhs_contracting_dims).v[0];
+    struct few f = {.k = w->dims[of_k], .n = w->dims[1 - of_k], .k_first = of_k == 0, .side = side};
+    if (shape_elements(i->operands[1 - side]->shape) > BITS_FEW_ROWS * f.k ||
+        !read(i->operands[side], &f))
+        return false;
+    hv stack = f.q->op == HLO_DYNAMIC_SLICE ? f.q->operands[0] : NULL;
+    return stack && (stack->op == HLO_CONSTANT || carried(stack, loop));
+}
+// A loop of turns that are known, each of which multiplies by weights of a stack.
+static bool over_layers(const struct hlo_instr *loop) {
+    const struct hlo_computation *body = loop->called[1];
+    int64_t turns = hlo_turns(loop);
+    if (turns < 2 || turns > MOST_TURNS || turns * body->n_instrs > MOST_WRITTEN ||
+        loop->control_preds.n || hlo_computation_has_effect(loop->called[0]) ||
+        hlo_computation_has_effect(body))
+        return false;
+    HLO_EACH_INSTR(i, body)
+    for (int side = 0; i->op == HLO_DOT && side < 2; side++)
+        if (of_stack(i, side, loop)) return true;
+    return false;
+}
+static bool write_out(struct hlo_computation *c) {
+    bool any = false;
+    HLO_EACH_INSTR(i, c) {
+        if (i->op != HLO_WHILE || i->n_awaiting || !over_layers(i)) continue;
+        struct hlo_instr *state = i->operands[0];
+        for (int64_t n = hlo_turns(i); n > 0; n--)
+            state = graph_inline(i, i->called[1], &state);
+        hlo_replace_uses(i, state);
+        hlo_remove_instr(i);
+        any = true;
+    }
+    return any;
 }
 static status_t in_computation(struct hlo_computation *c, struct pass_ctx *p) {
     HLO_EACH_INSTR(i, c) {
@@ -273,6 +325,10 @@ status_t pass_few_bits_loops(struct hlo_module *m, struct pass_ctx *p) {
     for (struct hlo_computation *c = m->last; c && !st; c = c->prev) { // callers first
         const struct hlo_instr *loop = pmap_get_ptr(&loops, c);
         mark(c, loop);
+        if (write_out(c)) {
+            mark(c, loop);
+            p->changed = true;
+        }
         HLO_EACH_INSTR(i, c)
         if (i->op == HLO_WHILE && i->called[1]->n_callers == 1)
             pmap_put_ptr(&loops, i->called[1], i);
