@@ -57,6 +57,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
 	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 40' \
 	  int8-products 'build/venv/bin/python tests/fuzz-hlo/int8_products.py $(BUILD)' \
+	  few-bits 'build/venv/bin/python tests/precision/few_bits.py $(BUILD)' \
 	  attention 'build/venv/bin/python tests/conform/attention.py $(BUILD)' \
 	  fast 'build/venv/bin/python tests/precision/fast.py $(BUILD) && \
 	    HLOD_CPU_BF16=emulated \

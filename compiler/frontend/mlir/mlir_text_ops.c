@@ -233,7 +233,7 @@ static status_t items(struct mt *t, struct mlir_op *op, const char *close, mt_va
         } else {
             return mt_error(t, "a value or an attribute was expected");
         }
-        mt_take(t, ",");
+        if (mt_take(t, ",")) mt_take(t, ","); // no starts of a scalar's slice: %x, , sizes = []
     }
     return ST_OK;
 }

@@ -7,7 +7,7 @@
 #include "compiler/passes/control/graph.h"
 #include "compiler/passes/pass.h"
 
-enum { MAX_ELEMENTS = 4096, MAX_HOISTED = 16, MAX_OPERANDS = 64 };
+enum { MAX_ELEMENTS = 4096, MAX_HOISTED = 512, MAX_OPERANDS = 64 };
 
 struct loop {
     struct hlo_instr *w, *init;
