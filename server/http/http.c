@@ -250,6 +250,11 @@ MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const
     return call_headers(c, header, conn);
 }
 
+static bool is_oip(const char *url) {
+    struct str path = str_of(url);
+    return str_is(path, "/v2") || str_starts(path, "/v2/") ||
+           str_starts(path, "/inference.GRPCInferenceService/");
+}
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *target,
                              const char *verb, void **con_cls) {
     struct http_req *r = calloc(1, sizeof *r);
@@ -259,7 +264,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     status_t bad = strictly(conn, *con_cls == &nul_in_path, http_conn_begun(conn));
     *con_cls = r;
     h->open_requests++;
-    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1, .oip = is_oip(url)};
     r->foreign = *authority && !http_same_site(authority, NULL, h->cfg.local_only);
     r->preflight = !bad && is_preflight(h, conn, verb);
     r->plain = bad || r->preflight;
