@@ -337,8 +337,10 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
     struct http *h = cls;
     metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
     if (what != MHD_CONNECTION_NOTIFY_STARTED) {
-        // Where all places were taken, the library looks at the door again in its next turn only.
-        if (h->connections-- >= h->cfg.max_connections) http_kick(h);
+        // Where all places were taken, or descriptors, the library looks at the door again in its
+        // next turn only.
+        h->connections--;
+        http_kick(h);
         http_conn_closed(h->conns, ctx);
         return;
     }
