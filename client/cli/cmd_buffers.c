@@ -7,7 +7,7 @@
 #include "client/files/input.h"
 #include "client/files/tensors.h"
 
-enum { MAX_WORDS = 64 };
+enum { MAX_WORDS = 1024 };
 struct buffers {
     const char *words[MAX_WORDS], *out, *device;
     const char *inputs[MAX_WORDS];

@@ -8,7 +8,7 @@
 #include "client/files/input.h"
 #include "client/files/tensors.h"
 
-enum { MAX_INPUTS = 64 };
+enum { MAX_INPUTS = 1024 };
 
 static int upload_models(struct hlo *h, json_t *plan) {
     json_t *step;

@@ -5,7 +5,7 @@
 #include "client/cli/hlo.h"
 #include "client/files/input.h"
 
-enum { MODEL_INPUTS_MAX = 64 };
+enum { MODEL_INPUTS_MAX = 1024 };
 struct model_inputs {
     const char *words[MODEL_INPUTS_MAX]; // behind -i
     struct npy v[MODEL_INPUTS_MAX];

@@ -14,7 +14,7 @@ void tensor_print(const struct npy *x);       // a line: name, type, dims, the f
 void tensors_print_kept(const json_t *reply); // a line for each output that stays on the device
 
 // --input-handle NAME=HANDLE, --donate NAME=HANDLE, --keep-output NAME|all, --keep-tuple, --lease T
-enum { MAX_RESIDENTS = 64 };
+enum { MAX_RESIDENTS = 1024 };
 struct resident {
     const char *name, *handle;
     bool donate;

@@ -244,15 +244,28 @@ static struct hlod_compile_options options_of(const struct hlod_compile_options 
     if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
     return o;
 }
+// Shapes of many inputs do not fit into a path (server/http/conn/http_guard.h): a model with a
+// cache of keys and values for each of its layers, a table with an input for each of its columns.
+static bool beyond_a_path(const struct hlod_compile_options *o) {
+    enum { MOST_SHAPES = 64, MOST_BYTES = 8 << 10 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < o->n_shapes; i++)
+        bytes +=
+            strlen(o->shapes[i].input) + (size_t)(o->shapes[i].rank > 0 ? o->shapes[i].rank : 0);
+    return o->n_shapes > MOST_SHAPES || bytes > MOST_BYTES;
+}
 status_t wire_compile(struct arena *a, bool grpc, const struct wire_model *m,
                       const struct hlod_compile_options *given, struct wire_request *out) {
     struct hlod_compile_options o = options_of(given);
-    *out = (struct wire_request){.on_event = o.on_event,
-                                 .on_json = o.on_json,
-                                 .on_progress = o.on_progress,
-                                 .ctx = o.ctx,
-                                 .method = "CompileStream"};
-    if (grpc) return compile_message(a, m, &o, &out->message);
+    const ProtobufCMessage *message = NULL;
+    *out = (struct wire_request){.method = "CompileStream"};
+    if (grpc || beyond_a_path(&o)) RETURN_IF_ERR(compile_message(a, m, &o, &message));
+    if (message) wire_call(a, grpc, "CompileStream", message, NULL, out);
+    out->on_event = o.on_event;
+    out->on_json = o.on_json;
+    out->on_progress = o.on_progress;
+    out->ctx = o.ctx;
+    if (message) return ST_OK;
     out->path = compile_path(a, m->digest, &o);
     out->content_type = "application/octet-stream";
     out->parts = m->parts;

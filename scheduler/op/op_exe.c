@@ -362,9 +362,14 @@ static void placed(struct op *op) {
     // Programs have no weights in them: small enough to check here.
     status_t st = wire_blob_open(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
                                  &n_fds, &program);
-    if (st) {
+    bool lost = st && (st_code(st) == ST_NOT_FOUND || st_code(st) == ST_DATA_LOSS);
+    if (lost) {
         st_drop(st);
         forget_program(op);
+        return;
+    }
+    if (st) { // no descriptor, no memory: it is there, and may be read later
+        op_end(op, st);
         return;
     }
     op->compiling = true;

@@ -500,6 +500,11 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
         if (y->version == version) x = y;
     }
 
+    if (!version && newest == INT64_MAX)
+        return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
+                          "version %" PRId64 " of '%s' is the last that there is: say which",
+                          newest, name);
+
     size_t own = count_of(m, tenant);
     int64_t most = sched_cfg(m->s)->max_names;
     if (!x && most && (int64_t)(own + m->n) >= most)

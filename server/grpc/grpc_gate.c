@@ -105,6 +105,7 @@ static struct {
     int64_t turn_ns, next_ns; // when they did first; before then they do not again
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Thread_local bool listening;
+static _Thread_local bool (*others_full)(int door, int why);
 
 // ---- glibc's own
 
@@ -662,13 +663,22 @@ static bool may_accept(void) {
     pthread_mutex_unlock(&gate.lock);
     return yes;
 }
+void gate_others_full(bool (*turn_away)(int door, int why)) {
+    others_full = turn_away;
+}
+typedef int (*accepts)(int fd, struct sockaddr *a, socklen_t *n, int flags);
+static int accept_other(accepts theirs, int fd, struct sockaddr *a, socklen_t *n, int flags) {
+    int got = theirs(fd, a, n, flags);
+    bool full = got < 0 && (errno == EMFILE || errno == ENFILE);
+    if (full && others_full) errno = others_full(fd, errno) ? ECONNABORTED : EMFILE;
+    return got;
+}
 // What else than EAGAIN and EINTR comes back ends the library's listener for good. So only what
 // says that there is no listener any more does: told EINTR, the library would ask again without
 // end.
 OURS int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) {
-    typedef int (*accepts)(int fd, struct sockaddr *a, socklen_t *n, int flags);
     accepts theirs = (accepts)own(ACCEPT4);
-    if (!atomic_load(&gate.on) || !listener_of(fd)) return theirs(fd, a, n, flags);
+    if (!atomic_load(&gate.on) || !listener_of(fd)) return accept_other(theirs, fd, a, n, flags);
     socklen_t room = n ? *n : 0;
     for (int gone = 0; gone < GONE_ACCEPTS && may_accept(); gone++) {
         if (n) *n = room;

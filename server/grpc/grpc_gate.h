@@ -34,6 +34,9 @@ void gate_stop(void); // `held` is called no more; what is read is bounded no mo
 // Whether the sockets on which this thread begins to listen are the gate's: for the time in which
 // the library makes its own.
 void gate_listens(bool on);
+// Of doors that are not the gate's, on this thread: what is done where no descriptor is left for
+// who waits there (EMFILE or ENFILE). True: he is seen to, the others wait on. NULL: nothing is.
+void gate_others_full(bool (*turn_away)(int door, int why));
 
 bool gate_waits(void); // somebody waits, or has read: gate_turn wants to be told
 // All calls that came of what was read have been taken: the next turn, of strangers only if they

@@ -250,6 +250,11 @@ MUST_CHECK static status_t begin_call(struct http_req *r, const char *url, const
     return call_headers(c, header, conn);
 }
 
+static bool is_oip(const char *url) {
+    struct str path = str_of(url);
+    return str_is(path, "/v2") || str_starts(path, "/v2/") ||
+           str_starts(path, "/inference.GRPCInferenceService/");
+}
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *target,
                              const char *verb, void **con_cls) {
     struct http_req *r = calloc(1, sizeof *r);
@@ -259,7 +264,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     status_t bad = strictly(conn, *con_cls == &nul_in_path, http_conn_begun(conn));
     *con_cls = r;
     h->open_requests++;
-    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1, .oip = is_oip(url)};
     r->foreign = *authority && !http_same_site(authority, NULL, h->cfg.local_only);
     r->preflight = !bad && is_preflight(h, conn, verb);
     r->plain = bad || r->preflight;
@@ -332,8 +337,10 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
     struct http *h = cls;
     metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
     if (what != MHD_CONNECTION_NOTIFY_STARTED) {
-        // Where all places were taken, the library looks at the door again in its next turn only.
-        if (h->connections-- >= h->cfg.max_connections) http_kick(h);
+        // Where all places were taken, or descriptors, the library looks at the door again in its
+        // next turn only.
+        h->connections--;
+        http_kick(h);
         http_conn_closed(h->conns, ctx);
         return;
     }

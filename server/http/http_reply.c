@@ -193,7 +193,7 @@ void http_reply_bytes(struct http_req *r, const char *type, const void *p, size_
 
 void http_reply_error(struct http_req *r, status_t st) {
     struct strbuf b = {0};
-    if (r->route.row && r->route.row->dialect == DIALECT_OIP)
+    if (r->oip)
         http_error_oip(&b, st);
     else
         http_error_json(&b, st);

@@ -26,6 +26,29 @@ def png(path):
         f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 2, 0, 0, 0))
                 + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
+def columns(n):
+    """A table with an input of open size for each of its columns."""
+    types = ["tensor<?x1xf32>"] * n
+    args = ", ".join("%%arg%d: %s" % (k, t) for k, t in enumerate(types))
+    names = ", ".join("%%arg%d" % k for k in range(n))
+    return f"""func.func public @main({args}) -> tensor<?x{n}xf32> {{
+  %0 = stablehlo.concatenate {names}, dim = 1 : ({", ".join(types)}) -> tensor<?x{n}xf32>
+  return %0 : tensor<?x{n}xf32>
+}}
+"""
+
+def many_inputs(d, hlo, n=300):
+    """More than a path's parameters."""
+    table = os.path.join(d.dir, "table.mlir")
+    open(table, "w").write(columns(n))
+    given = [w for k in range(n) for w in ("-i", "arg%d=3x1=1,2,3" % k)]
+    shapes = [w for k in range(n) for w in ("--shape", "arg%d=5x1" % k)]
+    result.command("%d inputs: run" % n, hlo("run", table, *given), 0, r"f32\[3,%d\]" % n)
+    result.command("%d inputs: made up" % n, hlo("run", table), 0, r"f32\[1,%d\]" % n)
+    result.command("%d inputs: compile" % n, hlo("compile", table, *shapes), 0, "^executable ")
+    result.command("%d inputs: bench" % n,
+                   hlo("bench", table, "--requests", "3", "--warmup", "0", *given), 0)
+
 def main():
     build = os.path.abspath(sys.argv[1])
     d = Daemon(build + "/hlod", build + "/hlod-worker")
@@ -77,6 +100,7 @@ def main():
             result.command("another tool's file, %r" % first[:8], hlo("run", strange), 3, err=err)
         result.command("inspect a name that is none", hlo("inspect", "nobody", "--stage", "plan"),
                        3, err="no model is called 'nobody'")
+        many_inputs(d, hlo)
         outputs = []
         for scale in ("--mean", "0.4,0.5,0.6", "--std",
                       "0.2"), ("--mean", "102,127.5,153", "--std", "51"):

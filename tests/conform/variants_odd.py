@@ -68,6 +68,28 @@ def behind_convolutions(add):
         [f32(40, 48), odd_image(48, 64), low, high], constant=(2, 3))
 
 
+def bounds(add):
+    """Clip with a bound left out, or an infinite one; classes that count from the last."""
+    far = np.array([[-np.inf, np.inf, np.nan, -3e38, 3e38, 0.25]], np.float32)
+    for t in np.float32, np.float64:
+        for low in None, -1, np.inf, -np.inf:
+            for high in None, 1, np.inf, -np.inf:
+                x = [far.astype(t)] + [v if v is None else np.array(v, t) for v in (low, high)]
+                add("odd Clip %s %s %s" % (low, high, t.__name__), "Clip", x)
+    add("odd Clip 6", "Clip", [far], opset=6)
+    add("odd Clip 6 min", "Clip", [far], {"min": -1.0}, opset=6)
+    for op in "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss":
+        for how in "none", "sum", "mean":
+            for ignored in None, -1, 2:
+                attrs = {"reduction": how}
+                if ignored is not None:
+                    attrs["ignore_index"] = ignored
+                x = [f32(4, 5), np.array([-1, 2, 4, -5]), np.abs(f32(5))]
+                add("%s %s, classes from the last, %s" % (op, how, ignored), op, x, attrs, opset=13)
+                add("%s %s, classes from the last, %s, no weights" % (op, how, ignored), op, x[:2],
+                    attrs, opset=13)
+
+
 def labels(add):
     for k in (2, 3, 4):
         for post in ("NONE", "LOGISTIC"):
@@ -154,6 +176,7 @@ def masks(add):
 
 
 def families(add):
-    for family in (behind_products, behind_convolutions, labels, empty, powers, flags, masks):
+    for family in (behind_products, behind_convolutions, bounds, labels, empty, powers, flags,
+                   masks):
         family(add)
     sampled(add)

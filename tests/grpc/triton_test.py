@@ -131,6 +131,8 @@ def extensions(d, c, lib):
                                         for v in got.ravel()] == ["10:1", "5:3", "9:0", "9:1"], got
     refused("sequences are not supported",
             lambda: c.infer("plus", [i], sequence_id=5, sequence_start=True))
+    if lib is th:  # a path that is not there, whose answer the client reads
+        refused("nothing at '/v2/models/a/b'", lambda: c.get_model_metadata("a/b"))
     kw = {} if lib is th else {"as_json": True}
     extensions = c.get_server_metadata(**kw)["extensions"]
     assert ("system_shared_memory" in extensions and "cuda_shared_memory" not in extensions

@@ -396,6 +396,33 @@ def few_files(d):
     finally:
         assert few.stop() == 0
 
+def no_file_left(d):
+    """Where descriptors run out all the same, clients are turned away and nothing that is stored is
+    taken for damaged; when there are some again, all is as before."""
+    good, _ = put(d)
+    hard = resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE)[1]
+    def leave(n):
+        open_now = len(os.listdir(f"/proc/{d.p.pid}/fd"))
+        resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (open_now + n, hard))
+    kept = d.connect(PATIENCE)
+    def ask(verb, path, body=None):
+        kept.request(verb, path, body)
+        r = kept.getresponse()
+        return r.status, r.read()
+    assert ask("GET", "/healthz")[0] == 200
+    for n in range(8):
+        leave(n)
+        status, body = ask("POST", f"/v1/executables?shape=x={n + 2}x4", model())
+        assert status in (200, 503) and b"DAMAGED" not in body, (n, status, body)
+    leave(3)
+    held = [socket.create_connection(d.addr) for _ in range(20)]
+    until("one is turned away", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 503)
+    for s in held:
+        s.close()
+    until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    assert put(d, "run_ms 1") and run_ok(d, good, 3)
+
 def drain(d):
     slow, _ = put(d, "run_ms 700")
     t, out = in_thread(d.json, "POST", "/v1/run", request(slow))
@@ -754,7 +781,8 @@ SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work
              changed_while_read, expected, crash_storm, put_aside, single_flight, long_compiles,
              deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves,
              half_close, half_headers, ended_headers, stalled_bodies, per_address, warm_restart,
-             two_daemons, bad_starts, no_package, full_disk, few_files, drain, lame,
+             two_daemons, bad_starts, no_package, full_disk, few_files,
+             no_file_left, drain, lame,
              hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget,
              receive_waits, many_clients]
 

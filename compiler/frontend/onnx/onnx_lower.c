@@ -119,20 +119,33 @@ void onnx_out_val(struct onnx_ctx *c, size_t k, hv v) {
 void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {
     if (k < c->n->out.n && c->n->out.v[k].n) smap_put(&c->values, c->n->out.v[k], v);
 }
-int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def) {
+// The attribute, or NULL where it is left out, or of another type: that is refused, for its value
+// lies in a field that nothing reads.
+static const struct onnx_attr *typed(struct onnx_ctx *c, const char *name, int type) {
+    static const char *const types[] = {"",      "float",  "int",  "string", "tensor",
+                                        "graph", "floats", "ints", "strings"};
     const struct onnx_attr *a = onnx_attr(c->n, name);
+    if (!a || !a->type || a->type == type) return a;
+    if (a->type > 0 && a->type < (int)(sizeof types / sizeof *types))
+        onnx_fail(c, "attribute %s is of type %s, expected %s", name, types[a->type], types[type]);
+    else
+        onnx_fail(c, "attribute %s is of type %d, expected %s", name, a->type, types[type]);
+    return NULL;
+}
+int64_t onnx_at_int(struct onnx_ctx *c, const char *name, int64_t def) {
+    const struct onnx_attr *a = typed(c, name, ONNX_ATTR_INT);
     return a ? a->i : def;
 }
-double onnx_at_float(const struct onnx_ctx *c, const char *name, float def) {
-    const struct onnx_attr *a = onnx_attr(c->n, name);
+double onnx_at_float(struct onnx_ctx *c, const char *name, float def) {
+    const struct onnx_attr *a = typed(c, name, ONNX_ATTR_FLOAT);
     return (double)(a ? a->f : def);
 }
-struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def) {
-    const struct onnx_attr *a = onnx_attr(c->n, name);
+struct str onnx_at_str(struct onnx_ctx *c, const char *name, const char *def) {
+    const struct onnx_attr *a = typed(c, name, ONNX_ATTR_STRING);
     return a ? a->s : str_of(def);
 }
 bool onnx_at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max, int *n) {
-    const struct onnx_attr *a = onnx_attr(c->n, name);
+    const struct onnx_attr *a = typed(c, name, ONNX_ATTR_INTS);
     *n = 0;
     if (!a) return false;
     if ((int64_t)a->ints.n > max) {

@@ -46,8 +46,8 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     int64_t *folding;           // operations that folding may still take
     const _Atomic bool *cancel; // or NULL
     int depth;
-    bool dynamic_ok; // in_val gives values with a size of their own, too
-    bool text_ok;    // and text
+    bool dynamic_ok;            // in_val gives values with a size of their own, too
+    bool text_ok;               // and text
     enum lower_purpose purpose; // lower_request.purpose
     int64_t fixed_batch, batch; // lower_request's
     struct onnx_strings *texts;
@@ -89,7 +89,7 @@ const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset);
     static void node_##fn(struct onnx_ctx *c, __attribute__((unused)) struct hb *b, hv x)
 
 bool onnx_in_has(const struct onnx_ctx *c, size_t k);
-hv onnx_in_val(struct onnx_ctx *c, size_t k); // fails when missing
+hv onnx_in_val(struct onnx_ctx *c, size_t k);                // fails when missing
 static inline hv onnx_in_opt(struct onnx_ctx *c, size_t k) { // NULL when left out
     return onnx_in_has(c, k) ? onnx_in_val(c, k) : NULL;
 }
@@ -102,9 +102,9 @@ bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); //
 void onnx_out_val(struct onnx_ctx *c, size_t k, hv v);
 void onnx_fold_value(struct onnx_ctx *c,
                      struct onnx_val *v); // evaluates a tensor that depends on constants alone
-int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def);
-double onnx_at_float(const struct onnx_ctx *c, const char *name, float def);
-struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def);
+int64_t onnx_at_int(struct onnx_ctx *c, const char *name, int64_t def);
+double onnx_at_float(struct onnx_ctx *c, const char *name, float def);
+struct str onnx_at_str(struct onnx_ctx *c, const char *name, const char *def);
 bool onnx_at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max,
                   int *n); // false when absent
 void onnx_fail(struct onnx_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -30,6 +30,7 @@ struct onnx_sparse {
     struct onnx_tensor values, indices;
     struct onnx_tensor dense; // dims alone
 };
+enum { ONNX_ATTR_FLOAT = 1, ONNX_ATTR_INT, ONNX_ATTR_STRING, ONNX_ATTR_FLOATS = 6, ONNX_ATTR_INTS };
 struct onnx_attr {
     struct str name, s;
     int type;

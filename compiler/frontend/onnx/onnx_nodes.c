@@ -6,6 +6,36 @@
 
 // ---- nodes
 
+static const struct {
+    const char *attr, *op, *words;
+} choices[] = {
+#define ONNX_CHOICE(attr, op, words) {attr, op, words},
+#include "compiler/frontend/onnx/onnx_choices.def"
+#undef ONNX_CHOICE
+};
+static bool among(struct str word, const char *words) {
+    for (const char *end; *words; words = end + (*end == ' ')) {
+        end = words + strcspn(words, " ");
+        if (str_eq(word, (struct str){words, (size_t)(end - words)})) return true;
+    }
+    return false;
+}
+// Do the node's texts name something that there is?
+static status_t check_choices(const struct onnx_node *n) {
+    for (size_t k = 0; k < n->attrs.n; k++) {
+        const struct onnx_attr *a = &n->attrs.v[k];
+        for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+            const char *op = choices[i].op;
+            if (!str_is(a->name, choices[i].attr) || (*op && !str_is(n->op, op))) continue;
+            if (!a->s.n && str_is(a->name, "auto_pad")) continue; // as if it were left out
+            if (!among(a->s, choices[i].words))
+                return st_invalid("%s '" STR_FMT "' is none of: %s", choices[i].attr, STR_ARG(a->s),
+                                  choices[i].words);
+        }
+    }
+    return ST_OK;
+}
+
 static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_op *op = onnx_op_find(n, c->opset);
     if (!op) return st_invalid("operator is not supported");
@@ -13,6 +43,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
         return st_invalid("%zu inputs, expected %d to %d", n->in.n, op->min_in, op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!onnx_in_has(c, (size_t)k)) return st_invalid("input %d is empty", k);
+    RETURN_IF_ERR(check_choices(n));
     if (onnx_has_text(c))
         onnx_pass_text(c, op->fn);
     else if (onnx_has_dynamic(c))

@@ -13,7 +13,10 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
         return onnx_fail(c, "target %s for scores %s", onnx_show(c, target), shape_text(c->a, s)),
                logp;
 
+    // A negative class counts from the last, as where the standard's own form gathers.
     target = hb_convert(b, target, DT_S64);
+    hv named = target, from_last = onnx_add_k(c, target, (double)s->dims[1]);
+    target = hb_select(b, onnx_compare_k(c, target, 0, CMP_LT), from_last, target);
     hv wide = onnx_back_to(c, target, s, &channel, 1);
     hv hit = hb_compare(b, wide, onnx_index_along(c, s, DT_S64, 1), CMP_EQ),
        zero = onnx_splat_like(c, logp, 0);
@@ -28,7 +31,7 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
 
     if (onnx_attr(c->n, "ignore_index")) {
         double ignored = (double)onnx_at_int(c, "ignore_index", 0);
-        hv counts = onnx_compare_k(c, target, ignored, CMP_NE);
+        hv counts = onnx_compare_k(c, named, ignored, CMP_NE);
         w = w ? hb_select(b, counts, w, onnx_splat_like(c, w, 0)) : hb_convert(b, counts, s->dtype);
         loss = hb_select(b, counts, loss, onnx_splat_like(c, loss, 0));
     }

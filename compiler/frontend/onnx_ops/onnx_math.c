@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operators, activations, reductions, softmax and normalisation.
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -89,17 +90,37 @@ ONNX_X(prelu) {
     onnx_out_val(c, 0, hb_select(b, pos, x, hb_mul(b, x, s)));
 }
 
+// The largest finite value of a type; of integers, too.
+static double largest_finite(enum dtype t) {
+    switch (t) {
+    case DT_F16:
+        return 65504;
+    case DT_BF16:
+        return 0x1.fep127;
+    case DT_F32:
+        return (double)FLT_MAX;
+    case DT_F64:
+        return DBL_MAX;
+    default:
+        return dtype_highest(t);
+    }
+}
+// A bound that is left out is the type's last finite value, of an infinity too, as in the standard.
 ONNX_X(clip) {
-    if (c->opset < 11) {
-        if (onnx_attr(c->n, "min")) x = hb_max(b, x, scalar_like(c, x, onnx_at_float(c, "min", 0)));
-        if (onnx_attr(c->n, "max")) x = hb_min(b, x, scalar_like(c, x, onnx_at_float(c, "max", 0)));
-    } else {
-        for (size_t k = 1; k <= 2; k++) {
-            if (!onnx_in_has(c, k)) continue;
-            hv limit = hb_broadcast(b, hb_reshape(b, onnx_in_val(c, k), NULL, 0), x->shape->dims,
-                                    x->shape->rank, NULL);
-            x = hb_binary(b, k == 1 ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
-        }
+    static const char *const names[] = {"min", "max"};
+    for (size_t k = 0; k < 2; k++) {
+        hv limit;
+        bool least = k == 0;
+        if (c->opset >= 11 && onnx_in_has(c, k + 1))
+            limit = hb_broadcast(b, hb_reshape(b, onnx_in_val(c, k + 1), NULL, 0), x->shape->dims,
+                                 x->shape->rank, NULL);
+        else if (c->opset < 11 && onnx_attr(c->n, names[k]))
+            limit = scalar_like(c, x, onnx_at_float(c, names[k], 0));
+        else if (dtype_is_float(x->shape->dtype))
+            limit = scalar_like(c, x, (least ? -1 : 1) * largest_finite(x->shape->dtype));
+        else
+            continue;
+        x = hb_binary(b, least ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
     }
     onnx_out_val(c, 0, x);
 }

@@ -151,15 +151,15 @@ ONNX(cast) {
     } old[] = {{"FLOAT", DT_F32},  {"INT64", DT_S64},   {"INT32", DT_S32},  {"DOUBLE", DT_F64},
                {"BOOL", DT_PRED},  {"FLOAT16", DT_F16}, {"UINT8", DT_U8},   {"INT8", DT_S8},
                {"UINT16", DT_U16}, {"INT16", DT_S16},   {"UINT32", DT_U32}, {"UINT64", DT_U64}};
-    struct str name = onnx_at_str(c, "to", "");
-    enum dtype t = dtype_from_onnx((int)onnx_at_int(c, "to", 0));
+    const struct onnx_attr *to = onnx_attr(c->n, "to"); // a text before opset 6
+    struct str name = to ? to->s : str_of("");
+    int64_t code = name.n ? 0 : onnx_at_int(c, "to", 0);
+    enum dtype t = dtype_from_onnx((int)code);
     for (size_t k = 0; k < sizeof old / sizeof old[0]; k++)
         if (str_is(name, old[k].name)) t = old[k].t;
-    bool text = str_is(name, "STRING") || onnx_at_int(c, "to", 0) == ONNX_STRING;
+    bool text = str_is(name, "STRING") || code == ONNX_STRING;
     if (text || (onnx_in_any(c, 0) && onnx_in_any(c, 0)->text)) return onnx_text_cast(c, t, text);
-    if (t == DT_INVALID)
-        return onnx_fail(c, "element type %lld is not supported",
-                         (long long)onnx_at_int(c, "to", 0));
+    if (t == DT_INVALID) return onnx_fail(c, "element type %lld is not supported", (long long)code);
     onnx_out_val(
         c, 0, onnx_saturating_convert(c, onnx_in_val(c, 0), t, onnx_at_int(c, "saturate", 1) != 0));
 }

@@ -33,7 +33,8 @@ static hv draw(struct onnx_ctx *c, const struct shape *like, bool normal, double
         struct hlo_attr_rng a = {.distribution = normal ? RNG_NORMAL : RNG_UNIFORM};
         return hb_op(b, HLO_RNG, s, args, 2, &a);
     }
-    float seed = (float)onnx_at_float(c, "seed", 0);
+    bool whole = str_is(c->n->op, "Dropout"); // its seed is an integer
+    float seed = whole ? (float)onnx_at_int(c, "seed", 0) : (float)onnx_at_float(c, "seed", 0);
     hv u = seeded_unit(c, seed, s);
     if (!normal) return onnx_add_k(c, onnx_mul_k(c, u, q - p), p);
     // Box and Muller; 1 - u is never 0.

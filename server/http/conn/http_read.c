@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/conn/http_read.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/str.h"
 #include "scheduler/error.h"
+#include "server/grpc/grpc_gate.h"
 #include "server/http/conn/http_clear.h"
 #include "server/http/conn/http_conn.h"
 #include "server/http/http_route.h"
 #include "server/tls.h"
 
 static _Thread_local struct http_conns *reading;
+static int spare = -1; // a descriptor put aside for when there are no more; of the loop's thread
 
 static const char *phrase(int status) {
     return status == 414   ? "URI Too Long"
@@ -91,10 +98,41 @@ static void stepped(int fd, int64_t ns, bool again, bool write) {
                                     : HANDSHAKE_WANTS_READ);
 }
 
+// No descriptor is left for a connection that waits. The library would look at the door again only
+// after one of its connections has ended: with the spare one the client is told, and may come back.
+static bool turn_away(int door, int why) {
+    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+                               "Retry-After: 1\r\nContent-Length: 0\r\n\r\n";
+    enum { EACH_NS = 1000 * 1000 * 1000 };
+    static int64_t told;
+    if (spare < 0) return false;
+    syscall(SYS_close, spare); // no descriptor that gRPC's door could wait for (grpc_gate.h)
+    int fd = (int)syscall(SYS_accept4, door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        if (!http_conns_secure(reading))
+            (void)!send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        shutdown(fd, SHUT_WR);
+        drain(fd);
+        syscall(SYS_close, fd);
+    }
+    spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    int64_t now = clock_ns();
+    if (told && now - told < EACH_NS) return true;
+    told = now;
+    log_event(LOG_WARN, "server.descriptors",
+              "why=\"%s: connections are turned away (LimitNOFILE=, ulimit -n)\"",
+              why == EMFILE ? "no open file is left to this process"
+                            : "no open file is left to this machine");
+    return true;
+}
+
 void http_reads_of(struct http_conns *all) {
     static const struct tls_reader through = {over, take, may_step, stepped};
     reading = all;
     http_clears = all;
+    if (all && spare < 0) spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    gate_others_full(all ? turn_away : NULL);
     tls_read_through(all && http_conns_secure(all) ? &through : NULL);
 }
 

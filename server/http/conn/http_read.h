@@ -5,8 +5,9 @@
 // theirs do, but for connections of `http_reads_of`, on its thread. Bytes at fault are not handed
 // on; when the library wants more of that connection (whatever came before is answered then), the
 // client is told why in a reply of our own, and the library is told that the connection has ended.
-// Should the linker not give us these calls, every request is refused (http_conn_begun). Thread:
-// loop.
+// Should the linker not give us these calls, every request is refused (http_conn_begun). A client
+// for whose connection no descriptor is left is turned away with 503: the library would look at its
+// door again only when a connection of its own has ended. Thread: loop.
 #pragma once
 
 struct http_conns;
