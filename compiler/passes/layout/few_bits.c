@@ -5,6 +5,7 @@
 // q [k, n] or [n, k] of s4, u4, s8, u8; zeros and scales: none, or the same for runs along k that
 // are a multiple of 32 bits (one for each column, or blocks). A step of few rows runs at the speed
 // of the memory it reads, and large weights take 4 to 8 times as much of it in f32.
+// A call whose model lets x be rounded to 8 bits gets .x8, where the device multiplies such.
 // Does not: small weights; many rows of weights that are not large, where a library's dot with what
 // is fused behind it is as quick; integers that the program computes; `strict`, since sums of a
 // block meet their scale once.
@@ -148,19 +149,27 @@ static hv rewritten(struct hb *b, const struct few *f, hv x) {
         hv z = of_blocks(b, f, f->zeros);
         in[BITS_ZEROS] = f->is_signed ? hb_add(b, z, hb_splat(b, z->shape, middle)) : z;
     }
-    return bits_call(b, f->bits, in);
+    return bits_call(b, f->bits, BITS_X_F32, in);
 }
 
+// The weights' bits of a call of .level4 whose shapes fit; 0: another instruction.
+static int lets_round(struct pass_ctx *p, const struct hlo_instr *i) {
+    struct bits d;
+    bool fits = bits_is(i) && !bits_read(&p->scratch, i, &d);
+    return fits && d.rounding == BITS_X_LEVEL4 ? d.bits : 0;
+}
 static status_t in_computation(struct hlo_computation *c, struct pass_ctx *p) {
     pass_mark_weights(c);
     HLO_EACH_INSTR(i, c) {
         struct few f;
-        if (!takes(i, &f)) continue;
+        int bits = p->target->few_bits_x8 ? lets_round(p, i) : 0;
+        if (!bits && !takes(i, &f)) continue;
         struct hlo_instr *last = c->last;
         struct hb b = hb_begin(c);
         b.op_type = i->op_type;
         b.op_name = i->op_name;
-        hv r = rewritten(&b, &f, i->operands[0]);
+        hv r =
+            bits ? bits_call(&b, bits, BITS_X_8, i->operands) : rewritten(&b, &f, i->operands[0]);
         RETURN_IF_ERR(pass_put_instead(&b, last, i, r));
         p->changed = true;
     }
