@@ -225,8 +225,8 @@ static status_t load(const struct args *a, struct loaded *l) {
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);
     int64_t start = clock_ns();
-    RETURN_IF_ERR(
-        dev_prepare_mapped(l->exe, l->spans, l->src.n_weights, l->file, NULL, &l->weights));
+    RETURN_IF_ERR(dev_prepare_mapped(l->exe, l->spans, l->src.n_weights, l->file,
+                                     (struct digest){0}, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", clock_ms_since(start),
             (double)l->weights->bytes / 1e6);
     return ST_OK;
