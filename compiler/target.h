@@ -93,6 +93,7 @@ struct target {
     bool library_odd;       // and keeps NaN in its place where convolutions' channels are odd
     bool bf16_emulated;     // it does not, and is to give the values of one that does: for tests
     bool few_bits;          // it runs compiler/calls/bits.h's products of any number of rows
+    bool few_bits_x8;       // and those of .x8 in 8 bits
     bool library_int8;      // it multiplies s8 or u8 with s8, summing exactly in s32
     bool kernel_pairs;      // no library; but kernels have sums of two products of s16 (K_PAIRS)
     // In which form does the library want this convolution's input and output (3 input channels may

@@ -32,7 +32,8 @@ struct device {
 struct dev_exe {
     struct device *dev;
     const struct executable *exe;
-    struct span mapped; // dev_prepare_mapped's, while it goes on
+    struct span mapped;  // dev_prepare_mapped's, while it goes on
+    struct digest which; // too
 };
 struct dev_weights {
     struct dev_exe *exe;
@@ -207,12 +208,15 @@ status_t dev_prepare(struct dev_exe *x, const struct span *w, int n, const _Atom
                      struct dev_weights **out) MUST_CHECK;
 // dev_prepare of weights that lie in `file`, or some of them: part of a mapping of a file that
 // nobody writes through. A device may give its pages back as it has read them (file_forget).
+// which: the same for all executables whose weights are the same by number, which may share what is
+// prepared of them; zero: not known.
 static inline MUST_CHECK status_t dev_prepare_mapped(struct dev_exe *x, const struct span *w, int n,
-                                                     struct span file, const _Atomic bool *cancel,
+                                                     struct span file, struct digest which,
+                                                     const _Atomic bool *cancel,
                                                      struct dev_weights **out) {
-    x->mapped = file;
+    x->mapped = file, x->which = which;
     status_t st = dev_prepare(x, w, n, cancel, out);
-    x->mapped = (struct span){0};
+    x->mapped = (struct span){0}, x->which = (struct digest){0};
     return st;
 }
 static inline void dev_release(struct dev_weights *w) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/store/file.h"
+#include "compiler/calls/bits.h"
 #include "compiler/eval.h"
 #include "compiler/parts.h"
 #include "compiler/pipeline.h"
@@ -170,8 +171,8 @@ static void take_tuning(const struct dev_tuning *t, struct loaded *l, struct exe
         if (s->n_candidates == 1) fprintf(stderr, " %s: nothing else takes it", usual->impl);
         for (int c = 0; c < s->n_candidates && s->n_candidates > 1; c++)
             fprintf(stderr, "%s %s %.4f ms%s%s", c ? "," : "", s->candidates[c].impl,
-                   clock_ms(s->candidates[c].ns), *s->candidates[c].why ? ": " : " (kept)",
-                   s->candidates[c].why);
+                    clock_ms(s->candidates[c].ns), *s->candidates[c].why ? ": " : " (kept)",
+                    s->candidates[c].why);
         fprintf(stderr, "\n");
         for (int i = 0; s->kept && i < s->n_instrs; i++)
             v[n++] =
@@ -187,8 +188,8 @@ static status_t tune(const struct args *a, struct loaded *l, struct executable *
     struct dev_tuning found;
     if (!l->dev->vt->tune) return st_unimplemented("this kind of device chooses nothing");
     RETURN_IF_ERR(executable_pack(e, &bytes, NULL));
-    status_t st = executable_unpack(
-        (struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &copy);
+    status_t st =
+        executable_unpack((struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &copy);
     if (!st)
         st = l->dev->vt->tune(l->dev, copy,
                               &(struct dev_tune){.budget_ns = a->tune * INT64_C(1000000000)},
@@ -224,8 +225,8 @@ static status_t load(const struct args *a, struct loaded *l) {
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     strings_of_module(&l->arena, l->exe->exe->main, &l->text);
     int64_t start = clock_ns();
-    RETURN_IF_ERR(
-        dev_prepare_mapped(l->exe, l->spans, l->src.n_weights, l->file, NULL, &l->weights));
+    RETURN_IF_ERR(dev_prepare_mapped(l->exe, l->spans, l->src.n_weights, l->file,
+                                     (struct digest){0}, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", clock_ms_since(start),
             (double)l->weights->bytes / 1e6);
     return ST_OK;
@@ -334,14 +335,16 @@ static status_t run_parts(const struct args *a, struct loaded *l) {
 }
 
 // What results may differ by, of their scale: the coarsest rounding in the program, since halves
-// are computed in f32 without those between (pass float-normalization).
+// are computed in f32 without those between (pass float-normalization), and a model may let rows be
+// rounded to 8 bits.
 static double bound_of(const struct hlo_module *m) {
     double bound = 1e-4;
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c)
     for (int k = 0, n = shape_leaves(i->shape); k < n; k++) {
         enum dtype t = shape_leaf(i->shape, k)->dtype;
-        double own = t == DT_BF16 ? 1.6e-2 : t == DT_F16 ? 2e-3 : 0;
+        bool in_8 = bits_is(i) && bits_rounding(i) == BITS_X_LEVEL4;
+        double own = in_8 ? 2e-2 : t == DT_BF16 ? 1.6e-2 : t == DT_F16 ? 2e-3 : 0;
         if (own > bound) bound = own;
     }
     return bound;

@@ -6,7 +6,12 @@
 static const struct {
     const char *target;
     int bits;
-} calls[] = {{"hlod.bits.2", 2}, {"hlod.bits.4", 4}, {"hlod.bits.8", 8}};
+    enum bits_x rounding;
+} calls[] = {{"hlod.bits.2", 2, BITS_X_F32},           {"hlod.bits.4", 4, BITS_X_F32},
+             {"hlod.bits.8", 8, BITS_X_F32},           {"hlod.bits.2.level4", 2, BITS_X_LEVEL4},
+             {"hlod.bits.4.level4", 4, BITS_X_LEVEL4}, {"hlod.bits.8.level4", 8, BITS_X_LEVEL4},
+             {"hlod.bits.2.x8", 2, BITS_X_8},          {"hlod.bits.4.x8", 4, BITS_X_8},
+             {"hlod.bits.8.x8", 8, BITS_X_8}};
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
 static int which(const struct hlo_instr *i) {
@@ -16,6 +21,9 @@ static int which(const struct hlo_instr *i) {
 }
 bool bits_is(const struct hlo_instr *i) {
     return which(i) >= 0 && i->n_operands == BITS_OPERANDS;
+}
+enum bits_x bits_rounding(const struct hlo_instr *i) {
+    return calls[which(i)].rounding;
 }
 static bool matrix(const struct shape *s, int64_t rows, int64_t cols) {
     return s->dtype == DT_F32 && s->rank == 2 && s->dims[0] == rows && s->dims[1] == cols;
@@ -29,7 +37,10 @@ static bool fit(const struct hlo_instr *i, struct bits *o) {
     if (x->dtype != DT_F32 || x->rank < 1 || q->dtype != DT_U8 || q->rank != 3 ||
         y->dtype != DT_F32 || y->rank != x->rank || shape_elements(x) < 1 || shape_elements(q) < 1)
         return false;
-    *o = (struct bits){.bits = calls[which(i)].bits, .n = q->dims[0], .blocks = q->dims[1]};
+    *o = (struct bits){.bits = calls[which(i)].bits,
+                       .n = q->dims[0],
+                       .blocks = q->dims[1],
+                       .rounding = bits_rounding(i)};
     o->block = q->dims[2] * 8 / o->bits;
     o->k = x->dims[x->rank - 1];
     o->rows = shape_elements(x) / o->k;
@@ -45,11 +56,11 @@ status_t bits_read(struct arena *a, const struct hlo_instr *i, struct bits *out)
                       shape_text(a, i->shape));
 }
 
-hv bits_call(struct hb *b, int bits, hv const *operands) {
+hv bits_call(struct hb *b, int bits, enum bits_x rounding, hv const *operands) {
     int64_t dims[HLO_MAX_RANK];
     const struct shape *x = operands[BITS_X]->shape;
     int which = 0;
-    while (which < CALLS - 1 && calls[which].bits != bits)
+    while (which < CALLS - 1 && (calls[which].bits != bits || calls[which].rounding != rounding))
         which++;
     struct hlo_attr_custom call = {.custom_call_target = str_of(calls[which].target)};
     for (int d = 0; d < x->rank; d++)

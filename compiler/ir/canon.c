@@ -28,8 +28,9 @@ static bool is_semantic(struct str name) {
            !str_is(name, "origin");
 }
 
+// by_index: a weight is the one that the manifest has there, whatever the parameter's number.
 static struct digest hash_instr(const struct hlo_instr *i, const struct pmap *instrs,
-                                const struct pmap *computations) {
+                                const struct pmap *computations, bool by_index) {
     struct sha256 h;
     struct strbuf b = {0};
     sha256_init(&h);
@@ -39,7 +40,7 @@ static struct digest hash_instr(const struct hlo_instr *i, const struct pmap *in
     sha256_str(&h, (struct str){strbuf_cstr(&b), b.n});
     strbuf_done(&b);
     if (i->op == HLO_PARAMETER) {
-        sha256_u64(&h, (uint64_t)i->param_number);
+        if (!by_index || i->param_kind != PARAM_WEIGHT) sha256_u64(&h, (uint64_t)i->param_number);
         sha256_u64(&h, (uint64_t)i->param_kind);
         sha256_u64(&h, (uint64_t)i->param_index);
     }
@@ -59,26 +60,45 @@ static struct digest hash_instr(const struct hlo_instr *i, const struct pmap *in
     return sha256_end(&h);
 }
 
-void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
-    struct pmap computations = {0}, instrs = {0};
-    struct arena a = {0};
-
+// Digests of all instructions and computations, in a.
+struct merkle {
+    struct pmap computations, instrs;
+    struct arena a;
+};
+static void hash_all(struct merkle *t, const struct hlo_module *m, bool by_index) {
     HLO_EACH_COMPUTATION(c, m) {
         struct sha256 h;
         sha256_init(&h);
         for (const struct hlo_instr *i = c->first; i; i = i->next) {
-            struct digest d = hash_instr(i, &instrs, &computations);
-            pmap_put_ptr(&instrs, i, arena_dup(&a, &d, sizeof d));
+            struct digest d = hash_instr(i, &t->instrs, &t->computations, by_index);
+            pmap_put_ptr(&t->instrs, i, arena_dup(&t->a, &d, sizeof d));
             if (hlo_has_effect(i)) sha256_add(&h, &d, sizeof d);
         }
         for (size_t k = 0; k < c->params.n; k++)
             add_shape(&h, c->params.v[k]->shape);
-        sha256_add(&h, pmap_get_ptr(&instrs, c->root), sizeof(struct digest));
+        sha256_add(&h, pmap_get_ptr(&t->instrs, c->root), sizeof(struct digest));
         struct digest d = sha256_end(&h);
-        pmap_put_ptr(&computations, c, arena_dup(&a, &d, sizeof d));
+        pmap_put_ptr(&t->computations, c, arena_dup(&t->a, &d, sizeof d));
     }
+}
+static void merkle_done(struct merkle *t) {
+    pmap_done(&t->computations);
+    pmap_done(&t->instrs);
+    arena_done(&t->a);
+}
 
-    *out = *(const struct digest *)pmap_get_ptr(&computations, m->entry);
+void hlo_canonical_results(const struct hlo_module *m, struct digest *out) {
+    struct merkle t = {0};
+    const struct hlo_instr *root = m->entry->root;
+    hash_all(&t, m, true);
+    for (int k = 0; k < root->n_operands; k++)
+        out[k] = *(const struct digest *)pmap_get_ptr(&t.instrs, root->operands[k]);
+    merkle_done(&t);
+}
+void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
+    struct merkle t = {0};
+    hash_all(&t, m, false);
+    *out = *(const struct digest *)pmap_get_ptr(&t.computations, m->entry);
     for (int k = 0; k < 2; k++) { // whose memory results may take
         struct str donors = hlo_module_extra(m, hlo_donor_attrs[k]);
         struct sha256 h;
@@ -89,8 +109,5 @@ void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
         sha256_str(&h, donors);
         *out = sha256_end(&h);
     }
-
-    pmap_done(&computations);
-    pmap_done(&instrs);
-    arena_done(&a);
+    merkle_done(&t);
 }

@@ -141,24 +141,46 @@ static status_t trees(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     return ST_OK;
 }
 
+// A row of x as calls of .x8 read it: to[k to whole blocks].
+static void rounded_row(const struct bits *d, const float *x, float *to) {
+    bool as_is = false;
+    for (int64_t b = 0; b < d->blocks && !as_is; b++) {
+        int64_t from = b * d->block, end = from + d->block < d->k ? from + d->block : d->k;
+        float most = 0;
+        for (int64_t k = from; k < end; k++)
+            most = fabsf(x[k]) > most || isnan(x[k]) ? fabsf(x[k]) : most;
+        as_is = !isfinite(most) || (most < BITS_LEAST && most != 0);
+        float step = most / 127, per_step = most != 0 ? 127 / most : 0;
+        for (int64_t k = from; k < end; k++)
+            to[k] = step * rintf(x[k] * per_step);
+    }
+    if (as_is) memcpy(to, x, (size_t)d->k * sizeof *to);
+}
 static status_t bits(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                      struct literal **out) {
     struct bits d;
     RETURN_IF_ERR(bits_read(ev->arena, i, &d));
     struct literal *y = lit_new(ev->arena, i->shape);
     const uint8_t *q = in[BITS_Q]->data;
+    float *x = arena_array(ev->arena, float, d.k);
     int64_t bytes = d.blocks * d.block * d.bits / 8;
-    for (int64_t r = 0; r < d.rows; r++)
+    for (int64_t r = 0; r < d.rows; r++) {
+        const float *from = (const float *)in[BITS_X]->data + r * d.k;
+        if (d.rounding == BITS_X_8)
+            rounded_row(&d, from, x);
+        else
+            memcpy(x, from, (size_t)d.k * sizeof *x);
         for (int64_t c = 0; c < d.n; c++) {
             double sum = 0;
             for (int64_t k = 0; k < d.k; k++) {
                 int64_t at = k / d.block * d.n + c;
                 double v = q[c * bytes + k * d.bits / 8] >> (k * d.bits % 8) & ((1 << d.bits) - 1);
                 v -= lit_get_f64(in[BITS_ZEROS], d.one_zero ? 0 : at);
-                sum += lit_get_f64(in[BITS_X], r * d.k + k) * v * lit_get_f64(in[BITS_SCALES], at);
+                sum += x[k] * v * lit_get_f64(in[BITS_SCALES], at);
             }
             lit_set_f64(y, r * d.n + c, sum);
         }
+    }
     *out = y;
     return ST_OK;
 }
@@ -196,9 +218,6 @@ static const struct {
                {"hlod.trees.sum", trees},
                {"hlod.trees.min", trees},
                {"hlod.trees.max", trees},
-               {"hlod.bits.2", bits},
-               {"hlod.bits.4", bits},
-               {"hlod.bits.8", bits},
                {"hlod.nms", nms},
 #define TEXT_ROW(name) {"hlod.text." #name, hlo_string_##name},
                STRING_CALLS(TEXT_ROW)
@@ -272,6 +291,7 @@ static target_fn find(const struct hlo_instr *i) {
     if (csr_is(i)) return sparse;
     if (lapack_read(i, &c)) return lapack;
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
+    if (str_starts(name, "hlod.bits.")) return bits;
     if (hlo_eval_gives_operand(name)) return same_value;
     for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++)
         if (str_is(name, targets[k].name)) return targets[k].fn;

@@ -76,6 +76,7 @@ status_t opt_target(const char *name, struct target *out) {
                            .library_attention = true,
                            .library_int8 = vnni,
                            .few_bits = true,
+                           .few_bits_x8 = vnni,
                            .library_bf16 = bf16,
                            .bf16_emulated = emulated,
                            .library_runs = bf16 || emulated ? runs_bf16 : NULL,

@@ -104,13 +104,7 @@ struct cpu_exe {
     bool finished;     // loading
     bool choices_hold; // exe's, of a tuning: they are of this list of implementations
 };
-struct cpu_weights {
-    struct dev_weights base;
-    void **bound;       // [bound parameters] plain values, NULL when only read packed
-    void **packed;      // [n_packs]
-    bool any_odd, *odd; // any holds NaN or an infinity; [n_packs]: of a step that swallows NaN
-    int n_bound, n_packed;
-};
+struct cpu_weights; // cpu_weights.h
 // What a run needs besides the plan: where parameters and results are.
 struct cpu_frame {
     const void *const *params;

@@ -3,6 +3,7 @@
 // run allocates nothing: the plan's arena, scratchpads and all step states are made at load.
 #include "devices/cpu/cpu_bind.h"
 #include "devices/cpu/cpu_pool.h"
+#include "devices/cpu/cpu_weights.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -22,7 +23,11 @@ struct cpu_device {
     struct device base;
     int64_t memory_bytes;
     struct cpu_options options;
+    struct cpu_weights *sets;
 };
+struct cpu_weights **cpu_sets(struct device *d) {
+    return &((struct cpu_device *)d)->sets;
+}
 
 // ---- addresses and running
 
@@ -147,7 +152,7 @@ status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct 
     bufs[n] = f->memory + ps->scratch_offset;
     for (int e = 0; s->views && e < ps->n_in; e++)
         if (s->views[e]) bufs[e] = s->views[e]->view;
-    if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
+    if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot]->p;
     status_t st = s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
     if (bufs != narrow) free(bufs);
     return st;
@@ -619,7 +624,9 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     if (p->n_params > 256) params = arena_array(&many, const void *, p->n_params);
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
-        params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
+        params[k] = k >= n_bound  ? host_input(r, k - n_bound)
+                    : w->bound[k] ? w->bound[k]->p
+                                  : NULL; // read packed
     struct cpu_frame f = {
         .params = params, .memory = x->memory, .weights = w, .run = r, .results = x->results};
     if (r->profile) cpu_estimate(x);

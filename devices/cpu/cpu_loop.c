@@ -4,7 +4,7 @@
 // there are, and what a turn copies is a list. Without a profile only. Does not: bodies whose steps
 // the plan put side by side, which go the usual way (cpu_device.c).
 #include "compiler/codegen/abi.h"
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_weights.h"
 
 struct loop_step {
     struct cpu_step *s;
@@ -51,7 +51,7 @@ static void place(const struct cpu_plan *p, const struct cpu_frame *f, struct lo
         for (int e = 0; e < ps->n_out; e++)
             l->bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
         l->bufs[ps->n_in + ps->n_out] = f->memory + ps->scratch_offset;
-        if (l->s->packed_in >= 0) l->bufs[l->s->packed_in] = f->weights->packed[l->s->pack_slot];
+        if (l->s->packed_in >= 0) l->bufs[l->s->packed_in] = f->weights->packed[l->s->pack_slot]->p;
     }
 }
 static void place_copies(struct cpu_loop *l, const struct cpu_step *s, const struct cpu_frame *f,

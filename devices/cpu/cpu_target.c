@@ -16,7 +16,7 @@
 
 // Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
-enum { COST_VERSION = 20 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 21 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(UNUSED const struct target *t, UNUSED const struct hlo_instr *i) {
     return false;
@@ -141,6 +141,7 @@ const struct target *cpu_target(void) {
     t.library_attention = !impl && t.vector_bits >= 256;
     bool takes_f32 = t.library_accepts == cpu_library_accepts;
     t.few_bits = takes_f32;
+    t.few_bits_x8 = takes_f32 && cpu_has_int8();
     t.library_int8 = takes_f32 && (cpu_has_int8() || cpu_has_pairs());
     t.bf16_emulated = takes_f32 && emulates_bf16();
     t.library_bf16 = takes_f32 && !t.bf16_emulated && multiplies_bf16();

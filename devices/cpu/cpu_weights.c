@@ -2,13 +2,14 @@
 // Weights of the CPU device: the prepare module is run, and each of its results is kept as the
 // steps of main read it: packed by an implementation, as it is, or both. Packing is memory traffic
 // and first touches of fresh pages, and no value needs another: so all of it is gathered first
-// (which takes the memory) and then done by all threads, the largest first.
+// (which takes the memory) and then done by all threads, the largest first. What another executable
+// of the same weights has already is taken from it (cpu_share.c); if that is all, nothing is run.
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/store/file.h"
-#include "devices/cpu/cpu.h"
 #include "devices/cpu/cpu_pool.h"
+#include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/onednn/cpu_onednn.h"
 
 enum {
@@ -20,8 +21,9 @@ enum {
 // One value in one form.
 struct keep {
     struct cpu_step *step; // packs it; NULL: a copy
+    struct cpu_hold *hold;
     const void *from;
-    void *to;
+    void *to; // in it
     int64_t bytes;
     int64_t read; // bytes at `from`
     bool alone;   // nothing else that is kept is made of any of them
@@ -40,23 +42,20 @@ struct keeping {
 
 void cpu_release(struct dev_weights *base) {
     struct cpu_weights *w = (struct cpu_weights *)base;
-    for (int k = 0; k < w->n_bound; k++)
-        free(w->bound[k]);
-    for (int k = 0; k < w->n_packed; k++)
-        free(w->packed[k]);
+    cpu_unshare(w);
     free(w->bound);
     free(w->packed);
     free(w->odd);
+    free(w->values);
     free(w);
 }
 
-// Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
-// handed to a called plan is read where that reads it.
-static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
+// What is handed to a called plan is read where that reads it.
+bool cpu_read_plain(const struct cpu_plan *p, bool body, int bound) {
     for (int k = 0; k < p->plan->n_steps; k++) {
         const struct cpu_step *s = &p->steps[k];
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
-            if (read_plain(s->called[c], s->plan->instr->op == HLO_WHILE && c == 1, bound))
+            if (cpu_read_plain(s->called[c], s->plan->instr->op == HLO_WHILE && c == 1, bound))
                 return true;
         for (int e = 0; e < s->plan->n_in; e++) {
             const struct slice *in = &s->plan->in[e];
@@ -98,29 +97,32 @@ static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound
             RETURN_IF_ERR(add_packs(k, s->called[c], bound, value, bytes));
         const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
         if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound) continue;
-        w->odd[s->pack_slot] |= s->swallows;   // if it holds any: keep_one
-        if (w->packed[s->pack_slot]) continue; // shared
+        struct cpu_hold **slot = &w->packed[s->pack_slot];
+        if (*slot && (*slot)->counts != w) continue; // another's: cpu_adopt
+        w->odd[s->pack_slot] |= s->swallows;         // if it holds any: keep_one
+        if (*slot) continue;                         // shared
         int64_t n = s->impl->pack_bytes(s);
-        void *packed = w->packed[s->pack_slot] = cpu_memory(n);
-        if (!packed)
+        *slot = cpu_hold_new(w, n);
+        if (!*slot)
             return st_exhausted("no memory for %lld bytes of prepared weights", (long long)n);
-        w->base.bytes += n;
-        avec_push(k->a, &k->v, ((struct keep){s, value, packed, n, bytes, false}));
+        (*slot)->looked = k->swallowed;
+        avec_push(k->a, &k->v, ((struct keep){s, *slot, value, (*slot)->p, n, bytes, false}));
     }
     return ST_OK;
 }
 static status_t add_bound(struct keeping *k, int bound, const void *value, int64_t bytes) {
     const struct cpu_plan *p = k->x->main;
     RETURN_IF_ERR(add_packs(k, p, bound, value, bytes));
-    if (!read_plain(p, false, bound)) return ST_OK;
-    char *to = k->w->bound[bound] = cpu_memory(bytes);
-    if (!to) return st_exhausted("no memory for %lld bytes of weights", (long long)bytes);
+    struct cpu_hold *h = k->w->bound[bound];
+    if (h || !cpu_read_plain(p, false, bound)) return ST_OK;
+    h = k->w->bound[bound] = cpu_hold_new(k->w, bytes);
+    if (!h) return st_exhausted("no memory for %lld bytes of weights", (long long)bytes);
+    h->looked = k->swallowed;
     for (int64_t at = 0; at < bytes; at += COPY_PIECE) {
         int64_t n = bytes - at < COPY_PIECE ? bytes - at : COPY_PIECE;
         const char *from = (const char *)value + at;
-        avec_push(k->a, &k->v, ((struct keep){NULL, from, to + at, n, n, false}));
+        avec_push(k->a, &k->v, ((struct keep){NULL, h, from, (char *)h->p + at, n, n, false}));
     }
-    k->w->base.bytes += bytes;
     return ST_OK;
 }
 
@@ -160,7 +162,7 @@ static bool is_odd(const struct cpu_exe *x, const struct keep *e) {
 static status_t keep_one(struct keeping *k, const struct keep *e) {
     if (k->x->cancel && *k->x->cancel) return cpu_cancelled();
     bool odd = k->swallowed && is_odd(k->x, e);
-    if (odd) k->odd = true;
+    if (odd) k->odd = e->hold->odd = true;
     if (!e->step) {
         memcpy(e->to, e->from, (size_t)e->bytes);
         return ST_OK;
@@ -200,10 +202,18 @@ static status_t keep_all(struct keeping *k) {
     return k->st;
 }
 
+static bool adopt_all(struct keeping *k) {
+    bool all = true;
+    for (int i = 0; i < k->x->prepare->plan->n_root; i++)
+        all = cpu_adopt(k->w, i, k->swallowed) && all;
+    return all;
+}
 static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n,
                             struct cpu_weights *w) {
     const struct plan *p = x->prepare->plan;
     struct arena a = {0};
+    struct keeping all = {.x = x, .w = w, .a = &a, .swallowed = swallows(x->main)};
+    if (adopt_all(&all)) return ST_OK;
     const void **params = arena_zarray(&a, const void *, p->n_params + 1);
     x->stats.prepare_bytes = p->arena_bytes;
     void *memory = cpu_memory(p->arena_bytes);
@@ -216,12 +226,11 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
     if (!st) st = cpu_run_plan(x, x->prepare, &f);
     for (int k = 0; k < n; k++)
         cpu_has_read(x, weights[k].p, (int64_t)weights[k].n);
-    struct keeping all = {.x = x, .w = w, .a = &a, .made = {memory, (size_t)p->arena_bytes}};
-    all.swallowed = swallows(x->main);
+    all.made = (struct span){memory, (size_t)p->arena_bytes};
     for (int k = 0; k < p->n_root && !st; k++)
         st = add_bound(&all, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
     if (!st) st = keep_all(&all);
-    w->any_odd = all.odd;
+    w->any_odd |= all.odd;
     free(memory);
     arena_done(&a);
     return st;
@@ -239,13 +248,16 @@ status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
     w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
     w->odd = calloc((size_t)w->n_packed + 1, sizeof *w->odd);
     x->cancel = cancel;
-    bool mine = cpu_pool_begin(false);
-    status_t st = w->bound && w->packed && w->odd ? run_prepare(x, weights, n, w) : st_oom();
+    bool mine = cpu_pool_begin(false), there = w->bound && w->packed && w->odd;
+    if (there) cpu_name_values(w, base->which);
+    status_t st = there ? run_prepare(x, weights, n, w) : st_oom();
     if (mine) cpu_pool_end();
     x->cancel = NULL;
-    if (st)
+    if (st) {
         cpu_release(&w->base);
-    else
-        *out = &w->base;
-    return st;
+        return st;
+    }
+    cpu_share(w);
+    *out = &w->base;
+    return ST_OK;
 }

@@ -57,12 +57,18 @@ static struct resident **find(struct digest key) {
         }
     return NULL;
 }
+// Sets share memory: what one lets go may be another's from then on.
+static void count_prepared(void) {
+    int64_t n = 0;
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        for (size_t e = 0; residents[k] && e < residents[k]->sets.n; e++)
+            n += residents[k]->sets.v[e].w->bytes;
+    prepared_total = n;
+}
 static void drop(struct resident **slot) {
     struct resident *r = *slot;
-    for (size_t k = 0; k < r->sets.n; k++) {
-        prepared_total -= r->sets.v[k].w->bytes;
+    for (size_t k = 0; k < r->sets.n; k++)
         dev_release(r->sets.v[k].w);
-    }
     vec_done(&r->sets);
     for (int k = 0; k < WORKER_STREAMS; k++)
         dev_unload(r->streams[k]);
@@ -71,6 +77,7 @@ static void drop(struct resident **slot) {
     free(r);
     *slot = NULL;
     count--;
+    count_prepared();
 }
 // Lets go of the executable used longest ago. False when there is none that may go.
 static bool evict(void) {
@@ -182,21 +189,20 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     (*slot)->pinned = true;
     do
         st = dev_prepare_mapped((*slot)->exe, spans, (int)q->n_weights,
-                                q->source && q->source->fd ? source : (struct span){0}, &c->cancel,
-                                &p.w);
+                                q->source && q->source->fd ? source : (struct span){0}, weights,
+                                &c->cancel, &p.w);
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);
 
     for (size_t k = 0; k < (*slot)->sets.n; k++)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
-            prepared_total -= (*slot)->sets.v[k].w->bytes;
             dev_release((*slot)->sets.v[k].w);
             (*slot)->sets.v[k] = vec_pop(&(*slot)->sets);
             break;
         }
     vec_push(&(*slot)->sets, p);
-    prepared_total += p.w->bytes;
+    count_prepared();
     *out_bytes = p.w->bytes;
     return ST_OK;
 }

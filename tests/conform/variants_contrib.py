@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants (onnx_variants.py) of com.microsoft's operators: what ONNX Runtime's optimizer, its
 quantizer and exporters for it write."""
+import os
+import sys
+
 import ml_dtypes
 import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import harness  # noqa: E402
 
 R = np.random.default_rng(11)
 MS = "com.microsoft."
@@ -297,6 +303,25 @@ def quantised(add):
         add("MatMulNBits %d many rows" % bits, MS + "MatMulNBits",
             [f32(19, k), u8(n, blocks, 2 * bits), f32(n, blocks), u8(n, -(-blocks * bits // 8))],
             {"K": k, "N": n, "bits": bits, "block_size": 16}, constant=(1, 2, 3), bound=2e-4)
+    # accuracy_level 4: ONNX Runtime rounds the rows to 8 bits, as hlod does on a CPU with VNNI
+    for bits, block, rows, t in ((2, 32, 3, np.float32), (4, 16, 1, np.float32),
+                                 (4, 32, 19, np.float32), (4, 128, 5, np.float16),
+                                 (8, 64, 2, np.float32)):
+        for zeros in (False, True):
+            n, k = 70, 200
+            blocks = -(-k // block)
+            x = f32(rows, k)
+            if rows == 19:
+                x[4], x[5, :40], x[6] = x[4] * 1e-38, 0, x[6] * 1e30
+            operands = [x.astype(t), u8(n, blocks, block * bits // 8),
+                        f32(n, blocks).astype(t)]
+            operands += [u8(n, -(-blocks * bits // 8))] * zeros
+            add("MatMulNBits level 4, %d bits, %d rows%s" % (bits, rows, ", zeros" * zeros),
+                MS + "MatMulNBits", operands,
+                {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": 4},
+                constant=tuple(range(1, len(operands))),
+                bound=2e-2 if not harness.cpu_has("avx512_vnni")
+                else 2e-5 if t == np.float32 else 2e-3)
     add("MatMulNBits bias", MS + "MatMulNBits",
         [f32(3, 64), u8(6, 2, 16), f32(6, 2), None, None, f32(6)],
         {"K": 64, "N": 6, "bits": 4, "block_size": 32}, constant=(1, 2, 5), bound=2e-4)

@@ -81,7 +81,8 @@ def network(rng):
 
 
 def few_bits(rng):
-    """The same of one MatMulNBits, of as few rows and more as the CPU has ways for."""
+    """The same of one MatMulNBits, of as few rows and more as the CPU has ways for; where its
+    accuracy_level lets rows be rounded to 8 bits, within what that may change."""
     bits, block = int(rng.choice([2, 4, 8])), int(rng.choice([16, 32, 64]))
     rows, k, n = (int(rng.integers(1, most)) for most in (24, 200, 150))
     blocks = -(-k // block)
@@ -95,9 +96,13 @@ def few_bits(rng):
     with np.errstate(invalid="ignore"):
         y = np.stack([(x.astype(float) * row).sum(1) for row in w], 1)
     scale = (abs(np.where(np.isfinite(x), x, 0)) @ abs(w).T).max()
+    level = int(rng.choice([0, 4]))
+    if level == 4:
+        most = abs(x[np.isfinite(x)]).max(initial=0)
+        scale += abs(w).sum(1).max() * most / 254 / BOUND
     node = helper.make_node("MatMulNBits", ["x", "q", "s"], ["y"], domain="com.microsoft", K=k, N=n,
-                            bits=bits, block_size=block)
-    said = "%d bits in blocks of %d, %s by %d" % (bits, block, x.shape, n)
+                            bits=bits, block_size=block, accuracy_level=level)
+    said = "%d bits in blocks of %d, %s by %d, level %d" % (bits, block, x.shape, n, level)
     return said, [node], {"q": packed, "s": s}, "y", x, y, scale
 
 

@@ -190,6 +190,12 @@ static void out_product(struct onnx_ctx *c, hv w, int64_t over, size_t bias) {
     y = onnx_add_along(c, y, bias, last);
     onnx_out_val(c, 0, y);
 }
+// May x be rounded to 8 bits? Where ONNX Runtime does not, neither do we.
+static bool lets_round(struct onnx_ctx *c, int64_t bits, hv q) {
+    int64_t block = q->shape->dims[2] * 8 / bits;
+    bool has_kernel = bits > 2 ? block >= 16 : block >= 32 && block <= 128;
+    return onnx_at_int(c, "accuracy_level", 0) == 4 && has_kernel;
+}
 // The product as the call of compiler/calls/bits.h: q [n, blocks, bytes], scales and zeros [n,
 // blocks].
 static void out_bits(struct onnx_ctx *c, hv q, hv scales, hv zeros, int64_t bits) {
@@ -198,7 +204,8 @@ static void out_bits(struct onnx_ctx *c, hv q, hv scales, hv zeros, int64_t bits
     zeros = onnx_in_has(c, 3) ? onnx_swap_axes(c, hb_convert(b, zeros, DT_F32), 0, 1) : middle;
     scales = onnx_swap_axes(c, hb_convert(b, scales, DT_F32), 0, 1);
     hv in[BITS_OPERANDS] = {hb_convert(b, x, DT_F32), q, scales, zeros};
-    hv y = hb_convert(b, bits_call(b, (int)bits, in), x->shape->dtype);
+    enum bits_x rounding = lets_round(c, bits, q) ? BITS_X_LEVEL4 : BITS_X_F32;
+    hv y = hb_convert(b, bits_call(b, (int)bits, rounding, in), x->shape->dtype);
     int64_t last = x->shape->rank - 1;
     y = onnx_add_along(c, y, 5, last);
     onnx_out_val(c, 0, y);

@@ -53,3 +53,6 @@ status_t hlo_complete(const struct hlo_module *m) MUST_CHECK;
 // ids and the order of independent instructions. Literals are hashed.
 struct digest;
 void hlo_canonical_hash(const struct hlo_module *m, struct digest *out);
+// The same of what each operand of the entry's root is: of that value alone, as a function of
+// parameters, where weights count by their index. out: as many as the root has operands.
+void hlo_canonical_results(const struct hlo_module *m, struct digest *out);

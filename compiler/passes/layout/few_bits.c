@@ -8,7 +8,8 @@
 // In the body of a loop, weights are what the state carries of them unchanged. That is done before
 // while-motion, which would move the f32 in front of the loop; it moves the packing instead.
 // A loop over layers, which takes their weights of stacks, is written out first where that makes
-// them known: 64 turns and 4096 instructions at most. Does not: small weights; many rows of weights
+// them known: 64 turns and 4096 instructions at most. A call whose model lets x be rounded to 8
+// bits gets .x8, where the device multiplies such. Does not: small weights; many rows of weights
 // that are not large, where a library's dot with what is fused behind it is as quick; integers that
 // the program computes; activations of integers, which pass int8 may have; `strict`, since sums of
 // a block meet their scale once.
@@ -226,7 +227,7 @@ static hv rewritten(struct hb *b, const struct few *f, const struct hlo_instr *d
         hv z = of_blocks(b, f, f->zeros);
         in[BITS_ZEROS] = f->is_signed ? hb_add(b, z, hb_splat(b, z->shape, middle(f))) : z;
     }
-    hv y = hb_convert(b, bits_call(b, f->bits, in), dot->shape->dtype);
+    hv y = hb_convert(b, bits_call(b, f->bits, BITS_X_F32, in), dot->shape->dtype);
     return f->side ? y : turned(b, y, 0, false);
 }
 
@@ -293,15 +294,22 @@ static bool write_out(struct hlo_computation *c) {
     }
     return any;
 }
+// The weights' bits of a call of .level4 whose shapes fit; 0: another instruction.
+static int lets_round(struct pass_ctx *p, const struct hlo_instr *i) {
+    struct bits d;
+    bool fits = bits_is(i) && !bits_read(&p->scratch, i, &d);
+    return fits && d.rounding == BITS_X_LEVEL4 ? d.bits : 0;
+}
 static status_t in_computation(struct hlo_computation *c, struct pass_ctx *p) {
     HLO_EACH_INSTR(i, c) {
         struct few f;
-        if (!takes(i, &f)) continue;
+        int bits = p->target->few_bits_x8 ? lets_round(p, i) : 0;
+        if (!bits && !takes(i, &f)) continue;
         struct hlo_instr *last = c->last;
         struct hb b = hb_begin(c);
         b.op_type = i->op_type;
         b.op_name = i->op_name;
-        hv r = rewritten(&b, &f, i);
+        hv r = bits ? bits_call(&b, bits, BITS_X_8, i->operands) : rewritten(&b, &f, i);
         RETURN_IF_ERR(pass_put_instead(&b, last, i, r));
         p->changed = true;
     }

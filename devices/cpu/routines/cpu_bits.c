@@ -8,34 +8,27 @@
 // For many rows a part of a panel at a time is unpacked to f32, in the second cache, and multiplied
 // by all of them: unpacking is paid once, and memory never holds the matrix in f32.
 // Bound weights are packed at PREPARE, others at each run.
-#include "compiler/calls/bits.h"
+#include "devices/cpu/routines/cpu_bits.h"
+
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/routines/cpu_thin.h"
 
-enum { PANEL = 64, LANES = 16, VECTORS = PANEL / LANES, GROUP = 4, WORD = 32 };
 enum {
-    FEW_ROWS = 16, // more are worth unpacking
-    UNPACKED = 256 // of k at a time
+    PANEL = BITS_PANEL,
+    LANES = 16,
+    VECTORS = PANEL / LANES,
+    GROUP = BITS_GROUP,
+    WORD = BITS_WORD
+};
+enum {
+    FEW_ROWS = 16,   // more are worth unpacking
+    UNPACKED = 256,  // of k at a time
+    SPREAD = 1 << 17 // of x, 20 us
 };
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(64)));
 #define UNROLL _Pragma("GCC unroll 16")
-
-struct bits_state {
-    struct bits b;
-    int64_t words; // of a column in a block
-    int64_t wide;  // k, to whole blocks
-    int64_t units, grain, scratch_x;
-    // One panel of `rows` rows: x [rows, wide], sums of x [rows, blocks].
-    void (*panel[GROUP])(const struct bits_state *s, const float *x, const float *sums,
-                         const uint32_t *w, const float *scales, const float *zeros, int64_t stride,
-                         float *out);
-    // Words [from, to) of a panel's column to f32 [32 / bits (to - from), PANEL].
-    void (*unpack)(const struct bits_state *s, const uint32_t *w, const float *scales,
-                   const float *zeros, int64_t from, int64_t to, float *out);
-    int vector_bits;
-};
 
 // ---- a panel
 
@@ -52,11 +45,9 @@ static inline __attribute__((always_inline)) void signed_table(int bits, vec *ou
         (*out)[k] = (float)(((k & ((1 << bits) - 1)) ^ 1 << (bits - 1)) - (1 << (bits - 1)));
 }
 // scales, zeros: of the panel's columns; stride 0 keeps to one zero for all.
-static inline __attribute__((always_inline)) void panel(const struct bits_state *s, const float *x,
-                                                        const float *sums, const uint32_t *w,
-                                                        const float *scales, const float *zeros,
-                                                        int64_t stride, float *out, int rows,
-                                                        int bits, bool look_up) {
+static inline __attribute__((always_inline)) void
+panel(const struct bits_state *s, const struct bits_rows *x, const uint32_t *w, const float *scales,
+      const float *zeros, int64_t stride, float *out, int rows, int bits, bool look_up) {
     vec table, total[GROUP][VECTORS];
     signed_table(bits, &table);
     UNROLL
@@ -71,7 +62,7 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
             UNROLL
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = (vec){0};
-        const float *at = x + block * s->b.block;
+        const float *at = (const float *)x->x + block * s->b.block;
         for (int64_t n = 0; n < s->words; n++, w += PANEL, at += WORD / bits)
             UNROLL
         for (int v = 0; v < VECTORS; v++) {
@@ -94,7 +85,7 @@ static inline __attribute__((always_inline)) void panel(const struct bits_state 
             zero -= (float)(1 << (bits - 1));
             UNROLL
             for (int r = 0; r < rows; r++)
-                total[r][v] += scale * (sum[r][v] - zero * sums[r * s->b.blocks + block]);
+                total[r][v] += scale * (sum[r][v] - zero * x->sums[r * s->b.blocks + block]);
         }
     }
     UNROLL
@@ -130,9 +121,9 @@ unpack(const struct bits_state *s, const uint32_t *w, const float *scales, const
 enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruction there
 #define PANEL_FN(ISA, TARGET, ROWS, BITS)                                                          \
     static TARGET void panel_##ISA##_##ROWS##_##BITS(                                              \
-        const struct bits_state *s, const float *x, const float *sums, const uint32_t *w,          \
+        const struct bits_state *s, const struct bits_rows *x, const uint32_t *w,                  \
         const float *scales, const float *zeros, int64_t stride, float *out) {                     \
-        panel(s, x, sums, w, scales, zeros, stride, out, ROWS, BITS, LOOK_UP_##ISA &&BITS <= 4);   \
+        panel(s, x, w, scales, zeros, stride, out, ROWS, BITS, LOOK_UP_##ISA &&BITS <= 4);         \
     }
 #define UNPACK_FN(ISA, TARGET, BITS)                                                               \
     static TARGET void unpack_##ISA##_##BITS(const struct bits_state *s, const uint32_t *w,        \
@@ -149,12 +140,14 @@ enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruc
     PANEL_FNS(ISA, TARGET, 2) PANEL_FNS(ISA, TARGET, 4) PANEL_FNS(ISA, TARGET, 8)
 // Registers of 128 bits hold no more than a row: several are taken one by one.
 #define ROW_BY_ROW(ROWS, BITS)                                                                     \
-    static void panel_plain_##ROWS##_##BITS(                                                       \
-        const struct bits_state *s, const float *x, const float *sums, const uint32_t *w,          \
-        const float *scales, const float *zeros, int64_t stride, float *out) {                     \
-        for (int r = 0; r < ROWS; r++)                                                             \
-            panel_plain_1_##BITS(s, x + r * s->wide, sums + r * s->b.blocks, w, scales, zeros,     \
-                                 stride, out + r * PANEL);                                         \
+    static void panel_plain_##ROWS##_##BITS(const struct bits_state *s, const struct bits_rows *x, \
+                                            const uint32_t *w, const float *scales,                \
+                                            const float *zeros, int64_t stride, float *out) {      \
+        for (int r = 0; r < ROWS; r++) {                                                           \
+            struct bits_rows one = {(const float *)x->x + r * s->wide, x->sums + r * s->b.blocks,  \
+                                    NULL};                                                         \
+            panel_plain_1_##BITS(s, &one, w, scales, zeros, stride, out + r * PANEL);              \
+        }                                                                                          \
     }
 #define PLAIN_PANELS(BITS)                                                                         \
     UNPACK_FN(plain, , BITS)                                                                       \
@@ -172,15 +165,15 @@ static void choose(struct bits_state *s, int vector_bits) {
 #define ROW(ISA, BITS)                                                                             \
     {panel_##ISA##_1_##BITS, panel_##ISA##_2_##BITS, panel_##ISA##_3_##BITS, panel_##ISA##_4_##BITS}
 #define ROWS(ISA) {ROW(ISA, 2), ROW(ISA, 4), ROW(ISA, 8)}
-    static void (*const all[3][3][GROUP])(const struct bits_state *, const float *, const float *,
-                                          const uint32_t *, const float *, const float *, int64_t,
-                                          float *) = {ROWS(plain), ROWS(avx2), ROWS(avx512)};
+    static const bits_panel_fn all[3][3][GROUP] = {ROWS(plain), ROWS(avx2), ROWS(avx512)};
 #define UNPACKS(ISA) {unpack_##ISA##_2, unpack_##ISA##_4, unpack_##ISA##_8}
     static void (*const unpacks[3][3])(const struct bits_state *, const uint32_t *, const float *,
                                        const float *, int64_t, int64_t,
                                        float *) = {UNPACKS(plain), UNPACKS(avx2), UNPACKS(avx512)};
     int isa = vector_bits == 512 ? 2 : vector_bits == 256 ? 1 : 0, bits = s->b.bits / 4;
     memcpy(s->panel, all[isa][bits], sizeof s->panel);
+    for (int r = 0; r < GROUP && s->x_bytes == 1; r++)
+        s->panel[r] = cpu_bits8_panel(s->b.bits, r + 1);
     s->unpack = unpacks[isa][bits];
     s->vector_bits = vector_bits;
 }
@@ -188,7 +181,7 @@ static void choose(struct bits_state *s, int vector_bits) {
 // ---- running
 
 static bool is_many(const struct bits_state *s) {
-    return s->b.rows > FEW_ROWS;
+    return s->b.rows > FEW_ROWS && s->x_bytes != 1;
 }
 static int64_t panels(const struct bits_state *s) {
     return (s->b.n + PANEL - 1) / PANEL;
@@ -213,31 +206,44 @@ static void pack(const struct bits_state *s, const uint8_t *from, uint32_t *to) 
 }
 struct bits_run {
     const struct bits_state *s;
-    const float *x, *sums, *scales, *zeros;
+    const float *x; // of many rows
+    struct bits_rows few;
+    const float *scales, *zeros;
     const uint32_t *w;
     float *out;
 };
+static struct bits_rows rows_of(const struct bits_run *c, int64_t row, int64_t block) {
+    const struct bits_state *s = c->s;
+    int64_t x = (row * s->wide + block * s->b.block) * s->x_bytes, at = row * s->b.blocks + block;
+    return (struct bits_rows){(const char *)c->few.x + x, c->few.sums + at,
+                              c->few.steps ? c->few.steps + at : NULL};
+}
 // The last panel may reach beyond the columns: its parameters are laid out apart, block by block.
 static void one_panel(const struct bits_run *c, int64_t u, int64_t row, int rows, float *out) {
     const struct bits_state *s = c->s;
     int64_t col = u * PANEL, n = s->b.n, stride = s->b.one_zero ? 0 : n;
-    const float *x = c->x + row * s->wide, *sums = c->sums + row * s->b.blocks;
+    struct bits_rows x = rows_of(c, row, 0);
     const uint32_t *w = c->w + u * panel_words(s);
     if (col + PANEL <= n) {
-        s->panel[rows - 1](s, x, sums, w, c->scales + col, c->zeros + (s->b.one_zero ? 0 : col),
-                           stride, out);
+        s->panel[rows - 1](s, &x, w, c->scales + col, c->zeros + (s->b.one_zero ? 0 : col), stride,
+                           out);
         return;
     }
     struct bits_state one = *s;
-    float scales[PANEL] = {0}, zeros[PANEL] = {0}, part[GROUP * PANEL], xs[GROUP];
+    float scales[PANEL] = {0}, zeros[PANEL] = {0}, part[GROUP * PANEL], sums[GROUP], steps[GROUP];
     one.b.blocks = 1;
     memset(out, 0, sizeof part);
     for (int64_t b = 0; b < s->b.blocks; b++) {
         memcpy(scales, c->scales + b * n + col, (size_t)(n - col) * sizeof *scales);
         if (!s->b.one_zero) memcpy(zeros, c->zeros + b * n + col, (size_t)(n - col) * 4);
-        for (int r = 0; r < rows; r++)
-            xs[r] = sums[r * s->b.blocks + b];
-        s->panel[rows - 1](&one, x + b * s->b.block, xs, w + b * s->words * PANEL, scales,
+        x = rows_of(c, row, b);
+        for (int r = 0; r < rows; r++) {
+            sums[r] = x.sums[r * s->b.blocks];
+            steps[r] = s->x_bytes == 1 ? x.steps[r * s->b.blocks] : 1;
+        }
+        x.sums = sums;
+        x.steps = steps;
+        s->panel[rows - 1](&one, &x, w + b * s->words * PANEL, scales,
                            s->b.one_zero ? c->zeros : zeros, stride, part);
         for (int k = 0; k < rows * PANEL; k++)
             out[k] += part[k];
@@ -299,21 +305,43 @@ static void part_of_many(void *ctx, int64_t begin, int64_t end, UNUSED int threa
     for (int64_t u = begin; u < end; u++)
         panel_of_many(ctx, u);
 }
-// x to whole blocks, and the sums of its blocks behind it.
-static const float *spread_x(const struct bits_state *s, const float *from, float *x) {
-    float *sums = x + s->b.rows * s->wide;
-    for (int64_t r = 0; r < s->b.rows; r++) {
-        float *to = x + r * s->wide;
-        memcpy(to, from + r * s->b.k, (size_t)s->b.k * sizeof *to);
+// Rows of x to whole blocks, and the sums of their blocks.
+struct bits_spread {
+    const struct bits_state *s;
+    const float *from;
+    char *x;
+    float *sums, *steps;
+};
+static void spread_part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
+    const struct bits_spread *c = ctx;
+    const struct bits_state *s = c->s;
+    for (int64_t r = begin; r < end; r++) {
+        const float *from = c->from + r * s->b.k;
+        char *x = c->x + r * s->wide * s->x_bytes;
+        float *sums = c->sums + r * s->b.blocks, *to = (float *)(void *)x;
+        if (s->x_bytes == 1) {
+            if (!cpu_bits8_round(s, from, (int8_t *)x, sums, c->steps + r * s->b.blocks))
+                sums[0] = NAN; // other_rows takes it
+            continue;
+        }
+        memcpy(to, from, (size_t)s->b.k * sizeof *to);
         memset(to + s->b.k, 0, (size_t)(s->wide - s->b.k) * sizeof *to);
         for (int64_t b = 0; b < s->b.blocks; b++) {
-            float sum = 0;
+            sums[b] = 0;
             for (int64_t k = 0; k < s->b.block; k++)
-                sum += to[b * s->b.block + k];
-            sums[r * s->b.blocks + b] = sum;
+                sums[b] += to[b * s->b.block + k];
         }
     }
-    return sums;
+}
+static int64_t spread_bytes(const struct bits_state *s) {
+    return s->b.rows * (s->wide * s->x_bytes + s->b.blocks * (s->x_bytes == 1 ? 8 : 4));
+}
+static struct bits_rows spread_x(const struct bits_state *s, const float *from, void *scratch) {
+    struct bits_spread c = {.s = s, .from = from, .x = scratch};
+    c.sums = (float *)(void *)(c.x + s->b.rows * s->wide * s->x_bytes);
+    c.steps = s->x_bytes == 1 ? c.sums + s->b.rows * s->b.blocks : NULL;
+    cpu_parallel(spread_part, &c, s->b.rows, SPREAD / s->wide + 1);
+    return (struct bits_rows){c.x, c.sums, c.steps};
 }
 static bool all_finite(const float *v, int64_t n) {
     float sum = 0;
@@ -326,7 +354,7 @@ static void other_rows(struct bits_run c, const float *x) {
     struct bits_state one = *c.s;
     one.b.rows = 1;
     for (int64_t r = 0; r < c.s->b.rows; r++) {
-        if (all_finite(c.sums + r * one.b.blocks, one.b.blocks)) continue;
+        if (all_finite(c.few.sums + r * one.b.blocks, one.b.blocks)) continue;
         struct bits_run row = c;
         row.s = &one;
         row.x = x + r * one.b.k;
@@ -336,7 +364,6 @@ static void other_rows(struct bits_run c, const float *x) {
 }
 static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     const struct bits_state *s = step->state;
-    float *wide = x->scratch;
     struct bits_run c = {.s = s,
                          .x = bufs[BITS_X],
                          .w = bufs[BITS_Q],
@@ -353,8 +380,7 @@ static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
         return ST_OK;
     }
 
-    c.sums = spread_x(s, bufs[BITS_X], wide);
-    c.x = wide;
+    c.few = spread_x(s, bufs[BITS_X], x->scratch);
     cpu_parallel(part, &c, s->units, s->grain);
     other_rows(c, bufs[BITS_X]);
     return ST_OK;
@@ -374,8 +400,9 @@ static status_t bits_open(struct cpu_exe *x, struct cpu_step *step) {
     int vector_bits = cpu_target()->vector_bits;
     s->words = s->b.block * s->b.bits / WORD;
     s->wide = s->b.blocks * s->b.block;
+    s->x_bytes = cpu_bits8_takes(&s->b) ? 1 : 4;
     choose(s, vector_bits);
-    if (!is_many(s)) s->scratch_x = (s->b.rows * (s->wide + s->b.blocks) * 4 + 63) / 64 * 64;
+    if (!is_many(s)) s->scratch_x = (spread_bytes(s) + 63) / 64 * 64;
     int64_t scratch = s->scratch_x;
     if (cpu_is_bound(x, step, BITS_Q)) {
         step->packed_in = BITS_Q;
@@ -388,7 +415,10 @@ static status_t bits_open(struct cpu_exe *x, struct cpu_step *step) {
     s->grain = 600000 / (s->b.k * PANEL * (s->b.rows > 4 ? s->b.rows / 2 : 2)) + 1; // 20 us
     step->flops = 2 * s->b.rows * s->b.n * s->b.k;
     step->alone = s->units < 2 * s->grain;
-    step->detail = vector_bits == 512 ? "bits:avx512" : vector_bits == 256 ? "bits:avx2" : "bits";
+    step->detail = s->x_bytes == 1      ? "bits:x8:avx512"
+                   : vector_bits == 512 ? "bits:avx512"
+                   : vector_bits == 256 ? "bits:avx2"
+                                        : "bits";
     step->state = s;
     return ST_OK;
 }
