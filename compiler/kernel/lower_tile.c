@@ -12,7 +12,7 @@
 #include "base/span.h"
 #include "compiler/kernel/lower_priv.h"
 
-enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4, TEXT_LANES = 16 };
+enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4, TEXT_LANES = 16, PLACES = 12 };
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
@@ -698,7 +698,6 @@ static bool schedule_few(const struct lower *lw, struct lower_tile *t) {
 }
 // Sums that the vectors of all languages hold; not what is written out anyway.
 static bool worth_few(const struct lower_tile *t) {
-    enum { PLACES = 12 };
     enum dtype e = kir_type(t->type);
     bool depthwise = t->i->op == HLO_CONVOLUTION && t->rows == 1 && terms(t) <= PLACES;
     bool any = t->batch * t->groups * t->rows * all_positions(t) > 0 && terms(t) > 1;
@@ -710,25 +709,28 @@ static const struct hlo_instr *contraction(const struct hlo_instr *i) {
     const struct hlo_instr *found = NULL;
     if (i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return i;
     if (i->op != HLO_FUSION) return NULL;
-    HLO_EACH_INSTR(b, i->called[0]) {
-        if (b->op != HLO_DOT && b->op != HLO_CONVOLUTION) continue;
+    HLO_EACH_INSTR(b, i->called[0])
+    if (b->op == HLO_DOT || b->op == HLO_CONVOLUTION) {
         if (found) return NULL;
         found = b;
     }
     return found;
 }
 // Few rows do not repay a slab: columns of a dot are summed as they lie, a depthwise filter of few
-// places is written out.
-static bool worth(const struct lower_tile *t) {
-    enum { ROWS = 16, PLACES = 12, PRODUCTS = 4096 };
-    int64_t n = t->batch * t->groups * t->rows, p = 1;
-    for (int d = 0; d < t->n_pos; d++)
-        p *= t->pos[d];
-    bool repaid = t->i->op == HLO_DOT ? t->rows >= ROWS : t->rows > 1 || terms(t) > PLACES;
-    return repaid && p >= 8 && terms(t) > 1 && n * p * terms(t) >= PRODUCTS;
+// places is written out. Some repay one of lines, unless these lie in too many pages.
+static bool repays(const struct lower *lw, const struct lower_tile *t, int64_t positions) {
+    enum { ROWS = 16, FEW_ROWS = 5, PAGE = 4096, PAGES = 3072 };
+    if (t->i->op != HLO_DOT) return t->rows > 1 || terms(t) > PLACES;
+    int64_t line = positions * dtype_size(t->i->operands[t->operand]->shape->dtype);
+    bool few = t->rows >= FEW_ROWS && t->lines && class_of(lw)->of == TILES_OF_CPU;
+    return t->rows >= ROWS || (few && terms(t) <= PAGES * PAGE / (line < PAGE ? line : PAGE));
+}
+static bool worth(const struct lower *lw, const struct lower_tile *t) {
+    enum { PRODUCTS = 4096 };
+    int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
+    return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t, p);
 }
 // ---- products of many small matrices: a unit is one
-
 // False: it is no such product.
 static bool in_small(struct lower *lw, const struct hlo_instr *i, int n_in, int n_out,
                      status_t *st) {
@@ -771,13 +773,13 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     struct lower_tile turned = {.i = i, .type = type};
     bool few = is_gpu(class_of(lw)), drawn = is_drawn(class_of(lw));
     bool two = !*st && !few && i->op == HLO_CONVOLUTION && hlo_tile_turned(lw, &t, &turned) &&
-               worth(&turned);
-    if (*st || !(few ? worth_few(&t) && schedule_few(lw, &t) : two || worth(&t))) {
+               worth(lw, &turned);
+    if (*st || !(few ? worth_few(&t) && schedule_few(lw, &t) : two || worth(lw, &t))) {
         st_drop(*st);
         return false;
     }
 
-    double cost = !few && worth(&t) ? schedule(lw, &t) : INFINITY;
+    double cost = !few && worth(lw, &t) ? schedule(lw, &t) : INFINITY;
     if (two && schedule(lw, &turned) < cost) t = turned;
     lw->tile = &t;
     lw->in_range = true;

@@ -53,6 +53,7 @@ struct lower_tile {
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
     int operand;                  // whose values are in the slab
+    bool lines;                   // a dot's: neighbours there are neighbours in memory
     bool rows_minor;              // rows are the innermost of the result, not positions
     int pair;                     // the dimension of terms that are taken two at a time, if `pairs`
     bool pairs;                   // two s16 are one s32 (K_PAIRS); k[pair] is half of what it was

@@ -221,8 +221,10 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->rows = d->side[1 - t->operand].all;
     struct shape_phys p;
     shape_physical(i->operands[t->operand]->shape, &p);
-    bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), p.of[p.rank - 1]);
+    int innermost = p.rank ? p.of[p.rank - 1] : 0;
+    bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), innermost);
     t->gather = turns ? TURNED_COST : COPY_COST;
+    t->lines = p.rank && !turns && !i64s_has(*dot_batch(a, t->operand), innermost);
     take_pairs(lw, t, i->shape->dtype);
     return ST_OK;
 }
