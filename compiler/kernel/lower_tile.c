@@ -134,11 +134,12 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     double each = (double)terms(t) * step + 3 * sums + 20;
     block_terms(t, c);
     double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
+                                   t->gather_line * (double)terms(t) +
                                    (double)tiles * t->gather_beside * (double)t->beside +
                                    cost_of_cuts(t, c, (double)(q * tiles * sums)));
-    int64_t bytes =
-        (t->slab + t->beside + q * width(t) * t->height) * dtype_size(kir_type(t->type));
-    return bytes > c->cache ? all * (1.2 + 0.1 * (double)bytes / (double)c->cache) : all;
+    int64_t held = t->slab + t->beside + q * width(t) * t->height;
+    double full = (double)(held * dtype_size(kir_type(t->type))) / (double)c->cache;
+    return full > 1 && t->gather_line <= 0 ? all * (1.2 + 0.1 * full) : all;
 }
 // The next larger block; more than all: there is none.
 static int64_t next_block(const struct lower_tile *t, int64_t block) {
@@ -717,18 +718,17 @@ static const struct hlo_instr *contraction(const struct hlo_instr *i) {
     return found;
 }
 // Few rows do not repay a slab: columns of a dot are summed as they lie, a depthwise filter of few
-// places is written out. Some repay one of lines, unless these lie in too many pages.
-static bool repays(const struct lower *lw, const struct lower_tile *t, int64_t positions) {
-    enum { ROWS = 16, FEW_ROWS = 5, PAGE = 4096, PAGES = 3072 };
+// places is written out.
+static bool repays(const struct lower *lw, const struct lower_tile *t) {
+    enum { ROWS = 16, FEW_ROWS = 5 };
     if (t->i->op != HLO_DOT) return t->rows > 1 || terms(t) > PLACES;
-    int64_t line = positions * dtype_size(t->i->operands[t->operand]->shape->dtype);
-    bool few = t->rows >= FEW_ROWS && t->lines && class_of(lw)->of == TILES_OF_CPU;
-    return t->rows >= ROWS || (few && terms(t) <= PAGES * PAGE / (line < PAGE ? line : PAGE));
+    bool copies = t->lines && class_of(lw)->of == TILES_OF_CPU;
+    return t->rows >= (copies ? FEW_ROWS : ROWS);
 }
 static bool worth(const struct lower *lw, const struct lower_tile *t) {
     enum { PRODUCTS = 4096 };
     int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
-    return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t, p);
+    return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
 }
 // ---- products of many small matrices: a unit is one
 // False: it is no such product.

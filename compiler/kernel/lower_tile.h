@@ -52,6 +52,7 @@ struct lower_tile {
     int n_pos, n_k;              // positions of a row; terms
     int64_t pos[TILE_DIMS], k[TILE_DIMS];
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
+    double gather_line;           // a line beside its elements
     int operand;                  // whose values are in the slab
     bool lines;                   // a dot's: neighbours there are neighbours in memory
     bool rows_minor;              // rows are the innermost of the result, not positions

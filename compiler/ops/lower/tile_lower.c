@@ -9,7 +9,9 @@
 #include "compiler/kernel/lower_tile.h"
 
 // Cycles for an element of a slab: neighbours as neighbours, and not so.
-#define COPY_COST   0.3
+#define COPY_COST 0.3
+#define FAR_COST  40.0                 // of a line that lies in a page of its own, of too many
+enum { FAR_ROWS = 8, MANY_ROWS = 16 }; // fewer do not repay it; more hide it
 #define TURNED_COST 1.5
 
 static struct kir_val *times(struct kir *k, struct kir_val *x, int64_t c) {
@@ -186,6 +188,14 @@ static const struct tile_rule dot_rule = {.lay_out = dot_lay_out,
                                           .find = dot_find,
                                           .value = dot_at};
 
+// Do the lines that a unit gathers lie in more pages than a processor has the places of at hand?
+static bool is_far(const struct lower_tile *t, enum dtype type) {
+    enum { PAGE = 4096, PAGES = 3072 };
+    int64_t line = t->pos[0] * dtype_size(type), all = 1;
+    for (int n = 0; n < t->n_k; n++)
+        all *= t->k[n];
+    return all > PAGES * PAGE / (line < PAGE ? line : PAGE);
+}
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
@@ -224,7 +234,10 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     int innermost = p.rank ? p.of[p.rank - 1] : 0;
     bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), innermost);
     t->gather = turns ? TURNED_COST : COPY_COST;
-    t->lines = p.rank && !turns && !i64s_has(*dot_batch(a, t->operand), innermost);
+    bool far = is_far(t, i->operands[t->operand]->shape->dtype);
+    t->lines = p.rank && !turns && !i64s_has(*dot_batch(a, t->operand), innermost) &&
+               (!far || t->rows >= FAR_ROWS);
+    t->gather_line = far && t->rows < MANY_ROWS ? FAR_COST : 0;
     take_pairs(lw, t, i->shape->dtype);
     return ST_OK;
 }
