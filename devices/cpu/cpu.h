@@ -155,6 +155,8 @@ void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p);
 // Does a step that swallows NaN read one now, or an infinity that makes one? bufs as for run.
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs);
 bool cpu_not_finite(const void *at, int64_t n); // does one of n f32 hold NaN or an infinity?
+// Of values of type t; of others than f32, bf16 and f16 it may say so of numbers.
+bool cpu_not_finite_of(enum dtype t, const void *at, int64_t bytes);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 // cpu_runs.c: n runs of `run` bytes each, from and to steps of so many bytes; they do not overlap.

@@ -26,7 +26,8 @@ struct keep {
     void *to; // in it
     int64_t bytes;
     int64_t read; // bytes at `from`
-    bool alone;   // nothing else that is kept is made of any of them
+    enum dtype type;
+    bool alone; // nothing else that is kept is made of any of them
 };
 struct keeping {
     struct cpu_exe *x;
@@ -36,8 +37,9 @@ struct keeping {
     VEC(struct keep) v; // in `a`
     _Atomic size_t next;
     _Atomic bool failed, odd;
-    bool swallowed; // some step swallows NaN
-    status_t st;    // of the thread that set `failed`
+    bool swallowed;  // some step swallows NaN
+    enum dtype type; // of the value that is added
+    status_t st;     // of the thread that set `failed`
 };
 
 void cpu_release(struct dev_weights *base) {
@@ -106,12 +108,14 @@ static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound
         if (!*slot)
             return st_exhausted("no memory for %lld bytes of prepared weights", (long long)n);
         (*slot)->looked = k->swallowed;
-        avec_push(k->a, &k->v, ((struct keep){s, *slot, value, (*slot)->p, n, bytes, false}));
+        avec_push(k->a, &k->v,
+                  ((struct keep){s, *slot, value, (*slot)->p, n, bytes, k->type, false}));
     }
     return ST_OK;
 }
 static status_t add_bound(struct keeping *k, int bound, const void *value, int64_t bytes) {
     const struct cpu_plan *p = k->x->main;
+    k->type = shape_leaf(k->x->exe->prepare->entry->root->shape, bound)->dtype;
     RETURN_IF_ERR(add_packs(k, p, bound, value, bytes));
     struct cpu_hold *h = k->w->bound[bound];
     if (h || !cpu_read_plain(p, false, bound)) return ST_OK;
@@ -121,7 +125,8 @@ static status_t add_bound(struct keeping *k, int bound, const void *value, int64
     for (int64_t at = 0; at < bytes; at += COPY_PIECE) {
         int64_t n = bytes - at < COPY_PIECE ? bytes - at : COPY_PIECE;
         const char *from = (const char *)value + at;
-        avec_push(k->a, &k->v, ((struct keep){NULL, h, from, (char *)h->p + at, n, n, false}));
+        avec_push(k->a, &k->v,
+                  ((struct keep){NULL, h, from, (char *)h->p + at, n, n, k->type, false}));
     }
     return ST_OK;
 }
@@ -147,14 +152,13 @@ static int largest_first(const void *a, const void *b) {
     const struct keep *x = a, *y = b;
     return x->bytes < y->bytes ? 1 : -(x->bytes > y->bytes);
 }
-// Of other types than f32: may say so of numbers, which makes some steps look in vain. By pieces,
-// or a large one would be in memory as a whole beside what is made of it; others are soon read
-// again, and finding pages takes longer than the look.
+// By pieces, or a large one would be in memory as a whole beside what is made of it; others are
+// soon read again, and finding pages takes longer than the look.
 static bool is_odd(const struct cpu_exe *x, const struct keep *e) {
     bool odd = false;
     for (int64_t at = 0; at < e->read && !odd; at += COPY_PIECE) {
         int64_t n = e->read - at < COPY_PIECE ? e->read - at : COPY_PIECE;
-        odd = cpu_not_finite((const char *)e->from + at, n / 4);
+        odd = cpu_not_finite_of(e->type, (const char *)e->from + at, n);
         if (e->read > LARGE) cpu_has_read(x, (const char *)e->from + at, n);
     }
     return odd;

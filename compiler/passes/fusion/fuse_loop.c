@@ -131,12 +131,29 @@ static bool contracts(const struct target *t, const struct hlo_instr *i) {
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
 }
+// A reduction of i's rows and of what lies across them to one. Read from a near cache the rows are
+// one long line; made, each is a sum of its own, whose lanes are joined at its end (2 to 5 times as
+// long at 16 to 256 elements a row; 0.4 times where i is 4 MB).
+static bool joins_rows(const struct hlo_instr *i, const struct hlo_instr *u) {
+    enum { NEAR = 1 << 20 };
+    const struct shape *s = i->shape;
+    struct i64s over = HLO_ATTR(u, dims)->dimensions;
+    int last = s->rank - 1, n = 0;
+    bool rows = false;
+    while (last >= 0 && s->dims[last] == 1)
+        last--;
+    for (int k = 0; k < over.n; k++) {
+        n += s->dims[over.v[k]] > 1;
+        rows |= over.v[k] == last;
+    }
+    return rows && n > 1 && shape_bytes(s) <= NEAR;
+}
 // A sum or the larger of two broadcasts of what is much smaller (all differences of two rows, the
 // scores of a chain's states): each element costs its readers what reading it from memory does, so
 // that each may make it. What rounds no result of another operation is the same everywhere.
 static bool of_little(const struct target *t, const struct hlo_instr *i) {
-    bool exact = i->op == HLO_ADD || i->op == HLO_SUBTRACT || i->op == HLO_MAXIMUM ||
-                 i->op == HLO_MINIMUM;
+    bool exact =
+        i->op == HLO_ADD || i->op == HLO_SUBTRACT || i->op == HLO_MAXIMUM || i->op == HLO_MINIMUM;
     if (!exact || !plain(i) || i->parent->root == i || i->users.n < 2 ||
         dtype_bits(i->shape->dtype) < 32 || dtype_is_complex(i->shape->dtype))
         return false;
@@ -148,7 +165,7 @@ static bool of_little(const struct target *t, const struct hlo_instr *i) {
     }
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
-        if (!elementwise(u) && !(u->op == HLO_REDUCE && !begins(i, u) &&
+        if (!elementwise(u) && !(u->op == HLO_REDUCE && !begins(i, u) && !joins_rows(i, u) &&
                                  (folds(t, u) || (folds_together(u) && !goes_along_rows(u)))))
             return false;
     }

@@ -133,8 +133,10 @@ __attribute__((target("avx512f,avx512dq"))) static bool look_avx512(const void *
     }
     return found != 0;
 }
-static bool look_bf16(const void *at, int64_t n) {
-    const uint16_t *v = at, ones = 0x7f80;
+// Of 16 bits, whose exponent these ones are.
+static bool look_halves(const void *at, int64_t n, uint16_t ones) {
+    typedef uint16_t __attribute__((aligned(1), may_alias)) half;
+    const half *v = at;
     enum { BLOCK = 2048 };
     for (; n > 0; v += BLOCK, n -= BLOCK) {
         uint16_t found = 0;
@@ -149,10 +151,14 @@ bool cpu_not_finite(const void *at, int64_t n) {
     if (bits == 512 && __builtin_cpu_supports("avx512dq")) return look_avx512(at, n);
     return bits > 128 ? look_avx2(at, n) : look_plain(at, n);
 }
+bool cpu_not_finite_of(enum dtype t, const void *at, int64_t bytes) {
+    if (t == DT_BF16) return look_halves(at, bytes / 2, 0x7f80);
+    if (t == DT_F16) return look_halves(at, bytes / 2, 0x7c00);
+    return cpu_not_finite(at, bytes / 4);
+}
 static bool leaf_not_finite(const struct cpu_step *s, int k, const void *at) {
-    enum dtype t = s->plan->instr->operands[k]->shape->dtype;
-    int64_t n = s->plan->in[k].size_bytes / dtype_size(t);
-    return t == DT_BF16 ? look_bf16(at, n) : cpu_not_finite(at, n);
+    return cpu_not_finite_of(s->plan->instr->operands[k]->shape->dtype, at,
+                             s->plan->in[k].size_bytes);
 }
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
     if (x->odd && s->packed_in >= 0 && x->odd[s->pack_slot]) return x->nan = true;

@@ -432,7 +432,8 @@ static status_t bits_pack(UNUSED struct cpu_exe *x, struct cpu_step *step, const
 }
 static bool bits_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
     const struct bits_state *s = a->state, *t = b->state;
-    return s->b.n == t->b.n && s->b.blocks == t->b.blocks && s->words == t->words;
+    return s->b.bits == t->b.bits && s->b.n == t->b.n && s->b.blocks == t->b.blocks &&
+           s->words == t->words;
 }
 const struct cpu_impl cpu_impl_bits = {"bits",   bits_accepts,    bits_open, NULL,
                                        bits_run, bits_pack_bytes, bits_pack, bits_same_pack};

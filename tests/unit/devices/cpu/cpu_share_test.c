@@ -157,11 +157,94 @@ static void test_nan_is_known(void **state) {
     dev_close(d);
 }
 
+// NaN is found in whichever half of a word it lies: the library's maximum would give 0.
+static void test_nan_of_halves_is_known(void **state) {
+    (void)state;
+    enum { N = 256, ROWS = 64, ONE = 0x3f80, NOT = 0x7fc0, EXPONENT = 0x7f80 };
+    static const char text[] =
+        "HloModule m\n"
+        "ENTRY e {\n"
+        "  x = bf16[64,256] parameter(0)\n"
+        "  w = bf16[256,256] parameter(1), frontend_attributes={hlod_param=\"weight:0\"}\n"
+        "  d = bf16[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "  z = bf16[] constant(0)\n"
+        "  zb = bf16[64,256] broadcast(z), dimensions={}\n"
+        "  ROOT r = bf16[64,256] maximum(d, zb)\n"
+        "}\n";
+    static uint16_t x[ROWS * N], w[N * N], got[ROWS * N];
+    struct device *d = open_one();
+    struct dev_exe *exe = load(d, text);
+    struct span bytes = {(const uint8_t *)w, sizeof w};
+    for (int k = 0; k < ROWS * N; k++)
+        x[k] = ONE;
+    for (int column = 10; column < 12; column++) {
+        struct dev_weights *of = NULL;
+        for (int k = 0; k < N * N; k++)
+            w[k] = ONE;
+        w[3 * N + column] = NOT;
+        ok(dev_prepare(exe, &bytes, 1, NULL, &of));
+        ok(run2(exe, of, x, NULL, got, NULL));
+        for (int k = 0; k < ROWS * N; k++)
+            assert_int_equal((got[k] & EXPONENT) == EXPONENT, k % N == column);
+        dev_release(of);
+    }
+    dev_unload(exe);
+    dev_close(d);
+}
+
+// Bytes that two products read as numbers of other widths are packed by each for itself.
+static void test_bits_are_told_apart(void **state) {
+    (void)state;
+    enum { N = 96, BLOCKS = 4, BYTES = 16, MOST_K = BLOCKS * BYTES * 4 };
+    static const char product[] =
+        "HloModule m\n"
+        "ENTRY e {\n"
+        "  x = f32[1,%d] parameter(0)\n"
+        "  q = u8[96,4,16] parameter(1), frontend_attributes={hlod_param=\"weight:0\"}\n"
+        "  one = f32[] constant(1)\n"
+        "  s = f32[4,96] broadcast(one), dimensions={}\n"
+        "  z = f32[] constant(0)\n"
+        "  ROOT y = f32[1,96] custom-call(x, q, s, z), custom_call_target=\"hlod.bits.%d\"\n"
+        "}\n";
+    static uint8_t q[N * BLOCKS * BYTES];
+    static float x[MOST_K], got[N];
+    struct device *d = open_one();
+    struct dev_exe *exe[3];
+    struct dev_weights *w[3];
+    struct span bytes = {q, sizeof q};
+    struct digest id = {{7}};
+    for (size_t k = 0; k < sizeof q; k++)
+        q[k] = (uint8_t)(k * 37 + k / 16 * 11);
+    for (int k = 0; k < MOST_K; k++)
+        x[k] = 1;
+
+    for (int e = 0; e < 3; e++) {
+        int bits = 2 << e;
+        char text[2048];
+        snprintf(text, sizeof text, product, BLOCKS * BYTES * 8 / bits, bits);
+        exe[e] = load(d, text);
+        ok(dev_prepare_mapped(exe[e], &bytes, 1, (struct span){0}, id, NULL, &w[e]));
+        ok(run2(exe[e], w[e], x, NULL, got, NULL));
+        for (int c = 0; c < N; c++) {
+            int sum = 0;
+            for (int k = 0; k < BLOCKS * BYTES; k++)
+                for (int at = 0; at < 8; at += bits)
+                    sum += q[c * BLOCKS * BYTES + k] >> at & ((1 << bits) - 1);
+            assert_true(got[c] == (float)sum);
+        }
+    }
+    for (int e = 0; e < 3; e++) {
+        dev_release(w[e]);
+        dev_unload(exe[e]);
+    }
+    dev_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_once_in_memory),
-        cmocka_unit_test(test_another_is_not_taken),
-        cmocka_unit_test(test_nan_is_known),
+        cmocka_unit_test(test_once_in_memory),      cmocka_unit_test(test_another_is_not_taken),
+        cmocka_unit_test(test_nan_is_known),        cmocka_unit_test(test_nan_of_halves_is_known),
+        cmocka_unit_test(test_bits_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
