@@ -396,13 +396,16 @@ ONNX_X(roialign) {
     double scale = onnx_at_float(c, "spatial_scale", 1);
     struct str way = onnx_at_str(c, "coordinate_transformation_mode",
                                  c->opset >= 16 ? "half_pixel" : "output_half_pixel");
-    bool half = str_is(way, "half_pixel"), max = str_is(onnx_at_str(c, "mode", "avg"), "max");
+    struct str mode = onnx_at_str(c, "mode", "avg");
+    bool half = str_is(way, "half_pixel"), max = onnx_says(mode, "max");
     struct taps t[2];
 
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
         samples > 256 || shape_elements(x->shape) == 0)
         return onnx_fail(c, "input %s, rois %s", onnx_show(c, x), onnx_show(c, rois));
+    if (!max && !onnx_says(mode, "avg"))
+        return onnx_fail(c, "mode '" STR_FMT "' is none of: avg max", STR_ARG(mode));
     if (batch->shape->dims[0] != rois->shape->dims[0])
         return onnx_fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
                          (long long)batch->shape->dims[0]);
