@@ -336,6 +336,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
                           enum MHD_ConnectionNotificationCode what) {
     struct http *h = cls;
     metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
+    http_reads_spare();
     if (what != MHD_CONNECTION_NOTIFY_STARTED) {
         // Where all places were taken, or descriptors, the library looks at the door again in its
         // next turn only.

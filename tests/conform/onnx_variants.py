@@ -68,6 +68,12 @@ def rnn():
     add("LSTM clip, activations", "LSTM", x,
         {"hidden_size": 5, "clip": 0.4, "activations": ["HardSigmoid", "Softsign", "Elu"],
          "activation_alpha": [0.3, 0.7], "activation_beta": [0.4]}, 3, opset=14)
+    add("LSTM activations in other letters", "LSTM", x,
+        {"hidden_size": 5, "activations": ["HARDSIGMOID", "tanh", "sOFTSIGN"],
+         "activation_alpha": [0.3], "activation_beta": [0.4]}, 3, opset=14)
+    add("GRU activations in other letters", "GRU", [x[0]] + [v[:, :n] for v, n in
+                                                            zip(x[1:], (15, 15, 30))],
+        {"hidden_size": 5, "activations": ["sigmoid", "TANH"]}, 2, opset=14)
     add("LSTM input_forget", "LSTM", x, {"hidden_size": 5, "input_forget": 1}, 3, opset=14)
 
 
@@ -132,6 +138,14 @@ def image():
                 add("GridSample %s %s %d" % (mode, pad, corners), "GridSample", [x, grid],
                     {"mode": mode, "padding_mode": pad, "align_corners": corners}, opset=20)
     rois = np.array([[0, 0, 4, 4], [1.5, 2, 8, 6.5], [-1, -1, 3, 9]], np.float32)
+    for mode in "AVG", "Max":
+        add("RoiAlign %s in other letters" % mode, "RoiAlign", [x, rois, np.array([0, 1, 1])],
+            {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": 2}, opset=16)
+    for mode, word in ("linear", ""), ("linear", "nothing"), ("cubic", "FLOOR"), ("nearest", ""):
+        for scale in (1, 1, 1.7, 2.3), (1, 1, 0.6, 0.4):
+            add("Resize %s rounds by '%s', %s" % (mode, word, scale), "Resize",
+                [x, None, np.array(scale, np.float32)], {"mode": mode, "nearest_mode": word},
+                constant=(2,), opset=13)
     for mode in ("avg", "max"):
         for way in ("half_pixel", "output_half_pixel"):
             add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])],

@@ -420,6 +420,28 @@ def no_file_left(d):
     for s in held:
         s.close()
     until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    def come(n):
+        found = []
+        for _ in range(n):
+            found.append(socket.socket())
+            found[-1].setblocking(False)
+            found[-1].connect_ex(d.addr)
+        return found
+    # Nor the one that is put aside for such times: it is put aside again when there are some.
+    resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (3, hard))
+    waiting = come(4)
+    time.sleep(0.3)
+    assert ask("GET", "/healthz")[0] == 200
+    resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    until("who waited is let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    for s in waiting:
+        s.close()
+    leave(3)
+    held = [socket.create_connection(d.addr) for _ in range(20)]
+    until("one is turned away again", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 503)
+    for s in held:
+        s.close()
+    until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
     resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (hard, hard))
     assert put(d, "run_ms 1") and run_ok(d, good, 3)
 

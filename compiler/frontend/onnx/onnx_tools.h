@@ -2,6 +2,9 @@
 // onnx_tools: formulas that several operator families share. All build through c->b, whose errors
 // are sticky; none needs its result checked. Axes are valid and non-negative here (axis_of).
 #pragma once
+#include <string.h>
+#include <strings.h>
+
 #include "compiler/frontend/onnx/onnx_lower.h"
 
 hv onnx_add_k(struct onnx_ctx *c, hv x, double k); // x + k
@@ -47,6 +50,10 @@ hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep)
 hv onnx_and(struct onnx_ctx *c, hv x, hv y);
 hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi);                     // lo <= x <= hi
 size_t onnx_at_floats(const struct onnx_ctx *c, const char *name, const float **v); // how many
+// Is it this word, in letters of any case? Where ONNX Runtime does not look at it either.
+static inline bool onnx_says(struct str s, const char *word) {
+    return s.n == strlen(word) && strncasecmp(s.p, word, s.n) == 0;
+}
 enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // onnx_extreme.c: s64 positions of the largest (smallest) elements along an axis, of equal ones the
 // first (last); always within the axis, which must not be empty.

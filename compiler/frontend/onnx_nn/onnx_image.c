@@ -389,6 +389,12 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     sum = hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
     return samples_with(c, &r->m, sum, false);
 }
+static bool takes_the_largest(struct onnx_ctx *c) {
+    struct str mode = onnx_at_str(c, "mode", "avg");
+    if (!onnx_says(mode, "max") && !onnx_says(mode, "avg"))
+        onnx_fail(c, "mode '" STR_FMT "' is none of: avg max", STR_ARG(mode));
+    return onnx_says(mode, "max");
+}
 ONNX_X(roialign) {
     hv rois = onnx_in_val(c, 1), batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
     int64_t out[2] = {onnx_at_int(c, "output_height", 1), onnx_at_int(c, "output_width", 1)},
@@ -396,7 +402,7 @@ ONNX_X(roialign) {
     double scale = onnx_at_float(c, "spatial_scale", 1);
     struct str way = onnx_at_str(c, "coordinate_transformation_mode",
                                  c->opset >= 16 ? "half_pixel" : "output_half_pixel");
-    bool half = str_is(way, "half_pixel"), max = str_is(onnx_at_str(c, "mode", "avg"), "max");
+    bool half = str_is(way, "half_pixel"), max = takes_the_largest(c);
     struct taps t[2];
 
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||

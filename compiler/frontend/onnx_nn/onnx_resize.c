@@ -61,12 +61,13 @@ static double cubic(double x, double a) { // Keys, "Cubic convolution interpolat
     if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     return x < 2 ? ((x - 5) * x + 8) * a * x - 4 * a : 0;
 }
-// Opset 10 names no rounding; its own test of a reduction has the element behind x, as ONNX
-// Runtime.
+// Opset 10 names no rounding, nor does an empty text; its own test of a reduction has the element
+// behind x, as ONNX Runtime.
 static int64_t nearest(const struct resize *r, int k, double x) {
     double low = floor(x), f = x - low;
     if (f == 0) return (int64_t)low;
-    bool up = r->opset_10 && r->scale[k] < 1             ? true
+    bool simple = r->opset_10 || !r->rounding.n;
+    bool up = simple                                     ? r->scale[k] < 1
               : str_is(r->rounding, "ceil")              ? true
               : str_is(r->rounding, "floor")             ? false
               : str_is(r->rounding, "round_prefer_ceil") ? f >= 0.5
@@ -346,6 +347,18 @@ static bool mode_of(struct onnx_ctx *c, struct resize *r) {
         return onnx_fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode)), false;
     return true;
 }
+// What no mode but "nearest" reads may be anything, as in ONNX Runtime.
+static bool rounds_as_known(struct onnx_ctx *c, const struct resize *r) {
+    static const char *const known[] = {"", "round_prefer_floor", "round_prefer_ceil", "floor",
+                                        "ceil"};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (r->mode != RESIZE_NEAREST || str_is(r->rounding, known[k])) return true;
+    onnx_fail(c,
+              "nearest_mode '" STR_FMT "' is none of: round_prefer_floor round_prefer_ceil "
+              "floor ceil",
+              STR_ARG(r->rounding));
+    return false;
+}
 
 ONNX_X(resize) {
     int rank = x->shape->rank;
@@ -360,7 +373,7 @@ ONNX_X(resize) {
         .cubic_a = onnx_at_float(c, "cubic_coeff_a", -0.75f),
         .extrapolation = onnx_at_float(c, "extrapolation_value", 0)};
 
-    if (!mode_of(c, &r)) return;
+    if (!mode_of(c, &r) || !rounds_as_known(c, &r)) return;
     if (onnx_at_ints(c, "axes", r.axes, HLO_MAX_RANK, &r.n)) {
         for (int k = 0; k < r.n; k++)
             r.axes[k] = onnx_axis_of(c, r.axes[k], rank);

@@ -248,7 +248,10 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
         bool has_alpha, has_beta;
     } known[] = {{"Affine", 1, 0, true, true},           {"LeakyRelu", 0.01, 0, true, false},
                  {"ThresholdedRelu", 1, 0, true, false}, {"ScaledTanh", 1, 1, true, true},
-                 {"HardSigmoid", 0.2, 0.5, true, true},  {"Elu", 1, 0, true, false}};
+                 {"HardSigmoid", 0.2, 0.5, true, true},  {"Elu", 1, 0, true, false},
+                 {"Tanh", 0, 0, false, false},           {"Sigmoid", 0, 0, false, false},
+                 {"Relu", 0, 0, false, false},           {"Softsign", 0, 0, false, false},
+                 {"Softplus", 0, 0, false, false}};
     const struct onnx_attr *names = onnx_attr(c->n, "activations"),
                            *alpha = onnx_attr(c->n, "activation_alpha"),
                            *beta = onnx_attr(c->n, "activation_beta");
@@ -262,7 +265,8 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
                                            ? names->strings.v[j]
                                            : str_of(defaults[k->kind][j % (size_t)n])};
         for (size_t e = 0; e < sizeof known / sizeof known[0]; e++) {
-            if (!str_is(a.name, known[e].name)) continue;
+            if (!onnx_says(a.name, known[e].name)) continue;
+            a.name = str_of(known[e].name);
             a.alpha = known[e].alpha, a.beta = known[e].beta;
             // The lists hold values for those that take one, in order.
             if (known[e].has_alpha && alpha && na < alpha->floats.n)

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -98,14 +99,23 @@ static void stepped(int fd, int64_t ns, bool again, bool write) {
                                     : HANDSHAKE_WANTS_READ);
 }
 
+void http_reads_spare(void) {
+    if (spare < 0) spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
 // No descriptor is left for a connection that waits. The library would look at the door again only
 // after one of its connections has ended: with the spare one the client is told, and may come back.
+// Another thread may have taken the place of that: then the client waits, and is looked at again in
+// the next turn, not before SOON_NS.
 static bool turn_away(int door, int why) {
     static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
                                "Retry-After: 1\r\nContent-Length: 0\r\n\r\n";
-    enum { EACH_NS = 1000 * 1000 * 1000 };
+    enum { EACH_NS = 1000 * 1000 * 1000, SOON_NS = 1000 * 1000 };
     static int64_t told;
-    if (spare < 0) return false;
+    http_reads_spare();
+    if (spare < 0) {
+        nanosleep(&(struct timespec){.tv_nsec = SOON_NS}, NULL);
+        return true;
+    }
     syscall(SYS_close, spare); // no descriptor that gRPC's door could wait for (grpc_gate.h)
     int fd = (int)syscall(SYS_accept4, door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
@@ -115,7 +125,8 @@ static bool turn_away(int door, int why) {
         drain(fd);
         syscall(SYS_close, fd);
     }
-    spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    spare = -1;
+    http_reads_spare();
 
     int64_t now = clock_ns();
     if (told && now - told < EACH_NS) return true;
@@ -131,7 +142,7 @@ void http_reads_of(struct http_conns *all) {
     static const struct tls_reader through = {over, take, may_step, stepped};
     reading = all;
     http_clears = all;
-    if (all && spare < 0) spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (all) http_reads_spare();
     gate_others_full(all ? turn_away : NULL);
     tls_read_through(all && http_conns_secure(all) ? &through : NULL);
 }

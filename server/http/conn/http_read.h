@@ -13,3 +13,6 @@
 struct http_conns;
 // From here on what this thread reads is of these connections; NULL: of nobody's.
 void http_reads_of(struct http_conns *all);
+// Puts a descriptor aside for when there are no more, if there is none: after a connection came or
+// went.
+void http_reads_spare(void);
