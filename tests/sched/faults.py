@@ -414,12 +414,14 @@ def no_file_left(d):
         leave(n)
         status, body = ask("POST", f"/v1/executables?shape=x={n + 2}x4", model())
         assert status in (200, 503) and b"DAMAGED" not in body, (n, status, body)
-    leave(3)
-    held = [socket.create_connection(d.addr) for _ in range(20)]
-    until("one is turned away", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 503)
-    for s in held:
-        s.close()
-    until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    def turn_away(what):
+        leave(3)
+        held = [socket.create_connection(d.addr) for _ in range(20)]
+        until(what, PATIENCE, lambda: d.call("GET", "/healthz")[0] == 503)
+        for s in held:
+            s.close()
+        until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    turn_away("one is turned away")
     def come(n):
         found = []
         for _ in range(n):
@@ -436,12 +438,7 @@ def no_file_left(d):
     until("who waited is let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
     for s in waiting:
         s.close()
-    leave(3)
-    held = [socket.create_connection(d.addr) for _ in range(20)]
-    until("one is turned away again", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 503)
-    for s in held:
-        s.close()
-    until("others are let in", PATIENCE, lambda: d.call("GET", "/healthz")[0] == 200)
+    turn_away("one is turned away again")
     resource.prlimit(d.p.pid, resource.RLIMIT_NOFILE, (hard, hard))
     assert put(d, "run_ms 1") and run_ok(d, good, 3)
 

@@ -194,7 +194,7 @@ static int64_t pack_bytes(const struct bits_state *s) {
 }
 static void pack(const struct bits_state *s, const uint8_t *from, uint32_t *to) {
     int64_t column = s->b.blocks * s->words; // words
-    const uint32_t middles = s->b.bits == 8 ? 0x80808080 : s->b.bits == 4 ? 0x88888888 : 0xaaaaaaaa;
+    const uint32_t middles = bits_middles(s->b.bits);
     memset(to, 0, (size_t)pack_bytes(s));
     for (int64_t c = 0; c < s->b.n; c++) {
         uint32_t *at = to + c / PANEL * panel_words(s) + c % PANEL;

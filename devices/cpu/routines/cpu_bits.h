@@ -7,6 +7,10 @@
 
 enum { BITS_PANEL = 64, BITS_GROUP = 4, BITS_WORD = 32 };
 struct bits_state;
+// The middle of each number's range in a word: numbers are packed less that (cpu_bits.c).
+static inline uint32_t bits_middles(int bits) {
+    return bits == 8 ? 0x80808080 : bits == 4 ? 0x88888888 : 0xaaaaaaaa;
+}
 // A few rows of x, to whole blocks.
 struct bits_rows {
     const void *x; // [rows, wide]: f32; s8, each word's in the order that cpu_bits8.c takes them in

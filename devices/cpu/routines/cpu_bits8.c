@@ -30,8 +30,8 @@ static inline int32_t four(const int8_t *x) {
 INLINE void meet(__m512i sums[][VECTORS], int v, const uint32_t *w, const int8_t *x, int64_t wide,
                  int rows, int bits, int split) {
     const __m512i mask = _mm512_set1_epi8((char)((1 << bits) - 1));
-    const __m512i middle = _mm512_set1_epi8((char)(bits == 8 ? 0x80 : bits == 4 ? 0x88 : 0xaa));
-    const __m512i word = _mm512_xor_si512(_mm512_loadu_si512(w), middle);
+    const __m512i middles = _mm512_set1_epi32((int32_t)bits_middles(bits));
+    const __m512i word = _mm512_xor_si512(_mm512_loadu_si512(w), middles);
     UNROLL
     for (int k = 0; k < 8 / bits; k++) {
         __m512i q = _mm512_srli_epi32(word, (unsigned)(k * bits));
