@@ -13,11 +13,12 @@
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/ir/alike.h"
 #include "compiler/ir/turns.h"
 #include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 
-enum { SHARED = 3, MANY = 8 };
+enum { SHARED = 3, MANY = 8, LOOKED_AT = 8 };
 // Operations of one run's turns from which LLVM's code, by a sixth the faster (a complex iteration
 // of 50 turns), repays the 10 to 25 ms that it takes to make.
 enum { LLVM_LOOP_WORK = 1 << 25 };
@@ -41,9 +42,12 @@ struct kernel { // what a kernel_info is made from once it is known which share 
 struct wanted { // an instruction that needs a kernel
     const struct hlo_instr *instr;
     bool in_loop;
-    int64_t turns; // of the loops around it that are known, in all
+    int64_t turns;         // of the loops around it that are known, in all
+    struct wanted *first;  // an alike one, which is lowered for both; or NULL
+    struct wanted *before; // of the same hash
     struct kir_fn *fn;
     struct str text; // its kir
+    struct kernel *kernel;
     status_t st;
 };
 struct made_loop { // a body of loops
@@ -60,7 +64,7 @@ struct gather {
     struct smap by_form; // kir text without sizes -> struct form
     struct pmap seen;    // computations
     struct arena own[2]; // of each thread, until the objects are packed
-    VEC(struct wanted) wanted;
+    VEC(struct wanted *) wanted;
     VEC(struct kernel *) distinct;
     VEC(struct kernel_info) kernels;
     VEC(struct kernel *) made; // [kernels]
@@ -148,9 +152,10 @@ static void in_turn(struct gather *g, size_t n,
 // ---- kernels of a module
 
 static void lower_one(struct gather *g, size_t n, struct arena *a) {
-    struct wanted *w = &g->wanted.v[n];
+    struct wanted *w = g->wanted.v[n];
     struct strbuf text = {0};
     const char *why;
+    if (w->first) return;
     w->st = lower_kernel(a, w->instr, g->t, g->prec, &w->fn, &why);
     if (!w->st) {
         kir_print(&text, w->fn);
@@ -188,7 +193,7 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
 }
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
-    struct kernel *k = smap_get(&g->by_text, w->text);
+    struct kernel *k = w->first ? w->first->kernel : smap_get(&g->by_text, w->text);
     int64_t turns;
     if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
     bool again = w->turns > 1; // steps that share a kernel outside of loops make no loop of it
@@ -216,11 +221,12 @@ static int64_t elements_met(const struct hlo_instr *i, const struct shape *resul
 }
 static void want(struct gather *g, const struct hlo_instr *i, bool in_loop, int64_t turns) {
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
-    struct wanted w = {.instr = i, .in_loop = in_loop, .turns = turns};
-    if (result && elements_met(i, result) >= g->t->min_kernel_elements)
-        avec_push(g->a, &g->wanted, w);
+    if (!result || elements_met(i, result) < g->t->min_kernel_elements) return;
+    struct wanted *w = arena_new_of(g->a, struct wanted);
+    *w = (struct wanted){.instr = i, .in_loop = in_loop, .turns = turns};
+    avec_push(g->a, &g->wanted, w);
 }
-static void add_info(struct gather *g, const struct wanted *w) {
+static void add_info(struct gather *g, struct wanted *w) {
     const struct hlo_instr *i = w->instr;
     struct kernel_info info = {.instr = arena_strdup(g->a, i->name),
                                .n_bufs = w->fn->n_bufs,
@@ -234,22 +240,42 @@ static void add_info(struct gather *g, const struct wanted *w) {
                  : shape_is_tuple(i->shape)                     ? 0
                  : i->op == HLO_DOT || i->op == HLO_CONVOLUTION ? hlo_flops(i)
                                                                 : shape_elements(i->shape);
-    avec_push(g->a, &g->made, add_kernel(g, w));
+    w->kernel = add_kernel(g, w);
+    avec_push(g->a, &g->made, w->kernel);
     avec_push(g->a, &g->kernels, info);
+}
+// Layers of a network are the same fusions again and again: of those that are alike the first is
+// lowered. Of one hash a few are compared.
+static void find_alike(struct gather *g) {
+    struct pmap by_hash = {0}; // the last of each
+    for (size_t n = 0; n < g->wanted.n; n++) {
+        struct wanted *w = g->wanted.v[n], *x;
+        if (w->instr->op != HLO_FUSION) continue;
+        uint64_t h = hlo_fusion_hash(w->instr);
+        int looked_at = 0;
+        for (x = pmap_get(&by_hash, h); x && looked_at < LOOKED_AT; x = x->before, looked_at++)
+            if (hlo_fusions_alike(x->instr, w->instr)) break;
+        if (x && looked_at < LOOKED_AT)
+            w->first = x;
+        else
+            w->before = pmap_put(&by_hash, h, w);
+    }
+    pmap_done(&by_hash);
 }
 // Kernels of what is wanted; an instruction that has none is nothing wrong.
 static status_t make_kernels(struct gather *g) {
     status_t st = ST_OK;
     struct strbuf text = {0};
+    find_alike(g);
     in_turn(g, g->wanted.n, lower_one);
     for (size_t n = 0; n < g->wanted.n; n++) {
-        struct wanted *w = &g->wanted.v[n];
-        if (st || st_code(w->st) == ST_UNIMPLEMENTED)
-            st_drop(w->st);
-        else if (w->st)
+        struct wanted *w = g->wanted.v[n];
+        if (w->first) w->fn = w->first->fn, w->text = w->first->text;
+        if (w->st && !st && st_code(w->st) != ST_UNIMPLEMENTED)
             st = w->st;
         else
-            add_info(g, w);
+            st_drop(w->st);
+        if (!st && w->fn) add_info(g, w);
     }
     if (!st) in_turn(g, g->distinct.n, generate_one);
     for (size_t n = 0; n < g->distinct.n && !st; n++)

@@ -5,14 +5,9 @@
 // become one first. Side effects, parameters and fusions keep to themselves; custom calls without
 // effects are operations like others (the decompositions of LAPACK).
 #include "base/hash.h"
+#include "compiler/ir/alike.h"
 #include "compiler/passes/pass.h"
 
-// Attributes that are kept as text: replica_groups, source_target_pairs, ... What only names the
-// instruction or says where it came from does not count.
-static bool counts(const struct hlo_text_attr *t) {
-    return !str_is(t->name, "metadata") && !str_is(t->name, "frontend_attributes") &&
-           !str_is(t->name, "origin");
-}
 static uint64_t key_of(const struct hlo_instr *i) {
     uint64_t h =
         attr_hash(hlo_op_info(i->op)->attrs, i->attr) ^ (uint64_t)i->op * 0x9e3779b97f4a7c15u;
@@ -24,21 +19,8 @@ static uint64_t key_of(const struct hlo_instr *i) {
         h = hash64(i->shape->dims, sizeof(int64_t) * (size_t)i->shape->rank,
                    h + (uint64_t)i->shape->dtype);
     for (size_t k = 0; k < i->extra.n; k++)
-        if (counts(&i->extra.v[k])) h = hash64(i->extra.v[k].value.p, i->extra.v[k].value.n, h);
+        if (hlo_text_counts(&i->extra.v[k])) h = hash64(i->extra.v[k].value.p, i->extra.v[k].value.n, h);
     return i->literal ? h ^ lit_hash(i->literal) : h;
-}
-static bool same_texts(const struct hlo_instr *a, const struct hlo_instr *b) {
-    size_t j = 0, k = 0;
-    for (;; j++, k++) { // both in order of names
-        while (j < a->extra.n && !counts(&a->extra.v[j]))
-            j++;
-        while (k < b->extra.n && !counts(&b->extra.v[k]))
-            k++;
-        if (j == a->extra.n || k == b->extra.n) return j == a->extra.n && k == b->extra.n;
-        if (!str_eq(a->extra.v[j].name, b->extra.v[k].name) ||
-            !str_eq(a->extra.v[j].value, b->extra.v[k].value))
-            return false;
-    }
 }
 static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
     if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called ||
@@ -50,18 +32,12 @@ static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
         if (a->called[k] != b->called[k]) return false;
     if (a->control_preds.n || b->control_preds.n) return false;
     if (a->literal && !lit_equal(a->literal, b->literal)) return false;
-    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr) && same_texts(a, b);
+    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr) && hlo_same_texts(a, b);
 }
 
 // ---- what is called
 
 enum { MAX_BODY = 8, MAX_BODIES = 64 };
-static int position(struct hlo_instr *const *v, int n, const struct hlo_instr *i) {
-    int at = 0;
-    while (at < n && v[at] != i)
-        at++;
-    return at;
-}
 // Reducers, comparators: a few instructions that call nothing and are called, not run as steps.
 static bool is_small(const struct hlo_computation *c) {
     if (c->fusion || c == c->module->entry || c->n_instrs > MAX_BODY) return false;
@@ -71,25 +47,6 @@ static bool is_small(const struct hlo_computation *c) {
             return false;
     return true;
 }
-static bool same_body(const struct hlo_computation *a, const struct hlo_computation *b) {
-    struct hlo_instr *x[MAX_BODY], *y[MAX_BODY];
-    int n = 0;
-    if (a->n_instrs != b->n_instrs || a->params.n != b->params.n) return false;
-    struct hlo_instr *j = b->first;
-    for (struct hlo_instr *i = a->first; i; i = i->next, j = j->next) {
-        if (!j || i->op != j->op || i->n_operands != j->n_operands ||
-            !shape_equal(i->shape, j->shape) || !i->literal != !j->literal ||
-            (i->op == HLO_PARAMETER && i->param_number != j->param_number) ||
-            (i->literal && !lit_equal(i->literal, j->literal)) ||
-            !attr_equal(hlo_op_info(i->op)->attrs, i->attr, j->attr) || !same_texts(i, j))
-            return false;
-        for (int k = 0; k < i->n_operands; k++)
-            if (position(x, n, i->operands[k]) != position(y, n, j->operands[k])) return false;
-        x[n] = i;
-        y[n++] = j;
-    }
-    return position(x, n, a->root) == position(y, n, b->root);
-}
 // Each call of a small computation calls the first that is the same, so that calls can be compared.
 static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
     struct pmap first = {0}; // small computation -> the one that stands for it
@@ -98,7 +55,7 @@ static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
         if (!is_small(c)) continue;
         struct hlo_computation *like = c;
         for (size_t k = 0; k < small.n && like == c; k++)
-            if (same_body(small.v[k], c)) like = small.v[k];
+            if (hlo_computations_alike(small.v[k], c)) like = small.v[k];
         pmap_put_ptr(&first, c, like);
         if (like == c && small.n < MAX_BODIES) avec_push(&p->scratch, &small, c);
     }
