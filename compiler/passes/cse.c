@@ -19,7 +19,8 @@ static uint64_t key_of(const struct hlo_instr *i) {
         h = hash64(i->shape->dims, sizeof(int64_t) * (size_t)i->shape->rank,
                    h + (uint64_t)i->shape->dtype);
     for (size_t k = 0; k < i->extra.n; k++)
-        if (hlo_text_counts(&i->extra.v[k])) h = hash64(i->extra.v[k].value.p, i->extra.v[k].value.n, h);
+        if (hlo_text_counts(&i->extra.v[k]))
+            h = hash64(i->extra.v[k].value.p, i->extra.v[k].value.n, h);
     return i->literal ? h ^ lit_hash(i->literal) : h;
 }
 static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
