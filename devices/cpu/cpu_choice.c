@@ -472,16 +472,20 @@ bool cpu_pairs_better(const struct hlo_instr *i) {
 
 // ---- products of f32
 
-// Targets whose products are ours from so many rows and columns on: measured beside thin and oneDNN
-// 2.6 (AVX2 on Zen 3: 500 random products, bound ones 1.6 times as fast up to 16 rows and 1.1 times
-// beyond, others 1.5 and 1.2 times). Fewer columns leave a vector's lanes empty. Right operands
-// that are not bound are read by terms, or along the terms of each column (turned), which thin does
-// as they lie; far: of more bytes than pages are at hand for. Targets without a row leave all of
-// them to these.
+// Targets whose products are ours from so many rows, columns and bytes of the right operand on,
+// measured beside thin and oneDNN 2.6. AVX2 on Zen 3: 500 random products, bound ones 1.6 times as
+// fast up to 16 rows and 1.1 times beyond, others 1.5 and 1.2 times. AVX-512 on Zen 5, 120 random
+// ones of bound weights: from 1 MB on 1.2 to 1.5 times up to 40 rows, 1.05 up to 150, 1.02 beyond,
+// since the next panel comes from memory while one is multiplied; smaller ones 0.9 to 1. Fewer
+// columns leave a vector's lanes empty. Right operands that are not bound are read by terms, or
+// along the terms of each column (turned), which thin does as they lie; far: of more bytes than
+// pages are at hand for. Targets without a row leave all of them to these.
+enum { NEVER = 1 << 30 };
 static const struct matmul_row {
     int vector_bits;
-    int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes;
-} matmul_rows[] = {{256, 3, 5, 6, 8, 12, 10, 8 << 20}};
+    int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes, bytes;
+} matmul_rows[] = {{256, 3, 5, 6, 8, 12, 10, 8 << 20, 0},
+                   {512, 13, NEVER, NEVER, NEVER, NEVER, 64, 8 << 20, 1 << 20}};
 
 static int64_t rows_of_matmul(const struct matmul_row *r, const struct hlo_instr *i, bool bound) {
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
@@ -499,7 +503,8 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     for (size_t k = 0; k < sizeof matmul_rows / sizeof *matmul_rows; k++) {
         const struct matmul_row *r = &matmul_rows[k];
         if (r->vector_bits == cpu_target()->vector_bits)
-            return s.m >= rows_of_matmul(r, i, bound) && s.n >= r->columns;
+            return s.m >= rows_of_matmul(r, i, bound) && s.n >= r->columns &&
+                   shape_bytes(i->operands[1]->shape) >= r->bytes;
     }
     return false;
 }

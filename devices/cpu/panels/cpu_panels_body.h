@@ -79,7 +79,7 @@ INLINE void PANEL(tile)(const struct panel_product *p, int64_t row, int rows, in
     const float *a = p->a + row * a_row, *b = p->b;
     for (int64_t k = 0; k < depth; k++, b += b_term, ahead += step) {
         LINE v[PANEL_VECTORS];
-        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead, 0, 3);
         UNROLL
         for (int c = 0; c < vectors; c++)
             v[c] = *(const LINE *)(b + c * PANEL_LANES);
