@@ -244,17 +244,17 @@ static void add_info(struct gather *g, struct wanted *w) {
     avec_push(g->a, &g->made, w->kernel);
     avec_push(g->a, &g->kernels, info);
 }
-// Layers of a network are the same fusions again and again: of those that are alike the first is
-// lowered. Of one hash a few are compared.
+// Layers of a network are the same fusions and products again and again: of those that are alike
+// the first is lowered. Of one hash a few are compared.
 static void find_alike(struct gather *g) {
     struct pmap by_hash = {0}; // the last of each
     for (size_t n = 0; n < g->wanted.n; n++) {
         struct wanted *w = g->wanted.v[n], *x;
-        if (w->instr->op != HLO_FUSION) continue;
-        uint64_t h = hlo_fusion_hash(w->instr);
+        if (w->instr->op != HLO_FUSION && w->instr->op != HLO_DOT) continue;
+        uint64_t h = hlo_kernel_hash(w->instr);
         int looked_at = 0;
         for (x = pmap_get(&by_hash, h); x && looked_at < LOOKED_AT; x = x->before, looked_at++)
-            if (hlo_fusions_alike(x->instr, w->instr)) break;
+            if (hlo_kernels_alike(x->instr, w->instr)) break;
         if (x && looked_at < LOOKED_AT)
             w->first = x;
         else

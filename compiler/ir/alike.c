@@ -66,8 +66,12 @@ bool hlo_computations_alike(const struct hlo_computation *a, const struct hlo_co
 static bool lies_in_fusion(const struct hlo_instr *i) {
     return i->parent && i->parent->fusion;
 }
-bool hlo_fusions_alike(const struct hlo_instr *a, const struct hlo_instr *b) {
-    if (a->op != HLO_FUSION || !same_alone(a, b) || lies_in_fusion(a) != lies_in_fusion(b))
+bool hlo_kernels_alike(const struct hlo_instr *a, const struct hlo_instr *b) {
+    if ((a->op != HLO_FUSION && a->op != HLO_DOT) || !same_alone(a, b) ||
+        lies_in_fusion(a) != lies_in_fusion(b))
+        return false;
+    if (a->op == HLO_DOT &&
+        (a->operands[0] == a->operands[1]) != (b->operands[0] == b->operands[1]))
         return false;
     for (int k = 0; k < a->n_operands; k++)
         if (!same_shapes(a->operands[k]->shape, b->operands[k]->shape)) return false;
@@ -78,8 +82,8 @@ static uint64_t add_shape(const struct shape *s, uint64_t h) {
     h += (uint64_t)s->dtype + 1;
     return shape_is_tuple(s) ? h : hash64(s->dims, sizeof *s->dims * (size_t)s->rank, h);
 }
-uint64_t hlo_fusion_hash(const struct hlo_instr *i) {
-    uint64_t h = attr_hash(hlo_op_info(i->op)->attrs, i->attr);
+uint64_t hlo_kernel_hash(const struct hlo_instr *i) {
+    uint64_t h = attr_hash(hlo_op_info(i->op)->attrs, i->attr) + (uint64_t)i->op;
     for (int k = 0; k < i->n_operands; k++)
         h = add_shape(i->operands[k]->shape, h);
     for (int k = 0; k < i->n_called; k++)

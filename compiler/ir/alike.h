@@ -17,8 +17,9 @@ bool hlo_same_texts(const struct hlo_instr *a, const struct hlo_instr *b);
 // Operands, users and what calls the computation are not compared. A computation is alike itself.
 bool hlo_computations_alike(const struct hlo_computation *a, const struct hlo_computation *b);
 
-// Are both fusions that compute the same of operands of the same shapes? Alike ones have equal
-// kernels: each lies in a fusion itself, or none does. False for other opcodes.
-bool hlo_fusions_alike(const struct hlo_instr *a, const struct hlo_instr *b);
-// Equal for fusions that are alike.
-uint64_t hlo_fusion_hash(const struct hlo_instr *i);
+// Are both fusions, or both dots, that compute the same of operands of the same shapes? Their
+// kernels are equal: each lies in a fusion itself, or none does, and of a dot both operands are
+// one, or of neither. False for other opcodes.
+bool hlo_kernels_alike(const struct hlo_instr *a, const struct hlo_instr *b);
+// Equal for those that are alike.
+uint64_t hlo_kernel_hash(const struct hlo_instr *i);

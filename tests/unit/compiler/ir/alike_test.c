@@ -51,10 +51,10 @@ static void layers_are_alike(void **state) {
     for (size_t k = 0; k < sizeof edits / sizeof edits[0]; k++) {
         struct hlo_module *m = with(edits[k][0], edits[k][1]);
         const struct hlo_instr *one = named(m, "one"), *two = named(m, "two");
-        assert_true(hlo_fusions_alike(one, two));
-        assert_true(hlo_fusions_alike(two, one));
-        assert_int_equal(hlo_fusion_hash(one), hlo_fusion_hash(two));
-        assert_false(hlo_fusions_alike(named(m, "w"), named(m, "w"))); // no fusion
+        assert_true(hlo_kernels_alike(one, two));
+        assert_true(hlo_kernels_alike(two, one));
+        assert_int_equal(hlo_kernel_hash(one), hlo_kernel_hash(two));
+        assert_false(hlo_kernels_alike(named(m, "w"), named(m, "w"))); // no fusion
         hlo_module_free(m);
     }
 }
@@ -77,16 +77,46 @@ static void changes_are_seen(void **state) {
     };
     for (size_t k = 0; k < sizeof edits / sizeof edits[0]; k++) {
         struct hlo_module *m = with(edits[k][0], edits[k][1]);
-        if (hlo_fusions_alike(named(m, "one"), named(m, "two")))
+        if (hlo_kernels_alike(named(m, "one"), named(m, "two")))
             fail_msg("'%s' changes nothing", edits[k][1]);
         hlo_module_free(m);
     }
+}
+
+static void products_are_alike(void **state) {
+    (void)state;
+    struct hlo_module *m = parsed(
+        "HloModule m\n"
+        "ENTRY e {\n"
+        " x = f32[4,8,8] parameter(0)\n"
+        " y = f32[4,8,8] parameter(1)\n"
+        " one = f32[4,8,8] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0},"
+        " lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        " two = f32[4,8,8] dot(y, one), lhs_batch_dims={0}, rhs_batch_dims={0},"
+        " lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        " twice = f32[4,8,8] dot(x, x), lhs_batch_dims={0}, rhs_batch_dims={0},"
+        " lhs_contracting_dims={2}, rhs_contracting_dims={1}\n"
+        " turned = f32[4,8,8] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0},"
+        " lhs_contracting_dims={2}, rhs_contracting_dims={2}\n"
+        " sum = f32[4,8,8] add(x, y)\n"
+        " ROOT all = (f32[4,8,8], f32[4,8,8], f32[4,8,8], f32[4,8,8]) tuple(two, twice, turned,"
+        " sum)\n"
+        "}\n");
+    const struct hlo_instr *one = named(m, "one");
+    assert_true(hlo_kernels_alike(one, named(m, "two")));
+    assert_int_equal(hlo_kernel_hash(one), hlo_kernel_hash(named(m, "two")));
+    assert_false(hlo_kernels_alike(one, named(m, "twice")));
+    assert_false(hlo_kernels_alike(named(m, "twice"), one));
+    assert_false(hlo_kernels_alike(one, named(m, "turned")));
+    assert_false(hlo_kernels_alike(named(m, "sum"), named(m, "sum"))); // neither
+    hlo_module_free(m);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_alike),
         cmocka_unit_test(changes_are_seen),
+        cmocka_unit_test(products_are_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
