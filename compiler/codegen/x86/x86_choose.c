@@ -17,7 +17,7 @@ enum {
     SLOW_TRIP = 8,
     SLOW_WORK = 20000,
     SHORT_WORK = 200000,
-    SMALL_WORK = 1 << 22,
+    SMALL = 1 << 22,
     LOOP_WORK = 1 << 21,
     NARROW_WORK = 1 << 20,
     LONG_VALUES = 40,
@@ -759,14 +759,12 @@ static bool repays(const struct x86_plan *p, int64_t least) {
     if (__builtin_mul_overflow(work, p->turns, &all)) all = INT64_MAX;
     return work >= least * longer || (p->turns > 1 && all >= LOOP_WORK * longer);
 }
-// Why LLVM's code of a kernel that could be made here costs a fraction; NULL: it does not, or the
-// kernel is not worth it.
+// Why LLVM's code of a kernel that could be made here repays; NULL: it does not.
 static const char *slower(const struct x86_plan *p) {
-    // One element at a time costs a multiple of what LLVM makes of it.
-    if (p->slow && repays(p, SLOW_WORK)) return p->slow;
+    if (p->slow && repays(p, SLOW_WORK)) return p->slow; // LLVM's is a multiple as fast
     if (!repays(p, SHORT_WORK)) return NULL;
-    // LLVM writes loops out: 1.07 times as fast (Zen 5, 40 random ones, up to 1.5).
-    if (p->sums) return p->is_small && repays(p, SMALL_WORK) ? "products of small matrices" : NULL;
+    // LLVM writes loops out, 1.07 times as fast (Zen 5, 40 random ones, up to 1.5).
+    if (p->sums) return p->is_small && repays(p, SMALL) ? "products of small matrices" : NULL;
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
     if (p->is_short || (p->is_brief && !p->has_work)) return "loops of few elements";
