@@ -98,10 +98,24 @@ def worker_is_killed(d):
     for n in networks:
         right(d, n, 7)
 
-OPTIONS = {shapes_at_once: ["--max-shapes", "6"]}
-SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed]
+def memory_of_a_device(d):
+    """Where memory is short a model's own shapes make room for the next, a few at a time."""
+    growing, other = Network(d, 1), Network(d, 2, "Tanh")
+    right(d, other, 3)
+    for n in range(1, 41):  # some 200 kB each: this device shares nothing
+        right(d, growing, n)
+    before = metric(d, "hlod_prepares_total")
+    right(d, other, 3)
+    right(d, growing, 40)
+    assert metric(d, "hlod_prepares_total") == before
+    until("some are resident", 5,
+          lambda: 2 < device(d, "sim:0").get("residentExecutables", 0) < 12)
+    right(d, growing, 1)
+
+CPU = ["--device", "cpu:threads=1:streams=2", "--compile-rate", "0"]
+OPTIONS = {shapes_at_once: [*CPU, "--max-shapes", "6"],
+           memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"]}
+SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device]
 
 if __name__ == "__main__":
-    sys.exit(scenarios("shapes", SCENARIOS,
-                       lambda s: ["--device", "cpu:threads=1:streams=2", "--compile-rate", "0",
-                                  *OPTIONS.get(s, [])]))
+    sys.exit(scenarios("shapes", SCENARIOS, lambda s: OPTIONS.get(s, CPU)))
