@@ -181,6 +181,7 @@ static status_t load(struct worker_call *c, struct device *d, Hlod__Wire__LoadRe
         out->resident_bytes = dev_stats(old->exe).arena_bytes;
         return ST_OK;
     }
+
     struct resident *r = calloc(1, sizeof *r);
     if (!r) return st_oom();
     if (old) drop(old);
