@@ -37,8 +37,8 @@ struct dev_exe {
 };
 struct dev_weights {
     struct dev_exe *exe;
-    int64_t bytes;
-}; // bytes resident on the device
+    int64_t bytes, needs; // resident on the device and counted here; of all it reads; 0: as many
+};
 
 // An array that lies in the device's memory until its last reference goes. Counted by the thread
 // that calls the device. All buffers must be gone before dev_close.

@@ -4,7 +4,6 @@
 #include "proto/json.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
@@ -91,7 +90,25 @@ static const struct {
 
 // ---- print
 
+// Times are nanoseconds as milliseconds: six decimals, of at most 12 digits, so that %.12g writes
+// these and nothing else, slower. False: it is no such number.
+static bool print_millionths(struct strbuf *b, double v) {
+    double all = fabs(v) * 1e6;
+    if (!(all >= 100 && all < 1e12) || fabs(all - rint(all)) > all * 0x1p-51) return false;
+    uint64_t n = (uint64_t)rint(all);
+    char part[8] = ".";
+    if (v < 0) strbuf_putc(b, '-');
+    strbuf_u64(b, n / 1000000);
+    for (uint64_t k = 6, rest = n % 1000000; k; k--, rest /= 10)
+        part[k] = (char)('0' + rest % 10);
+    size_t len = 7;
+    while (part[len - 1] == '0')
+        len--;
+    if (len > 1) strbuf_add(b, part, len);
+    return true;
+}
 static void print_double(struct strbuf *b, double v, int digits) {
+    if (digits == 12 && print_millionths(b, v)) return;
     if (isnan(v))
         strbuf_puts(b, "\"NaN\"");
     else if (isinf(v))
@@ -106,22 +123,25 @@ static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, con
                         int dialect) {
     switch ((int)held[f->type].as) {
     case T(INT32):
-        strbuf_printf(b, "%" PRId32, *(const int32_t *)v);
+        strbuf_i64(b, *(const int32_t *)v);
         break;
     case T(UINT32):
-        strbuf_printf(b, "%" PRIu32, *(const uint32_t *)v);
+        strbuf_u64(b, *(const uint32_t *)v);
         break;
     case T(INT64): {
         int64_t x = *(const int64_t *)v;
         bool plain = dialect == OIP || (x > -(1ll << 53) && x < 1ll << 53);
-        const char *quote = plain ? "" : "\"";
-        strbuf_printf(b, "%s%" PRId64 "%s", quote, x, quote);
+        if (!plain) strbuf_putc(b, '"');
+        strbuf_i64(b, x);
+        if (!plain) strbuf_putc(b, '"');
         break;
     }
     case T(UINT64): {
         uint64_t x = *(const uint64_t *)v;
-        const char *quote = dialect == OIP || x < 1ull << 53 ? "" : "\"";
-        strbuf_printf(b, "%s%" PRIu64 "%s", quote, x, quote);
+        bool plain = dialect == OIP || x < 1ull << 53;
+        if (!plain) strbuf_putc(b, '"');
+        strbuf_u64(b, x);
+        if (!plain) strbuf_putc(b, '"');
         break;
     }
     case T(FLOAT):

@@ -34,6 +34,7 @@ check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker
 	$(Q)python3 tests/sched/buffers.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)$(PYTHON) tests/sched/batching.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)$(PYTHON) tests/sched/streams.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
+	$(Q)$(PYTHON) tests/sched/shapes.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 .PHONY: check-openapi fuzz-openapi
 check-openapi: ## openapi.json validates; a few hundred requests made from it
 check-openapi: $(BUILD)/hlod $(BUILD)/hlod-worker

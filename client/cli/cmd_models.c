@@ -50,10 +50,12 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
     bool file;
     int rc = model_is_file(model, &file);
     if (rc) return rc;
-    if (file) { // uploaded, and compiled so that it is warm
-        rc = compile_model(h, model, shapes, THEN_NOTHING, &compiled);
+    if (file) { // uploaded, and compiled so that it is warm, where that needs no run
+        rc = compile_model(h, model, shapes, THEN_RUN, &compiled);
         if (rc) return rc;
         if (!h->quiet) print_assumed(compiled, stderr);
+        if (!h->quiet && !json_object_get(compiled, "executable"))
+            fputs("not compiled yet: requests bring its shapes, or --shape\n", stderr);
         model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
         json_decref(compiled);
     }

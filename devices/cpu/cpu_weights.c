@@ -261,6 +261,10 @@ status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
         cpu_release(&w->base);
         return st;
     }
+    for (int k = 0; k < w->n_bound; k++)
+        w->base.needs += w->bound[k] ? w->bound[k]->bytes : 0;
+    for (int k = 0; k < w->n_packed; k++)
+        w->base.needs += w->packed[k] ? w->packed[k]->bytes : 0;
     cpu_share(w);
     *out = &w->base;
     return ST_OK;

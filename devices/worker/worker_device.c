@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LOAD, PREPARE, RUN, UNLOAD: what is resident in this process. Tables are small and belong to the
-// run thread; their sizes are published for STATS. When the table or the device's memory is full,
-// the executable used longest ago goes; the daemon learns of it by NOT_FOUND and brings it again.
+// run thread; their sizes are published for STATS. When too much is resident (worker_room.h) or the
+// device's memory is full some of it goes; the daemon learns of it by NOT_FOUND, and loads it.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,30 +12,33 @@
 #include "devices/worker/worker_calls.h"
 #include "devices/worker/worker_maps.h"
 #include "devices/worker/worker_profile.h"
+#include "devices/worker/worker_room.h"
 #include "devices/worker/worker_streams.h"
 
 enum {
-    MAX_RESIDENT = 64,
+    MAX_MODELS = 64,         // programs of which anything is resident
+    MAX_RESIDENT = 2048,     // executables; each has some mappings, of which a process has 65,530
+    SPARE_PART = 8,          // of the device's memory, for shapes beside those in use
     STREAM_LEAST_NS = 200000 // of a run: less is over before another thread has taken it
 };
+static const int64_t SPARE_LEAST = 64 << 20;
 static const uint64_t MAX_GATHERED = UINT64_C(16) << 30; // bytes of one input in parts
 struct prepared {
     struct digest digest;
     struct dev_weights *w;
 };
 struct resident {
-    struct digest key;
+    struct room_item item; // pinned, and when it was used
     struct dev_exe *exe;
+    int64_t code_bytes;
     struct string_io *text; // or NULL
     VEC(struct prepared) sets;
-    uint64_t used;       // tick of the last call
-    int64_t last_run_ns; // 0 = none yet
-    bool pinned;         // in use by the present call
-    bool no_streams;     // it has been tried
+    int64_t last_run_ns;   // 0 = none yet
+    bool no_streams;       // it has been tried
+    struct digest made_of; // load_digest
     struct dev_exe *streams[WORKER_STREAMS];
 };
-static struct resident *residents[MAX_RESIDENT];
-static uint64_t tick;
+static struct room room;
 static _Atomic int32_t count;
 static _Atomic int64_t prepared_total;
 
@@ -49,24 +52,38 @@ static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
     memcpy(out->b, b.data, 32);
     return true;
 }
-static struct resident **find(struct digest key) {
-    for (int k = 0; k < MAX_RESIDENT; k++)
-        if (residents[k] && digest_eq(residents[k]->key, key)) {
-            residents[k]->used = ++tick;
-            return &residents[k];
-        }
-    return NULL;
+static struct resident *find(struct digest key) {
+    struct resident *r = (struct resident *)room_find(&room, key);
+    if (r) room_use(&room, &r->item);
+    return r;
+}
+
+static int64_t own_bytes(const struct resident *r) {
+    struct dev_stats s = dev_stats(r->exe);
+    int64_t n = r->code_bytes + s.arena_bytes + s.resident_bytes;
+    for (int k = 0; k < WORKER_STREAMS && r->streams[k]; k++) {
+        s = dev_stats(r->streams[k]);
+        n += s.arena_bytes + s.resident_bytes;
+    }
+    return n;
 }
 // Sets share memory: what one lets go may be another's from then on.
-static void count_prepared(void) {
-    int64_t n = 0;
-    for (int k = 0; k < MAX_RESIDENT; k++)
-        for (size_t e = 0; residents[k] && e < residents[k]->sets.n; e++)
-            n += residents[k]->sets.v[e].w->bytes;
-    prepared_total = n;
+static void weigh_all(void) {
+    int64_t total = 0;
+    for (size_t k = 0; k < room.items.n; k++) {
+        const struct resident *r = (const struct resident *)room.items.v[k];
+        int64_t own = own_bytes(r), counted = 0, needed = 0;
+        for (size_t e = 0; e < r->sets.n; e++) {
+            counted += r->sets.v[e].w->bytes;
+            needed += r->sets.v[e].w->needs;
+        }
+        room_weigh(room.items.v[k], own + counted, own + (needed ? needed : counted));
+        total += counted;
+    }
+    prepared_total = total;
 }
-static void drop(struct resident **slot) {
-    struct resident *r = *slot;
+static void drop(struct resident *r) {
+    room_del(&room, &r->item);
     for (size_t k = 0; k < r->sets.n; k++)
         dev_release(r->sets.v[k].w);
     vec_done(&r->sets);
@@ -75,19 +92,32 @@ static void drop(struct resident **slot) {
     dev_unload(r->exe);
     string_io_free(r->text);
     free(r);
-    *slot = NULL;
     count--;
-    count_prepared();
+    weigh_all();
 }
-// Lets go of the executable used longest ago. False when there is none that may go.
+static bool drop_item(struct room_item *i) {
+    if (i) drop((struct resident *)i);
+    return i != NULL;
+}
+// Lets go of what is more than may be resident.
+static void fit(struct device *d) {
+    int64_t most = dev_attributes(d).memory_bytes / SPARE_PART;
+    if (most < SPARE_LEAST) most = SPARE_LEAST;
+    weigh_all();
+    while (room.models.n > MAX_MODELS && drop_item(room_of_oldest_model(&room)))
+        ;
+    while ((room_spare(&room) > most || room.items.n > MAX_RESIDENT) &&
+           drop_item(room_oldest_spare(&room)))
+        ;
+}
+// Half of what is spare, so that a call is not tried again for each shape; else the executable used
+// longest ago. False when there is none that may go.
 static bool evict(void) {
-    struct resident **oldest = NULL;
-    for (int k = 0; k < MAX_RESIDENT; k++)
-        if (residents[k] && !residents[k]->pinned &&
-            (!oldest || residents[k]->used < (*oldest)->used))
-            oldest = &residents[k];
-    if (oldest) drop(oldest);
-    return oldest != NULL;
+    int64_t half = room_spare(&room) / 2;
+    if (!drop_item(room_oldest_spare(&room))) return drop_item(room_oldest(&room));
+    while (half && room_spare(&room) > half && drop_item(room_oldest_spare(&room)))
+        ;
+    return true;
 }
 bool worker_make_room(status_t *st) {
     if (st_code(*st) != ST_RESOURCE_EXHAUSTED || (!worker_begun_drop() && !evict())) return false;
@@ -96,8 +126,8 @@ bool worker_make_room(status_t *st) {
     return true;
 }
 void worker_unpin(void) {
-    for (int k = 0; k < MAX_RESIDENT; k++)
-        if (residents[k]) residents[k]->pinned = false;
+    for (size_t k = 0; k < room.items.n; k++)
+        room.items.v[k]->pinned = false;
 }
 static status_t not_here(const char *what) {
     return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
@@ -123,30 +153,51 @@ static status_t load_bytes(struct worker_call *c, struct device *d, struct diges
     return st;
 }
 
+// What a load is made of: the artefact, and a tuning.
+static struct digest load_digest(struct arena *a, struct span artifact, const Hlod__V1__Tuning *t) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_add(&h, artifact.p, artifact.n);
+    if (t) {
+        size_t n = protobuf_c_message_get_packed_size(&t->base);
+        uint8_t *p = arena_alloc(a, n + 1);
+        sha256_add(&h, p, protobuf_c_message_pack(&t->base, p));
+    }
+    return sha256_end(&h);
+}
+// What is resident stays: two weight sets of it that are wanted at the same time would each take
+// the other's with it.
 static status_t load(struct worker_call *c, struct device *d, Hlod__Wire__LoadReply *out,
                      int64_t *out_begun_ns) {
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
-    struct digest key;
+    struct digest key, program = {{0}};
     struct span bytes;
-    if (!digest_of(q->key, &key)) return st_internal("key is not a digest");
+    if (!digest_of(q->key, &key) || (q->program.len && !digest_of(q->program, &program)))
+        return st_internal("key is not a digest");
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
-    struct resident **slot = find(key), *r = calloc(1, sizeof *r);
+    struct digest made_of = load_digest(&c->arena, bytes, q->tuning);
+    struct resident *old = find(key);
+    if (old && digest_eq(old->made_of, made_of)) {
+        out->resident_bytes = dev_stats(old->exe).arena_bytes;
+        return ST_OK;
+    }
+
+    struct resident *r = calloc(1, sizeof *r);
     if (!r) return st_oom();
-    if (slot) drop(slot);
-    if (count == MAX_RESIDENT) evict();
+    if (old) drop(old);
     int choices = 0;
     status_t st = load_bytes(c, d, key, bytes, &r->exe, out_begun_ns, &choices);
     if (st) {
         free(r);
         return st;
     }
-    for (slot = residents; *slot;)
-        slot++;
-    r->key = key;
+    r->item.key = key;
+    r->made_of = made_of;
     r->text = string_io_new(r->exe->exe);
-    r->used = ++tick;
-    *slot = r;
+    r->code_bytes = (int64_t)bytes.n;
+    room_add(&room, &r->item, program);
     count++;
+    fit(d);
     struct dev_stats stats = dev_stats(r->exe);
     out->resident_bytes = stats.arena_bytes;
     out->choices_left = choices > stats.choices ? (uint32_t)(choices - stats.choices) : 0;
@@ -162,15 +213,15 @@ WORKER_ANSWER(load) {
 
 // ---- prepare
 
-static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
+static status_t prepare(struct worker_call *c, struct device *d, int64_t *out_bytes) {
     const Hlod__Wire__Prepare *q = (const Hlod__Wire__Prepare *)c->request;
     struct digest key, weights;
     struct span source, sidecar;
     struct prepared p;
     if (!digest_of(q->key, &key) || !digest_of(q->weights_digest, &weights))
         return st_internal("key is not a digest");
-    struct resident **slot = find(key);
-    if (!slot) return not_here("the executable");
+    struct resident *r = find(key);
+    if (!r) return not_here("the executable");
 
     RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
     RETURN_IF_ERR(worker_call_blob(c, q->sidecar, &sidecar));
@@ -186,30 +237,30 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
 
     p.digest = weights;
     status_t st;
-    (*slot)->pinned = true;
+    r->item.pinned = true;
     do
-        st = dev_prepare_mapped((*slot)->exe, spans, (int)q->n_weights,
+        st = dev_prepare_mapped(r->exe, spans, (int)q->n_weights,
                                 q->source && q->source->fd ? source : (struct span){0}, weights,
                                 &c->cancel, &p.w);
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);
 
-    for (size_t k = 0; k < (*slot)->sets.n; k++)
-        if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
-            dev_release((*slot)->sets.v[k].w);
-            (*slot)->sets.v[k] = vec_pop(&(*slot)->sets);
+    for (size_t k = 0; k < r->sets.n; k++)
+        if (digest_eq(r->sets.v[k].digest, weights)) { // again: the new one replaces
+            dev_release(r->sets.v[k].w);
+            r->sets.v[k] = vec_pop(&r->sets);
             break;
         }
-    vec_push(&(*slot)->sets, p);
-    count_prepared();
+    vec_push(&r->sets, p);
+    fit(d);
     *out_bytes = p.w->bytes;
     return ST_OK;
 }
 WORKER_ANSWER(prepare) {
     Hlod__Wire__PrepareReply *r = reply;
     int64_t start = clock_ns();
-    status_t st = prepare(c, &r->prepared_bytes);
+    status_t st = prepare(c, d, &r->prepared_bytes);
     r->ms = clock_ms_since(start);
     return st;
 }
@@ -406,13 +457,13 @@ static status_t find_pinned(ProtobufCBinaryData key, ProtobufCBinaryData weights
     struct digest k, d;
     if (!digest_of(key, &k)) return st_internal("key is not a digest");
     if (!digest_of(weights, &d)) d = (struct digest){{0}};
-    struct resident **slot = find(k);
-    if (!slot) return not_here("the executable");
-    for (size_t i = 0; i < (*slot)->sets.n; i++) {
-        if (!digest_eq((*slot)->sets.v[i].digest, d)) continue;
-        *out = *slot;
-        *w = (*slot)->sets.v[i].w;
-        (*slot)->pinned = true;
+    struct resident *r = find(k);
+    if (!r) return not_here("the executable");
+    for (size_t i = 0; i < r->sets.n; i++) {
+        if (!digest_eq(r->sets.v[i].digest, d)) continue;
+        *out = r;
+        *w = r->sets.v[i].w;
+        r->item.pinned = true;
         return ST_OK;
     }
     return not_here("the weight set");
@@ -537,9 +588,9 @@ enum { BRIEF_NS = 50000 };
 bool worker_run_is_brief(const struct worker_call *c) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct digest key;
-    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
-    return slot && !q->profile && q->repeat <= 1 && (*slot)->last_run_ns > 0 &&
-           (*slot)->last_run_ns <= BRIEF_NS && dev_stats((*slot)->exe).one_thread;
+    struct resident *r = digest_of(q->key, &key) ? find(key) : NULL;
+    return r && !q->profile && q->repeat <= 1 && r->last_run_ns > 0 && r->last_run_ns <= BRIEF_NS &&
+           dev_stats(r->exe).one_thread;
 }
 
 // ---- runs at the same time
@@ -556,7 +607,7 @@ bool worker_runs_alike(const struct worker_call *a, const struct worker_call *b)
 bool worker_run_has_streams(const struct worker_call *c, int n) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct digest key;
-    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL, *r = slot ? *slot : NULL;
+    struct resident *r = digest_of(q->key, &key) ? find(key) : NULL;
     if (!r || r->no_streams || r->text || r->last_run_ns < STREAM_LEAST_NS) return false;
     for (int k = 0; k < n && !r->no_streams; k++) {
         status_t st = r->streams[k] ? ST_OK : dev_stream(r->exe, &r->streams[k]);
@@ -603,9 +654,9 @@ WORKER_ANSWER(unload) {
     const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
     Hlod__Wire__UnloadReply *r = reply;
     struct digest key;
-    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
+    struct resident *res = digest_of(q->key, &key) ? find(key) : NULL;
     int64_t before = prepared_total;
-    if (slot) drop(slot);
+    if (res) drop(res);
     r->freed_bytes = before - prepared_total;
-    return slot ? ST_OK : not_here("the executable");
+    return res ? ST_OK : not_here("the executable");
 }

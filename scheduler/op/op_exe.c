@@ -132,7 +132,8 @@ static status_t family_work(struct op *op) {
 // Before it is given: then a job that waits may end.
 static void trim(struct op *op) {
     const char *owner = op->waiters.n ? op->waiters.v[0]->owner : NULL;
-    shapes_trim(op->s, owner, op->digest, op->shapes.v, op->shapes.n);
+    shapes_trim(op->s, owner, op->digest, op->exe->info->artifact_bytes, op->shapes.v,
+                op->shapes.n);
 }
 static void came(struct op *op, status_t st) {
     if (!st) trim(op);

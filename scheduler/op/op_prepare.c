@@ -186,6 +186,7 @@ static void opened(struct op *op, status_t st) {
     Hlod__Wire__Load m = HLOD__WIRE__LOAD__INIT;
     m.key = (ProtobufCBinaryData){32, op->digest.b};
     m.artifact = &op->artifact;
+    m.program = (ProtobufCBinaryData){32, op->model->program.b};
     m.tuning = op->tuning;
     op->call =
         pool_call(target(op), HLOD__WIRE__TYPE__TYPE_LOAD, &m.base, op->fds, 1, on_loaded, op);

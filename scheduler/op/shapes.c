@@ -52,9 +52,19 @@ static void others_last(const struct sched *s, const char *owner, struct candida
         v[i].last = false;
 }
 
-void shapes_trim(struct sched *s, const char *owner, struct digest just_made,
+// By the option, and so that one program leaves most of the cache to others.
+static size_t most(const struct sched *s, int64_t bytes) {
+    enum { PART = 4, LEAST = 32 };
+    int64_t max = s->cfg.max_shapes, budget = s->cfg.cache_budget_bytes;
+    if (!max || !budget || bytes <= 0) return (size_t)max;
+    int64_t fit = budget / PART / bytes;
+    if (fit < LEAST) fit = LEAST;
+    return (size_t)(max < fit ? max : fit);
+}
+
+void shapes_trim(struct sched *s, const char *owner, struct digest just_made, int64_t bytes,
                  const struct shape_use *all, size_t n) {
-    size_t max = (size_t)s->cfg.max_shapes, n_cold = 0;
+    size_t max = most(s, bytes), n_cold = 0;
     if (!max || n <= max) return;
     struct candidate *cold = calloc(n, sizeof *cold);
     struct removal *r = calloc(1, sizeof *r + n * sizeof *r->keys);

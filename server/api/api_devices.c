@@ -46,8 +46,8 @@ bool api_apart(const struct api *api) {
 status_t api_health(struct call *c) {
     Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
     m.live = true;
-    m.ready = !c->api->draining && sched_can_serve(c->api->sched);
-    m.message = (char *)(c->api->draining ? "shutting down"
+    m.ready = !c->api->leaving && sched_can_serve(c->api->sched);
+    m.message = (char *)(c->api->leaving ? "shutting down"
                          : m.ready && api_apart(c->api)
                              ? "ready; the cluster is not reached, this node serves alone"
                          : m.ready ? "ready"

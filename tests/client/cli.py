@@ -152,6 +152,10 @@ def main():
         check("standard output that is full", p, 2, err="standard output cannot be written")
         check("models set", hlo("models", "set", "cats", good, "--shape", "x=1x4"), 0,
               f"^cats version 1 is {source}")
+        check("models set of a model whose shapes requests bring",
+              hlo("models", "set", "later", os.path.join(d.dir, "open")), 0, "^later version 1 is ",
+              err="not compiled yet")
+        check("models rm of it", hlo("models", "rm", "later"), 0)
         check("models set of what is nothing", hlo("models", "set", "cats", "no-such.onnx"), 2,
               err="no-such.onnx: No such file")
         check("models set of what is no name", hlo("models", "set", "cats", "no-such"), 3,

@@ -463,8 +463,13 @@ def lame(d):
         assert r.status == 200 and r.read(), r.status
         return r.will_close
     assert not ask(kept)
+    probes = ["/readyz", "/v2/health/ready", f"/v2/models/{source}/ready"]
+    def ready():
+        return [d.call("GET", p)[0] == 200 for p in probes] + [metric(d, "hlod_ready") == 1]
+    assert all(ready()), ready()
     d.p.send_signal(signal.SIGTERM)
     until("it is not ready", 5, lambda: d.call("GET", "/readyz")[0] == 503)
+    assert not any(ready()) and d.call("GET", "/v2/health/live")[0] == 200, ready()
     assert ask(kept) and d.call("GET", "/healthz")[0] == 200
     assert ask(d.connect(PATIENCE))
     d.p.send_signal(signal.SIGTERM)

@@ -3,10 +3,12 @@
 // how it names the place.
 #include "proto/json.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <string.h>
@@ -66,6 +68,30 @@ static void messages(void **state) {
                "{\"ms\":\"NaN\"}");
 }
 
+// What is written without printf is what %.12g writes.
+static void doubles(void **state) {
+    (void)state;
+    static const double some[] = {1e-4,          9.99999e-5, 0.1,     999999.999999, 1e6 - 1e-6,
+                                  1e15,          -0.000123,  -12.5,   1e-300,        123456.7890004,
+                                  0.30000001,    3,          1.0 / 3, 1e300,         2.5e-320,
+                                  99999.9999995, 1e6,        1e11};
+    struct strbuf b = {0};
+    uint64_t seed = 1;
+    for (int k = 0; k < 30000; k++) {
+        Hlod__V1__PassStat m = HLOD__V1__PASS_STAT__INIT;
+        char want[64];
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        m.ms = (double)(seed >> (20 + k % 40)) / 1e6; // from 44 bits down to 5
+        if (k < (int)(sizeof some / sizeof *some)) m.ms = some[k];
+        if (k % 5 == 4) m.ms = nextafter(m.ms, k % 2 ? 0 : 1e308);
+        snprintf(want, sizeof want, "{\"ms\":%.12g}", m.ms);
+        strbuf_clear(&b);
+        json_print(&b, &m.base);
+        if (m.ms != 0) assert_string_equal(strbuf_cstr(&b), want);
+    }
+    strbuf_done(&b);
+}
+
 static void refusals(void **state) {
     (void)state;
     const ProtobufCMessageDescriptor *d = &hlod__v1__run_request__descriptor;
@@ -103,7 +129,7 @@ static void query_parameters(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(messages), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(query_parameters)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(messages), cmocka_unit_test(doubles),
+                                   cmocka_unit_test(refusals), cmocka_unit_test(query_parameters)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
