@@ -6,20 +6,34 @@
 #include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
 
-// Is the computation one commutative operation of floats on its two parameters? Then its order may
-// change; of a product only where precision is not strict.
+// Is the computation one commutative operation of floats on its two parameters, or a sum of complex
+// numbers? Then its order may change; of a product only where precision is not strict.
 static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
     enum hlo_op op;
-    if (!hlo_reducer_op(c, &op) || !dtype_is_float(c->root->shape->dtype)) return false;
+    if (!hlo_reducer_op(c, &op)) return false;
+    if (dtype_is_complex(c->root->shape->dtype)) return op == HLO_ADD;
+    if (!dtype_is_float(c->root->shape->dtype)) return false;
     return op == HLO_ADD || (op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT);
 }
+// Terms that are written out; of rows shorter than some vectors, of elements of 8 bytes; of complex
+// numbers, whose products wait for both parts of the one before.
+enum { SHORT = 8, SHORT_ROW = 64, SHORT_WIDE = 17, FEW = 32 };
+
 static status_t combine(struct lower *lw, struct lower_reduce *f, struct kir_val *const *acc,
                         struct kir_val *const *x, struct kir_val **out) {
     const struct hlo_computation *c = f->i->called[0];
     struct kir_val *args[2 * LOWER_MAX_RESULTS];
     if (f->n == 1 && plain_sum(lw, c)) { // small floats accumulate in f32, rounded at the end
         enum kop op = hlo_root(c)->op == HLO_ADD ? K_ADD : K_MUL;
-        *out = kir_flag(&lw->k, op, acc[0], x[0], lower_reassoc(lw));
+        bool complex = dtype_is_complex(f->type[0]); // no vectors of few, which begin with gathers
+        uint8_t order = complex && f->total < FEW ? 0 : lower_reassoc(lw);
+        struct kir *k = &lw->k;
+        if (!complex) {
+            *out = kir_flag(k, op, acc[0], x[0], order);
+            return ST_OK;
+        }
+        *out = kir_complex(k, kir_flag(k, op, kir_re(k, acc[0]), kir_re(k, x[0]), order),
+                           kir_flag(k, op, kir_im(k, acc[0]), kir_im(k, x[0]), order));
         return ST_OK;
     }
     memcpy(args, acc, sizeof *acc * (size_t)f->n);
@@ -36,8 +50,6 @@ static void round_results(struct lower *lw, struct lower_reduce *f, struct kir_v
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
 
-// Terms that are written out; of rows shorter than some vectors, of elements of 8 bytes.
-enum { SHORT = 8, SHORT_ROW = 64, SHORT_WIDE = 17 };
 struct reduce {
     int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
     int which[HLO_MAX_RANK], n;
@@ -123,6 +135,11 @@ static status_t reduce_step(struct lower *lw, struct lower_reduce *f, struct kir
     *out = kir_op(&lw->k, largest ? K_MAX : K_MIN, acc[0], key_of(&lw->k, x[0], largest), NULL);
     return ST_OK;
 }
+static bool multiplies_complex(const struct hlo_instr *i) {
+    enum hlo_op op;
+    return i->n_operands == 2 && dtype_is_complex(i->operands[0]->shape->dtype) &&
+           hlo_reducer_op(i->called[0], &op) && op == HLO_MULTIPLY;
+}
 LOWER(REDUCE) {
     const struct shape *s = i->operands[0]->shape;
     struct reduce rd = {.n = 0};
@@ -148,7 +165,8 @@ LOWER(REDUCE) {
     bool row = lw->instr->op == HLO_FUSION &&
                HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
         minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
-    f.unroll = f.total <= SHORT && !lw->rows && (!row || (minor && !lw->long_rows));
+    int64_t most = !row && multiplies_complex(i) ? FEW : SHORT;
+    f.unroll = f.total <= most && !lw->rows && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
