@@ -307,7 +307,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
     return ST_OK;
 }
 
-static void forget(struct lower *lw) {
+void lower_forget(struct lower *lw) {
     pmap_done(&lw->memo);
     pmap_done(&lw->var_space);
     pmap_done(&lw->canon);
@@ -333,7 +333,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
     for (int tries = 0;; tries++) {
         bool reduces = lw->reduces, columns = lw->columns, chunked = lw->chunk != 0,
              ordered = lw->ordered;
-        forget(lw);
+        lower_forget(lw);
         lower_begin(lw, n_in, o->n);
         RETURN_IF_ERR(lw->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
 
@@ -366,7 +366,7 @@ static bool build_rows(struct lower *lw, const struct lower_outputs *o, const st
     bool ordered, built;
     do {
         ordered = lw->ordered;
-        forget(lw);
+        lower_forget(lw);
         lower_begin(lw, n_in, o->n);
         status_t st = lower_rows_build(lw, o, s);
         kir_sweep(&lw->k);
@@ -555,7 +555,7 @@ static status_t lower_with(struct arena *a, const struct hlo_instr *i, const str
     if (lacks) st = lower_no(lw, lacks);
     if (!st) *out = lw->k.fn;
     if (why) *why = lw->why ? lw->why : st ? "internal error" : NULL;
-    forget(lw);
+    lower_forget(lw);
     pmap_done(&lw->leaf);
     pmap_done(&lw->cached);
     return st;
