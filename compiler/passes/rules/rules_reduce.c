@@ -33,6 +33,24 @@ static struct hlo_instr *reduce(struct rule_ctx *r, const struct hlo_instr *i, s
                    &(struct hlo_attr_dims){.dimensions = {dims, n}}, i->called, 1);
 }
 
+// Of a reduction over dims of s: how many of the last dims it takes, where those are a short line
+// and others that it takes lie before ones that stay. 0: it is no such one.
+static int short_line(const struct shape *s, const int64_t *dims, int n) {
+    enum { LONGEST = 128, LEAST_LINES = 4, LEAST_SIDE = 8, MOST_SIDE = 8192 };
+    struct i64s d = {(int64_t *)(uintptr_t)dims, n};
+    int64_t line = 1, between = 1, lines = 1;
+    int k = s->rank, last;
+    while (k > 0 && (s->dims[k - 1] == 1 || i64s_has(d, k - 1)))
+        line *= s->dims[--k];
+    for (last = k; k > 0 && !i64s_has(d, k - 1); k--)
+        between *= s->dims[k - 1];
+    for (; k > 0; k--)
+        if (i64s_has(d, k - 1)) lines *= s->dims[k - 1];
+    bool pays = line > 1 && line <= LONGEST && between > 1 && lines >= LEAST_LINES &&
+                line * between >= LEAST_SIDE && line * between <= MOST_SIDE;
+    return pays && !s->dynamic && !s->layout ? s->rank - last : 0;
+}
+
 RULE_FN(reduce_reduce) {
     enum hlo_op op, inner_op;
     struct hlo_instr *x = i->operands[0];
@@ -49,7 +67,30 @@ RULE_FN(reduce_reduce) {
         if (gone || i64s_has(out, kept)) dims[n++] = d;
         kept += !gone;
     }
+    if (short_line(x->operands[0]->shape, dims, n)) return NULL;
     return reduce(r, i, x->operands[0], dims, n);
+}
+// The groups of channels last: what lies before what stays first, in vectors along all that lies
+// side by side; then the short lines. Together each line would be a sum of its own.
+RULE_FN(reduce_lines_last) {
+    enum hlo_op op;
+    const struct shape *s = i->operands[0]->shape;
+    if (!simple(r, i, &op) || s->dtype != i->shape->dtype || !neutral(op, i->operands[1]))
+        return NULL;
+    if (dtype_bits(s->dtype) < 32 || dtype_is_complex(s->dtype)) return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    int64_t first[HLO_MAX_RANK], then[HLO_MAX_RANK];
+    int n = 0, m = 0, kept = 0, last = short_line(s, d.v, d.n);
+    if (!last) return NULL;
+    for (int k = 0; k < s->rank; k++) {
+        bool line = k >= s->rank - last, gone = i64s_has(d, k);
+        if (gone && !line) first[n++] = k;
+        if (gone && line) then[m++] = kept;
+        kept += !gone || line;
+    }
+    hv x = hb_call(&r->b, HLO_REDUCE, NULL, (hv[]){i->operands[0], i->operands[1]}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {first, n}}, i->called, 1);
+    return reduce(r, i, x, then, m);
 }
 // Reduced before, then put into another order where the dimensions that are left change places.
 static struct hlo_instr *reduce_first(struct rule_ctx *r, const struct hlo_instr *i,
