@@ -316,20 +316,6 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
     return ST_OK;
 }
 
-void lower_forget(struct lower *lw) {
-    pmap_done(&lw->memo);
-    pmap_done(&lw->var_space);
-    pmap_done(&lw->canon);
-    pmap_done(&lw->reductions);
-    lw->memo = lw->var_space = lw->canon = lw->reductions = (struct pmap){0};
-    lw->twice = false;
-    lw->kept.n = 0;
-    lw->scratch = 0;
-    lw->row = NULL;
-    lw->env = NULL;
-    kir_done(&lw->k);
-}
-
 static status_t build_until_stable(struct lower *lw, const struct lower_outputs *o,
                                    const struct shape *s, int n_in) {
     struct shape_phys p;

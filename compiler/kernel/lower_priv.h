@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower_priv: shared by the lower*.c of this folder, and by ../ops/lower/small_dot_lower.c, only.
+// lower_priv: shared by the lower*.c of this folder, and by ../ops/lower's small_dot_lower.c and
+// sort_lower.c, only.
 #pragma once
 #include "compiler/kernel/lower.h"
 

@@ -763,7 +763,7 @@ static bool repays(const struct x86_plan *p, int64_t least) {
 static const char *slower(const struct x86_plan *p) {
     // One element at a time costs a multiple of what LLVM makes of it.
     if (p->slow && repays(p, SLOW_WORK)) return p->slow;
-    if (!repays(p, SHORT_WORK)) return NULL;
+    if (p->f->exchanges || !repays(p, SHORT_WORK)) return NULL;
     if (p->sums) return p->is_small ? "products of small matrices" : NULL; // LLVM writes loops out
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
     // these out, and what is around them.
