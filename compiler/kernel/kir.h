@@ -81,8 +81,9 @@ struct kir_fn {
         enum dtype type;
         int lanes, n; // n vectors of so many lanes; n 0: there is none
     } own;
-    bool tiles; // a contraction by lower_tile.c
-    bool rows;  // short rows by lower_rows.c
+    bool tiles;     // a contraction by lower_tile.c
+    bool rows;      // short rows by lower_rows.c
+    bool exchanges; // short lines sorted side by side: long straight code
     // Runs before this, of the same buffers and tables, and has no result but KIR_OWN of each unit;
     // or NULL.
     struct kir_fn *sums;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower_priv: shared by the lower*.c of this folder only.
+// lower_priv: shared by the lower*.c of this folder, and by ../ops/lower's small_dot_lower.c and
+// sort_lower.c, only.
 #pragma once
 #include "compiler/kernel/lower.h"
 
@@ -15,6 +16,7 @@ struct lower_kept {
     bool ready;                    // what fills it stands before whatever is built from now on
 };
 void lower_begin(struct lower *lw, int n_in, int n_out); // a kernel of so many buffers
+void lower_forget(struct lower *lw); // what was built, so that it may be built again
 struct lower_space *lower_space(struct lower *lw, const void *owner, int64_t total);
 void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, int64_t stride);
 struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row);

@@ -730,23 +730,13 @@ static bool worth(const struct lower *lw, const struct lower_tile *t) {
     int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
     return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
 }
-// ---- products of many small matrices: a unit is one
-// False: it is no such product.
-static bool in_small(struct lower *lw, const struct hlo_instr *i, int n_in, int n_out,
-                     status_t *st) {
+// False: it is no product of many small matrices.
+static bool in_small(struct lower *lw, const struct hlo_instr *i, const struct lower_outputs *o,
+                     const struct shape *first, int n_in, status_t *st) {
     const struct tile_class *c = class_of(lw);
-    struct kir *k = &lw->k;
     struct small_dot s;
-    if (lw->instr != i || c->of != TILES_OF_CPU || lw->policy->elements ||
-        !hlo_small_dot(lw, i, c->bits, &s))
-        return false;
-    lower_begin(lw, n_in, n_out);
-    k->fn->extent = s.batch;
-    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, s.batch, NULL, 0);
-    hlo_small_dot_sums(lw, &s, u->var, n_in);
-    kir_end(k, u, NULL);
-    *st = k->overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
-    return true;
+    return c->of == TILES_OF_CPU && !lw->policy->elements && hlo_small_dot(lw, i, c->bits, &s) &&
+           hlo_small_dot_build(lw, &s, o, first, n_in, st);
 }
 static bool finish(struct lower *lw, const status_t *st) {
     if (*st) return true;
@@ -764,7 +754,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     if (!i || p.padded || !shape_same_dims(first, i->shape) || p.rank == 0) return false;
     enum dtype type = i->shape->dtype;
     if (dtype_is_complex(type) || type == DT_PRED) return false;
-    if (in_small(lw, i, n_in, o->n, st)) return finish(lw, st);
+    if (in_small(lw, i, o, first, n_in, st)) return finish(lw, st);
     t.type = type;
     int minor = p.of[p.rank - 1];
     *st =

@@ -116,5 +116,7 @@ struct small_dot {
 // Is `i` one, of operands that lie in memory as they are?
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
                    struct small_dot *out);
-// Stores product `at` of the batch in its place of buffer `out`.
-void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_val *at, int out);
+// Its kernel, with what follows it in the fusion; false: that is not made of its sums as they lie.
+struct lower_outputs;
+bool hlo_small_dot_build(struct lower *lw, const struct small_dot *s, const struct lower_outputs *o,
+                         const struct shape *first, int n_in, status_t *st);

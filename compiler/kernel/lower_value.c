@@ -62,6 +62,19 @@ void lower_begin(struct lower *lw, int n_in, int n_out) {
     for (size_t t = 0; lw->sums && t < lw->sums->tables.n; t++)
         avec_push(lw->arena, &lw->k.fn->tables, lw->sums->tables.v[t]);
 }
+void lower_forget(struct lower *lw) {
+    pmap_done(&lw->memo);
+    pmap_done(&lw->var_space);
+    pmap_done(&lw->canon);
+    pmap_done(&lw->reductions);
+    lw->memo = lw->var_space = lw->canon = lw->reductions = (struct pmap){0};
+    lw->twice = false;
+    lw->kept.n = 0;
+    lw->scratch = 0;
+    lw->row = NULL;
+    lw->env = NULL;
+    kir_done(&lw->k);
+}
 
 // ---- spaces and scratch
 

@@ -98,3 +98,40 @@ bool rule_running_window(const struct hlo_instr *i, struct running_window *out) 
     if (out) *out = r;
     return r.dim >= 0;
 }
+
+bool rule_sort_plain(const struct hlo_instr *i, enum cmp_direction *out) {
+    if (i->op != HLO_SORT || i->n_operands != 1 || !dtype_is_int(i->operands[0]->shape->dtype))
+        return false;
+    const struct hlo_computation *c = i->called[0];
+    const struct hlo_instr *r = c->root;
+    if (r->op != HLO_COMPARE || r->operands[0] != c->params.v[0] ||
+        r->operands[1] != c->params.v[1])
+        return false;
+    *out = HLO_ATTR(r, compare)->direction;
+    return *out == CMP_LT || *out == CMP_GT;
+}
+bool rule_sort_beside(const struct hlo_instr *i) {
+    enum { LEAST_LINES = 64, MOST = 32, MOST_VALUES = 64, MOST_STEPS = 5000 };
+    if (i->op != HLO_SORT || shape_elements(i->operands[0]->shape) == 0) return false;
+    const struct shape *s = i->operands[0]->shape;
+    int64_t n = s->dims[HLO_ATTR(i, sort)->dimensions.v[0]], steps = 2 * i->n_operands;
+    enum cmp_direction d;
+    if (n < 2 || n > MOST || n * i->n_operands > MOST_VALUES ||
+        shape_elements(s) / n < LEAST_LINES || s->dynamic)
+        return false;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct shape *o = i->operands[k]->shape;
+        if (dtype_is_complex(o->dtype) || dtype_size(o->dtype) > 8 || o->dtype == DT_PRED ||
+            dtype_bits(o->dtype) < 8 || (dtype_is_float(o->dtype) && dtype_bits(o->dtype) < 16) ||
+            !shape_in_order(o))
+            return false;
+    }
+    HLO_EACH_INSTR(x, i->called[0]) {
+        bool free = x->op == HLO_PARAMETER || x->op == HLO_CONSTANT;
+        steps += !free;
+        if (!free && x->op != HLO_COMPARE && x->op != HLO_SELECT && x->op != HLO_AND &&
+            x->op != HLO_OR && x->op != HLO_NOT)
+            return false;
+    }
+    return rule_sort_plain(i, &d) || n * (n - 1) / 2 * steps <= MOST_STEPS;
+}

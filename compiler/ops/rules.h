@@ -32,3 +32,8 @@ struct running_window {
     bool back, exclusive;
 };
 bool rule_running_window(const struct hlo_instr *i, struct running_window *out);
+// Is it a sort of so many short lines that a kernel of exchanges, with the lines side by side in
+// vectors, is the soonest (compiler/ops/lower/sort_lower.c)?
+bool rule_sort_beside(const struct hlo_instr *i);
+// Does its comparator only compare two integers of its one operand? True: *out how.
+bool rule_sort_plain(const struct hlo_instr *i, enum cmp_direction *out);

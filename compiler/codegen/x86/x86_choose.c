@@ -762,7 +762,7 @@ static bool repays(const struct x86_plan *p, int64_t least) {
 // Why LLVM's code of a kernel that could be made here repays; NULL: it does not.
 static const char *slower(const struct x86_plan *p) {
     if (p->slow && repays(p, SLOW_WORK)) return p->slow; // LLVM's is a multiple as fast
-    if (!repays(p, SHORT_WORK)) return NULL;
+    if (p->f->exchanges || !repays(p, SHORT_WORK)) return NULL;
     // LLVM writes loops out, 1.07 times as fast (Zen 5, 40 random ones, up to 1.5).
     if (p->sums) return p->is_small && repays(p, SMALL) ? "products of small matrices" : NULL;
     // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes

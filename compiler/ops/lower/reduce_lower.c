@@ -2,24 +2,39 @@
 // Lowering of reductions and windows: each is a lower_reduce whose step asks the operands at one
 // position and calls the reducer. Windows that all reach to one end (running sums) are a kernel of
 // their own with one step an element.
+#include "compiler/ir/work.h"
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
 
-// Is the computation one commutative operation of floats on its two parameters? Then its order may
-// change; of a product only where precision is not strict.
+// Is the computation one commutative operation of floats on its two parameters, or a sum of complex
+// numbers? Then its order may change; of a product only where precision is not strict.
 static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
     enum hlo_op op;
-    if (!hlo_reducer_op(c, &op) || !dtype_is_float(c->root->shape->dtype)) return false;
+    if (!hlo_reducer_op(c, &op)) return false;
+    if (dtype_is_complex(c->root->shape->dtype)) return op == HLO_ADD;
+    if (!dtype_is_float(c->root->shape->dtype)) return false;
     return op == HLO_ADD || (op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT);
 }
+// Terms that are written out; of rows shorter than some vectors, of elements of 8 bytes; of complex
+// numbers, whose products wait for both parts of the one before.
+enum { SHORT = 8, SHORT_ROW = 64, SHORT_WIDE = 17, FEW = 32 };
+
 static status_t combine(struct lower *lw, struct lower_reduce *f, struct kir_val *const *acc,
                         struct kir_val *const *x, struct kir_val **out) {
     const struct hlo_computation *c = f->i->called[0];
     struct kir_val *args[2 * LOWER_MAX_RESULTS];
     if (f->n == 1 && plain_sum(lw, c)) { // small floats accumulate in f32, rounded at the end
         enum kop op = hlo_root(c)->op == HLO_ADD ? K_ADD : K_MUL;
-        *out = kir_flag(&lw->k, op, acc[0], x[0], lower_reassoc(lw));
+        bool complex = dtype_is_complex(f->type[0]); // no vectors of few, which begin with gathers
+        uint8_t order = complex && f->total < FEW ? 0 : lower_reassoc(lw);
+        struct kir *k = &lw->k;
+        if (!complex) {
+            *out = kir_flag(k, op, acc[0], x[0], order);
+            return ST_OK;
+        }
+        *out = kir_complex(k, kir_flag(k, op, kir_re(k, acc[0]), kir_re(k, x[0]), order),
+                           kir_flag(k, op, kir_im(k, acc[0]), kir_im(k, x[0]), order));
         return ST_OK;
     }
     memcpy(args, acc, sizeof *acc * (size_t)f->n);
@@ -36,8 +51,6 @@ static void round_results(struct lower *lw, struct lower_reduce *f, struct kir_v
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
 
-// Terms that are written out; of rows shorter than some vectors, of elements of 8 bytes.
-enum { SHORT = 8, SHORT_ROW = 64, SHORT_WIDE = 17 };
 struct reduce {
     int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
     int which[HLO_MAX_RANK], n;
@@ -123,6 +136,11 @@ static status_t reduce_step(struct lower *lw, struct lower_reduce *f, struct kir
     *out = kir_op(&lw->k, largest ? K_MAX : K_MIN, acc[0], key_of(&lw->k, x[0], largest), NULL);
     return ST_OK;
 }
+static bool multiplies_complex(const struct hlo_instr *i) {
+    enum hlo_op op;
+    return i->n_operands == 2 && dtype_is_complex(i->operands[0]->shape->dtype) &&
+           hlo_reducer_op(i->called[0], &op) && op == HLO_MULTIPLY;
+}
 LOWER(REDUCE) {
     const struct shape *s = i->operands[0]->shape;
     struct reduce rd = {.n = 0};
@@ -148,7 +166,8 @@ LOWER(REDUCE) {
     bool row = lw->instr->op == HLO_FUSION &&
                HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
         minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
-    f.unroll = f.total <= SHORT && !lw->rows && (!row || (minor && !lw->long_rows));
+    int64_t most = !row && multiplies_complex(i) ? FEW : SHORT;
+    f.unroll = f.total <= most && !lw->rows && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
@@ -308,6 +327,90 @@ static status_t running_line(struct lower *lw, const struct running *r, struct k
     kir_end(k, l, next);
     return ST_OK;
 }
+// ---- lines side by side in vectors: short ones, and those whose steps are dear
+
+static bool has_dear(const struct hlo_computation *c) {
+    HLO_EACH_INSTR(i, c) if (hlo_is_dear(i)) return true;
+    return false;
+}
+// Of what lines of n elements repay it, measured on Zen 5, AVX-512, rows of 5 to 50: up to 8
+// elements lie in as many vectors of a line's length, longer ones of 4 bytes are gathered.
+static bool runs_beside(const struct lower *lw, const struct running *r, int64_t lines) {
+    enum { LEAST = 64, SOME = 8, SOME_WIDE = 7, MANY = 64 };
+    const struct shape *s = r->i->operands[0]->shape;
+    int64_t n = s->dims[r->w.dim];
+    int size = dtype_size(s->dtype);
+    if (lines < LEAST || n < 2 || lw->policy->tiles != TILES_OF_CPU || lw->elements) return false;
+    if (r->n == 1 && has_dear(r->i->called[0])) return true;
+    if (dtype_is_int(s->dtype) && dtype_bits(s->dtype) >= 8 && size <= 2) return n <= MANY;
+    return n <= (size == 8 ? SOME_WIDE : SOME) && r->n == 1;
+}
+static status_t all_steps(struct lower *lw, const struct running *r, struct kir_val **index,
+                          struct kir_val **acc) {
+    struct kir_val *next[LOWER_MAX_RESULTS];
+    int64_t n = r->i->operands[0]->shape->dims[r->w.dim];
+    for (int64_t t = 0; t < n; t++) {
+        index[r->w.dim] = running_position(lw, r, n, kir_i64(&lw->k, t));
+        RETURN_IF_ERR(running_step(lw, r, index, acc, next));
+        memcpy(acc, next, sizeof next);
+    }
+    return ST_OK;
+}
+// A loop over lines from `begin` on, whose running values lie in scratch between the steps.
+static status_t each_step(struct lower *lw, const struct running *r, struct kir_val **index,
+                          struct kir_val *begin, struct kir_val *end, int64_t most) {
+    struct kir *k = &lw->k;
+    const struct shape *s = r->i->operands[0]->shape;
+    struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS], *j;
+    struct kir_val *minus = kir_idx_mul(k, begin, -1);
+    int64_t n = s->dims[r->w.dim];
+    struct kir_loop *l = kir_for(k, begin, end, most, NULL, 0);
+    l->vectorize = true;
+    RETURN_IF_ERR(running_init(lw, r, acc));
+    store_running(lw, r, 0, kir_idx_add(k, l->var, minus), acc[0]);
+    kir_end(k, l, NULL);
+
+    struct kir_loop *t = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
+    l = kir_for(k, begin, end, most, NULL, 0);
+    l->vectorize = true;
+    j = kir_idx_add(k, l->var, minus);
+    lower_unflatten(lw, l->var, s->dims, r->w.dim, index);
+    index[r->w.dim] = running_position(lw, r, n, t->var);
+    acc[0] = load_running(lw, r, 0, j);
+    RETURN_IF_ERR(running_step(lw, r, index, acc, next));
+    store_running(lw, r, 0, j, next[0]);
+    kir_end(k, l, NULL);
+    kir_end(k, t, NULL);
+    return ST_OK;
+}
+static status_t running_beside(struct lower *lw, struct running *r, int64_t lines) {
+    enum { LINES = 256, DEAR_LINES = 64, WRITTEN_OUT = 8 };
+    struct kir *k = &lw->k;
+    const struct shape *s = r->i->operands[0]->shape;
+    bool dear = has_dear(r->i->called[0]), out = !dear || s->dims[r->w.dim] <= WRITTEN_OUT;
+    int64_t each = dear ? DEAR_LINES : LINES, units = ceil_div(lines, each);
+    struct kir_val *index[HLO_MAX_RANK + 1], *acc[LOWER_MAX_RESULTS];
+    if (!out) r->at[0] = lower_scratch(lw, r->type[0], each);
+    k->fn->extent = units;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    struct kir_val *begin = kir_idx_mul(k, u->var, each),
+                   *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, each)),
+                                 kir_i64(k, lines), NULL);
+    for (int d = r->w.dim + 1; d < s->rank; d++)
+        index[d] = kir_i64(k, 0);
+    if (!out) {
+        RETURN_IF_ERR(each_step(lw, r, index, begin, end, each));
+    } else {
+        struct kir_loop *l = kir_for(k, begin, end, each, NULL, 0);
+        l->vectorize = true;
+        lower_unflatten(lw, l->var, s->dims, r->w.dim, index);
+        RETURN_IF_ERR(running_init(lw, r, acc));
+        RETURN_IF_ERR(all_steps(lw, r, index, acc));
+        kir_end(k, l, NULL);
+    }
+    kir_end(k, u, NULL);
+    return ST_OK;
+}
 // A block of lines whose elements are neighbours: `inner` dims behind the running one.
 static status_t running_block(struct lower *lw, const struct running *r, struct kir_val **index,
                               const int64_t *dims, int inner, struct kir_val *begin,
@@ -355,6 +458,7 @@ WHOLE(REDUCE_WINDOW) {
     }
 
     bool line = inner == 1 && !parts;
+    if (line && runs_beside(lw, &r, outer)) return running_beside(lw, &r, outer);
     int64_t most = inner < BLOCK ? inner : BLOCK;
     blocks = (inner + BLOCK - 1) / BLOCK;
     for (int o = 0; !line && o < r.n; o++)

@@ -7,6 +7,7 @@
 // Integers of 8 and 16 bits become 32 as they are read, or 16 where the result has no more. Does
 // not: other types that are computed in others.
 #include "base/span.h"
+#include "compiler/kernel/lower_priv.h"
 #include "compiler/kernel/lower_tile.h"
 
 enum {
@@ -282,14 +283,16 @@ static void sums(struct lower *lw, const struct small_dot *s, struct block b, in
         if (l) kir_end(k, l, NULL);
     }
 }
-void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_val *at, int out) {
+// Stores product `at` of the batch in buffer `out` from place `to` on.
+static void product(struct lower *lw, const struct small_dot *s, struct kir_val *at, int out,
+                    struct kir_val *to) {
     struct kir *k = &lw->k;
     enum dtype e = sum_type(s);
     struct block b = {.from = s->y,
                       .line = s->line,
                       .x = kir_idx_mul(k, at, s->x_next),
                       .y = kir_idx_mul(k, at, s->y_next),
-                      .to = kir_idx_mul(k, at, s->m * s->n)};
+                      .to = to};
     if (s->turned) {
         struct turn t = {s->y, KIR_SCRATCH, type_in(s, s->y),
                          e,    b.y,         in_scratch(lw, e, s->k * s->n),
@@ -310,4 +313,71 @@ void hlo_small_dot_sums(struct lower *lw, const struct small_dot *s, struct kir_
     b.to = back.source;
     sums(lw, s, b, KIR_SCRATCH);
     turn(k, &back, e, s->lanes);
+}
+
+// ---- the kernel: a unit is a product
+
+static void find_quotient(void *ctx, struct kir_val *v) {
+    *(bool *)ctx |= v->op == K_DIVMOD;
+}
+// What follows the sums of a unit, which lie in scratch, in one loop over them, or in rows.
+static status_t follow(struct lower *lw, const struct small_dot *s, const struct lower_outputs *o,
+                       const struct shape *first, struct kir_val *unit, struct kir_val *sums,
+                       bool rows) {
+    struct kir *k = &lw->k;
+    struct lower_tile t = {.i = s->i, .type = s->i->shape->dtype};
+    int64_t all = s->m * s->n, n = rows ? first->dims[first->rank - 1] : all;
+    struct kir_loop *row = kir_for(k, kir_i64(k, 0), kir_i64(k, all / n), all / n, NULL, 0),
+                    *l = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
+    l->vectorize = true;
+
+    struct kir_val *at = kir_idx_add(k, kir_idx_mul(k, row->var, n), l->var);
+    lower_unflatten(lw, kir_idx_add(k, kir_idx_mul(k, unit, all), at), first->dims, first->rank,
+                    t.index);
+    t.at = kir_idx_add(k, sums, at);
+    lw->tile = &t;
+    lw->in_range = true;
+    status_t st = lower_store(lw, o, first, t.index);
+    lw->tile = NULL;
+    lw->in_range = false;
+    if (st) return st;
+    kir_end(k, l, NULL);
+    kir_end(k, row, NULL);
+    return ST_OK;
+}
+static status_t build(struct lower *lw, const struct small_dot *s, const struct lower_outputs *o,
+                      const struct shape *first, int n_in, bool rows) {
+    struct kir *k = &lw->k;
+    int64_t all = s->m * s->n;
+    lower_begin(lw, n_in, o->n);
+    k->fn->extent = s->batch;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, s->batch, NULL, 0);
+    if (lw->instr == s->i) {
+        product(lw, s, u->var, n_in, kir_idx_mul(k, u->var, all));
+    } else {
+        struct kir_val *sums = in_scratch(lw, sum_type(s), all);
+        product(lw, s, u->var, KIR_SCRATCH, sums);
+        RETURN_IF_ERR(follow(lw, s, o, first, u->var, sums, rows));
+    }
+    kir_end(k, u, NULL);
+    return k->overflow ? lower_no(lw, "the kernel is too large") : ST_OK;
+}
+bool hlo_small_dot_build(struct lower *lw, const struct small_dot *s, const struct lower_outputs *o,
+                         const struct shape *first, int n_in, status_t *st) {
+    bool alone = lw->instr == s->i, quotient = false;
+    bool as_made =
+        sum_type(s) == s->i->shape->dtype && shape_in_order(first) && shape_in_order(s->i->shape);
+    if (!alone && !as_made) return false;
+    *st = build(lw, s, o, first, n_in, false);
+    if (!alone && !*st) kir_each(&lw->k.fn->top, find_quotient, &quotient);
+    if (quotient) {
+        lower_forget(lw);
+        *st = build(lw, s, o, first, n_in, true);
+    }
+    if (alone || st_code(*st) != ST_UNIMPLEMENTED) return true;
+    st_drop(*st);
+    *st = ST_OK;
+    lw->why = NULL;
+    lower_forget(lw);
+    return false;
 }

@@ -2,8 +2,11 @@
 // Kernels of sort and topk. A unit sorts one line: positions (not elements) by a stable bottom-up
 // merge sort in scratch, in which each element finds its place in the merged run by binary search
 // in the other run. All loops are counted, so kir needs no branches; the comparator stands inline.
+#include "base/span.h"
 #include "compiler/kernel/lower.h"
+#include "compiler/kernel/lower_priv.h"
 #include "compiler/ops/lower/lower_rules.h"
+#include "compiler/ops/rules.h"
 
 enum { MAX_LINE = 1 << 30 };
 
@@ -135,8 +138,186 @@ static status_t begin_line(struct lower *lw, struct line *l, struct kir_loop **o
     return sort_line(lw, l, out_at);
 }
 
+// ---- short lines side by side in vectors
+
+enum { MOST_ROWS = 64 };
+struct beside {
+    const struct hlo_instr *i;
+    int64_t n, lines, at[LOWER_MAX_RESULTS]; // of a block; where each operand's lie in scratch
+    struct kir_val *v[LOWER_MAX_RESULTS][MOST_ROWS]; // of each operand the line's elements
+};
+// Puts elements a and b of the line, a before b, in order.
+static status_t exchange(struct lower *lw, struct beside *s, int a, int b) {
+    struct kir_val *args[2 * LOWER_MAX_RESULTS], *swap;
+    struct kir *k = &lw->k;
+    enum cmp_direction d;
+    if (rule_sort_plain(s->i, &d)) {
+        struct kir_val *x = s->v[0][a], *y = s->v[0][b];
+        s->v[0][a] = two(k, d == CMP_LT ? K_MIN : K_MAX, x, y);
+        s->v[0][b] = two(k, d == CMP_LT ? K_MAX : K_MIN, x, y);
+        return ST_OK;
+    }
+    for (int o = 0; o < s->i->n_operands; o++) {
+        args[2 * o] = s->v[o][b];
+        args[2 * o + 1] = s->v[o][a];
+    }
+    RETURN_IF_ERR(lower_call(lw, s->i->called[0], args, 2 * s->i->n_operands, &swap));
+    for (int o = 0; o < s->i->n_operands; o++) {
+        struct kir_val *x = s->v[o][a], *y = s->v[o][b];
+        s->v[o][a] = kir_select(k, swap, y, x);
+        s->v[o][b] = kir_select(k, swap, x, y);
+    }
+    return ST_OK;
+}
+// Equal elements stay in order where only neighbours change places: odd and even pairs in turn
+// (Knuth, The Art of Computer Programming, volume 3, 5.3.4). Integers that are equal are the same:
+// Batcher's merge exchange (there 5.2.2, algorithm M) has fewer.
+static status_t exchanges(struct lower *lw, struct beside *s) {
+    enum cmp_direction d;
+    int n = (int)s->n, top = 1;
+    if (!rule_sort_plain(s->i, &d)) {
+        for (int round = 0; round < n; round++)
+            for (int a = round % 2; a + 1 < n; a += 2)
+                RETURN_IF_ERR(exchange(lw, s, a, a + 1));
+        return ST_OK;
+    }
+    while (2 * top < n)
+        top *= 2;
+    for (int p = top; p > 0; p /= 2)
+        for (int q = top, r = 0, apart = p;; apart = q - p, q /= 2, r = p) {
+            for (int a = 0; a + apart < n; a++)
+                if ((a & p) == r) RETURN_IF_ERR(exchange(lw, s, a, a + apart));
+            if (q == p) break;
+        }
+    return ST_OK;
+}
+static status_t sort_lines(struct lower *lw, struct beside *s, struct kir_val **index, int dim) {
+    for (int64_t e = 0; e < s->n; e++) {
+        index[dim] = kir_i64(&lw->k, e);
+        for (int o = 0; o < s->i->n_operands; o++)
+            RETURN_IF_ERR(lower_operand(lw, s->i, o, index, &s->v[o][e]));
+    }
+    RETURN_IF_ERR(exchanges(lw, s));
+    for (int64_t e = 0; e < s->n; e++) {
+        index[dim] = kir_i64(&lw->k, e);
+        for (int o = 0; o < s->i->n_operands; o++)
+            lower_put(lw, s->i, o, index, s->v[o][e]);
+    }
+    return ST_OK;
+}
+// Where element e of a block's line `at` lies in scratch, the lines side by side.
+static struct kir_val *turned(struct lower *lw, const struct beside *s, int o, struct kir_val *e,
+                              struct kir_val *at) {
+    struct kir *k = &lw->k;
+    return lower_scratch_index(lw, s->i->operands[o]->shape->dtype, s->at[o],
+                               kir_idx_add(k, kir_idx_mul(k, e, s->lines), at));
+}
+static struct kir_val *load_turned(struct lower *lw, const struct beside *s, int o,
+                                   struct kir_val *e, struct kir_val *at) {
+    enum dtype t = lower_scratch_type(s->i->operands[o]->shape->dtype);
+    return kir_load(&lw->k, KIR_SCRATCH, t, turned(lw, s, o, e, at), KF_PINNED);
+}
+static void store_turned(struct lower *lw, const struct beside *s, int o, struct kir_val *e,
+                         struct kir_val *at, struct kir_val *v) {
+    enum dtype t = lower_scratch_type(s->i->operands[o]->shape->dtype);
+    kir_store(&lw->k, KIR_SCRATCH, t, turned(lw, s, o, e, at), v);
+}
+// The index of element e of line `at` of the block that begins at `begin`.
+static void index_of(struct lower *lw, const struct beside *s, struct kir_val *begin,
+                     struct kir_val *at, struct kir_val *e, struct kir_val **index) {
+    const struct shape *x = s->i->operands[0]->shape;
+    int dim = (int)HLO_ATTR(s->i, sort)->dimensions.v[0];
+    lower_unflatten(lw, kir_idx_add(&lw->k, begin, at), x->dims, dim, index);
+    for (int d = dim + 1; d < x->rank; d++)
+        index[d] = kir_i64(&lw->k, 0);
+    index[dim] = e;
+}
+// Lines whose own elements are neighbours are turned in scratch, sorted there, and turned back.
+static status_t sort_turned(struct lower *lw, struct beside *s, struct kir_val *begin,
+                            struct kir_val *count) {
+    struct kir *k = &lw->k;
+    struct kir_val *zero = kir_i64(k, 0), *n = kir_i64(k, s->n), *index[HLO_MAX_RANK + 1], *v;
+    struct kir_loop *each, *line;
+    int operands = s->i->n_operands;
+    for (int o = 0; o < operands; o++) {
+        each = kir_for(k, zero, n, s->n, NULL, 0);
+        line = kir_for(k, zero, count, s->lines, NULL, 0);
+        line->vectorize = true;
+        index_of(lw, s, begin, line->var, each->var, index);
+        RETURN_IF_ERR(lower_operand(lw, s->i, o, index, &v));
+        store_turned(lw, s, o, each->var, line->var, v);
+        kir_end(k, line, NULL);
+        kir_end(k, each, NULL);
+    }
+
+    line = kir_for(k, zero, count, s->lines, NULL, 0);
+    line->vectorize = true;
+    for (int64_t e = 0; e < s->n * operands; e++)
+        s->v[e / s->n][e % s->n] =
+            load_turned(lw, s, (int)(e / s->n), kir_i64(k, e % s->n), line->var);
+    RETURN_IF_ERR(exchanges(lw, s));
+    for (int64_t e = 0; e < s->n * operands; e++)
+        store_turned(lw, s, (int)(e / s->n), kir_i64(k, e % s->n), line->var,
+                     s->v[e / s->n][e % s->n]);
+    kir_end(k, line, NULL);
+
+    for (int o = 0; o < operands; o++) {
+        line = kir_for(k, zero, count, s->lines, NULL, 0);
+        each = kir_for(k, zero, n, s->n, NULL, 0);
+        each->vectorize = true;
+        index_of(lw, s, begin, line->var, each->var, index);
+        lower_put(lw, s->i, o, index, load_turned(lw, s, o, each->var, line->var));
+        kir_end(k, each, NULL);
+        kir_end(k, line, NULL);
+    }
+    return ST_OK;
+}
+static status_t sort_beside(struct lower *lw, const struct hlo_instr *i) {
+    enum { BLOCK = 4096, LEAST = 64, MOST = 256 };
+    struct kir *k = &lw->k;
+    struct beside *s = arena_new_of(lw->arena, struct beside);
+    const struct shape *x = i->operands[0]->shape;
+    int dim = (int)HLO_ATTR(i, sort)->dimensions.v[0];
+    struct kir_val *index[HLO_MAX_RANK + 1];
+    int64_t before = 1, behind = 1;
+    s->i = i;
+    s->n = x->dims[dim];
+    for (int d = 0; d < x->rank; d++)
+        if (d != dim) *(d < dim ? &before : &behind) *= x->dims[d];
+
+    // The lines that lie side by side: those behind the line's dimension, else all.
+    bool last = behind == 1;
+    int64_t lines = BLOCK / s->n / 16 * 16, beside = last ? before : behind;
+    s->lines = lines < LEAST ? LEAST : lines > MOST ? MOST : lines;
+    if (s->lines > beside) s->lines = beside;
+    int64_t blocks = ceil_div(beside, s->lines), units = last ? blocks : before * blocks;
+    k->fn->extent = units;
+    k->fn->rows = k->fn->exchanges = true;
+    for (int o = 0; o < i->n_operands && last; o++)
+        s->at[o] = lower_scratch(lw, i->operands[o]->shape->dtype, s->lines * s->n);
+
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    struct kir_val *begin = kir_idx_mul(k, kir_idx_divmod(k, u->var, 1, blocks), s->lines),
+                   *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, s->lines)),
+                                 kir_i64(k, beside), NULL);
+    if (last) {
+        RETURN_IF_ERR(sort_turned(lw, s, begin, kir_idx_add(k, end, kir_idx_mul(k, begin, -1))));
+    } else {
+        lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), x->dims, dim, index);
+        struct kir_loop *l = kir_for(k, begin, end, s->lines, NULL, 0);
+        l->vectorize = true;
+        lower_unflatten(lw, l->var, x->dims + dim + 1, x->rank - dim - 1, index + dim + 1);
+        RETURN_IF_ERR(sort_lines(lw, s, index, dim));
+        kir_end(k, l, NULL);
+    }
+    kir_end(k, u, NULL);
+    return ST_OK;
+}
+
 WHOLE(SORT) {
     struct kir *k = &lw->k;
+    if (lw->policy->tiles == TILES_OF_CPU && !lw->elements && rule_sort_beside(i))
+        return sort_beside(lw, i);
     struct line l = {.i = i, .dim = (int)HLO_ATTR(i, sort)->dimensions.v[0]};
     struct kir_loop *unit, *each;
     int64_t order = 0;

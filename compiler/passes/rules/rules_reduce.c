@@ -33,6 +33,24 @@ static struct hlo_instr *reduce(struct rule_ctx *r, const struct hlo_instr *i, s
                    &(struct hlo_attr_dims){.dimensions = {dims, n}}, i->called, 1);
 }
 
+// Of a reduction over dims of s: how many of the last dims it takes, where those are a short line
+// and others that it takes lie before ones that stay. 0: it is no such one.
+static int short_line(const struct shape *s, const int64_t *dims, int n) {
+    enum { LONGEST = 128, LEAST_LINES = 4, LEAST_SIDE = 8, MOST_SIDE = 8192 };
+    struct i64s d = {(int64_t *)(uintptr_t)dims, n};
+    int64_t line = 1, between = 1, lines = 1;
+    int k = s->rank, last;
+    while (k > 0 && (s->dims[k - 1] == 1 || i64s_has(d, k - 1)))
+        line *= s->dims[--k];
+    for (last = k; k > 0 && !i64s_has(d, k - 1); k--)
+        between *= s->dims[k - 1];
+    for (; k > 0; k--)
+        if (i64s_has(d, k - 1)) lines *= s->dims[k - 1];
+    bool pays = line > 1 && line <= LONGEST && between > 1 && lines >= LEAST_LINES &&
+                line * between >= LEAST_SIDE && line * between <= MOST_SIDE;
+    return pays && !s->dynamic && !s->layout ? s->rank - last : 0;
+}
+
 RULE_FN(reduce_reduce) {
     enum hlo_op op, inner_op;
     struct hlo_instr *x = i->operands[0];
@@ -49,7 +67,30 @@ RULE_FN(reduce_reduce) {
         if (gone || i64s_has(out, kept)) dims[n++] = d;
         kept += !gone;
     }
+    if (short_line(x->operands[0]->shape, dims, n)) return NULL;
     return reduce(r, i, x->operands[0], dims, n);
+}
+// The groups of channels last: what lies before what stays first, in vectors along all that lies
+// side by side; then the short lines. Together each line would be a sum of its own.
+RULE_FN(reduce_lines_last) {
+    enum hlo_op op;
+    const struct shape *s = i->operands[0]->shape;
+    if (!simple(r, i, &op) || s->dtype != i->shape->dtype || !neutral(op, i->operands[1]))
+        return NULL;
+    if (dtype_bits(s->dtype) < 32 || dtype_is_complex(s->dtype)) return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    int64_t first[HLO_MAX_RANK], then[HLO_MAX_RANK];
+    int n = 0, m = 0, kept = 0, last = short_line(s, d.v, d.n);
+    if (!last) return NULL;
+    for (int k = 0; k < s->rank; k++) {
+        bool line = k >= s->rank - last, gone = i64s_has(d, k);
+        if (gone && !line) first[n++] = k;
+        if (gone && line) then[m++] = kept;
+        kept += !gone || line;
+    }
+    hv x = hb_call(&r->b, HLO_REDUCE, NULL, (hv[]){i->operands[0], i->operands[1]}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {first, n}}, i->called, 1);
+    return reduce(r, i, x, then, m);
 }
 // Reduced before, then put into another order where the dimensions that are left change places.
 static struct hlo_instr *reduce_first(struct rule_ctx *r, const struct hlo_instr *i,
@@ -296,4 +337,67 @@ RULE_FN(split_window) {
     if (wide == 1) try_lengths(s, w, last, extreme, &best);
     if (best.cost >= cost * 2 / 3) return NULL;
     return windowed(r, i, windowed(r, i, i->operands[0], best.first), best.second);
+}
+
+// ---- products of complex numbers
+
+static hv one(struct rule_ctx *r, enum dtype t) {
+    return hb_convert(&r->b, hb_const_f64(&r->b, t == DT_C64 ? DT_F32 : DT_F64, 1), t);
+}
+// Products of x, [rows.., n], over the leading `n_lead` of dims and its last dim, in two steps: of
+// those `apart` elements apart, which lie beside each other in vectors, then of these.
+static hv two_products(struct rule_ctx *r, const struct hlo_instr *i, hv x, int64_t apart,
+                       int64_t *dims, int n_lead, hv init) {
+    int64_t shape[HLO_MAX_RANK + 1], last;
+    int rank = x->shape->rank;
+    memcpy(shape, x->shape->dims, sizeof *shape * (size_t)rank);
+    shape[rank] = apart;
+    shape[rank - 1] /= apart;
+    dims[n_lead] = rank - 1;
+    x = hb_reshape(&r->b, x, shape, rank + 1);
+    x = hb_call(&r->b, HLO_REDUCE, NULL, (hv[]){x, one(r, i->shape->dtype)}, 2,
+                &(struct hlo_attr_dims){.dimensions = {dims, n_lead + 1}}, i->called, 1);
+    last = x->shape->rank - 1;
+    return hb_call(&r->b, HLO_REDUCE, i->shape, (hv[]){x, init}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {&last, 1}}, i->called, 1);
+}
+// Each product of a chain waits for both parts of the one before, and no vectoriser takes them
+// apart. What does not fill the last vectors is a product of its own.
+RULE_FN(product_of_complex) {
+    enum { LEAST = 33, MOST_APART = 64, LEAST_APART = 8, APART = 16, TURNS = 4 };
+    enum hlo_op op;
+    const struct shape *s = i->operands[0]->shape;
+    if (!simple(r, i, &op) || op != HLO_MULTIPLY || !dtype_is_complex(i->shape->dtype) ||
+        s->dtype != i->shape->dtype || s->dynamic || s->layout || s->rank == HLO_MAX_RANK)
+        return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    int64_t dims[HLO_MAX_RANK + 1], shape[HLO_MAX_RANK], n = 1;
+    int kept = s->rank, lead = 0;
+    while (kept > 0 && i64s_has(d, kept - 1))
+        n *= s->dims[--kept];
+    if (n < LEAST || shape_elements(s) == 0) return NULL;
+
+    for (int k = 0; k < kept; k++) {
+        shape[k] = s->dims[k];
+        if (i64s_has(d, k)) dims[lead++] = k;
+    }
+    shape[kept] = n;
+    int64_t apart = MOST_APART;
+    while (apart >= LEAST_APART && (n % apart || n / apart < TURNS))
+        apart /= 2;
+    if (apart < LEAST_APART) apart = n < TURNS * APART ? LEAST_APART : APART;
+    hv x = hb_reshape(&r->b, i->operands[0], shape, kept + 1), init = i->operands[1];
+    int64_t rest = n % apart;
+    if (!rest) return two_products(r, i, x, apart, dims, lead, init);
+
+    struct range whole[HLO_MAX_RANK], behind[HLO_MAX_RANK];
+    for (int k = 0; k <= kept; k++)
+        whole[k] = behind[k] = (struct range){0, shape[k], 1};
+    whole[kept].limit = behind[kept].start = n - rest;
+    hv y = two_products(r, i, hb_slice(&r->b, x, whole), apart, dims, lead, init);
+    dims[lead] = kept;
+    hv z =
+        hb_call(&r->b, HLO_REDUCE, i->shape, (hv[]){hb_slice(&r->b, x, behind), one(r, s->dtype)},
+                2, &(struct hlo_attr_dims){.dimensions = {dims, lead + 1}}, i->called, 1);
+    return hb_mul(&r->b, y, z);
 }

@@ -2,8 +2,8 @@
 // pad: whole rows of the operand between runs of the padding value, by copies. A row is what lies
 // behind the last padded dimension in the order of memory, with it; the dimensions before it say
 // which rows are all padding. Operand and result lie alike, channels last among them.
-// Does not: short rows in groups of few, padding between elements (a kernel's), blocks, and types
-// below a byte.
+// There may be padding between rows too. Does not: short rows in groups of few, padding between
+// elements of a row (a kernel's), blocks, and types below a byte.
 #include "devices/cpu/cpu.h"
 
 // Bytes of a row of the result, and of all of it; of shorter ones so many lie one behind the other
@@ -18,6 +18,7 @@ enum { LEAST_IMAGE = 64, MOST_GROUP = 32, MOST_SMALL = 2048, NEAR = 8192 };
 struct pad_state {
     int rank; // of what stands before the row
     int64_t in[HLO_MAX_RANK], out[HLO_MAX_RANK], low[HLO_MAX_RANK];
+    int64_t step[HLO_MAX_RANK];       // from one of the operand's to the next in the result
     int64_t size, before, run, after; // bytes of an element; elements of a row by kind
     int64_t rows;
     int64_t group; // rows of a small image in the result; 0: they are not small
@@ -37,6 +38,7 @@ static int join_dims(struct pad_state *p, int last) {
         }
         p->in[n] = p->in[k];
         p->out[n] = p->out[k];
+        p->step[n] = p->step[k];
         p->low[n++] = p->low[k];
     }
     return n;
@@ -51,13 +53,15 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
     int last = -1;
     for (int k = 0; k < to.rank; k++) {
         const struct pad_dim *d = &a->padding.v[to.of[k]];
-        if (from.of[k] != to.of[k] || d->low < 0 || d->high < 0 || d->interior) return false;
+        if (from.of[k] != to.of[k] || d->low < 0 || d->high < 0) return false;
         p->in[k] = from.dims[k];
         p->out[k] = to.dims[k];
         p->low[k] = d->low;
+        p->step[k] = d->interior + 1;
         if (d->low || d->high) last = k;
+        if (d->interior) last = k + 1; // what lies behind is moved together
     }
-    if (last < 0) return false;
+    if (last < 0 || last == to.rank) return false;
     int64_t before = p->low[last], run = p->in[last], out = p->out[last];
     p->rank = join_dims(p, last);
     p->size = dtype_size(i->shape->dtype);
@@ -79,9 +83,14 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
 }
 // Does a kernel make whole vectors of the rows? In small images of rows of very few elements alone.
 static bool rows_in_vectors(const struct pad_state *p) {
-    enum { SHORT_ROW = 7, SHORTEST_ROW = 2 };
-    bool alike = p->rank == 1 && p->in[0] == p->out[0]; // nothing is put between rows
-    return p->before + p->run + p->after <= (p->group && !alike ? SHORTEST_ROW : SHORT_ROW);
+    enum { SHORT_ROW = 7, SHORTEST_ROW = 2, LONG = 128 };
+    int64_t row = p->before + p->run + p->after;
+    bool alike = p->rank == 1 && p->in[0] == p->out[0], // nothing is put between rows
+        steps = false;
+    for (int k = 0; k < p->rank; k++)
+        steps |= p->step[k] > 1;
+    if (steps) return row * p->size > LONG;
+    return row <= (p->group && !alike ? SHORTEST_ROW : SHORT_ROW);
 }
 static bool pad_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                         const char **why) {
@@ -121,9 +130,9 @@ struct pad_call {
 static int64_t source_row(const struct pad_state *p, int rank, const int64_t *c) {
     int64_t at = 0;
     for (int k = 0; k < rank; k++) {
-        int64_t from = c[k] - p->low[k];
-        if (from < 0 || from >= p->in[k]) return -1;
-        at = at * p->in[k] + from;
+        int64_t from = c[k] - p->low[k], place = from / p->step[k];
+        if (from < 0 || place >= p->in[k] || from % p->step[k]) return -1;
+        at = at * p->in[k] + place;
     }
     return at;
 }
@@ -131,20 +140,24 @@ static void next_row(const struct pad_state *p, int rank, int64_t *c, int64_t n)
     for (int k = rank - 1; k >= 0 && (c[k] += n) == p->out[k]; k--, n = 1)
         c[k] = 0;
 }
-// How many rows from place c on, at most `most`, are of a kind: all padding, or not, and then those
-// of the operand lie one behind the other.
+// How many rows from place c on, at most `most`, are of a kind: all padding, or not, but for what
+// is put between them, and then those of the operand lie one behind the other.
 static int64_t rows_alike(const struct pad_state *p, const int64_t *c, bool padding, int64_t most) {
     enum { ROWS = 64 }; // both passes over them find them in the nearest cache
     int last = p->rank - 1;
     int64_t n = 1;
     if (p->rank) {
-        int64_t begin = p->low[last], end = begin + p->in[last];
-        n = padding && (c[last] >= begin && c[last] < end) ? p->out[last] - c[last]
-            : c[last] < begin                              ? begin - c[last]
-            : c[last] < end                                ? end - c[last]
-                                                           : p->out[last] - c[last];
+        int64_t begin = p->low[last], step = p->step[last],
+                end = begin + (p->in[last] - 1) * step + 1,
+                next = begin + ceil_div(c[last] - begin, step) * step; // the operand's
+        n = c[last] < begin  ? begin - c[last]
+            : c[last] >= end ? p->out[last] - c[last]
+            : !padding       ? end - c[last]
+            : next > c[last] ? next - c[last]
+                             : p->out[last] - c[last];
+        if (!padding && n > ROWS * step) n = (ROWS - 1) * step + 1;
+        if (!padding && n > most) n = (most - 1) / step * step + 1;
     }
-    if (!padding && n > ROWS) n = ROWS;
     return n < most ? n : most;
 }
 static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
@@ -156,6 +169,7 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
     int64_t c[HLO_MAX_RANK], rest = begin;
     for (int k = p->rank - 1; k >= 0; rest /= p->out[k--])
         c[k] = rest % p->out[k];
+    int64_t step = p->rank ? p->step[p->rank - 1] : 1, pitch = row * step;
     char *free = to; // what is between two rows of the operand is filled at once
     for (int64_t r = begin, n; r < end; r += n, to += n * row, next_row(p, p->rank, c, n)) {
         int64_t source = source_row(p, p->rank, c);
@@ -163,8 +177,9 @@ static void part(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
         if (source < 0) continue;
         char *at = to + p->before * p->size;
         cpu_fill(free, value, p->size, (at - free) / p->size);
-        cpu_copy_runs(at, row, from + source * run, run, run, n);
-        cpu_fill_runs(at + run, row, value, p->size, p->after + p->before, n - 1);
+        int64_t copied = (n - 1) / step + 1;
+        cpu_copy_runs(at, pitch, from + source * run, run, run, copied);
+        cpu_fill_runs(at + run, pitch, value, p->size, (pitch - run) / p->size, copied - 1);
         free = at + (n - 1) * row + run;
     }
     cpu_fill(free, value, p->size, (to - free) / p->size);
@@ -188,7 +203,8 @@ static void images(void *ctx, int64_t begin, int64_t end, UNUSED int thread) {
         for (int64_t k = 0; k < n; k++, to += image, next_row(p, outer, c, 1)) {
             int64_t source = source_row(p, outer, c);
             if (source < 0) continue;
-            cpu_copy_runs(to + first, row, from + source * rows * run, run, run, rows);
+            cpu_copy_runs(to + first, row * p->step[outer], from + source * rows * run, run, run,
+                          rows);
         }
     }
 }

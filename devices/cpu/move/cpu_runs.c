@@ -124,17 +124,16 @@ static inline __attribute__((always_inline)) void fill(char *to, const char *pat
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n) {
     uint64_t pattern[2];
     int64_t bytes = size * n;
-    if (bytes < LONG_RUN && pattern_of(value, size, pattern)) {
-        fill(to, (const char *)pattern, bytes);
-        return;
-    }
-
     const unsigned char *v = value;
-    bool even = true;
-    for (int64_t k = 1; k < size; k++)
-        even = even && v[k] == v[0];
+    bool even = bytes >= LONG_RUN;
+    for (int64_t k = 1; k < size && even; k++)
+        even = v[k] == v[0];
     if (even) {
         memset(to, v[0], (size_t)bytes);
+        return;
+    }
+    if (pattern_of(value, size, pattern)) {
+        fill(to, (const char *)pattern, bytes);
         return;
     }
     if (n > 0) memcpy(to, value, (size_t)size);

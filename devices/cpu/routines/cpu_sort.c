@@ -7,6 +7,7 @@
 // that most elements do not pass; so does a sort by one key of which only the beginning is read,
 // and leaves the rest of its results as it is. A line is one thread's.
 // Complex numbers have two keys, their parts. Does not: other comparators (a generated kernel's).
+#include "compiler/ops/rules.h"
 #include "devices/cpu/cpu.h"
 
 #include <math.h>
@@ -151,7 +152,8 @@ static int64_t line_dim(const struct hlo_instr *i) {
 bool cpu_sort_accepts(const struct hlo_instr *i) {
     struct keys k;
     return (i->op == HLO_SORT || i->op == HLO_TOPK) && i->operands[0]->shape->rank > 0 &&
-           keys_of(i, &k) && i->operands[0]->shape->dims[line_dim(i)] <= MAX_LINE;
+           keys_of(i, &k) && i->operands[0]->shape->dims[line_dim(i)] <= MAX_LINE &&
+           (cpu_forced_impl() || !rule_sort_beside(i));
 }
 static bool sort_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                          const char **why) {
