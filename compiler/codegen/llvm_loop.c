@@ -21,8 +21,31 @@ static bool is_affine(const struct kir_val *at, const struct kir_loop *l, int de
     return depth > 0 && (at->op == K_ADD || at->op == K_MUL) &&
            is_affine(at->args[0], l, depth - 1) && is_affine(at->args[1], l, depth - 1);
 }
+static int operations(const struct kir_loop *l) {
+    int n = 0;
+    for (const struct kir_val *v = l->body.first; v; v = v->next)
+        n += v->op != K_CONST && v->type != DT_S64;
+    return n;
+}
+static int reads(const struct kir_loop *l) {
+    int n = 0;
+    for (const struct kir_val *v = l->body.first; v; v = v->next)
+        n += v->op == K_LOAD && v->level == l->var->level;
+    return n;
+}
+// Would vectors be worse? The last lanes of one that is not full are hidden by a mask, and what is
+// stored so is not handed to the load of the next kernel, which waits for memory: of a few elements
+// a turn each is faster, unless much is computed for each (an exponential).
 bool llvm_loop_is_worse(const struct kir_loop *l) {
+    enum { LEAST = 3, LANES = 4, MOST = 6, SHORT = 12 };
     bool scratch = false, few = l->trip < 8 && l->trip != 4;
+    int stores = 0;
+    for (const struct kir_val *v = l->body.first; v; v = v->next)
+        stores += v->op == K_STORE;
+    if (l->trip >= LEAST && l->trip <= MOST && l->trip != LANES &&
+        operations(l) - reads(l) < SHORT * (stores > 1 ? stores : 1))
+        return true;
+
     for (const struct kir_val *v = l->body.first; v; v = v->next) {
         if (v->op != K_LOAD && v->op != K_STORE) continue;
         scratch |= v->imm_i == KIR_SCRATCH;
@@ -41,18 +64,6 @@ static int64_t lanes_of_body(const struct kir_loop *l) {
         if (of_value > widest) widest = of_value;
     }
     return 64 / widest;
-}
-static int operations(const struct kir_loop *l) {
-    int n = 0;
-    for (const struct kir_val *v = l->body.first; v; v = v->next)
-        n += v->op != K_CONST && v->type != DT_S64;
-    return n;
-}
-static int reads(const struct kir_loop *l) {
-    int n = 0;
-    for (const struct kir_val *v = l->body.first; v; v = v->next)
-        n += v->op == K_LOAD && v->level == l->var->level;
-    return n;
 }
 // Measured with AVX-512. Of fewer turns than LLVM makes vectors of (a Viterbi decoder of 3 to 15
 // states): 1.3 to 2 times as fast from 11 turns on, 0.5 to 0.97 times with fewer, but of 5 to 7

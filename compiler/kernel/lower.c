@@ -174,8 +174,11 @@ static status_t build_part(struct lower *lw, const struct nest *t, int i, struct
         return build_stepped(lw, t, lo->imm_i, trip, v);
     struct kir_loop *l = kir_for(k, lo, hi, trip, NULL, 0);
     status_t st = ST_OK;
-    int64_t most = last && t->chunk ? t->chunk : lo->op == K_CONST ? trip : t->extent[i];
-    if (last && t->chunk) l->trip = t->chunk;
+    int64_t most = lo->op == K_CONST ? trip : t->extent[i];
+    if (last && t->chunk) { // `trip` is where the part ends
+        l->trip = most = trip - lo->lo < t->chunk ? trip - lo->lo : t->chunk;
+        l->var->hi = trip - 1;
+    }
     lower_track(lw, l->var, t->sp, t->stride[i]);
     v = kir_idx_add(k, v, kir_idx_mul(k, l->var, t->stride[i]));
     if (last) {
@@ -197,18 +200,23 @@ static status_t build_loops(struct lower *lw, const struct nest *t, int i, struc
     struct kir *k = &lw->k;
     bool last = i == t->n - 1;
     int64_t begin[LOWER_MAX_EDGES + 2];
-    if (last && t->chunk) {
+    int n = lower_parts(lw, t->sp, t->stride[i], t->extent[i], last, begin);
+    begin[n] = t->extent[i];
+    if (last && t->chunk) { // a chunk's share of each part, which may be nothing
         struct kir_loop *chunks =
             t->c ? NULL : kir_for(k, kir_i64(k, 0), kir_i64(k, t->chunks), t->chunks, NULL, 0);
         struct kir_val *lo = kir_idx_mul(k, chunks ? chunks->var : t->c, t->chunk);
         struct kir_val *hi = kir_op(k, K_MIN, kir_idx_add(k, lo, kir_i64(k, t->chunk)),
                                     kir_i64(k, t->extent[i]), NULL);
-        RETURN_IF_ERR(build_part(lw, t, i, lo, hi, t->extent[i], v));
+        for (int e = 0; e < n; e++) {
+            struct kir_val *from = kir_op(k, K_MAX, lo, kir_i64(k, begin[e]), NULL),
+                           *to = kir_op(k, K_MIN, hi, kir_i64(k, begin[e + 1]), NULL);
+            if (n > 1) to = kir_op(k, K_MAX, to, from, NULL);
+            RETURN_IF_ERR(build_part(lw, t, i, from, to, begin[e + 1], v));
+        }
         if (chunks) kir_end(k, chunks, NULL);
         return ST_OK;
     }
-    int n = lower_parts(lw, t->sp, t->stride[i], t->extent[i], last, begin);
-    begin[n] = t->extent[i];
     for (int e = 0; e < n; e++)
         RETURN_IF_ERR(build_part(lw, t, i, kir_i64(k, begin[e]), kir_i64(k, begin[e + 1]),
                                  begin[e + 1] - begin[e], v));
@@ -255,7 +263,8 @@ static int64_t least_columns(const struct lower *lw, int64_t n) {
 }
 // Elements of a part of a flat loop of n. Sums by columns of more columns than one block has run
 // side by side, where one thread makes all.
-static int64_t chunk_of(const struct lower *lw, int64_t n) {
+static int64_t chunk_of(const struct lower *lw, const struct lower_space *s, int64_t n) {
+    if (lw->target && lw->target->merged && s->n_edges) return 0; // parts of known lengths
     int64_t want = n / parts_of(lw), most = lw->reduces ? 1024 : ROW,
             least = lw->columns   ? least_columns(lw, n)
                     : lw->reduces ? 16
@@ -283,7 +292,7 @@ static status_t build(struct lower *lw, const struct lower_outputs *o, const str
         if (best > 1 && lw->settled && cut(sp, t.stride[p - 1] * best)) return build(lw, o, s, sp);
     }
 
-    int64_t chunk = n == 1 && !lw->chunk ? chunk_of(lw, t.extent[0]) : lw->chunk;
+    int64_t chunk = n == 1 && !lw->chunk ? chunk_of(lw, sp, t.extent[0]) : lw->chunk;
     if (chunk && chunk < t.extent[n - 1]) {
         t.chunk = chunk;
         t.chunks = (t.extent[n - 1] + chunk - 1) / chunk;

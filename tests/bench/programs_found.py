@@ -5,7 +5,7 @@ convolutions and their gradients, remainders, sums of exponentials, recurrences,
 transposed matrix in loops, halves that are joined, products of many small matrices, bodies in
 space, columns that are put, weights of 4 bits, tables of few states, rotations of rows, grids
 whose rows do not fill vectors, chains of few hidden states, small triangular systems with several
-right sides."""
+right sides, rotations of long rows, loops over matrices of three."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +29,7 @@ def define(program, f32, below, of):
     rotations(program, f32, of)
     grids(program, below, of)
     short_chains(program, f32, of)
+    long_rows(program, f32)
 
 
 def perlin(x, y, table):
@@ -317,3 +318,19 @@ def short_chains(program, f32, of):
         program("200 triangular systems of %d with 9 right sides" % n, f32(200, n, n),
                 f32(200, n, 9))(lambda a, b: lax.linalg.triangular_solve(
                     a + 8 * jnp.eye(a.shape[-1]), b, left_side=True, lower=True))
+
+
+def long_rows(program, f32):
+    def turn(_, a):
+        return a + .1 * jnp.roll(a, -1) * jnp.roll(a, -2)
+    for n in (2000, 8192):
+        program("a row of %d and its rotations, 24 turns" % n, f32(n))(
+            lambda a: lax.fori_loop(0, 24, turn, a * .1))
+    program("a row of 400000 and its rotations, once", f32(400000))(lambda a: turn(0, a))
+
+    def powers(a, x):
+        step = lambda _, x: (lambda y: y / (jnp.linalg.norm(y) + 1e-6))(a @ x)
+        return lax.fori_loop(0, 100000, step, x)
+    program("direction of a matrix of 3x3, 100000 turns", f32(3, 3), f32(3))(powers)
+    program("a matrix of 3x3 by another, and turned, 10000 turns", f32(3, 3), f32(3, 3))(
+        lambda x, b: lax.fori_loop(0, 10000, lambda _, x: (x @ b + x.T) * .3, x))

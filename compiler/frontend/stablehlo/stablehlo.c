@@ -280,12 +280,18 @@ status_t stablehlo_ingest_tree(struct arena *a, struct mlir_module *m, struct sp
 
 // ---- text
 
+static struct str behind_blanks(struct str s) { // what ends the source is not looked at
+    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t' || s.p[0] == '\r' || s.p[0] == '\n'))
+        s.p++, s.n--;
+    return s;
+}
 bool stablehlo_text_sniff(struct span head) {
-    struct str s = str_trim((struct str){(const char *)head.p, head.n < 4096 ? head.n : 4096});
+    struct str s = behind_blanks((struct str){(const char *)head.p, head.n});
     struct str line;
-    while (str_starts(s, "//") || str_starts(s, "#") || str_starts(s, "!")) { // comments, aliases
+    // Comments and aliases, however many: JAX writes one in front for each argument's name.
+    while (str_starts(s, "//") || str_starts(s, "#") || str_starts(s, "!")) {
         if (!str_cut(&s, '\n', &line)) return false;
-        s = str_trim(s);
+        s = behind_blanks(s);
     }
     return str_starts(s, "module") || str_starts(s, "func.func") ||
            str_starts(s, "\"builtin.module\"") || str_starts(s, "\"func.func\"");
