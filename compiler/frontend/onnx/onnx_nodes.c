@@ -52,7 +52,7 @@ static status_t check_choices(const struct onnx_node *n) {
 static int by_op(const void *name, const void *row) {
     return strcmp(name, ((const struct attr_names *)row)->op);
 }
-// Has the operator all attributes that the node has?
+// Has the operator all attributes that the node has, and the node each once?
 static status_t check_names(const struct onnx_op *op, const struct onnx_node *n) {
     if (!n->attrs.n) return ST_OK;
     const struct attr_names *row =
@@ -62,6 +62,9 @@ static status_t check_names(const struct onnx_op *op, const struct onnx_node *n)
         if (!among(name, row->names))
             return st_invalid("attribute '" STR_FMT "' is none of the operator's%s%s",
                               STR_ARG(name), *row->names ? ": " : ", which has none", row->names);
+        for (size_t i = 0; i < k; i++) // no more than there are names
+            if (str_eq(name, n->attrs.v[i].name))
+                return st_invalid("attribute '" STR_FMT "' is there twice", STR_ARG(name));
     }
     return ST_OK;
 }
