@@ -51,6 +51,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  disk '$(MAKE) -s check-soak-disk' \
 	  memory '$(MAKE) -s check-memory' \
 	  onnx '$(PYTHON) tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
+	  onnx-attrs 'build/venv/bin/python tests/meta/onnx_attrs.py' \
 	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
 	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \

@@ -753,7 +753,7 @@ bool lower_in_tiles(struct lower *lw, const struct lower_outputs *o, const struc
     shape_physical(first, &p);
     if (!i || p.padded || !shape_same_dims(first, i->shape) || p.rank == 0) return false;
     enum dtype type = i->shape->dtype;
-    if (dtype_is_complex(type) || type == DT_PRED || shape_elements(first) == 0) return false;
+    if (dtype_is_complex(type) || type == DT_PRED || !shape_elements(first)) return false;
     if (in_small(lw, i, o, first, n_in, st)) return finish(lw, st);
     t.type = type;
     int minor = p.of[p.rank - 1];

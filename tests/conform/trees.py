@@ -275,9 +275,9 @@ def shared_nodes(build):
 def many_texts(build):
     """A list of 3.3 million modes, as an ensemble of so many nodes has, is read: texts of a list
     are paid for by the file's size. No ensemble of that size is made here."""
-    node = helper.make_node("Identity", ["x"], ["y"])
-    node.attribute.append(helper.make_attribute("modes", [b"LEAF"]))
-    node.attribute[0].strings.extend([b"LEAF"] * 3300000)
+    node = helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml",
+                            cats_strings=[b"LEAF"], cats_int64s=[1])
+    node.attribute[-1].strings.extend([b"LEAF"] * 3300000)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "m.onnx")
         save(model(node, np.zeros((2, 3), np.float32), 3), path)

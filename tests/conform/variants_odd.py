@@ -105,6 +105,16 @@ def empty(add):
     add("odd GatherND of nothing", "GatherND", [none, np.zeros((0, 1), np.int64)])
     add("odd Resize of nothing", "Resize", [x, None, None, np.array([0, 3, 7, 6])],
         {"mode": "linear"}, constant=(3,), opset=18)
+    for images, channels in ((0, 3), (0, 0), (2, 0)):
+        where = "%d images of %d channels" % (images, channels)
+        add("odd GridSample of %s" % where, "GridSample",
+            [f32(images, channels, 4, 4), f32(images, 2, 3, 2)], opset=16)
+        for ratio in (0, 2):
+            add("odd RoiAlign %d of %s" % (ratio, where), "RoiAlign",
+                [f32(images, channels, 6, 6), f32(0, 4), np.zeros(0, np.int64)],
+                {"output_height": 2, "output_width": 2, "sampling_ratio": ratio}, opset=16)
+    add("odd Det of no rows", "Det", [f32(2, 0, 0)])
+    add("odd Det of one matrix of no rows", "Det", [f32(0, 0)])
 
 
 def sampled(add):

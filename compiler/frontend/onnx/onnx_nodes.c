@@ -4,14 +4,27 @@
 // evaluated at once (onnx_fold.c).
 #include "compiler/frontend/onnx/onnx_parts.h"
 
+#include <stdlib.h>
+
 // ---- nodes
 
 static const struct {
     const char *attr, *op, *words;
 } choices[] = {
+#define ONNX_ATTRS(op, names)
 #define ONNX_CHOICE(attr, op, words) {attr, op, words},
-#include "compiler/frontend/onnx/onnx_choices.def"
+#include "compiler/frontend/onnx/onnx_attrs.def"
 #undef ONNX_CHOICE
+#undef ONNX_ATTRS
+};
+static const struct attr_names {
+    const char *op, *names;
+} attr_names[] = {
+#define ONNX_ATTRS(op, names) {op, names},
+#define ONNX_CHOICE(attr, op, words)
+#include "compiler/frontend/onnx/onnx_attrs.def"
+#undef ONNX_CHOICE
+#undef ONNX_ATTRS
 };
 static bool among(struct str word, const char *words) {
     for (const char *end; *words; words = end + (*end == ' ')) {
@@ -36,6 +49,26 @@ static status_t check_choices(const struct onnx_node *n) {
     return ST_OK;
 }
 
+static int by_op(const void *name, const void *row) {
+    return strcmp(name, ((const struct attr_names *)row)->op);
+}
+// Has the operator all attributes that the node has, and the node each once?
+static status_t check_names(const struct onnx_op *op, const struct onnx_node *n) {
+    if (!n->attrs.n) return ST_OK;
+    const struct attr_names *row =
+        bsearch(op->name, attr_names, sizeof attr_names / sizeof *row, sizeof *row, by_op);
+    for (size_t k = 0; row && k < n->attrs.n; k++) {
+        struct str name = n->attrs.v[k].name;
+        if (!among(name, row->names))
+            return st_invalid("attribute '" STR_FMT "' is none of the operator's%s%s",
+                              STR_ARG(name), *row->names ? ": " : ", which has none", row->names);
+        for (size_t i = 0; i < k; i++) // no more than there are names
+            if (str_eq(name, n->attrs.v[i].name))
+                return st_invalid("attribute '" STR_FMT "' is there twice", STR_ARG(name));
+    }
+    return ST_OK;
+}
+
 static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_op *op = onnx_op_find(n, c->opset);
     if (!op) return st_invalid("operator is not supported");
@@ -43,6 +76,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
         return st_invalid("%zu inputs, expected %d to %d", n->in.n, op->min_in, op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!onnx_in_has(c, (size_t)k)) return st_invalid("input %d is empty", k);
+    RETURN_IF_ERR(check_names(op, n));
     RETURN_IF_ERR(check_choices(n));
     if (onnx_has_text(c))
         onnx_pass_text(c, op->fn);

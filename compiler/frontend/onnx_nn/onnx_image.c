@@ -177,11 +177,15 @@ ONNX_X(gridsample) {
     if (n < 1 || n > MAX_DIMS || grid->shape->rank != n + 2 || grid->shape->dims[n + 1] != n ||
         grid->shape->dims[0] != x->shape->dims[0])
         return onnx_fail(c, "input %s with grid %s", onnx_show(c, x), onnx_show(c, grid));
-    for (int d = 0; d < n; d++)
-        points *= grid->shape->dims[d + 1];
+    dims[0] = x->shape->dims[0], dims[1] = x->shape->dims[1];
+    for (int d = 0; d < n; d++) {
+        points *= dims[d + 2] = grid->shape->dims[d + 1];
+        if (x->shape->dims[d + 2] == 0) return onnx_fail(c, "an image without pixels");
+    }
+    if (shape_elements(x->shape) == 0) // no image, or none of its channels
+        return onnx_out_val(c, 0, hb_splat(b, shape_make(c->a, x->shape->dtype, dims, n + 2), 0));
 
     struct image m = image_of(c, x, (double)(x->shape->dims[0] * points) * pow(g.order, n));
-    if (shape_elements(x->shape) == 0) return onnx_fail(c, "an image without pixels");
     grid = hb_reshape(b, grid, (int64_t[]){x->shape->dims[0], points, n}, 3);
 
     for (int d = 0; d < n; d++) { // the grid's last component is the first dimension
@@ -194,9 +198,6 @@ ONNX_X(gridsample) {
     }
 
     hv y = samples_with(c, &m, all_taps(c, &m, t, hb_add), false);
-    dims[0] = x->shape->dims[0], dims[1] = x->shape->dims[1];
-    for (int d = 0; d < n; d++)
-        dims[d + 2] = onnx_in_val(c, 1)->shape->dims[d + 1];
     onnx_out_val(c, 0, hb_reshape(b, y, dims, n + 2));
 }
 
@@ -395,6 +396,20 @@ static bool takes_the_largest(struct onnx_ctx *c) {
         onnx_fail(c, "mode '" STR_FMT "' is none of: avg max", STR_ARG(mode));
     return onnx_says(mode, "max");
 }
+static bool rois_fit(struct onnx_ctx *c, hv x, hv rois, hv batch, const int64_t *out,
+                     int64_t samples) {
+    int64_t n = rois->shape->rank ? rois->shape->dims[0] : 0;
+    if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
+        batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
+        samples > 256)
+        onnx_fail(c, "input %s, rois %s", onnx_show(c, x), onnx_show(c, rois));
+    else if (batch->shape->dims[0] != n)
+        onnx_fail(c, "%lld rois of %lld images", (long long)n, (long long)batch->shape->dims[0]);
+    else if (n > 0 && x->shape->dims[1] > 0 && shape_elements(x->shape) == 0)
+        onnx_fail(c, "an image without pixels");
+    return hb_ok(&c->b);
+}
+
 ONNX_X(roialign) {
     hv rois = onnx_in_val(c, 1), batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
     int64_t out[2] = {onnx_at_int(c, "output_height", 1), onnx_at_int(c, "output_width", 1)},
@@ -405,15 +420,11 @@ ONNX_X(roialign) {
     bool half = str_is(way, "half_pixel"), max = takes_the_largest(c);
     struct taps t[2];
 
-    if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
-        batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
-        samples > 256 || shape_elements(x->shape) == 0)
-        return onnx_fail(c, "input %s, rois %s", onnx_show(c, x), onnx_show(c, rois));
-    if (batch->shape->dims[0] != rois->shape->dims[0])
-        return onnx_fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
-                         (long long)batch->shape->dims[0]);
+    if (!rois_fit(c, x, rois, batch, out, samples)) return;
+    int64_t n = rois->shape->dims[0], ch = x->shape->dims[1], y_dims[] = {n, ch, out[0], out[1]};
+    if (n == 0 || ch == 0)
+        return onnx_out_val(c, 0, hb_splat(b, shape_make(c->a, x->shape->dtype, y_dims, 4), 0));
 
-    int64_t n = rois->shape->dims[0], ch = x->shape->dims[1];
     rois =
         onnx_add_k(c, onnx_mul_k(c, hb_convert(b, rois, x->shape->dtype), scale), half ? -0.5 : 0);
     hv from[2], size[2];
@@ -428,7 +439,7 @@ ONNX_X(roialign) {
         double some = 16.0 * (double)(n * out[0] * out[1]); // two along each side
         struct roi_samples r = {{out[0], out[1]}, image_of(c, x, some), max};
         hv all = roi_adaptive(c, x, batch, from, size, &r);
-        return onnx_out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
+        return onnx_out_val(c, 0, hb_reshape(b, all, y_dims, 4));
     }
 
     for (int d = 0; d < 2; d++) {

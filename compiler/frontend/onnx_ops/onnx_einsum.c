@@ -202,8 +202,10 @@ ONNX_X(det) {
     int rank = x->shape->rank;
     int64_t n = rank < 2 ? 0 : x->shape->dims[rank - 1], axis = 1, batch = 1;
 
-    if (rank < 2 || x->shape->dims[rank - 2] != n || n < 1)
+    if (rank < 2 || x->shape->dims[rank - 2] != n)
         return onnx_fail(c, "input %s: expected square matrices", onnx_show(c, x));
+    const struct shape *results = shape_make(c->a, x->shape->dtype, x->shape->dims, rank - 2);
+    if (n == 0) return onnx_out_val(c, 0, hb_splat(b, results, 1)); // the empty product
     for (int d = 0; d < rank - 2; d++)
         batch *= x->shape->dims[d];
 
