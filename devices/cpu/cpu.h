@@ -24,6 +24,7 @@ struct cpu_step {
     double products;    // operations of a contraction that takes fewer than its flops; 0: as many
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
+    bool begins;        // since it was opened, or a loop around it began, it has not run
     const struct exe_choice *choice; // of a tuning, that says who runs it; or NULL
     int asked;                       // so many of the list need not be asked: they do not take it
     bool alone;                      // runs on the calling thread alone, and takes always as long
@@ -37,7 +38,8 @@ struct cpu_step {
 struct cpu_plan {
     struct plan *plan;
     struct cpu_step *steps;
-    int *bound; // by parameter leaf: the entry's bound parameter that it always is, -1 = none
+    int *bound;       // by parameter leaf: the entry's bound parameter that it always is, -1 = none
+    const bool *kept; // of a loop's body, by parameter leaf: no turn changes it; or NULL
 };
 
 struct cpu_impl {
@@ -84,6 +86,8 @@ struct cpu_exe {
     const struct kernel_set *kernels; // of the module being bound
     struct code *binding;             // its code
     const int *bound;                 // of the plan being bound
+    const bool *kept;                 // the same
+    int64_t kept_bytes;               // of forms of what loops do not change, in the arena
     int in_loop;                      // loops around it: its steps find the other threads awake
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;
@@ -206,7 +210,7 @@ bool cpu_taps_better(const struct hlo_instr *i, int64_t across);
 bool cpu_pairs_better(const struct hlo_instr *i);
 // Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? bound: its right
 // operand is a bound weight.
-bool cpu_matmul_better(const struct hlo_instr *i, bool bound);
+bool cpu_matmul_better(const struct hlo_instr *i, bool bound, bool kept);
 // Are products of bf16 better by AMX's tiles of our own (cpu_amx.c) than by the library's?
 bool cpu_amx_better(void);
 bool cpu_gemm_filter(

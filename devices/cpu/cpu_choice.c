@@ -483,9 +483,10 @@ bool cpu_pairs_better(const struct hlo_instr *i) {
 enum { NEVER = 1 << 30 };
 static const struct matmul_row {
     int vector_bits;
-    int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes, bytes;
-} matmul_rows[] = {{256, 3, 5, 6, 8, 12, 10, 8 << 20, 0},
-                   {512, 13, NEVER, NEVER, NEVER, NEVER, 64, 8 << 20, 1 << 20}};
+    int64_t bound_rows, rows, far_rows, turned_rows, turned_far_rows, columns, far_bytes, bytes,
+        kept_bytes;
+} matmul_rows[] = {{256, 3, 5, 6, 8, 12, 10, 8 << 20, 0, 0},
+                   {512, 13, NEVER, NEVER, NEVER, NEVER, 64, 8 << 20, 1 << 20, 1 << 17}};
 
 static int64_t rows_of_matmul(const struct matmul_row *r, const struct hlo_instr *i, bool bound) {
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
@@ -495,7 +496,7 @@ static int64_t rows_of_matmul(const struct matmul_row *r, const struct hlo_instr
     if (bound) return r->bound_rows;
     return turned ? far ? r->turned_far_rows : r->turned_rows : far ? r->far_rows : r->rows;
 }
-bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
+bool cpu_matmul_better(const struct hlo_instr *i, bool bound, bool kept) {
     const char *forced = cpu_forced_impl();
     if (i->op != HLO_DOT || i->shape->dtype != DT_F32) return false;
     if (forced) return strcmp(forced, "matmul") == 0;
@@ -503,8 +504,8 @@ bool cpu_matmul_better(const struct hlo_instr *i, bool bound) {
     for (size_t k = 0; k < sizeof matmul_rows / sizeof *matmul_rows; k++) {
         const struct matmul_row *r = &matmul_rows[k];
         if (r->vector_bits == cpu_target()->vector_bits)
-            return s.m >= rows_of_matmul(r, i, bound) && s.n >= r->columns &&
-                   shape_bytes(i->operands[1]->shape) >= r->bytes;
+            return s.m >= rows_of_matmul(r, i, bound || kept) && s.n >= r->columns &&
+                   shape_bytes(i->operands[1]->shape) >= (kept ? r->kept_bytes : r->bytes);
     }
     return false;
 }

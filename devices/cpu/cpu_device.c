@@ -75,6 +75,8 @@ static status_t run_while(struct cpu_exe *x, struct cpu_step *s, const struct cp
                           .memory = memory,
                           .weights = outer->weights,
                           .run = outer->run};
+    for (int k = 0; k < body->plan->n_steps; k++)
+        body->steps[k].begins = true;
     if (s->loop && !(f.run && f.run->profile)) return cpu_loop_run(x, s, &f, out);
 
     for (;;) {
@@ -288,6 +290,7 @@ static void lay_out(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu
     struct cpu_plan *p = arena_new_of(&x->arena, struct cpu_plan);
     p->plan = plan;
     p->bound = bound;
+    p->kept = NULL;
     p->steps = arena_zarray(&x->arena, struct cpu_step, plan->n_steps + 1);
     *out = p;
     for (int k = 0; k < plan->n_steps; k++) {
@@ -299,6 +302,8 @@ static void lay_out(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu
             int *passed = arena_array(&x->arena, int, s->plan->called[c]->n_params + 1);
             pass_bound(p, s, c, passed);
             lay_out(x, s->plan->called[c], passed, &s->called[c]);
+            if (s->plan->instr->op == HLO_WHILE && c == 1)
+                s->called[c]->kept = s->called[c]->plan->kept;
         }
     }
 }
@@ -316,6 +321,7 @@ static status_t bind_plan(struct cpu_exe *x, struct cpu_plan *p) {
     for (int k = 0; k < p->plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
         x->bound = p->bound;
+        x->kept = p->kept;
         if (x->cancel && *x->cancel) return cpu_cancelled();
         if (!s->impl) RETURN_IF_ERR(bind_step(x, s));
         bool loop = s->plan->instr->op == HLO_WHILE;

@@ -187,6 +187,7 @@ static status_t open_way(struct tuner *t, const struct place *l, const struct cp
     const struct cpu_step *loaded = step_of(l);
     *w = (struct tune_way){.why = "", .step = {.plan = loaded->plan, .packed_in = -1}};
     x->bound = l->p->bound;
+    x->kept = NULL;
     x->in_loop = l->in_loop;
     status_t st = c ? cpu_open_as(x, &w->step, *c) : cpu_open_step(x, &w->step);
     x->in_loop = 0;

@@ -261,8 +261,8 @@ static void ours(UNUSED void **state) {
         snprintf(op, sizeof op, "dot(x, y), %s", c->dims);
         struct hlo_module *m = module_of(c->left, c->right, c->result, op);
         const struct hlo_instr *dot = m->entry->root;
-        if (cpu_matmul_better(dot, true) != (avx2 && c->bound) ||
-            cpu_matmul_better(dot, false) != (avx2 && c->other))
+        if (cpu_matmul_better(dot, true, false) != (avx2 && c->bound) ||
+            cpu_matmul_better(dot, false, false) != (avx2 && c->other))
             fail_msg("otherwise: %s by %s", c->left, c->right);
         hlo_module_free(m);
     }
