@@ -192,21 +192,25 @@ static const struct contraction pairs[] = {
 // Rows that make a product ours, bound or not: of a right operand by terms or turned, near or far.
 #define TURNED "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
 static const struct product_case {
-    bool bound, other;
+    bool bound, other, wide, wide_kept; // wide: AVX-512, of a bound weight, and in a loop
     const char *left, *right, *result, *dims;
 } products[] = {
-    {true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
-    {true, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
-    {true, false, "f32[5,4096]", "f32[4096,1000]", "f32[5,1000]", DOT},
-    {true, true, "f32[6,4096]", "f32[4096,1000]", "f32[6,1000]", DOT},
-    {true, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
-    {true, true, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
-    {true, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
-    {true, true, "f32[8,768]", "f32[768,768]", "f32[8,768]", TURNED},
-    {true, false, "f32[8,768]", "f32[3072,768]", "f32[8,3072]", TURNED},
-    {true, true, "f32[12,768]", "f32[3072,768]", "f32[12,3072]", TURNED},
-    {false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]", DOT},
-    {false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]", DOT},
+    {true, true, true, true, "f32[24,768]", "f32[768,768]", "f32[24,768]", DOT},
+    {true, true, false, true, "f32[24,256]", "f32[256,512]", "f32[24,512]", DOT},
+    {true, true, false, false, "f32[24,64]", "f32[64,128]", "f32[24,128]", DOT},
+    {true, true, false, false, "f32[24,4096]", "f32[4096,32]", "f32[24,32]", DOT},
+    {true, true, true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
+    {true, false, false, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
+    {true, false, false, false, "f32[5,4096]", "f32[4096,1000]", "f32[5,1000]", DOT},
+    {true, true, false, false, "f32[6,4096]", "f32[4096,1000]", "f32[6,1000]", DOT},
+    {true, false, false, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
+    {true, true, false, false, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
+    {true, false, false, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
+    {true, true, false, false, "f32[8,768]", "f32[768,768]", "f32[8,768]", TURNED},
+    {true, false, false, false, "f32[8,768]", "f32[3072,768]", "f32[8,3072]", TURNED},
+    {true, true, false, false, "f32[12,768]", "f32[3072,768]", "f32[12,3072]", TURNED},
+    {false, false, false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]", DOT},
+    {false, false, true, true, "f32[128,768]", "f32[768,2]", "f32[128,2]", DOT},
     {false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]", DOT},
 };
 
@@ -261,7 +265,9 @@ static void ours(UNUSED void **state) {
         snprintf(op, sizeof op, "dot(x, y), %s", c->dims);
         struct hlo_module *m = module_of(c->left, c->right, c->result, op);
         const struct hlo_instr *dot = m->entry->root;
-        if (cpu_matmul_better(dot, true, false) != (avx2 && c->bound) ||
+        bool wide = any && !avx2;
+        if (cpu_matmul_better(dot, true, false) != (avx2 ? c->bound : wide && c->wide) ||
+            cpu_matmul_better(dot, false, true) != (avx2 ? c->bound : wide && c->wide_kept) ||
             cpu_matmul_better(dot, false, false) != (avx2 && c->other))
             fail_msg("otherwise: %s by %s", c->left, c->right);
         hlo_module_free(m);
