@@ -366,10 +366,11 @@ static status_t thin_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bu
     const struct thin_state *t = s->state;
     float own[LINED] __attribute__((aligned(64)));
     struct thin_call c = {t, bufs, bufs[t->x]};
-    if (t->x_turned) {
-        for (int64_t k = 0; k < t->k; k++)
-            for (int64_t r = 0; r < t->rows; r++)
-                own[r * t->k + k] = plain_at(bufs[t->x], k * t->rows + r);
+    int64_t row_step = t->x_turned ? 1 : t->k, step = t->x_turned ? t->rows : 1;
+    if (t->turned && (t->x_turned || (uintptr_t)c.x % sizeof *own)) { // a weight lies as it may
+        for (int64_t r = 0; r < t->rows; r++)
+            for (int64_t k = 0; k < t->k; k++)
+                own[r * t->k + k] = plain_at(bufs[t->x], r * row_step + k * step);
         c.x = own;
     }
     cpu_parallel(part, &c, t->units, t->grain);
