@@ -131,8 +131,11 @@ bool rule_sort_beside(const struct hlo_instr *i) {
         bool free = x->op == HLO_PARAMETER || x->op == HLO_CONSTANT;
         steps += !free;
         if (!free && x->op != HLO_COMPARE && x->op != HLO_SELECT && x->op != HLO_AND &&
-            x->op != HLO_OR && x->op != HLO_NOT)
+            x->op != HLO_OR)
             return false;
+        if (x->op != HLO_COMPARE) continue;
+        d = HLO_ATTR(x, compare)->direction; // true of equal ones: these would change places
+        if (d == CMP_LE || d == CMP_GE) return false;
     }
     return rule_sort_plain(i, &d) || n * (n - 1) / 2 * steps <= MOST_STEPS;
 }
