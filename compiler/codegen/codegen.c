@@ -184,8 +184,8 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
     int64_t work = 0;
     k->why = "no direct generator for this target";
     if (!g->t->direct || !g->back->direct || g->in_module) return;
-    bool long_run = k->fn->turns ||
-                    (k->turns > 1 && (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
+    bool long_run = k->fn->turns || (k->turns > 1 && !k->fn->exchanges &&
+                                     (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
                                       (work >= LLVM_LOOP_WORK && !reduces_extremum(&k->fn->top))));
     k->why = "a loop runs it for long";
     int64_t turns = g->t->runs_once && k->turns <= 1 ? 0 : k->turns;

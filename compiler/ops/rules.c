@@ -110,8 +110,9 @@ bool rule_sort_plain(const struct hlo_instr *i, enum cmp_direction *out) {
     *out = HLO_ATTR(r, compare)->direction;
     return *out == CMP_LT || *out == CMP_GT;
 }
+// More values at once than MOST_VALUES do not fit the frame of the direct generator.
 bool rule_sort_beside(const struct hlo_instr *i) {
-    enum { LEAST_LINES = 64, MOST = 32, MOST_VALUES = 64, MOST_STEPS = 5000 };
+    enum { LEAST_LINES = 64, MOST = 32, MOST_VALUES = 48, MOST_STEPS = 5000 };
     if (i->op != HLO_SORT || shape_elements(i->operands[0]->shape) == 0) return false;
     const struct shape *s = i->operands[0]->shape;
     int64_t n = s->dims[HLO_ATTR(i, sort)->dimensions.v[0]], steps = 2 * i->n_operands;
@@ -130,8 +131,11 @@ bool rule_sort_beside(const struct hlo_instr *i) {
         bool free = x->op == HLO_PARAMETER || x->op == HLO_CONSTANT;
         steps += !free;
         if (!free && x->op != HLO_COMPARE && x->op != HLO_SELECT && x->op != HLO_AND &&
-            x->op != HLO_OR && x->op != HLO_NOT)
+            x->op != HLO_OR)
             return false;
+        if (x->op != HLO_COMPARE) continue;
+        d = HLO_ATTR(x, compare)->direction; // true of equal ones: these would change places
+        if (d == CMP_LE || d == CMP_GE) return false;
     }
     return rule_sort_plain(i, &d) || n * (n - 1) / 2 * steps <= MOST_STEPS;
 }

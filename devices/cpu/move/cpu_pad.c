@@ -57,9 +57,9 @@ static bool dims_of(const struct hlo_instr *i, struct pad_state *p) {
         p->in[k] = from.dims[k];
         p->out[k] = to.dims[k];
         p->low[k] = d->low;
-        p->step[k] = d->interior + 1;
+        p->step[k] = p->in[k] > 1 ? d->interior + 1 : 1; // nothing lies between one and itself
         if (d->low || d->high) last = k;
-        if (d->interior) last = k + 1; // what lies behind is moved together
+        if (p->step[k] > 1) last = k + 1; // what lies behind is moved together
     }
     if (last < 0 || last == to.rank) return false;
     int64_t before = p->low[last], run = p->in[last], out = p->out[last];
