@@ -142,8 +142,8 @@ KEPT = 128  # executables of a program
 
 
 def many(d):
-    """Hundreds of sizes of one program: the daemon keeps as many executables as of other shapes, and
-    a sixteenth more until it counts again."""
+    """Hundreds of sizes of one program: the daemon keeps as many executables as of other shapes,
+    and a sixteenth more until it counts again."""
     data, digest = model(COUNTED)
     d.compile(data, {"x": (1,)})
     for n in range(300):
