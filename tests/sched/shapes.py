@@ -112,10 +112,28 @@ def memory_of_a_device(d):
           lambda: 2 < device(d, "sim:0").get("residentExecutables", 0) < 12)
     right(d, growing, 1)
 
+def large_weights(d):
+    """Two shapes of a model, each with weights of its own that are more than an eighth of the
+    device's memory, are both there for the next run: the memory has room for them."""
+    weight = np.random.default_rng(1).standard_normal((5000, 5000)).astype(np.float32)
+    model = upload(d, graph([("MatMul", "x w", "y", {})], {"x": ["N", 5000]}, {"y": ["N", 5000]},
+                            [("w", weight)]), "x=1x5000")
+    def turn(n):
+        x = np.random.default_rng(n).standard_normal((n, 5000)).astype(np.float32)
+        status, r, out = run(d, x, model=model)
+        assert status == 200 and np.allclose(out[0], x @ weight, rtol=1e-3, atol=1e-2), r
+    turn(1), turn(2)
+    before = metric(d, "hlod_prepares_total")
+    for n in (1, 2, 1, 2):
+        turn(n)
+    assert metric(d, "hlod_prepares_total") == before
+
 CPU = ["--device", "cpu:threads=1:streams=2", "--compile-rate", "0"]
 OPTIONS = {shapes_at_once: [*CPU, "--max-shapes", "6"],
-           memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"]}
-SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device]
+           memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"],
+           large_weights: ["--device", "sim:memory=600M"]}
+SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device,
+             large_weights]
 
 if __name__ == "__main__":
     sys.exit(scenarios("shapes", SCENARIOS, lambda s: OPTIONS.get(s, CPU)))
