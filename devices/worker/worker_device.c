@@ -68,8 +68,8 @@ static int64_t own_bytes(const struct resident *r) {
     }
     return n;
 }
-// Sets share memory: what one lets go may be another's from then on. Weights count less than what is
-// made anew without them: a model with large ones, used by two shapes in turn that share none of
+// Sets share memory: what one lets go may be another's from then on. Weights count less than what
+// is made anew without them: a model with large ones, used by two shapes in turn that share none of
 // them, would bring all of them again for each run.
 static void weigh_all(void) {
     int64_t total = 0;

@@ -132,8 +132,7 @@ static status_t family_work(struct op *op) {
 // Before it is given: then a job that waits may end.
 static void trim(struct op *op) {
     const char *owner = op->waiters.n ? op->waiters.v[0]->owner : NULL;
-    shapes_trim(op->s, owner, op->digest, op->exe->info->artifact_bytes, op->shapes.v,
-                op->shapes.n);
+    shapes_trim(op->s, owner, op->digest, op->shapes.v, op->shapes.n);
 }
 static void came(struct op *op, status_t st) {
     if (!st) trim(op);
@@ -176,7 +175,7 @@ static void looked_up(struct op *op, status_t st) {
 
 static void add_shape(void *ctx, struct digest key, int64_t used_ns) {
     struct op *op = ctx;
-    struct shape_use u = {key, used_ns};
+    struct shape_use u = {key, used_ns, store_size(op->s->store, STORE_EXECUTABLE, key)};
     avec_push(&op->arena, &op->shapes, u);
 }
 

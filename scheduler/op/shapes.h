@@ -10,10 +10,10 @@ struct sched;
 struct shape_use { // an executable of the program, from the journal
     struct digest key;
     int64_t used_ns; // wall clock, at its last look-up on disk
+    int64_t bytes;   // on disk
 };
-// `just_made`, of so many bytes, stays in any case; the others count as large as it. While `owner`
-// (a tenant, or NULL) has as many of them as all others together, those that are its alone go
-// first: shapes of one's own push nobody else's out, and to have asked for another's, too, takes
-// nothing from that one.
-void shapes_trim(struct sched *s, const char *owner, struct digest just_made, int64_t bytes,
+// `just_made` stays in any case. While `owner` (a tenant, or NULL) has as many of them as all
+// others together, those that are its alone go first: shapes of one's own push nobody else's out,
+// and to have asked for another's, too, takes nothing from that one.
+void shapes_trim(struct sched *s, const char *owner, struct digest just_made,
                  const struct shape_use *all, size_t n);

@@ -52,8 +52,8 @@ static status_t check_choices(const struct onnx_node *n) {
 static int by_op(const void *name, const void *row) {
     return strcmp(name, ((const struct attr_names *)row)->op);
 }
-// Has the operator all attributes that the node has, and the node each once? Those in front of whose
-// name a tool wrote "__" are its own, as in ONNX's checker.
+// Has the operator all attributes that the node has, and the node each once? Those in front of
+// whose name a tool wrote "__" are its own, as in ONNX's checker.
 static status_t check_names(const struct onnx_op *op, const struct onnx_node *n) {
     if (!n->attrs.n) return ST_OK;
     const struct attr_names *row =
