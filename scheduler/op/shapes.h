@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // shapes: at most so many executables of one program (D18.13), and at most a quarter of the cache
 // (but 32 in any case), so that a client with ever new shapes fills neither the store nor the
-// devices. The least recently used go, file, record and what workers hold of them; those that a job
-// holds stay. Thread: loop.
+// devices. Of many, a sixteenth more may be there before they are counted again. The least recently
+// used go, file, record and what workers hold of them; those that a job holds stay. Thread: loop.
 #pragma once
 #include "base/hash.h"
 
