@@ -33,6 +33,7 @@ struct model {
     Hlod__Wire__IngestReply *rec;     // owned; blobs empty
     struct footprint_want batch_plan; // of the last batch of it, and what it took; 0 = none yet
     int64_t batch_ns;
+    size_t shapes, made; // when they were last counted; executables made since
 };
 struct exe {
     struct record record;

@@ -640,6 +640,12 @@ bool store_has(struct store *s, enum store_kind kind, struct digest key) {
     path_of(s, kind, key, path);
     return access(path, F_OK) == 0;
 }
+int64_t store_size(struct store *s, enum store_kind kind, struct digest key) {
+    char path[PATH];
+    struct stat sb;
+    path_of(s, kind, key, path);
+    return stat(path, &sb) == 0 ? (int64_t)sb.st_size : 0;
+}
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) {
     char path[PATH];
     path_of(s, kind, key, path);

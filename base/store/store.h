@@ -78,6 +78,7 @@ status_t store_read(struct store *s, enum store_kind kind, struct digest key, st
 status_t store_read_into(struct store *s, enum store_kind kind, struct digest key, uint8_t *to,
                          int64_t bytes) MUST_CHECK;
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
+int64_t store_size(struct store *s, enum store_kind kind, struct digest key); // of its file, or 0
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 // Is the blob still the file of that write, and did nobody write the same bytes since? If so it is
 // removed. `only_ask`: it stays.

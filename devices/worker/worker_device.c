@@ -19,6 +19,7 @@ enum {
     MAX_MODELS = 64,         // programs of which anything is resident
     MAX_RESIDENT = 2048,     // executables; each has some mappings, of which a process has 65,530
     SPARE_PART = 8,          // of the device's memory, for shapes beside those in use
+    WEIGHTS_PART = 4,        // of their size is what weights count: half of the memory for them
     STREAM_LEAST_NS = 200000 // of a run: less is over before another thread has taken it
 };
 static const int64_t SPARE_LEAST = 64 << 20;
@@ -67,7 +68,9 @@ static int64_t own_bytes(const struct resident *r) {
     }
     return n;
 }
-// Sets share memory: what one lets go may be another's from then on.
+// Sets share memory: what one lets go may be another's from then on. Weights count less than what
+// is made anew without them: a model with large ones, used by two shapes in turn that share none of
+// them, would bring all of them again for each run.
 static void weigh_all(void) {
     int64_t total = 0;
     for (size_t k = 0; k < room.items.n; k++) {
@@ -77,7 +80,8 @@ static void weigh_all(void) {
             counted += r->sets.v[e].w->bytes;
             needed += r->sets.v[e].w->needs;
         }
-        room_weigh(room.items.v[k], own + counted, own + (needed ? needed : counted));
+        room_weigh(room.items.v[k], own + counted / WEIGHTS_PART,
+                   own + (needed ? needed : counted) / WEIGHTS_PART);
         total += counted;
     }
     prepared_total = total;

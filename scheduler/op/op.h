@@ -39,17 +39,18 @@ struct op {
     uint32_t kernel_abi;
     const char *differs;                                    // of a verify
     bool hit, damaged, compiling, loaded, verify, expected; // OP_EXE: a device was told
-    bool tuned;             // OP_EXE: there is a record of that, which a LOAD brings
+    bool tuned;               // OP_EXE: there is a record of that, which a LOAD brings
     Hlod__V1__Tuning *tuning; // OP_PREPARE: of the executable to be loaded, or NULL
-    uint64_t epoch;         // of the worker, OP_PREPARE and expected
-    int target_index;       // of the worker in the pool, OP_PREPARE and expected
-    int fds[FRAME_MAX_FDS]; // of the reply
+    uint64_t epoch;           // of the worker, OP_PREPARE and expected
+    int target_index;         // of the worker in the pool, OP_PREPARE and expected
+    int fds[FRAME_MAX_FDS];   // of the reply
     int n_fds;
     Hlod__Wire__IngestReply *ingest;
     Hlod__Wire__CompileReply *compile;
     Hlod__Wire__Blob artifact; // to be loaded, OP_PREPARE
     int64_t prepared_bytes;
     VEC(struct shape_use) shapes; // of the program, OP_EXE
+    bool counts;                  // looks how many there are
     // OP_EXE, by op_remote.c:
     struct look *look;  // under way
     int looks;          // that were begun

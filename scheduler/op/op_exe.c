@@ -132,8 +132,7 @@ static status_t family_work(struct op *op) {
 // Before it is given: then a job that waits may end.
 static void trim(struct op *op) {
     const char *owner = op->waiters.n ? op->waiters.v[0]->owner : NULL;
-    shapes_trim(op->s, owner, op->digest, op->exe->info->artifact_bytes, op->shapes.v,
-                op->shapes.n);
+    shapes_trim(op->s, owner, op->digest, op->shapes.v, op->shapes.n);
 }
 static void came(struct op *op, status_t st) {
     if (!st) trim(op);
@@ -176,7 +175,7 @@ static void looked_up(struct op *op, status_t st) {
 
 static void add_shape(void *ctx, struct digest key, int64_t used_ns) {
     struct op *op = ctx;
-    struct shape_use u = {key, used_ns};
+    struct shape_use u = {key, used_ns, store_size(op->s->store, STORE_EXECUTABLE, key)};
     avec_push(&op->arena, &op->shapes, u);
 }
 
@@ -193,6 +192,7 @@ static status_t store_artifact(struct op *op) {
     if (st) return st;
     RETURN_IF_ERR(journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest,
                                       op->model->program, &r->info->base));
+    if (!op->counts) return ST_OK;
     return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
 }
 
@@ -227,6 +227,8 @@ static void stored(struct op *op, status_t st) {
                   n ? n->fusions : 0);
         op->remote = NULL;
         op->claimed = false;
+        op->model->made = op->counts ? 0 : op->model->made + 1;
+        if (op->counts) op->model->shapes = op->shapes.n;
         trim(op);
         give_exe(op, false);
         if (s->cfg.remotes) remotes_made(s->cfg.remotes, op->digest);
@@ -315,8 +317,11 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         op_work(op, compare_stored, compared);
         return;
     }
+
     ahead_whole(op);
     complete_info(op);
+    // Records of all shapes take longer to read than a shape to compile: a sixteenth more may come.
+    op->counts = op->model->made >= op->model->shapes / 16;
     op_work(op, store_work, stored);
 }
 

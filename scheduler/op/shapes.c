@@ -15,7 +15,7 @@
 struct candidate {
     struct digest key;
     bool in_memory, last; // last: another's, too, of an owner who has enough
-    int64_t used;
+    int64_t used, bytes;
 };
 static int colder_first(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
@@ -52,35 +52,46 @@ static void others_last(const struct sched *s, const char *owner, struct candida
         v[i].last = false;
 }
 
-// By the option, and so that one program leaves most of the cache to others.
-static size_t most(const struct sched *s, int64_t bytes) {
+// How many there are, by the option, and how large, so that one program leaves most of the cache to
+// others. What it is made of is told apart by size: a large one pushes out what it takes itself,
+// not as many small ones as if these were as large.
+struct extent {
+    size_t n;
+    int64_t bytes;
+};
+static bool too_much(const struct sched *s, struct extent e) {
     enum { PART = 4, LEAST = 32 };
-    int64_t max = s->cfg.max_shapes, budget = s->cfg.cache_budget_bytes;
-    if (!max || !budget || bytes <= 0) return (size_t)max;
-    int64_t fit = budget / PART / bytes;
-    if (fit < LEAST) fit = LEAST;
-    return (size_t)(max < fit ? max : fit);
+    size_t max = (size_t)s->cfg.max_shapes;
+    int64_t budget = s->cfg.cache_budget_bytes;
+    return max && (e.n > max || (budget && e.n > LEAST && e.bytes > budget / PART));
 }
 
-void shapes_trim(struct sched *s, const char *owner, struct digest just_made, int64_t bytes,
+void shapes_trim(struct sched *s, const char *owner, struct digest just_made,
                  const struct shape_use *all, size_t n) {
-    size_t max = most(s, bytes), n_cold = 0;
-    if (!max || n <= max) return;
+    struct extent now = {.n = n};
+    size_t n_cold = 0;
+    for (size_t i = 0; i < n; i++)
+        now.bytes += all[i].bytes;
+    if (!too_much(s, now)) return;
     struct candidate *cold = calloc(n, sizeof *cold);
     struct removal *r = calloc(1, sizeof *r + n * sizeof *r->keys);
     if (!cold || !r) abort();
+
     for (size_t i = 0; i < n; i++) {
         const struct exe *e = smap_get(&s->exes, digest_str(&all[i].key));
         if (digest_eq(all[i].key, just_made) || (e && e->record.refs > 1) ||
             store_pinned(s->store, STORE_EXECUTABLE, all[i].key))
             continue;
-        cold[n_cold++] =
-            (struct candidate){all[i].key, e != NULL, false, e ? e->record.used : all[i].used_ns};
+        cold[n_cold++] = (struct candidate){all[i].key, e != NULL, false,
+                                            e ? e->record.used : all[i].used_ns, all[i].bytes};
     }
     others_last(s, owner, cold, n_cold);
     if (n_cold) qsort(cold, n_cold, sizeof *cold, colder_first);
     r->s = s;
-    for (; r->n < n_cold && r->n < n - max; r->n++) {
+
+    for (; r->n < n_cold && too_much(s, now); r->n++) {
+        now.n--;
+        now.bytes -= cold[r->n].bytes;
         r->keys[r->n] = cold[r->n].key;
         sched_forget_executable(s, cold[r->n].key);
         log_event(LOG_INFO, "shape.evicted", "key=%s", digest_to_hex(cold[r->n].key).z);

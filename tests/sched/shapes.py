@@ -6,6 +6,7 @@ and onnx. Usage: shapes.py --hlod BIN --worker BIN [NAME...]"""
 import contextlib, os, random, signal, sys, time
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the clients are threads
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import device, in_thread, metric, scenarios, until
 from batching import graph, run, upload
@@ -112,10 +113,58 @@ def memory_of_a_device(d):
           lambda: 2 < device(d, "sim:0").get("residentExecutables", 0) < 12)
     right(d, growing, 1)
 
+def large_weights(d):
+    """Two shapes of a model, each with weights of its own that are more than an eighth of the
+    device's memory, are both there for the next run: the memory has room for them."""
+    weight = np.random.default_rng(1).standard_normal((5000, 5000)).astype(np.float32)
+    model = upload(d, graph([("MatMul", "x w", "y", {})], {"x": ["N", 5000]}, {"y": ["N", 5000]},
+                            [("w", weight)]), "x=1x5000")
+    def turn(n):
+        x = np.random.default_rng(n).standard_normal((n, 5000)).astype(np.float32)
+        status, r, out = run(d, x, model=model)
+        assert status == 200 and np.allclose(out[0], x @ weight, rtol=1e-3, atol=1e-2), r
+    turn(1), turn(2)
+    before = metric(d, "hlod_prepares_total")
+    for n in (1, 2, 1, 2):
+        turn(n)
+    assert metric(d, "hlod_prepares_total") == before
+
+def part_of_the_cache(d):
+    """Executables of one program may take a quarter of the cache, each by its own size: a large one
+    among small ones pushes out none while all of them fit, and some once they do not."""
+    branch = lambda *nodes: helper.make_graph(
+        list(nodes), "b", [], [helper.make_tensor_value_info("o", TensorProto.FLOAT, ["N"])])
+    steps = [helper.make_node("Sin" if k % 2 else "Exp", ["x" if not k else f"s{k}"], [f"s{k + 1}"])
+             for k in range(150)]
+    large = branch(*steps, helper.make_node("Neg", ["s150"], ["o"]))
+    g = helper.make_graph(
+        [helper.make_node("Size", ["x"], ["n"]), helper.make_node("Greater", ["n", "k"], ["c"]),
+         helper.make_node("If", ["c"], ["y"], then_branch=large,
+                          else_branch=branch(helper.make_node("Neg", ["x"], ["o"])))], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"])],
+        [numpy_helper.from_array(np.array(1000), "k")])
+    model = helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)],
+                              ir_version=8).SerializeToString()
+    for n in range(1, 41):
+        upload(d, model, f"x={n}")
+    upload(d, model, "x=1001")
+    assert metric(d, "hlod_shapes_evicted_total") == 0
+    compiles = metric(d, "hlod_compiles_total")
+    for n in range(1, 41):
+        upload(d, model, f"x={n}")
+    assert metric(d, "hlod_compiles_total") == compiles
+    for n in range(1002, 1008):
+        upload(d, model, f"x={n}")
+    assert metric(d, "hlod_shapes_evicted_total") > 0
+
 CPU = ["--device", "cpu:threads=1:streams=2", "--compile-rate", "0"]
 OPTIONS = {shapes_at_once: [*CPU, "--max-shapes", "6"],
-           memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"]}
-SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device]
+           memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"],
+           part_of_the_cache: [*CPU, "--cache-bytes", "2M"],
+           large_weights: ["--device", "sim:memory=600M"]}
+SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device,
+             large_weights, part_of_the_cache]
 
 if __name__ == "__main__":
     sys.exit(scenarios("shapes", SCENARIOS, lambda s: OPTIONS.get(s, CPU)))

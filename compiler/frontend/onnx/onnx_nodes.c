@@ -52,17 +52,18 @@ static status_t check_choices(const struct onnx_node *n) {
 static int by_op(const void *name, const void *row) {
     return strcmp(name, ((const struct attr_names *)row)->op);
 }
-// Has the operator all attributes that the node has, and the node each once?
+// Has the operator all attributes that the node has, and the node each once? Those in front of
+// whose name a tool wrote "__" are its own, as in ONNX's checker.
 static status_t check_names(const struct onnx_op *op, const struct onnx_node *n) {
     if (!n->attrs.n) return ST_OK;
     const struct attr_names *row =
         bsearch(op->name, attr_names, sizeof attr_names / sizeof *row, sizeof *row, by_op);
     for (size_t k = 0; row && k < n->attrs.n; k++) {
         struct str name = n->attrs.v[k].name;
-        if (!among(name, row->names))
+        if (!str_starts(name, "__") && !among(name, row->names))
             return st_invalid("attribute '" STR_FMT "' is none of the operator's%s%s",
                               STR_ARG(name), *row->names ? ": " : ", which has none", row->names);
-        for (size_t i = 0; i < k; i++) // no more than there are names
+        for (size_t i = 0; i < k; i++)
             if (str_eq(name, n->attrs.v[i].name))
                 return st_invalid("attribute '" STR_FMT "' is there twice", STR_ARG(name));
     }

@@ -49,6 +49,7 @@ static void the_later_file_stays(void **state) {
     assert_false(store_remove_file(store, STORE_BLOB, d, first, true));
     assert_false(store_remove_file(store, STORE_BLOB, d, first, false));
     assert_true(store_has(store, STORE_BLOB, d));
+    assert_true(store_size(store, STORE_BLOB, d) > 0);
     assert_null(store_remove(store, STORE_BLOB, d));
     write_blob("no model", &third);
     assert_false(store_remove_file(store, STORE_BLOB, d, first, false));
@@ -56,6 +57,7 @@ static void the_later_file_stays(void **state) {
     assert_true(store_has(store, STORE_BLOB, d));
     assert_true(store_remove_file(store, STORE_BLOB, d, third, false));
     assert_false(store_has(store, STORE_BLOB, d));
+    assert_int_equal(store_size(store, STORE_BLOB, d), 0);
     assert_false(store_remove_file(store, STORE_BLOB, d, third, false));
 }
 
