@@ -208,8 +208,8 @@ bool cpu_pointwise_better(const struct hlo_instr *i);
 bool cpu_taps_better(const struct hlo_instr *i, int64_t across);
 // Is convolution i of 8-bit integers better so (cpu_pairs.c) than by f32?
 bool cpu_pairs_better(const struct hlo_instr *i);
-// Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? Its right operand
-// is a bound weight, or kept by a loop around it as it is.
+// Is dot i better by panels of our own (cpu_matmul.c) than by thin or the library? Its right
+// operand is a bound weight, or kept by a loop around it as it is.
 bool cpu_matmul_better(const struct hlo_instr *i, bool bound, bool kept);
 // Are products of bf16 better by AMX's tiles of our own (cpu_amx.c) than by the library's?
 bool cpu_amx_better(void);
