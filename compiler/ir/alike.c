@@ -25,7 +25,7 @@ bool hlo_same_texts(const struct hlo_instr *a, const struct hlo_instr *b) {
 static bool same_shapes(const struct shape *a, const struct shape *b) {
     return a == b || shape_equal(a, b);
 }
-static bool same_alone(const struct hlo_instr *a, const struct hlo_instr *b) {
+bool hlo_same_alone(const struct hlo_instr *a, const struct hlo_instr *b) {
     if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called ||
         !a->literal != !b->literal || a->control_preds.n || b->control_preds.n ||
         !same_shapes(a->shape, b->shape))
@@ -52,7 +52,7 @@ bool hlo_computations_alike(const struct hlo_computation *a, const struct hlo_co
     const struct hlo_instr *i = a->first, *j = b->first;
     bool same = true;
     for (; same && i && j; i = i->next, j = j->next) {
-        same = same_alone(i, j);
+        same = hlo_same_alone(i, j);
         for (int k = 0; k < i->n_operands && same; k++)
             same = pmap_get_ptr(&twin, i->operands[k]) == j->operands[k];
         same = same && called_alike(i, j);
@@ -67,7 +67,7 @@ static bool lies_in_fusion(const struct hlo_instr *i) {
     return i->parent && i->parent->fusion;
 }
 bool hlo_kernels_alike(const struct hlo_instr *a, const struct hlo_instr *b) {
-    if ((a->op != HLO_FUSION && a->op != HLO_DOT) || !same_alone(a, b) ||
+    if ((a->op != HLO_FUSION && a->op != HLO_DOT) || !hlo_same_alone(a, b) ||
         lies_in_fusion(a) != lies_in_fusion(b))
         return false;
     if (a->op == HLO_DOT &&

@@ -14,6 +14,9 @@
 bool hlo_text_counts(const struct hlo_text_attr *t);
 bool hlo_same_texts(const struct hlo_instr *a, const struct hlo_instr *b);
 
+// Opcode, shape, attributes, literal, and of a parameter which one it is; how many operands and
+// callees there are, not which. False where one waits for others (control predecessors).
+bool hlo_same_alone(const struct hlo_instr *a, const struct hlo_instr *b);
 // Operands, users and what calls the computation are not compared. A computation is alike itself.
 bool hlo_computations_alike(const struct hlo_computation *a, const struct hlo_computation *b);
 

@@ -24,16 +24,12 @@ static uint64_t key_of(const struct hlo_instr *i) {
     return i->literal ? h ^ lit_hash(i->literal) : h;
 }
 static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
-    if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called ||
-        !shape_equal(a->shape, b->shape))
-        return false;
+    if (!hlo_same_alone(a, b)) return false;
     for (int k = 0; k < a->n_operands; k++)
         if (a->operands[k] != b->operands[k]) return false;
     for (int k = 0; k < a->n_called; k++)
         if (a->called[k] != b->called[k]) return false;
-    if (a->control_preds.n || b->control_preds.n) return false;
-    if (a->literal && !lit_equal(a->literal, b->literal)) return false;
-    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr) && hlo_same_texts(a, b);
+    return true;
 }
 
 // ---- what is called

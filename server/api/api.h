@@ -101,10 +101,11 @@ struct api_messages {
 };
 struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
 void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
-void api_metrics(const struct api *api, struct strbuf *b);  // /metrics
-bool api_apart(const struct api *api);                      // of its cluster: it serves, but alone
-int64_t api_rss_bytes(void);                                // of this process
-void api_openapi(struct strbuf *b);                         // /v1/openapi.json
+void api_metrics(const struct api *api, struct strbuf *b); // /metrics
+bool api_serves(const struct api *api); // ready: not from the moment on that it is told to end
+bool api_apart(const struct api *api);  // of its cluster: it serves, but alone
+int64_t api_rss_bytes(void);            // of this process
+void api_openapi(struct strbuf *b);     // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
 const char *api_version_text(void);
 

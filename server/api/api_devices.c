@@ -43,10 +43,13 @@ status_t api_nodes(struct call *c) {
 bool api_apart(const struct api *api) {
     return api->cluster && !cluster_connected(api->cluster);
 }
+bool api_serves(const struct api *api) {
+    return !api->leaving && sched_can_serve(api->sched);
+}
 status_t api_health(struct call *c) {
     Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
     m.live = true;
-    m.ready = !c->api->leaving && sched_can_serve(c->api->sched);
+    m.ready = api_serves(c->api);
     m.message = (char *)(c->api->leaving ? "shutting down"
                          : m.ready && api_apart(c->api)
                              ? "ready; the cluster is not reached, this node serves alone"

@@ -122,8 +122,7 @@ static void put_models(struct strbuf *b, const struct api *api) {
 void api_metrics(const struct api *api, struct strbuf *b) {
     put_head(b, "hlod_build_info", "gauge", "always 1; its version");
     strbuf_printf(b, "hlod_build_info{version=\"%s\"} 1\n", api_version_text());
-    put(b, "hlod_ready", "gauge", "1 while /readyz says so",
-        !api->leaving && sched_can_serve(api->sched));
+    put(b, "hlod_ready", "gauge", "1 while /readyz says so", api_serves(api));
     put(b, "hlod_reload_ok", "gauge",
         "0 when options, tokens, certificates or keys had a mistake when they were last read, and "
         "those before stayed",

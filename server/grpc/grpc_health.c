@@ -28,9 +28,8 @@ struct rpc_health {
 
 static serving state(struct rpc *r) {
     struct api *api = rpc_api(r);
-    return !api->leaving && sched_can_serve(api->sched)
-               ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-               : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
+    return api_serves(api) ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+                           : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
 }
 static bool is_service(const char *name) {
     for (size_t i = 0; i < N_SERVICES; i++)

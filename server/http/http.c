@@ -108,7 +108,7 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
 
 // Is it alive, or, which is more, ready?
 static bool put_health(const struct api *api, bool readiness, struct strbuf *b) {
-    bool ok = !readiness || (!api->leaving && sched_can_serve(api->sched));
+    bool ok = !readiness || api_serves(api);
     bool more = ok && readiness;
     if (more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE) // it serves what it has
         strbuf_puts(b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "

@@ -40,10 +40,6 @@ const char *oip_datatype(const char *dtype) {
 
 // ---- probes
 
-// Who asks is to go elsewhere from the moment on that it is told to end, as /readyz says it.
-static bool serves(const struct call *c) {
-    return !c->api->leaving && sched_can_serve(c->api->sched);
-}
 status_t oip_live(struct call *c) {
     Inference__ServerLiveResponse m = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
     m.live = true;
@@ -51,7 +47,7 @@ status_t oip_live(struct call *c) {
 }
 status_t oip_ready(struct call *c) {
     Inference__ServerReadyResponse m = INFERENCE__SERVER_READY_RESPONSE__INIT;
-    m.ready = serves(c);
+    m.ready = api_serves(c->api);
     return call_reply(c, &m.base);
 }
 status_t oip_server(struct call *c) {
@@ -82,7 +78,7 @@ static status_t model_ready(struct call *c, UNUSED const struct job_result *r,
                             const ProtobufCMessage **out) {
     Inference__ModelReadyResponse *m =
         message_new(&c->arena, &inference__model_ready_response__descriptor);
-    m->ready = serves(c);
+    m->ready = api_serves(c->api);
     *out = &m->base;
     return ST_OK;
 }
@@ -94,7 +90,7 @@ status_t oip_model_ready(struct call *c) {
     status_t st = oip_find(c, q->name, q->version, &x);
     if (!st && !x.named) return with_signature(c, q->name, q->version, model_ready);
     if (st_code(st) == ST_NOT_FOUND) return st;
-    m.ready = !st && serves(c);
+    m.ready = !st && api_serves(c->api);
     st_drop(st);
     return call_reply(c, &m.base);
 }
