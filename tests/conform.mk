@@ -37,7 +37,7 @@ $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c \
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices) -lcmocka
 # Both code generators on the same kernels, bit for bit.
 KERNEL_DIFF := $(BUILD)/kernel_diff
-DIRECT_CASES = $(wildcard tests/ops/*.hlo tests/fuzz-hlo/found/*.hlo)
+DIRECT_CASES = $(wildcard tests/ops/*.hlo tests/fuzz-hlo/found/*.hlo tests/golden/kir/side-*.hlo)
 $(KERNEL_DIFF): tests/conform/kernel_diff.c $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
 	$(call say,link kernel_diff)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices)

@@ -213,8 +213,28 @@ static struct kir_val *fold(struct kir *k, enum kop op, struct kir_val *x, struc
                                : a / b);
 }
 
+// Sums of 32-bit integers x and constants: of two one, as exponents are put together. *x and *y may
+// become the operands of that one.
+static void join_constants(struct kir *k, enum kop *op, struct kir_val **x, struct kir_val **y) {
+    if (*op == K_ADD && (*x)->op == K_CONST) {
+        struct kir_val *t = *x;
+        *x = *y, *y = t;
+    }
+    const struct kir_val *in = *x, *c = *y;
+    if ((in->op != K_ADD && in->op != K_SUB) || c->op != K_CONST || dtype_is_float(c->type) ||
+        dtype_bits(c->type) != 32)
+        return;
+    bool second = in->args[1]->op == K_CONST;
+    if (!second && (in->op == K_SUB || in->args[0]->op != K_CONST)) return;
+    int64_t a = in->args[second]->imm_i, b = c->imm_i;
+    *x = in->args[!second];
+    *y = kir_int(k, c->type, (in->op == K_SUB ? -a : a) + (*op == K_SUB ? -b : b));
+    *op = K_ADD;
+}
 static struct kir_val *op_flags(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y,
                                 struct kir_val *z, uint8_t flags) {
+    if (op == K_ADD || op == K_SUB) join_constants(k, &op, &x, &y);
+
     struct kir_val t = {.op = op,
                         .type = x->type,
                         .flags = flags,

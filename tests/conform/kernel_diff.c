@@ -3,8 +3,8 @@
 // the direct generator, run on the same buffers, and compared bit for bit; kernels with sums that
 // may be reordered, and contractions, within 2e-5 of the scale.
 //     kernel_diff [--time] [--verbose] [--bind N=1,S=8] FILE.hlo|FILE.onnx...
-// .hlo: cases as in tests/ops, without their values. --time: the least of some runs of each, and
-// the kernels where the direct generator loses most.
+// .hlo with IN lines: cases as in tests/ops, without their values. --time: the least of some runs
+// of each, and the kernels where the direct generator loses most.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,8 +253,8 @@ static status_t file(const char *path, const char *bind) {
     struct executable *e;
     size_t n = strlen(path);
     RETURN_IF_ERR(file_map(&a, path, &f));
-    if (n > 4 && strcmp(path + n - 4, ".hlo") == 0) {
-        struct str text = {(const char *)f.p, f.n};
+    struct str text = {(const char *)f.p, f.n};
+    if (n > 4 && strcmp(path + n - 4, ".hlo") == 0 && memmem(f.p, f.n, "// IN: ", 7)) {
         RETURN_IF_ERR(file_cases(text, PRECISION_DEFAULT));
         status_t st = file_cases(text, PRECISION_STRICT);
         arena_done(&a);

@@ -40,6 +40,7 @@ int x86_label(struct x86 *a) {
     return (int)a->labels.n - 1;
 }
 void x86_bind(struct x86 *a, int label) {
+    memset(a->held, 0, sizeof a->held); // it is come to from elsewhere, too
     a->labels.v[label] = (int32_t)a->code.n;
 }
 int32_t x86_const(struct x86 *a, const void *bytes, int n) {
@@ -157,8 +158,13 @@ static void vex_vec(struct x86 *a, const struct x86_v *v, const struct x86_arg *
     }
     if (v->imm >= 0) byte(a, v->imm);
 }
+static void forget(struct x86 *a, int reg) {
+    if (reg >= X86_HELD) a->held[reg - X86_HELD] = 0;
+}
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     int tail = v.imm >= 0;
+    forget(a, v.dst);
+    if (!last.mem) forget(a, last.reg); // which some write
     if (a->vex) {
         vex_vec(a, &v, &last);
         return;
@@ -184,6 +190,7 @@ void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x8
         modrm(a, dst, &m, 0);
         return;
     }
+    forget(a, dst);
     v.k = (uint8_t)k;
     evex(a, &v, m.index & 8, m.base & 8, m.index & 16, false);
     modrm_wide(a, dst, &m, 0);

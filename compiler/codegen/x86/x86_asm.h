@@ -43,10 +43,12 @@ struct x86_fix {
     int32_t to;    // label, or offset in the pool
     bool pool;
 };
+enum { X86_HELD = 28, X86_HELD_N = 4 };
 struct x86 {
     bool vex; // AVX2: 16 registers of 32 bytes; register 16 + n is n, there are no masks
     bool one; // no lane but the first counts: vectors are as short as can be
     bool bad; // an instruction was asked for that VEX has not
+    int64_t held[X86_HELD_N]; // constants in registers from X86_HELD on (x86_home.c); 0: none
     struct strbuf code, pool;
     VEC(struct x86_fix) fixes;
     VEC(int32_t) labels;

@@ -542,8 +542,8 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->is_mixed |= q->wide && q->narrow;
     p->is_narrow |= q->short_ints && !q->narrow; // else lanes are as many as those of 32 bits
     // Much of a quantised body is conversions, which LLVM does not do better.
-    p->is_long |=
-        !q->short_ints && values >= (plain ? LONG_PLAIN : LONG_VALUES) && !ends_apart(l, lanes);
+    int most = x86_beside_may(p, l, lanes) ? X86_BESIDE_VALUES : plain ? LONG_PLAIN : LONG_VALUES;
+    p->is_long |= !q->short_ints && values >= most && !ends_apart(l, lanes);
 }
 // Is what is being decided as good as never run (lower_tile.c: sums that are NaN)?
 static bool is_rare(const struct x86_plan *p) {

@@ -12,6 +12,7 @@ enum { MAX_CODE = 1 << 20 };
 #define UPPER_QUARTER EV(3, 1, 0, 0x39)
 
 static void block(struct x86_gen *g, const struct kir_block *b);
+static void one_value(struct x86_gen *g, const struct kir_val *v);
 
 // ---- values between homes
 
@@ -295,8 +296,33 @@ static void turn(struct x86_gen *g, const struct kir_loop *l) {
     block(g, &l->body);
     yields(g, l);
 }
+// All copies of a value before the next one.
+static void turns_beside(struct x86_gen *g, struct x86_loop *x) {
+    g->beside = true;
+    for (g->copy = 0; g->copy < x->copies; g->copy++)
+        x86_spread(g, x->l->var);
+    for (const struct kir_val *v = x->l->body.first; v && !g->why; v = v->next) {
+        g->copy = 0;
+        one_value(g, v);
+        if (!x86_beside_each(v)) continue;
+        for (g->copy = 1; g->copy < x->copies; g->copy++)
+            if (x86_class(v) == CLASS_G && v->op != K_STORE)
+                x86_spread(g, v);
+            else
+                one_value(g, v);
+    }
+    for (g->copy = 0; g->copy < x->copies; g->copy++)
+        yields(g, x->l);
+    g->copy = 0;
+    g->beside = false;
+    step_var(g, x->l, x->lanes * x->copies);
+}
 // `times` turns with accumulators of their own; then the variable is past them.
 static void turns(struct x86_gen *g, struct x86_loop *x, int times) {
+    if (x->beside && times == x->copies) {
+        turns_beside(g, x);
+        return;
+    }
     for (g->copy = 0; g->copy < times; g->copy++) {
         turn(g, x->l);
         step_var(g, x->l, x->lanes);
@@ -367,7 +393,6 @@ static void vector_loop(struct x86_gen *g, struct x86_loop *x) {
     spread_results(g, x->l);
 }
 
-static void one_value(struct x86_gen *g, const struct kir_val *v);
 // Only the arm that is taken.
 static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
     int other = x86_label(&g->as), done = x86_label(&g->as);

@@ -14,6 +14,7 @@ struct x86_gen {
     bool masked;          // its last turn: lanes of K_TAIL only
     int left;             // how many they are; -1: only the run knows
     int copy;             // of its accumulators
+    bool beside;          // copies are written value by value: `copy` is one of them
     int32_t *tables;      // offsets in the pool
     int32_t tile_save;    // slot of registers that tiles borrow; 0: none yet
     int32_t tail;         // AVX2: slot of the lanes of a last turn; 0: none yet
@@ -32,6 +33,8 @@ void x86_write_body(struct x86_gen *g);
 
 // x86_home.c. Where v is now: accumulators have copies.
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
+struct x86_home *x86_lanes_home(const struct x86_gen *g, const struct kir_val *v); // of class G
+int64_t x86_beside_ahead(const struct x86_gen *g, const struct kir_val *v); // of the first turn's
 int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer
 // Of a value of several lanes, or what stores one.
 enum x86_len x86_whole(const struct x86_gen *g, const struct kir_val *v);

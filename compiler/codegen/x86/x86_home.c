@@ -65,7 +65,21 @@ enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
     return s != SHAPE_SAME && g->vec && x86_is_half(g, g->vec->lanes, wide) ? HALF : FULL;
 }
 
+// In a turn beside the first; NULL: as there.
+static struct x86_home *beside(const struct x86_gen *g, const struct kir_val *v) {
+    return g->beside && g->copy && x86_of(v)->beside ? x86_of(v)->beside[g->copy - 1] : NULL;
+}
+struct x86_home *x86_lanes_home(const struct x86_gen *g, const struct kir_val *v) {
+    struct x86_home *h = beside(g, v);
+    return h ? h : x86_of(v)->lanes;
+}
+int64_t x86_beside_ahead(const struct x86_gen *g, const struct kir_val *v) {
+    const struct x86_val *x = x86_of(v);
+    return g->beside && x->shape == SHAPE_STRIDE ? g->copy * g->vec->lanes * x->stride : 0;
+}
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
+    struct x86_home *h = x86_class(v) == CLASS_G ? NULL : beside(g, v);
+    if (h) return h;
     if (v->op == K_CARRY && g->copy && g->vec && g->vec->l == v->loop)
         return g->vec->more[v->imm_i][g->copy];
     return x86_of(v)->home;
@@ -129,7 +143,8 @@ struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
     int64_t c;
     if (kir_is_const(at, &c) && c >= 0 && c << log < INT32_MAX - 64)
         return x86_at(base, (int32_t)(c << log));
-    c = x86_distance(at, &at);
+    c = x86_beside_ahead(g, at);
+    c += x86_distance(at, &at);
     return (struct x86_mem){.base = (int8_t)base,
                             .index = (int8_t)x86_int(g, at, RCX),
                             .scale = (uint8_t)log,
@@ -158,7 +173,7 @@ struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wid
         const struct x86_home *h = x86_of(v)->home;
         return h && h->reg >= 0 ? x86_r(h->reg) : x86_lane_const(g, v, wide);
     }
-    const struct x86_home *h = x86_class(v) == CLASS_G ? x86_of(v)->lanes : x86_home_of(g, v);
+    const struct x86_home *h = x86_class(v) == CLASS_G ? x86_lanes_home(g, v) : x86_home_of(g, v);
     if (!h) {
         g->why = "lanes of a value that has none";
         return x86_r(temp);
@@ -180,9 +195,12 @@ struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wid
 
 int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp) {
     if (!a.mem) return a.reg;
-    bool each = a.each;
+    bool each = a.each, pooled = each && a.m.pool && !g->as.vex && temp >= X86_HELD;
+    int64_t what = pooled ? (int64_t)a.m.disp << 3 | wide << 2 | g->as.one << 1 | 1 : 0;
+    if (what && g->as.held[temp - X86_HELD] == what) return temp;
     a.each = false;
     x86_op2(g, each ? wide ? EV_EACHSD : EV_EACHSS : EV_MOVUPS, each ? FULL : len, temp, a);
+    if (what) g->as.held[temp - X86_HELD] = what;
     return temp;
 }
 

@@ -10,7 +10,13 @@ static bool brief(int64_t v) {
 void x86_spread(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);
     if (!x->lanes || x86_class(v) != CLASS_G || v->op == K_CONST) return;
-    int from = x86_int(g, v, RAX), dst = x86_home_dst(g, x->lanes);
+    const struct x86_home *h = x86_lanes_home(g, v);
+    int from = x86_int(g, v, RAX), dst = x86_home_dst(g, h);
+    int64_t ahead = x86_beside_ahead(g, v);
+    if (ahead) {
+        x86_lea(&g->as, RAX, x86_at(from, (int32_t)ahead));
+        from = RAX;
+    }
     x86_each_gpr(g, x->wide, dst, from);
     if (x->shape == SHAPE_STRIDE) {
         int64_t at64[8];
@@ -22,7 +28,7 @@ void x86_spread(struct x86_gen *g, const struct kir_val *v) {
         int32_t at = x86_const(&g->as, x->wide ? (void *)at64 : (void *)at32, g->as.vex ? 32 : 64);
         x86_op3(g, x->wide ? EV_ADDQ : EV_ADDD, FULL, dst, dst, x86_m(x86_pooled(at)));
     }
-    x86_home_put(g, x->lanes, dst);
+    x86_home_put(g, h, dst);
 }
 
 // RAX = RAX / s by multiplication with a reciprocal rounded up (Granlund and Montgomery 1994):

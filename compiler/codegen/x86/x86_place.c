@@ -26,6 +26,7 @@ struct walk {
     int depth;
     float weight[MAX_DEPTH];
     bool plain, bare; // within such loops
+    int copy;         // of turns side by side: x86_beside.c
 };
 
 static void note_inside(struct walk *w, struct x86_home *h) {
@@ -86,11 +87,19 @@ static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
         if (v->op == K_LOAD) read_buffer(w, v->imm_i);
         return;
     }
+    if (w->copy && x->beside && (lanes || x86_class(v) != CLASS_G)) {
+        read_home(w, x->beside[w->copy - 1]);
+        return;
+    }
     read_home(w, lanes && x->lanes ? x->lanes : x->home);
     if (lanes && x->lanes && x86_of(v)->shape == SHAPE_SAME) read_home(w, x->home);
 }
 static void make(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
+    if (w->copy) {
+        x->beside[w->copy - 1] = home(w, x86_class(v) == CLASS_G ? CLASS_V : x86_class(v));
+        return;
+    }
     x->home = x->sum ? x86_of(x->sum)->home : NULL;
     if (!x->home) x->home = home(w, x86_class(v));
     x->home->kept |= x->sum && x->home->plain;
@@ -121,6 +130,14 @@ static void loop_results(struct walk *w, struct x86_loop *x) {
     w->at += 2;
 }
 
+// v in the turns beside the first.
+static void make_beside(struct walk *w, const struct x86_loop *x, struct kir_val *v) {
+    if (!x->beside || !x86_beside_each(v)) return;
+    x86_of(v)->beside = arena_zarray(w->p->a, struct x86_home *, MAX_COPIES);
+    for (w->copy = 1; w->copy < x->copies; w->copy++)
+        make(w, v);
+    w->copy = 0;
+}
 static void walk_block(struct walk *w, struct kir_block *b);
 static void walk_loop(struct walk *w, struct x86_loop *x) {
     struct kir_loop *l = x->l;
@@ -142,6 +159,7 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     x->more =
         x->copies > 1 ? arena_zalloc(w->p->a, sizeof *x->more * (size_t)l->n_carry + 1) : NULL;
     make(w, l->var);
+    make_beside(w, x, l->var);
     for (int c = 0; c < l->n_carry; c++) {
         make(w, l->carry[c]);
         for (int k = 1; k < x->copies; k++)
@@ -160,8 +178,11 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     if (x->window) read_value(w, l->begin, false);
     walk_block(w, &l->body);
     for (int c = 0; c < l->n_carry; c++) {
-        read_value(w, l->yield[c], false);
-        read_value(w, l->yield[c], true);
+        for (w->copy = 0; w->copy < (x->beside ? x->copies : 1); w->copy++) {
+            read_value(w, l->yield[c], false);
+            read_value(w, l->yield[c], true);
+        }
+        w->copy = 0;
         read_home(w, x86_of(l->carry[c])->home);
         for (int k = 1; k < x->copies; k++)
             read_home(w, x->more[c][k]);
@@ -191,6 +212,14 @@ static void walk_lazy(struct walk *w, struct kir_val *v) {
     make(w, v);
     w->at += 2;
 }
+static void read_operands(struct walk *w, struct kir_val *v) {
+    struct kir_val *const *args = x86_of(v)->power[0] ? x86_of(v)->power : v->args;
+    for (int k = 0; k < v->n_args; k++) {
+        read_value(w, args[k], false);
+        read_value(w, args[k], true);
+    }
+    if (v->op == K_LOAD || v->op == K_STORE) read_buffer(w, v->imm_i);
+}
 static void walk_value(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
     if (x->lazy) {
@@ -211,14 +240,15 @@ static void walk_value(struct walk *w, struct kir_val *v) {
         w->at += 2;
         return;
     }
-    struct kir_val *const *args = x->power[0] ? x->power : v->args;
-    for (int k = 0; k < v->n_args; k++) {
-        read_value(w, args[k], false);
-        read_value(w, args[k], true);
+    const struct x86_loop *l = w->open[w->depth];
+    int copies = w->depth && l->beside && x86_beside_each(v) ? l->copies : 1;
+    if (copies > 1) x->beside = arena_zarray(w->p->a, struct x86_home *, MAX_COPIES);
+    for (w->copy = 0; w->copy < copies; w->copy++) {
+        read_operands(w, v);
+        if (v->op != K_STORE) make(w, v);
+        w->at += 2;
     }
-    if (v->op == K_LOAD || v->op == K_STORE) read_buffer(w, v->imm_i);
-    if (v->op != K_STORE) make(w, v);
-    w->at += 2;
+    w->copy = 0;
 }
 static void walk_block(struct walk *w, struct kir_block *b) {
     for (struct kir_val *v = b->first; v && !w->p->why; v = v->next)
@@ -304,6 +334,7 @@ static void check_plain(struct x86_plan *p) {
 
 bool x86_place(struct x86_plan *p) {
     struct walk w = {.p = p, .at = 2, .weight = {1}};
+    x86_beside_plan(p, &p->f->top);
     p->bufs = arena_zarray(p->a, struct x86_home *, p->f->n_bufs + 1);
     w.at = 0;
     x86_of(p->f->begin)->home = p->begin = home(&w, CLASS_G);

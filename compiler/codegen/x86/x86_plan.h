@@ -17,7 +17,7 @@
 
 enum x86_shape { SHAPE_SAME, SHAPE_STRIDE, SHAPE_LANES };
 enum x86_class { CLASS_G, CLASS_V, CLASS_K, CLASSES };
-enum { MAX_COPIES = 4 };
+enum { MAX_COPIES = 4, X86_BESIDE_VALUES = 45 };
 
 struct x86_home { // where a value lives while it is wanted: positions in order of the text
     int32_t first, last, slot; // slot: bytes from the stack pointer where reg < 0
@@ -37,6 +37,7 @@ struct x86_loop {
     struct x86_home *(*more)[MAX_COPIES]; // [n_carry] of copies 1, 2, ...
     int32_t start, end;                   // positions
     bool plain, bare;                     // of sums: see x86_sums.c
+    bool beside;                          // its copies are written value by value: x86_beside.c
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
     int window;                           // turns that a tile has columns for; 0: has no tiles
     int32_t window_slot;                  // of the window's state; 0: none yet
@@ -75,6 +76,7 @@ struct x86_val {
     struct x86_group *group;       // K_STORE in a vector loop
     struct x86_tile *tile;         // K_LOAD in a vector loop
     struct x86_home *home, *lanes; // lanes: of class G
+    struct x86_home **beside;      // [copies - 1] in turns beside the first: home, of class G lanes
     const struct kir_val *sum;     // the carried value in whose home it is summed
     struct kir_val *power[2];      // K_MUL: it is the first by 2 to the power of the second
     struct x86_loop *loop;         // K_FOR, and the loop's variable
@@ -164,6 +166,11 @@ void x86_sums_plan(struct x86_plan *p);
 // Is v the last step of an exponential, p * 2^n? Then both are noted, and what else it read is
 // fused (x86_power.c).
 void x86_power_find(const struct kir_val *v);
+// Turns of a loop side by side (x86_beside.c): may those of l, which runs as a vector, be written
+// so? The plan of those that are. Has v a home of its own in each turn?
+bool x86_beside_may(const struct x86_plan *p, const struct kir_loop *l, int lanes);
+void x86_beside_plan(struct x86_plan *p, const struct kir_block *b);
+bool x86_beside_each(const struct kir_val *v);
 // The distance that an access at `at` adds to *index.
 int64_t x86_distance(const struct kir_val *at, const struct kir_val **index);
 // Lays out homes in registers and slots.
