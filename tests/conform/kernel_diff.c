@@ -3,7 +3,7 @@
 // the direct generator, run on the same buffers, and compared bit for bit; kernels with sums that
 // may be reordered, and contractions, within 2e-5 of the scale.
 //     kernel_diff [--time] [--verbose] [--bind N=1,S=8] FILE.hlo|FILE.onnx...
-// .hlo with IN lines: cases as in tests/ops, without their values. --time: the least of some runs
+// .hlo with values: cases as in tests/ops, without their values. --time: the least of some runs
 // of each, and the kernels where the direct generator loses most.
 #include <math.h>
 #include <stdio.h>
@@ -246,6 +246,10 @@ static status_t file_cases(struct str text, enum precision prec) {
         cases_done(&c);
     }
 }
+static bool has_cases(struct span f) {
+    return memmem(f.p, f.n, "// IN: ", 7) || memmem(f.p, f.n, "// OUT: ", 8) ||
+           memmem(f.p, f.n, "// REFUSED: ", 12);
+}
 static status_t file(const char *path, const char *bind) {
     struct arena a = {0};
     struct span f;
@@ -254,7 +258,7 @@ static status_t file(const char *path, const char *bind) {
     size_t n = strlen(path);
     RETURN_IF_ERR(file_map(&a, path, &f));
     struct str text = {(const char *)f.p, f.n};
-    if (n > 4 && strcmp(path + n - 4, ".hlo") == 0 && memmem(f.p, f.n, "// IN: ", 7)) {
+    if (n > 4 && strcmp(path + n - 4, ".hlo") == 0 && has_cases(f)) {
         RETURN_IF_ERR(file_cases(text, PRECISION_DEFAULT));
         status_t st = file_cases(text, PRECISION_STRICT);
         arena_done(&a);
