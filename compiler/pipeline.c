@@ -16,7 +16,7 @@ static const char *const fold_weights[] = {
     "change-op-data-type", "dce", NULL};
 static const char *const fuse_main[] = {
     "calls", "cse", "dce", "fuse-while", "dce", "tables", "dce", "fuse-epilogue",
-    "dce", "channels", "fuse-row", "fuse-loop", "dce", "fuse-chain", "fuse-sibling",
+    "dce", "channels", "dim-maps", "fuse-row", "fuse-loop", "dce", "fuse-chain", "fuse-sibling",
     "dce", "layout", "dce", "attention", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 static const char *const portable[] = {"cse", "portable", "dce", NULL};

@@ -88,6 +88,7 @@ struct target {
     // the steps are not fused yet. NULL = always.
     bool (*library_runs)(const struct target *t, const struct lib_call *call);
     bool library_channels;  // it runs compiler/passes/layout/channels.h's fusions of 32-bit values
+    bool library_dim_maps;  // it runs compiler/passes/fusion/dim_maps.h's fusions
     bool library_attention; // it runs compiler/passes/fusion/attention.h's calls
     bool library_bf16;      // it multiplies bf16 with bf16, summing in f32, faster than f32
     bool library_odd;       // and keeps NaN in its place where convolutions' channels are odd

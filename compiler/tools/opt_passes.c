@@ -73,6 +73,7 @@ status_t opt_target(const char *name, struct target *out) {
                            .threads = 2,
                            .library_accepts = vnni ? takes_int8 : takes_all,
                            .library_channels = !avx2 && !vnni,
+                           .library_dim_maps = true,
                            .library_attention = true,
                            .library_int8 = vnni,
                            .few_bits = true,

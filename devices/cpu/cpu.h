@@ -64,7 +64,7 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
     cpu_impl_pad, cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention,
     cpu_impl_kernel, cpu_impl_channels, cpu_impl_nms, cpu_impl_lapack, cpu_impl_lapack_calls,
     cpu_impl_transpose, cpu_impl_random, cpu_impl_control, cpu_impl_depthwise, cpu_impl_reference,
-    cpu_impl_winograd, cpu_impl_matmul, cpu_impl_amx, cpu_impl_pointwise;
+    cpu_impl_winograd, cpu_impl_matmul, cpu_impl_amx, cpu_impl_pointwise, cpu_impl_dim_maps;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);

@@ -138,6 +138,7 @@ const struct target *cpu_target(void) {
     t.library_runs = library ? cpu_library_runs : NULL;
     t.wants_form = library ? cpu_wants_form : NULL; // kernels of ours read rows
     t.library_channels = !impl && t.vector_bits == 512;
+    t.library_dim_maps = !impl;
     t.library_attention = !impl && t.vector_bits >= 256;
     bool takes_f32 = t.library_accepts == cpu_library_accepts;
     t.few_bits = takes_f32;

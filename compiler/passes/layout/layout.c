@@ -6,6 +6,7 @@
 // as rows, goes on through what keeps each dimension's meaning (elementwise operations, windows,
 // padding; alone or in a fusion), and into reductions. Everything else is row-major; `copy` stands
 // at each border, one for all users of a value.
+#include "compiler/passes/fusion/dim_maps.h"
 #include "compiler/passes/layout/channels.h"
 #include "compiler/passes/pass.h"
 
@@ -57,6 +58,7 @@ static bool is_kernel(const struct assignment *as, const struct hlo_instr *i) {
 static bool may_turn(const struct assignment *as, const struct hlo_instr *i) {
     if (!image(i) || !is_kernel(as, i)) return false;
     if (i->op != HLO_FUSION) return keeps_meaning(i);
+    if (dim_maps_keeps(i, 1)) return true;
     if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return false;
     HLO_EACH_INSTR(k, i->called[0])
     if (!keeps_meaning(k)) return false;
@@ -82,11 +84,12 @@ static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
     int block = as->t->conv_block, blocked = 0, rows = 0;
     if (!block || !image(i) || !is_kernel(as, i) || i->shape->dims[1] % block) return false;
     bool concat = i->op == HLO_CONCATENATE && HLO_ATTR(i, dims)->dimensions.v[0] == 1;
+    bool maps = dim_maps_keeps(i, 1);
     for (int k = 0; k < i->n_operands; k++) {
         const struct hlo_instr *x = i->operands[k];
         if (shape_is_tuple(x->shape)) return false;
         if (!image(x)) continue;
-        if (concat ? x->shape->dims[1] % block != 0 : !shape_same_dims(x->shape, i->shape))
+        if (concat ? x->shape->dims[1] % block != 0 : !maps && !shape_same_dims(x->shape, i->shape))
             return false;
         if (form_of(x) == FORM_LAST && dtype_bits(i->shape->dtype) == 8) return false;
         bool in_blocks = form_of(x) == FORM_BLOCKED ||
@@ -96,6 +99,7 @@ static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
     if (!blocked || rows > blocked) return false;
     if (concat) return true;
     if (i->op != HLO_FUSION) return hlo_is_elementwise(i);
+    if (maps) return true;
     if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return false;
     HLO_EACH_INSTR(k, i->called[0])
     if (!any_order(i, k)) return false;
