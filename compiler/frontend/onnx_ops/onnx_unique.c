@@ -106,6 +106,7 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     hv rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
+
     if (onnx_attr(c->n, "axis"))
         axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
     else
