@@ -267,7 +267,6 @@ def refusals(d):
          {"x": words(2), "k": np.zeros(2, np.int32)}),
         ("g (string[2] x, bool[2] c, int32[2] k) => (string[2] y) { y = Where (c, x, k) }",
          {"x": words(2), "c": np.zeros(2, bool), "k": np.zeros(2, np.int32)}),
-        ("g (string[2] x) => (string[K] y) { y = Unique (x) }", {"x": words(2)}),
         ("g (string[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", {"x": texts("1", "one")}),
         ("g (string[1] x) => (int64[1] y) { y = Cast <to = 7> (x) }",
          {"x": texts("99999999999999999999")}),
