@@ -195,7 +195,7 @@ struct hlod_tensor {
 };
 struct hlod_run_options {       // begin with HLOD_RUN_OPTIONS
     size_t size;                // sizeof this struct
-    const char *weights;        // with an executable: digest of the model whose weights to use
+    const char *weights;        // with an executable: digest of the model that it is run as
     const char *device;         // NULL = any
     const char *const *outputs; // names wanted; NULL = all
     size_t n_outputs;

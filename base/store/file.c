@@ -84,6 +84,9 @@ static void unmap(void *obj) {
 status_t file_map(struct arena *a, const char *path, struct span *out) {
     struct stat sb;
     int fd;
+    // A pipe would not even open before somebody writes into it.
+    if (!stat(path, &sb) && (S_ISFIFO(sb.st_mode) || S_ISCHR(sb.st_mode)))
+        return st_invalid("%s: a pipe or a device, not a file", path);
     RETURN_IF_ERR(open_file(path, &fd, &sb));
     struct span all = {NULL, (size_t)sb.st_size};
     if (all.n) all.p = mmap(NULL, all.n, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -169,7 +169,7 @@ static int print_explained(struct hlo *h, const char *digest, bool measured) {
     if (!measured) return 0;
     putchar('\n');
     struct model_inputs *in = arena_zarray(&h->arena, struct model_inputs, 1);
-    rc = model_inputs_default(h, digest, in->v, &in->n);
+    rc = model_inputs_default(h, digest, NULL, in->v, &in->n);
     return rc ? rc : explain_measured(h, digest, in);
 }
 

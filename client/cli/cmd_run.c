@@ -14,6 +14,8 @@
 enum { MAX_INPUTS = MODEL_INPUTS_MAX, MAX_LABELS = 64 << 20 };
 struct run {
     const char *model, *out, *trace, *labels, *device;
+    const char *shaped;  // the executable in whose shapes inputs are made up, or NULL
+    const char *weights; // with an executable: the model whose weights it takes, or NULL
     int repeat, top, replicas;
     bool profile;
     struct npy in[MAX_INPUTS];
@@ -23,13 +25,16 @@ struct run {
     int n_results;
 };
 
+static const char *named_as(const struct run *r) {
+    return r->weights ? r->weights : r->model;
+}
 static bool makes_inputs(const struct run *r) {
     return !r->n_in && !r->resident.n_in && r->replicas <= 1;
 }
 // Nobody gave an input: a run to see whether, and how fast, the model runs.
 static int made_up_inputs(struct hlo *h, struct run *r) {
     if (!makes_inputs(r)) return 0;
-    int rc = model_inputs_default(h, r->model, r->in, &r->n_in);
+    int rc = model_inputs_default(h, named_as(r), r->shaped, r->in, &r->n_in);
     for (int k = 0; k < r->n_in && !rc && !h->quiet; k++) {
         fprintf(stderr, "input %s ", r->in[k].name);
         for (int d = 0; d < r->in[k].rank; d++)
@@ -69,9 +74,13 @@ static int resolve_model(struct hlo *h, struct run *r) {
     if (!h->quiet && whole)
         fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
                 json_is_true(json_object_get(c, "cacheHit")) ? "cached" : "compiled");
-    // Inputs are made up in the shapes of the executable; one that came as a file is what is meant.
-    bool exactly = whole && (makes_inputs(r) || hlox_sniff(r->model));
-    r->model = arena_strdup(&h->arena, text_at(c, exactly ? "digest" : "sourceDigest"));
+    // Models that differ in weights or names share an executable: it is run as the one in the file.
+    const char *executable = arena_strdup(&h->arena, text_at(c, "digest")),
+               *source = arena_strdup(&h->arena, text_at(c, "sourceDigest"));
+    if (whole) r->shaped = executable;
+    bool exactly = whole && hlox_sniff(r->model);
+    r->model = exactly ? executable : source;
+    r->weights = exactly ? source : NULL;
     json_decref(c);
     return 0;
 }
@@ -84,6 +93,7 @@ static json_t *request_json(const struct run *r) {
     if (r->replicas > 1)
         json_object_set_new(options, "compile", json_pack("{s:i}", "replicas", r->replicas));
     json_t *q = json_pack("{s:s, s:o}", "model", r->model, "options", options);
+    if (r->weights) json_object_set_new(q, "weights", json_string(r->weights));
     resident_outputs(&r->resident, q);
     return q;
 }
@@ -239,9 +249,9 @@ int cmd_run(struct hlo *h) {
     if (st) return fail_status(st);
 
     bool later = hlox_sniff(r.model); // its executable says the shapes
-    int rc = later ? 0 : model_inputs_fit(h, r.model, inputs, r.in, r.n_in);
+    int rc = later ? 0 : model_inputs_fit(h, r.model, NULL, inputs, r.in, r.n_in);
     if (!rc) rc = resolve_model(h, &r);
-    if (!rc && later) rc = model_inputs_fit(h, r.model, inputs, r.in, r.n_in);
+    if (!rc && later) rc = model_inputs_fit(h, named_as(&r), r.shaped, inputs, r.in, r.n_in);
     if (!rc) rc = made_up_inputs(h, &r);
     return rc ? rc : send_run(h, &r);
 }

@@ -104,10 +104,26 @@ static int signature_of(struct hlo *h, const char *model, json_t **out) {
     return rc;
 }
 
-int model_inputs_default(struct hlo *h, const char *model, struct npy *v, int *n) {
+// The model's signature in the shapes of its executable, whose names may be another model's.
+static int signature_in(struct hlo *h, const char *model, const char *shaped, json_t **out) {
+    json_t *sizes = NULL, *spec;
+    size_t k;
+    int rc = signature_of(h, model, out);
+    if (!rc && shaped) rc = signature_of(h, shaped, &sizes);
+    const json_t *of = json_object_get(sizes, "inputs"), *to = json_object_get(*out, "inputs");
+    if (json_array_size(of) == json_array_size(to)) json_array_foreach(to, k, spec) {
+            json_t *dims = json_object_get(json_array_get(of, k), "dims");
+            if (dims) json_object_set(spec, "dims", dims);
+        }
+    json_decref(sizes);
+    return rc;
+}
+
+int model_inputs_default(struct hlo *h, const char *model, const char *shaped, struct npy *v,
+                         int *n) {
     json_t *signature = NULL, *spec;
     size_t k;
-    int rc = signature_of(h, model, &signature);
+    int rc = signature_in(h, model, shaped, &signature);
     if (rc) return rc;
     json_array_foreach(json_object_get(signature, "inputs"), k, spec) {
         if (json_is_true(json_object_get(spec, "optional")) ||
@@ -141,8 +157,8 @@ static status_t fit(struct hlo *h, const json_t *spec, const char *word, struct 
     return input_fit(&h->arena, word, text_at(spec, "dtype"), any ? NULL : &shape, x);
 }
 
-int model_inputs_fit(struct hlo *h, const char *model, const char *const *words, struct npy *v,
-                     int n) {
+int model_inputs_fit(struct hlo *h, const char *model, const char *shaped, const char *const *words,
+                     struct npy *v, int n) {
     const struct image_options none = {.std = {1, 1, 1}};
     bool file, open = false;
     char hex[65];
@@ -153,7 +169,7 @@ int model_inputs_fit(struct hlo *h, const char *model, const char *const *words,
     if (!open) return 0;
     int rc = model_is_file(model, &file);
     if (!rc && file) rc = upload_model(h, model, hex);
-    if (!rc) rc = signature_of(h, file ? hex : model, &signature);
+    if (!rc) rc = signature_in(h, file ? hex : model, shaped, &signature);
     status_t st = ST_OK;
     for (int k = 0; k < n && !rc && !st; k++) {
         if (v[k].descr[0]) continue;
@@ -185,9 +201,9 @@ int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m)
     bool file = false, later = false;
     if (!rc) rc = model_is_file(*model, &file);
     if (!rc && file) later = hlox_sniff(*model);
-    if (!rc && !later) rc = model_inputs_fit(h, *model, m->words, m->v, m->n);
+    if (!rc && !later) rc = model_inputs_fit(h, *model, NULL, m->words, m->v, m->n);
     if (!rc) rc = resolve_model(h, model, m);
-    if (!rc && later) rc = model_inputs_fit(h, *model, m->words, m->v, m->n);
-    if (!rc && !m->n) rc = model_inputs_default(h, *model, m->v, &m->n);
+    if (!rc && later) rc = model_inputs_fit(h, *model, NULL, m->words, m->v, m->n);
+    if (!rc && !m->n) rc = model_inputs_default(h, *model, NULL, m->v, &m->n);
     return rc;
 }

@@ -13,14 +13,16 @@ struct model_inputs {
 };
 bool model_inputs_add(struct model_inputs *m, const char *word); // false: too many
 // Words that leave type or shape to the model (input_untyped; v[k] has a name and no descr yet)
-// become what its inputs are. A file is uploaded. 0, or an exit code already reported.
-int model_inputs_fit(struct hlo *h, const char *model, const char *const *words, struct npy *v,
-                     int n);
+// become what its inputs are. A file is uploaded. shaped: the model's executable whose shapes they
+// get, or NULL. 0, or an exit code already reported.
+int model_inputs_fit(struct hlo *h, const char *model, const char *shaped, const char *const *words,
+                     struct npy *v, int n);
 // Reads the words. A model that is a file is uploaded and compiled, *model becomes its digest.
 // Without words: values as above. 0, or an exit code already reported.
 // Inputs that nobody gave, of a model on the server: random numbers, in the usual size where one is
 // open, ones where values decide shapes. 0, or an exit code already reported.
-int model_inputs_default(struct hlo *h, const char *model, struct npy *v, int *n);
+int model_inputs_default(struct hlo *h, const char *model, const char *shaped, struct npy *v,
+                         int *n);
 int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m);
 // Runs the model, or executable, a few times with these inputs and prints its longest steps beside
 // what the cost model expects, and what is far from it. 0, or an exit code already reported.

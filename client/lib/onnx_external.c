@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/store/file.h"
 #include "base/map.h"
+#include "base/store/file.h"
 #include "base/str.h"
 #include "base/vec.h"
 
-enum { MAX_DEPTH = 32, MAX_FILES = 4096 };
+enum { MAX_FILES = 4096, MAX_DEPTH = 304 }; // three a graph: more than the server takes
 struct rope {
     struct span *v;
     size_t n, cap;

@@ -47,11 +47,16 @@ static Hlod__V1__TensorSpec *tensor_of(struct arena *a, const Hlod__V1__TensorSp
     return t;
 }
 
+// Whose names a run uses: of an executable's, those of the model whose weights it takes.
+static const struct model *named_as(const struct job *j) {
+    bool executable = !digest_eq(j->spec->model, j->model->source);
+    return executable && j->spec->has_weights && j->weights ? j->weights : j->model;
+}
 // The model's signature with each loose input as the tensors that the request brings, behind them
 // the values of the model that it replaces, and, once
 // there is an executable, each sequence among the outputs as the tensors that it gives.
 const Hlod__V1__Signature *job_names(struct job *j) {
-    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    const Hlod__V1__Signature *sig = named_as(j)->rec->signature;
     struct arena *a = &j->arena;
     if (!any_loose(sig)) return sig;
     VEC(Hlod__V1__TensorSpec *) in = {0};
@@ -362,7 +367,7 @@ Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in
 }
 
 bool job_foreign_names(const struct job *j) {
-    return strcmp(digest_to_hex(j->model->source).z, j->exe->info->source_digest) != 0;
+    return strcmp(digest_to_hex(named_as(j)->source).z, j->exe->info->source_digest) != 0;
 }
 
 // ---- rows

@@ -204,7 +204,11 @@ static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
                               "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
                               dim->symbol);
         Hlod__Wire__Binding *old = lookup(b, dim->symbol);
-        if (old && old->size != found) return key_wrong_size(in->name, d, old->size, found);
+        if (old && old->size != found)
+            return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
+                              "input '%s', dimension %zu ('%s'): expected %" PRId64
+                              ", as elsewhere in the request, found %" PRId64,
+                              in->name, d, dim->symbol, old->size, found);
         if (old) continue;
         add(b, arena_strdup(b->a, dim->symbol), found);
     }

@@ -171,7 +171,7 @@ async function overview() {
       table("Devices", [
         ["Device", d => h("b", null, d.name)],
         ["State", d => state(d.state, d.state === "ready" || d.state === "busy", d.state === "starting" || d.state === "waiting")],
-        ["Target", d => h("code", null, d.targetId || ""), "wide"],
+        ["Target", d => h("code", { class: "target" }, d.targetId || ""), "wide"],
         ["Threads", d => count(d.threads), "num wide"],
         ["Worker memory", d => h("div", { class: "pair" }, h("span", null, bytes(d.workerRssBytes), h("span", { class: "dim" }, " of " + bytes(d.memoryBytes))), meter(number(d.workerRssBytes) / (number(d.memoryBytes) || 1)))],
         ["Weights", d => bytes(d.preparedBytes), "num wide"],
@@ -187,7 +187,7 @@ async function overview() {
         ["Room", n => count(n.places), "num"],
         ["Jobs", n => count(n.jobs), "num late"],
         ["Queued", n => `${count(n.queued)} of ${count(n.maxQueue)}`, "num"],
-        ["Targets", n => h("code", null, [...new Set((n.targets || []).map(t => t.targetId))].join(", ")), "wide"],
+        ["Targets", n => h("code", { class: "target" }, [...new Set((n.targets || []).map(t => t.targetId))].join(", ")), "wide"],
         ["Address", n => h("code", null, n.address || ""), "wide"],
         ["Version", n => n.version || "", "late"],
         ["Heard", n => n.self ? "" : duration(n.seconds), "num late"],

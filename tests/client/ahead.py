@@ -2,16 +2,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """An executable as a file: `hlo compile -o m.hlox` on one server, `hlo run m.hlox`, `hlo show`,
 `hlo models set` on others: one that takes executables of others runs it without compiling, one that
-does not compiles the model inside; damaged files are refused. ahead.py BUILD"""
+does not compiles the model inside; damaged files are refused; models of one graph are told apart.
+ahead.py BUILD"""
 import os, re, subprocess, sys
 import numpy as np
 import onnx
 from onnx import TensorProto as T, helper as oh, numpy_helper as nh
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [TESTS, os.path.join(TESTS, "../client/python")]
+import hlod
 from harness import Daemon, Results, metric
 
 result = Results()
 rng = np.random.default_rng(5)
+
+def alike(hlo, d):
+    """Models of one graph share an executable: each keeps its weights and names, as a file that was
+    compiled ahead, by inputs that are made up, and in Python."""
+    for k, (name, to) in enumerate((("a", "b"), ("c", "d"))):
+        path = os.path.join(d.dir, name)
+        g = oh.make_graph([oh.make_node("MatMul", [name, "w"], [to])], "g",
+                          [oh.make_tensor_value_info(name, T.FLOAT, [1, 300])],
+                          [oh.make_tensor_value_info(to, T.FLOAT, [1, 2])],
+                          [nh.from_array(np.full((300, 2), k + 1, np.float32), "w")])
+        onnx.save(oh.make_model(g, opset_imports=[oh.make_opsetid("", 17)], ir_version=8),
+                  path + ".onnx")
+        hlo(d, "compile", path + ".onnx", "-o", path + ".hlox")
+    for name, to, sum in (("a", "b", 300), ("c", "d", 600)):
+        path = os.path.join(d.dir, name)
+        np.save(path + ".npy", np.ones((1, 300), np.float32))
+        for kind in (".onnx", ".hlox"):
+            result.command("%s%s: its weights and names" % (name, kind),
+                           hlo(d, "run", path + kind, "-i", "%s=@%s.npy" % (name, path)), 0,
+                           r"^%s f32\[1,2\] %d %d$" % (to, sum, sum))
+            p = result.command("%s%s: inputs made up" % (name, kind), hlo(d, "run", path + kind),
+                               0, r"^%s f32\[1,2\] " % to, "input %s 1x300, made up" % name)
+            drawn = hlo(d, "run", path + kind, "-i", name + "=random")
+            result("%s%s: the same inputs by name" % (name, kind), p.stdout == drawn.stdout,
+                   (p.stdout, drawn.stdout))
+        with hlod.connect("%s:%d" % d.addr) as h:
+            y = h.compile(path + ".onnx").run({name: np.ones((1, 300), np.float32)})
+            result("%s in Python" % name, list(y) == [to] and (y[to] == sum).all(), y)
+
 
 def main():
     build = os.path.abspath(sys.argv[1])
@@ -57,6 +89,7 @@ def main():
             "a server that takes none compiles the model inside", hlo(wary, "run", out, *give), 0,
             "^y f32", r"not taken \(.*--allow-cache-import\): the model in the file is compiled")
         result("for the same shapes and options", p.stdout == want, (p.stdout, want))
+        alike(hlo, wary)
         result.command("a name with a space, by its file", hlo(wary, "run", path, *give), 0,
                        "^y f32")
         result.command("other shapes than it was made for",

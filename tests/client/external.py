@@ -94,6 +94,25 @@ try:
             "external data of %d bytes" % (A.nbytes - 4))
     refused("a bad offset", lambda t: (t.ClearField("external_data"), external(t, "all.bin", -4)),
             "unreadable")
+    os.mkfifo(work + "/pipe.bin")
+    refused("a pipe", set_location("pipe.bin"), "a pipe or a device")
+    # Data of a node in a branch in a branch, as deep as protobuf reads (100 messages).
+    g = helper.make_graph([helper.make_node("Constant", [], ["r0"], value=numpy_helper.from_array(
+        C, "C"))], "b", [], [info("r0", [40])])
+    external(g.node[0].attribute[0].t, "sub/c.bin", 3)
+    for k in range(1, 30):
+        e = helper.make_graph([helper.make_node("Identity", ["C0"], ["e%d" % k])], "e", [],
+                              [info("e%d" % k, [40])])
+        n = helper.make_node("If", ["on"], ["r%d" % k], then_branch=g, else_branch=e)
+        g = helper.make_graph([n], "b", [], [info("r%d" % k, [40])])
+    m = build_model()
+    del m.graph.node[2]
+    m.graph.node.insert(0, g.node[0])
+    m.graph.node[-1].input[1] = "r29"
+    m.graph.initializer.append(numpy_helper.from_array(np.array(True), "on"))
+    m.graph.initializer.append(numpy_helper.from_array(C * 0, "C0"))
+    onnx.save(m, work + "/deep.onnx")
+    same("29 branches deep", "deep.onnx")
     status, r = d.json("POST", "/v1/executables", open(work + "/one.onnx", "rb").read(),
                        {"Content-Type": "application/onnx"})
     result("the server itself refuses it", status == 400 and "another file" in r["message"], r)

@@ -460,9 +460,12 @@ def check(d, name, text, runs):
             g = got[o.name]
             if g.shape != w.shape or g.dtype != w.dtype:
                 return "%s is %s%s, expected %s%s" % (o.name, g.dtype, g.shape, w.dtype, w.shape)
+            if (np.isnan(g) != np.isnan(w)).any():
+                return "%s is NaN at %d places, expected at %d" % (
+                    o.name, np.isnan(g).sum(), np.isnan(w).sum())
             if w.size:
-                worst = max(worst,
-                            float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1)))
+                off = np.nan_to_num(np.abs(g.astype(np.float64) - w), posinf=np.inf)
+                worst = max(worst, float(off.max() / max(np.abs(np.nan_to_num(w)).max(), 1)))
     return None if worst <= 1e-5 else "error %.2g" % worst
 
 

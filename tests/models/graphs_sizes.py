@@ -160,4 +160,21 @@ g (float[6, 3] x) => (float[N, 3] joined, float[M, 3] tail, float[K, 4] layer, f
   all = Constant <value_ints = [-1]> ()
   flat = Reshape (joined, all)
 }""", masks(6, 3)),
+    "bounds of Clip that are no numbers": ("""
+g (float[4, 6] x, float[] lo, float[] hi, double[9] d) => (float[4, 6] y, double[9] a, double[9] b)
+{
+  y = Clip (x, lo, hi)
+  nan = Constant <value = double {nan}> ()
+  half = Constant <value = double {0.5}> ()
+  a = Clip (d, nan, half)
+  b = Clip (d, half, nan)
+}""", [{"lo": np.float32(lo), "hi": np.float32(hi)}
+       for lo in (-0.5, np.nan) for hi in (0.25, np.nan)]),
+    "losses whose reduction is another text": ("""
+g (float[4, 6] x) => (float y, float z)
+{
+  t = Constant <value_ints = [1, 0, 5, 2]> ()
+  y = NegativeLogLikelihoodLoss <reduction = "SUM"> (x, t)
+  z = SoftmaxCrossEntropyLoss <reduction = ""> (x, t)
+}""", [{}]),
 }

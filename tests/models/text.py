@@ -114,7 +114,10 @@ g (int64[4] i) => (string[4, 3] y)
   v = Constant <value_strings = ["off", "über"]> ()
   y = OneHot (i, n, v) }""", [{"i": np.array([0, 2, -1, 7])}]), "different texts": ("""
 g (string[8] x) => (string[K] y, int64[K] at, int64[8] back, int64[K] n)
-{ y, at, back, n = Unique <sorted = 0> (x) }""", [{"x": texts("b", "a", "", "b", "c", "a", "", "b")}]), "texts to numbers": ("""
+{ y, at, back, n = Unique <sorted = 0> (x) }""", [{"x": texts("b", "a", "", "b", "c", "a", "", "b")}]), "different texts in their order": ("""
+g (string[4, 4] x) => (string[K] y, int64[K] at, int64[16] back, int64[K] n, string[4, L] z, int64[L] m)
+{ y, at, back, n = Unique (x)
+  z, m = Unique <axis = 1> (x) }""", [{"x": words(4, 4, seed=k)} for k in range(3)]), "texts to numbers": ("""
 g (string[6] x) => (float[6] y, double[6] z)
 { y = Cast <to = 1> (x)
   z = Cast <to = 11> (x) }""", [{"x": texts("1", "-2.5e-3", "+7.25", "NaN", "INF", "-INF")}]), "concat, broadcast": ("""
@@ -264,7 +267,6 @@ def refusals(d):
          {"x": words(2), "k": np.zeros(2, np.int32)}),
         ("g (string[2] x, bool[2] c, int32[2] k) => (string[2] y) { y = Where (c, x, k) }",
          {"x": words(2), "c": np.zeros(2, bool), "k": np.zeros(2, np.int32)}),
-        ("g (string[2] x) => (string[K] y) { y = Unique (x) }", {"x": words(2)}),
         ("g (string[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", {"x": texts("1", "one")}),
         ("g (string[1] x) => (int64[1] y) { y = Cast <to = 7> (x) }",
          {"x": texts("99999999999999999999")}),

@@ -49,20 +49,59 @@ static status_t check_choices(const struct onnx_node *n) {
     return ST_OK;
 }
 
+// One of a row's words "name", "name+since", "name-until", "name+since-until".
+struct attr_word {
+    struct str name;
+    int64_t since, until;
+};
+static struct attr_word attr_word(const char **words) {
+    const char *end, *at = *words;
+    struct attr_word w = {{at, strcspn(at, " +-")}, 0, INT64_MAX};
+    at += w.name.n;
+    if (*at == '+') {
+        w.since = strtol(at + 1, (char **)&end, 10);
+        at = end;
+    }
+    if (*at == '-') {
+        w.until = strtol(at + 1, (char **)&end, 10);
+        at = end;
+    }
+    *words = at + (*at == ' ');
+    return w;
+}
+// Names are those of ONNX's own domain where they have versions.
+static status_t check_name(const char *words, struct str name, int64_t opset) {
+    bool other = false;
+    struct strbuf has = {0};
+    while (*words) {
+        struct attr_word w = attr_word(&words);
+        bool now = opset >= w.since && opset <= w.until, is = str_eq(name, w.name);
+        if (is && now) {
+            strbuf_done(&has);
+            return ST_OK;
+        }
+        other |= is;
+        if (now) strbuf_printf(&has, "%s" STR_FMT, has.n ? " " : ": ", STR_ARG(w.name));
+    }
+    status_t st = other ? st_invalid("attribute '" STR_FMT "' is of another opset%s%s",
+                                     STR_ARG(name), has.n ? "; this one's" : "", has.n ? has.p : "")
+                        : st_invalid("attribute '" STR_FMT "' is none of the operator's%s",
+                                     STR_ARG(name), has.n ? has.p : ", which has none");
+    strbuf_done(&has);
+    return st;
+}
 static int by_op(const void *name, const void *row) {
     return strcmp(name, ((const struct attr_names *)row)->op);
 }
 // Has the operator all attributes that the node has, and the node each once? Those in front of
 // whose name a tool wrote "__" are its own, as in ONNX's checker.
-static status_t check_names(const struct onnx_op *op, const struct onnx_node *n) {
+static status_t check_names(const struct onnx_op *op, const struct onnx_node *n, int64_t opset) {
     if (!n->attrs.n) return ST_OK;
     const struct attr_names *row =
         bsearch(op->name, attr_names, sizeof attr_names / sizeof *row, sizeof *row, by_op);
     for (size_t k = 0; row && k < n->attrs.n; k++) {
         struct str name = n->attrs.v[k].name;
-        if (!str_starts(name, "__") && !among(name, row->names))
-            return st_invalid("attribute '" STR_FMT "' is none of the operator's%s%s",
-                              STR_ARG(name), *row->names ? ": " : ", which has none", row->names);
+        if (!str_starts(name, "__")) RETURN_IF_ERR(check_name(row->names, name, opset));
         for (size_t i = 0; i < k; i++)
             if (str_eq(name, n->attrs.v[i].name))
                 return st_invalid("attribute '" STR_FMT "' is there twice", STR_ARG(name));
@@ -77,7 +116,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
         return st_invalid("%zu inputs, expected %d to %d", n->in.n, op->min_in, op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!onnx_in_has(c, (size_t)k)) return st_invalid("input %d is empty", k);
-    RETURN_IF_ERR(check_names(op, n));
+    RETURN_IF_ERR(check_names(op, n, c->opset));
     RETURN_IF_ERR(check_choices(n));
     if (onnx_has_text(c))
         onnx_pass_text(c, op->fn);

@@ -51,6 +51,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn); // onnx_val's bound, of
 
 // onnx_string.c
 bool onnx_has_text(struct onnx_ctx *c);              // of the node's inputs
+hv onnx_text_ranks(struct onnx_ctx *c, hv x);        // of texts: s32 in the order of their bytes
 void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
 // Cast where text is on one side or both.
 void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text);

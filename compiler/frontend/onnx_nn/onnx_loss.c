@@ -43,7 +43,7 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
     for (int d = 0; d < loss->shape->rank; d++)
         all[d] = d;
     hv sum = onnx_reduce_keep(c, loss, all, loss->shape->rank, HLO_ADD, false);
-    if (str_is(how, "sum")) return sum;
+    if (!str_is(how, "mean")) return sum; // as ONNX Runtime takes any other text
     if (!w) return onnx_mul_k(c, sum, 1 / (double)shape_elements(loss->shape));
     return hb_div(b, sum, onnx_reduce_keep(c, w, all, w->shape->rank, HLO_ADD, false));
 }

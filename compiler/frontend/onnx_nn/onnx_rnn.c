@@ -419,8 +419,8 @@ static bool rnn_shapes(struct onnx_ctx *c, hv x, int gates, int directions, int6
                        bool quantised) {
     const struct shape *s = x->shape, *w = onnx_in_val(c, 1)->shape, *r = onnx_in_val(c, 2)->shape;
     int deep = quantised ? 1 : 2, wide = 3 - deep;
-    if (s->rank == 3 && w->rank == 3 && r->rank == 3 && hidden > 0 && s->dims[0] > 0 &&
-        w->dims[0] == directions && r->dims[0] == directions && w->dims[wide] == gates * hidden &&
+    if (s->rank == 3 && w->rank == 3 && r->rank == 3 && hidden > 0 && w->dims[0] == directions &&
+        r->dims[0] == directions && w->dims[wide] == gates * hidden &&
         r->dims[wide] == gates * hidden && w->dims[deep] == s->dims[2] && r->dims[deep] == hidden)
         return true;
     onnx_fail(c, "input %s, weights %s and %s, hidden_size %lld, %d directions",
@@ -428,6 +428,21 @@ static bool rnn_shapes(struct onnx_ctx *c, hv x, int gates, int directions, int6
               directions);
     return false;
 }
+// Results of no steps: no outputs, and the states as they were. (ONNX Runtime leaves them unset.)
+static void of_no_steps(struct onnx_ctx *c, hv x, enum cell_kind kind, int directions,
+                        int64_t hidden, bool batch_first) {
+    struct cell k = {.kind = kind, .batch = x->shape->dims[1], .hidden = hidden};
+    int64_t all[2][4] = {{0, directions, k.batch, hidden}, {k.batch, 0, directions, hidden}};
+    hv state[2];
+    onnx_out_val(c, 0, hb_splat(&c->b, shape_make(c->a, x->shape->dtype, all[batch_first], 4), 0));
+    for (size_t s = 0; s < (kind == CELL_LSTM ? 2 : 1); s++) {
+        for (int d = 0; d < directions; d++)
+            state[d] = initial(c, &k, 5 + s, d, x);
+        if (!hb_ok(&c->b)) return;
+        onnx_out_val(c, 1 + s, beside(c, state, directions, batch_first));
+    }
+}
+
 ONNX(rnn) {
     enum cell_kind kind = (enum cell_kind)onnx_op_arg(c);
     static const int gate_count[] = {1, 3, 4}, activations[] = {1, 2, 3};
@@ -444,6 +459,7 @@ ONNX(rnn) {
     bool quantised = str_is(c->n->op, "DynamicQuantizeLSTM");
     int64_t hidden = onnx_at_int(c, "hidden_size", r->shape->dims[quantised ? 1 : 2]);
     if (!rnn_shapes(c, x, gates, directions, hidden, quantised)) return;
+    if (x->shape->dims[0] == 0) return of_no_steps(c, x, kind, directions, hidden, batch_first);
 
     for (int d = 0; d < directions; d++) {
         struct cell k = {.kind = kind,

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/frontend/onnx/onnx_scope.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
 static hv scalar_like(struct onnx_ctx *c, hv x, double v) {
@@ -105,22 +106,37 @@ static double largest_finite(enum dtype t) {
         return dtype_highest(t);
     }
 }
+// Bound k of a Clip; NULL: none. NaN bounds nothing, as in ONNX Runtime.
+static hv clip_bound(struct onnx_ctx *c, size_t k, hv x) {
+    const struct onnx_val *given = onnx_in_any(c, k + 1);
+    bool real = dtype_is_float(x->shape->dtype);
+    hv limit = hb_reshape(&c->b, onnx_in_val(c, k + 1), NULL, 0);
+    if (real && given && given->known && isnan(lit_get_f64(given->known, 0))) return NULL;
+    if (real && !(given && given->known)) {
+        hv open = onnx_splat_like(c, limit, k ? INFINITY : -INFINITY);
+        limit = hb_select(&c->b, hb_compare(&c->b, limit, limit, CMP_EQ), limit, open);
+    }
+    return hb_broadcast(&c->b, limit, x->shape->dims, x->shape->rank, NULL);
+}
 // A bound that is left out is the type's last finite value, of an infinity too, as in the standard.
 ONNX_X(clip) {
+    if (c->opset < 11 && !(onnx_at_float(c, "min", -FLT_MAX) <= onnx_at_float(c, "max", FLT_MAX)))
+        return onnx_fail(c, "min %g, max %g", onnx_at_float(c, "min", -FLT_MAX),
+                         onnx_at_float(c, "max", FLT_MAX));
+
     static const char *const names[] = {"min", "max"};
     for (size_t k = 0; k < 2; k++) {
         hv limit;
         bool least = k == 0;
         if (c->opset >= 11 && onnx_in_has(c, k + 1))
-            limit = hb_broadcast(b, hb_reshape(b, onnx_in_val(c, k + 1), NULL, 0), x->shape->dims,
-                                 x->shape->rank, NULL);
+            limit = clip_bound(c, k, x);
         else if (c->opset < 11 && onnx_attr(c->n, names[k]))
             limit = scalar_like(c, x, onnx_at_float(c, names[k], 0));
         else if (dtype_is_float(x->shape->dtype))
             limit = scalar_like(c, x, (least ? -1 : 1) * largest_finite(x->shape->dtype));
         else
             continue;
-        x = hb_binary(b, least ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
+        if (limit) x = hb_binary(b, least ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
     }
     onnx_out_val(c, 0, x);
 }

@@ -128,6 +128,10 @@ static bool all_text(struct onnx_ctx *c, size_t n) {
     return true;
 }
 
+hv onnx_text_ranks(struct onnx_ctx *c, hv x) {
+    return text_call(c, "rank", x->shape, &x, 1);
+}
+
 ONNX(stringconcat) {
     if (!all_text(c, 2)) return;
     hv x[] = {onnx_in_val(c, 0), onnx_in_val(c, 1)};

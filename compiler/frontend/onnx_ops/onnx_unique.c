@@ -106,8 +106,6 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     hv rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
-    if (onnx_has_text(c) && onnx_at_int(c, "sorted", 1) == 1)
-        return onnx_fail(c, "texts have no order here: only sorted = 0");
 
     if (onnx_attr(c->n, "axis"))
         axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
@@ -123,6 +121,7 @@ ONNX_X(unique) { // arg 1: com.microsoft's, by occurrence, without the places of
     for (int d = 0, k = 1; d < x->shape->rank; d++)
         if (d != axis) perm[k++] = d;
     rows = hb_reshape(b, hb_transpose(b, x, perm), (int64_t[]){n, m}, 2);
+    if (onnx_has_text(c)) rows = onnx_text_ranks(c, rows); // their places tell them apart alone
     hv *keys = arena_array(c->a, hv, m + 1);
     for (int64_t k = 0; k < m; k++)
         keys[k] = onnx_row(c, rows, 1, k);

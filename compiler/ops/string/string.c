@@ -373,6 +373,37 @@ status_t hlo_string_hash(struct hlo_eval *ev, const struct hlo_instr *i, struct 
     return ST_OK;
 }
 
+// ---- order
+
+struct placed_text {
+    struct str s;
+    int64_t at; // which element
+};
+static int by_bytes(const void *a, const void *b) {
+    struct str x = ((const struct placed_text *)a)->s, y = ((const struct placed_text *)b)->s;
+    int first = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
+    return first ? first : (x.n > y.n) - (x.n < y.n);
+}
+status_t hlo_string_rank(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                         struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 1, 1));
+    if (i->shape->dtype != DT_S32 || !shape_same_dims(i->shape, in[0]->shape))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    int64_t n = shape_elements(i->shape), rank = 0;
+    RETURN_IF_ERR(hlo_eval_spend(ev, n * (int64_t)sizeof(struct placed_text)));
+    struct placed_text *all = arena_array(ev->arena, struct placed_text, n + 1);
+
+    for (int64_t k = 0; k < n; k++)
+        all[k] = (struct placed_text){text_of(ev, in[0], k), k};
+    qsort(all, (size_t)n, sizeof *all, by_bytes);
+    for (int64_t k = 0; k < n; k++) {
+        rank += k > 0 && !str_eq(all[k - 1].s, all[k].s);
+        lit_set_i64(*out, all[k].at, rank);
+    }
+    return ST_OK;
+}
+
 // ---- numbers
 
 static bool parse_float(struct str s, double *out) {

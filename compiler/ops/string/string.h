@@ -19,6 +19,8 @@
 //   string
 //                        that is none
 //   hlod.text.hash       (x, seed u32[]) -> u32 of x's shape: MurmurHash3_x86_32 of its bytes
+//   hlod.text.rank       (x) -> s32 of x's shape: how many different strings of x stand in front of
+//                        each in the order of their bytes
 //   hlod.text.print      (numbers) -> their shortest decimal strings that read back the same
 #pragma once
 #include "compiler/eval.h"
@@ -31,6 +33,7 @@
     X(match)                                                                                       \
     X(parse)                                                                                       \
     X(hash)                                                                                        \
+    X(rank)                                                                                        \
     X(print)
 #define STRING_DECLARE(name)                                                                       \
     status_t hlo_string_##name(struct hlo_eval *ev, const struct hlo_instr *i,                     \

@@ -96,6 +96,13 @@ static void says_what_is_wrong(void **state) {
     st_drop(st);
     assert_non_null(st = file_map(&a, "/tmp", &b));
     st_drop(st);
+    put(0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_non_null(st = file_map(&a, path, &b)); // at once: nobody writes into it
+    assert_non_null(strstr(st_message(st), "a pipe or a device"));
+    st_drop(st);
+    assert_int_equal(unlink(path), 0);
     arena_done(&a);
 }
 

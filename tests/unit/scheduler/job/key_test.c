@@ -126,7 +126,7 @@ static void bind(void **state) {
     complete = false;
     const struct key_shape conflict[] = {{"x", 2, x, NULL, 0}, {"y", 2, y_bad, NULL, 0}};
     expect(&sig, conflict, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
-           "'y', dimension 1: expected 3, found 5");
+           "'y', dimension 1 ('T'): expected 3, as elsewhere in the request, found 5");
     const struct key_shape fixed[] = {{"x", 2, x_bad, NULL, 0}}, rank[] = {{"x", 1, x, NULL, 0}},
                            name[] = {{"z", 2, x, NULL, 0}}, open[] = {{"x", 2, x_open, NULL, 0}};
     expect(&sig, fixed, 1, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "expected 4, found 5");
