@@ -20,6 +20,7 @@ check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(FA
 check-sched: ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
 check-sched: $(BUILD)/hlod $(FAKE_WORKER)
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+	$(Q)python3 tests/sched/ends.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
 	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
 	$(Q)python3 tests/sched/backup.py --build $(BUILD) --worker $(FAKE_WORKER)
 soak-jobs: ## 200 batch jobs, 50 times `kill -9` of the daemon: one recorded result each; SEED=n to
