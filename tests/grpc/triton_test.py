@@ -145,6 +145,8 @@ def extensions(d, c, lib):
     trace = c.get_trace_settings(**kw)
     assert (trace if lib is th else {k: v["value"] for k, v in trace["settings"].items()})[
         "trace_level"] == ["OFF"], trace
+    assert c.get_trace_settings(model_name="plus", **kw) == trace
+    refused("unknown model", lambda: c.get_trace_settings(model_name="nothing"))
     refused("profile", lambda: c.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}))
     refused("CUDA shared memory is not offered",
             lambda: c.register_cuda_shared_memory("r", b"AAAA", 0, 16))
