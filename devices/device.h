@@ -38,6 +38,9 @@ struct dev_exe {
 struct dev_weights {
     struct dev_exe *exe;
     int64_t bytes, needs; // resident on the device and counted here; of all it reads; 0: as many
+    // Optional, the caller's: told after `bytes` changed because another set was let go.
+    void (*changed)(struct dev_weights *w);
+    void *owner;
 };
 
 // An array that lies in the device's memory until its last reference goes. Counted by the thread
