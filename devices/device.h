@@ -4,8 +4,7 @@
 // loaded, several weight sets prepared for each, and they are let go of in any order that keeps a
 // set's executable and an executable's device. Calls are synchronous; one thread calls at a time
 // (a worker's run thread) but for runs of streams; dev_target and dev_attributes may be called from
-// any thread at any time, and what `cancel` points at is set from any. A call that fails leaves
-// nothing behind.
+// any thread at any time, and what `cancel` points at is set from any. What fails leaves nothing.
 //
 // UNAVAILABLE from any call means that the device itself is lost: every later load, prepare and
 // run fails the same way; the owner releases what it has and opens it anew (a worker ends itself).
@@ -38,6 +37,8 @@ struct dev_exe {
 struct dev_weights {
     struct dev_exe *exe;
     int64_t bytes, needs; // resident on the device and counted here; of all it reads; 0: as many
+    void (*changed)(struct dev_weights *w); // optional: after `bytes` grew by what another let go
+    void *owner;                            // the caller's
 };
 
 // An array that lies in the device's memory until its last reference goes. Counted by the thread
@@ -155,8 +156,7 @@ struct dev_vtable {
     // Optional. A second executable of x's program, for runs at the same time: it has working
     // memory of its own, runs on the calling thread alone and takes the weight sets of x. Runs of
     // several, but not of x meanwhile, may go on at once, each in its thread; all other calls come
-    // while there are none. Unloaded before x. UNIMPLEMENTED: this program has none,
-    // RESOURCE_EXHAUSTED.
+    // while there are none. Unloaded before x. UNIMPLEMENTED: it has none. RESOURCE_EXHAUSTED.
     status_t (*stream)(struct dev_exe *x, struct dev_exe **out);
     // Optional. Between calls: is the device still at work for a run that was cancelled? *busy: ask
     // again soon. Does not wait. UNAVAILABLE as from any call.

@@ -99,6 +99,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->buffers = buffers_new(&(struct buffers_config){.drop = sched_buffer_dropped, .ctx = s});
     s->lease_timer = loop_timer_new(l, sched_lease_over, s);
     s->relief_timer = loop_timer_new(l, sched_relief_due, s);
+    s->measure_timer = loop_timer_new(l, op_measure_due, s);
     s->aheads = aheads_new(l);
 
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
@@ -112,6 +113,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     if (st) {
         loop_timer_free(s->lease_timer);
         loop_timer_free(s->relief_timer);
+        loop_timer_free(s->measure_timer);
         aheads_free(s->aheads);
         sched_free(s);
         return st;
@@ -135,7 +137,8 @@ void sched_stop(struct sched *s) {
     s->stopping = true;
     loop_timer_free(s->lease_timer);
     loop_timer_free(s->relief_timer);
-    s->lease_timer = s->relief_timer = NULL;
+    loop_timer_free(s->measure_timer);
+    s->lease_timer = s->relief_timer = s->measure_timer = NULL;
     pool_stop(s->pool);
     aheads_free(s->aheads);
     s->aheads = NULL;

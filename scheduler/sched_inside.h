@@ -94,7 +94,9 @@ struct sched {
     int n_jobs;
     uint64_t next_job, tick;
     bool dispatching, dispatch_due, stopping;
-    bool measures;                                       // pool work sums up the store
+    bool measures, measure_due; // pool work sums up the store, or did a while ago; and is to again
+    int64_t measure_ns;         // that it took
+    struct loop_timer *measure_timer;
     void (*told)(void *ctx, const struct trace_work *w); // sched_observe; or NULL
     void *told_ctx;
 };

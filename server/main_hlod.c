@@ -100,13 +100,14 @@ static void take_no_more(struct daemon *d) {
     if (d->rpc) rpc_quiesce(d->rpc);
     d->drain_until_ns = clock_ns() + clock_of_ms((double)d->cfg.drain_ms);
 }
+enum { DRAIN_LOOK_MS = 20 };
 static void on_drain(void *arg) {
     struct daemon *d = arg;
-    if (!d->api.draining) take_no_more(d);
-    bool over = clock_ns() >= d->drain_until_ns;
+    bool over = d->api.draining && clock_ns() >= d->drain_until_ns, first = !d->api.draining;
+    if (first) take_no_more(d); // who has just asked on a connection that it keeps is told
     int others = puts_under_way(d) + suites_away(d->suites);
-    if (sched_active(d->sched) + open_requests(d) + others > 0 && !over) {
-        loop_timer_start(d->drain, 20);
+    if (first || (sched_active(d->sched) + open_requests(d) + others > 0 && !over)) {
+        loop_timer_start(d->drain, DRAIN_LOOK_MS);
         return;
     }
     if (over)

@@ -17,9 +17,17 @@ check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(FA
 	  $(sort $(wildcard tests/api/real/*.http))
 	$(Q)python3 tests/api/cors.py $(BUILD)
 	$(Q)build/venv/bin/python tests/api/web.py --build $(BUILD)
+# A wall clock that is set (tests/sched/clock.py).
+MOVED_CLOCK := $(BUILD)/tests/moved_clock.so
+$(MOVED_CLOCK): tests/sched/moved_clock.c
+	$(call say,link moved_clock)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -fvisibility=default -shared -o $@ $<
 check-sched: ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
-check-sched: $(BUILD)/hlod $(FAKE_WORKER)
+check-sched: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAKE_WORKER) $(MOVED_CLOCK)
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+	$(Q)$(if $(SAN),,python3 tests/sched/clock.py --hlod $(BUILD)/hlod \
+	  --worker $(BUILD)/hlod-worker --preload $(CURDIR)/$(MOVED_CLOCK))
+	$(Q)python3 tests/sched/ends.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
 	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
 	$(Q)python3 tests/sched/backup.py --build $(BUILD) --worker $(FAKE_WORKER)
 soak-jobs: ## 200 batch jobs, 50 times `kill -9` of the daemon: one recorded result each; SEED=n to

@@ -749,6 +749,7 @@ static int oldest_first(const void *a, const void *b) {
     return x->mtime < y->mtime ? -1 : x->mtime > y->mtime;
 }
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
+    enum { MANY = 512, PART = 64 };
     struct candidates c = {0};
     int64_t freed = 0;
     pthread_mutex_lock(&s->mutex);
@@ -756,7 +757,9 @@ status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
     pthread_mutex_unlock(&s->mutex);
     status_t st = store_list(s, STORE_EXECUTABLE, collect, &c);
     if (!st && c.v.n) qsort(c.v.v, c.v.n, sizeof *c.v.v, oldest_first);
-    for (size_t k = 0; !st && k < c.v.n && s->budget && c.total > s->budget; k++) {
+    // Of many some more go, so that they are not all looked at again for the next one.
+    int64_t most = c.v.n > MANY && c.total > s->budget ? s->budget - s->budget / PART : s->budget;
+    for (size_t k = 0; !st && k < c.v.n && s->budget && c.total > most; k++) {
         if (c.v.v[k].pinned) continue;
         if (s->evicted) s->evicted(s->evicted_ctx, c.v.v[k].key);
         st_drop(store_remove(s, STORE_EXECUTABLE, c.v.v[k].key)); // gone already is as good

@@ -42,15 +42,18 @@ static void let_go(struct cpu_weights *w, struct cpu_hold *h) {
         if (o != w && holds(o, h)) {
             h->counts = o;
             o->base.bytes += h->bytes;
+            if (o->base.changed) o->base.changed(&o->base);
             return;
         }
 }
 void cpu_unshare(struct cpu_weights *w) {
-    for (struct cpu_weights **at = cpu_sets(w->base.exe->dev); *at; at = &(*at)->next)
-        if (*at == w) {
-            *at = w->next;
-            break;
-        }
+    struct cpu_weights **first = cpu_sets(w->base.exe->dev);
+    if (w->previous)
+        w->previous->next = w->next;
+    else if (*first == w)
+        *first = w->next;
+    if (w->next) w->next->previous = w->previous;
+    w->next = w->previous = NULL;
     for (int k = 0; k < w->n_bound && w->bound; k++)
         let_go(w, w->bound[k]);
     for (int k = 0; k < w->n_packed && w->packed; k++)
@@ -74,6 +77,7 @@ void cpu_share(struct cpu_weights *w) {
     struct cpu_weights **sets = cpu_sets(w->base.exe->dev);
     if (!w->values) return;
     w->next = *sets;
+    if (*sets) (*sets)->previous = w;
     *sets = w;
 }
 

@@ -22,7 +22,7 @@ struct cpu_weights {
     int n_bound, n_packed;
     struct digest which, *values; // which weights these are, what of them each bound one is; NULL:
                                   // not known
-    struct cpu_weights *next;     // of the device's sets
+    struct cpu_weights *next, *previous; // of the device's sets
 };
 // All sets of a device that others may take values from.
 struct cpu_weights **cpu_sets(struct device *d);

@@ -34,12 +34,14 @@ struct resident {
     int64_t code_bytes;
     struct string_io *text; // or NULL
     VEC(struct prepared) sets;
+    int64_t counted;       // of them, in prepared_total
     int64_t last_run_ns;   // 0 = none yet
     bool no_streams;       // it has been tried
     struct digest made_of; // load_digest
     struct dev_exe *streams[WORKER_STREAMS];
 };
 static struct room room;
+static VEC(struct room_item *) pins; // of the present call
 static _Atomic int32_t count;
 static _Atomic int64_t prepared_total;
 
@@ -53,12 +55,6 @@ static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
     memcpy(out->b, b.data, 32);
     return true;
 }
-static struct resident *find(struct digest key) {
-    struct resident *r = (struct resident *)room_find(&room, key);
-    if (r) room_use(&room, &r->item);
-    return r;
-}
-
 static int64_t own_bytes(const struct resident *r) {
     struct dev_stats s = dev_stats(r->exe);
     int64_t n = r->code_bytes + s.arena_bytes + s.resident_bytes;
@@ -71,25 +67,43 @@ static int64_t own_bytes(const struct resident *r) {
 // Sets share memory: what one lets go may be another's from then on. Weights count less than what
 // is made anew without them: a model with large ones, used by two shapes in turn that share none of
 // them, would bring all of them again for each run.
-static void weigh_all(void) {
-    int64_t total = 0;
-    for (size_t k = 0; k < room.items.n; k++) {
-        const struct resident *r = (const struct resident *)room.items.v[k];
-        int64_t own = own_bytes(r), counted = 0, needed = 0;
-        for (size_t e = 0; e < r->sets.n; e++) {
-            counted += r->sets.v[e].w->bytes;
-            needed += r->sets.v[e].w->needs;
-        }
-        room_weigh(room.items.v[k], own + counted / WEIGHTS_PART,
-                   own + (needed ? needed : counted) / WEIGHTS_PART);
-        total += counted;
+static void weigh(struct resident *r) {
+    int64_t own = own_bytes(r), counted = 0, needed = 0;
+    for (size_t e = 0; e < r->sets.n; e++) {
+        counted += r->sets.v[e].w->bytes;
+        needed += r->sets.v[e].w->needs;
     }
-    prepared_total = total;
+    room_weigh(&r->item, own + counted / WEIGHTS_PART,
+               own + (needed ? needed : counted) / WEIGHTS_PART);
+    prepared_total += counted - r->counted;
+    r->counted = counted;
 }
+static void weigh_owner(struct dev_weights *w) {
+    weigh(w->owner);
+}
+static struct resident *find(struct digest key) {
+    struct resident *r = (struct resident *)room_find(&room, key);
+    if (!r) return NULL;
+    room_use(&room, &r->item);
+    weigh(r); // its last run may have made something
+    return r;
+}
+static void pin(struct resident *r) {
+    r->item.pinned = true;
+    vec_push(&pins, &r->item);
+}
+void worker_unpin(void) {
+    while (pins.n)
+        vec_pop(&pins)->pinned = false;
+}
+
 static void drop(struct resident *r) {
     room_del(&room, &r->item);
     for (size_t k = 0; k < r->sets.n; k++)
+        r->sets.v[k].w->changed = NULL;
+    for (size_t k = 0; k < r->sets.n; k++)
         dev_release(r->sets.v[k].w);
+    prepared_total -= r->counted;
     vec_done(&r->sets);
     for (int k = 0; k < WORKER_STREAMS; k++)
         dev_unload(r->streams[k]);
@@ -97,7 +111,6 @@ static void drop(struct resident *r) {
     string_io_free(r->text);
     free(r);
     count--;
-    weigh_all();
 }
 static bool drop_item(struct room_item *i) {
     if (i) drop((struct resident *)i);
@@ -107,7 +120,6 @@ static bool drop_item(struct room_item *i) {
 static void fit(struct device *d) {
     int64_t most = dev_attributes(d).memory_bytes / SPARE_PART;
     if (most < SPARE_LEAST) most = SPARE_LEAST;
-    weigh_all();
     while (room.models.n > MAX_MODELS && drop_item(room_of_oldest_model(&room)))
         ;
     while ((room_spare(&room) > most || room.items.n > MAX_RESIDENT) &&
@@ -128,10 +140,6 @@ bool worker_make_room(status_t *st) {
     st_drop(*st);
     *st = ST_OK;
     return true;
-}
-void worker_unpin(void) {
-    for (size_t k = 0; k < room.items.n; k++)
-        room.items.v[k]->pinned = false;
 }
 static status_t not_here(const char *what) {
     return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
@@ -200,6 +208,7 @@ static status_t load(struct worker_call *c, struct device *d, Hlod__Wire__LoadRe
     r->text = string_io_new(r->exe->exe);
     r->code_bytes = (int64_t)bytes.n;
     room_add(&room, &r->item, program);
+    weigh(r);
     count++;
     fit(d);
     struct dev_stats stats = dev_stats(r->exe);
@@ -241,7 +250,7 @@ static status_t prepare(struct worker_call *c, struct device *d, int64_t *out_by
 
     p.digest = weights;
     status_t st;
-    r->item.pinned = true;
+    pin(r);
     do
         st = dev_prepare_mapped(r->exe, spans, (int)q->n_weights,
                                 q->source && q->source->fd ? source : (struct span){0}, weights,
@@ -249,14 +258,18 @@ static status_t prepare(struct worker_call *c, struct device *d, int64_t *out_by
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);
+    p.w->changed = weigh_owner;
+    p.w->owner = r;
 
     for (size_t k = 0; k < r->sets.n; k++)
         if (digest_eq(r->sets.v[k].digest, weights)) { // again: the new one replaces
-            dev_release(r->sets.v[k].w);
+            struct dev_weights *old = r->sets.v[k].w;
             r->sets.v[k] = vec_pop(&r->sets);
+            dev_release(old);
             break;
         }
     vec_push(&r->sets, p);
+    weigh(r);
     fit(d);
     *out_bytes = p.w->bytes;
     return ST_OK;
@@ -467,7 +480,7 @@ static status_t find_pinned(ProtobufCBinaryData key, ProtobufCBinaryData weights
         if (!digest_eq(r->sets.v[i].digest, d)) continue;
         *out = r;
         *w = r->sets.v[i].w;
-        r->item.pinned = true;
+        pin(r);
         return ST_OK;
     }
     return not_here("the weight set");
@@ -618,6 +631,7 @@ bool worker_run_has_streams(const struct worker_call *c, int n) {
         r->no_streams = st != NULL;
         st_drop(st);
     }
+    weigh(r);
     return !r->no_streams;
 }
 

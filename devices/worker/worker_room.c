@@ -28,6 +28,7 @@ void room_add(struct room *r, struct room_item *i, struct digest program) {
     i->model = model_of(r, digest_is_zero(program) ? i->key : program);
     i->model->n++;
     i->bytes = i->needs = 0;
+    i->at = r->items.n;
     vec_push(&r->items, i);
     smap_put(&r->by_key, name_of(&i->key), i);
     room_use(r, i);
@@ -44,11 +45,11 @@ static void forget_model(struct room *r, struct room_model *m) {
 void room_del(struct room *r, struct room_item *i) {
     struct room_model *m = i->model;
     smap_del(&r->by_key, name_of(&i->key));
-    for (size_t k = 0; k < r->items.n; k++)
-        if (r->items.v[k] == i) {
-            r->items.v[k] = vec_pop(&r->items);
-            break;
-        }
+    struct room_item *last = vec_pop(&r->items);
+    if (last != i) {
+        r->items.v[i->at] = last;
+        last->at = i->at;
+    }
     m->bytes -= i->bytes;
     i->model = NULL;
     if (--m->n == 0) {

@@ -12,6 +12,7 @@ struct room_model;
 struct room_item { // the first member of what is kept
     struct digest key;
     struct room_model *model;
+    size_t at;     // its place among all
     int64_t bytes; // that are free once it goes, or another of its model counts them from then on
     int64_t needs; // of them, and of what others of its model count: all that it reads
     uint64_t used; // tick of the last call

@@ -69,6 +69,7 @@ void op_leave(struct op *op,
 // work on the pool; then takes what it gave, on the loop.
 void op_work(struct op *op, status_t (*work)(struct op *op),
              void (*then)(struct op *op, status_t st));
+void op_measure_due(void *sched);        // its measure_timer's
 void op_end(struct op *op, status_t st); // takes st; wakes the waiters and frees the op
 void op_quarantined(const struct op *op, status_t why); // its executable; borrows why
 void op_tell(struct op *op, Hlod__V1__Event *e);        // to every waiter

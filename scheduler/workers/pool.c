@@ -637,6 +637,7 @@ void pool_stop(struct pool *p) {
 
 void pool_free(struct pool *p) {
     if (!p) return;
+    process_await_all(p->loop, p->cfg.kill_grace_ms * CLOCK_MS);
     for (int i = 0; i < p->n; i++) {
         struct worker *w = &p->w[i];
         loop_timer_free(w->timer);

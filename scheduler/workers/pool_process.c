@@ -9,8 +9,12 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <uv.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
+#include "base/log.h"
+#include "scheduler/loop.h"
 
 // OpenMP counts the processors that it may run on; of a control group's quota it knows nothing, and
 // threads beyond that only wait for each other.
@@ -22,13 +26,12 @@ static char *threads_by_quota(char text[PROCESS_TEXT]) {
 }
 // Credentials of the daemon's own are not for processes that read what strangers send.
 static bool is_secret(const char *variable) {
-    static const char *const names[] = {
-        "AWS_SECRET_ACCESS_KEY=",
-        "AWS_SESSION_TOKEN=",
-        "HLOD_TOKEN=",
-        "OTEL_EXPORTER_OTLP_HEADERS=",
-        "OTEL_EXPORTER_OTLP_METRICS_HEADERS=",
-        "OTEL_EXPORTER_OTLP_TRACES_HEADERS="};
+    static const char *const names[] = {"AWS_SECRET_ACCESS_KEY=",
+                                        "AWS_SESSION_TOKEN=",
+                                        "HLOD_TOKEN=",
+                                        "OTEL_EXPORTER_OTLP_HEADERS=",
+                                        "OTEL_EXPORTER_OTLP_METRICS_HEADERS=",
+                                        "OTEL_EXPORTER_OTLP_TRACES_HEADERS="};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (!strncmp(variable, names[k], strlen(names[k]))) return true;
     return false;
@@ -78,4 +81,44 @@ const char *process_end(int pid, int64_t memory, char out[PROCESS_END], bool *ou
         snprintf(out, PROCESS_END, "its process was ended by signal %d (%s)%s", i.si_status,
                  strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
     return out;
+}
+
+// ---- the end of all
+
+static void count_process(uv_handle_t *h, void *n) {
+    *(int *)n += h->type == UV_PROCESS && !uv_is_closing(h);
+}
+static void kill_process(uv_handle_t *h, UNUSED void *arg) {
+    if (h->type == UV_PROCESS && !uv_is_closing(h)) uv_process_kill((uv_process_t *)h, SIGKILL);
+}
+static void free_handle(uv_handle_t *h) {
+    free(h);
+}
+static void leave_process(uv_handle_t *h, UNUSED void *arg) {
+    if (h->type != UV_PROCESS || uv_is_closing(h)) return;
+    log_event(LOG_ERROR, "worker.stays", "pid=%d why=\"SIGKILL does not end it\"",
+              ((uv_process_t *)h)->pid);
+    uv_close(h, free_handle);
+}
+static int living(struct loop *l) {
+    int n = 0;
+    uv_walk(loop_uv(l), count_process, &n);
+    return n;
+}
+static void nothing(UNUSED void *arg) {}
+static void await(struct loop *l, int64_t ns) {
+    enum { LOOK_MS = 50 };
+    struct loop_timer *look = loop_timer_new(l, nothing, NULL);
+    for (int64_t until = clock_ns() + ns; living(l) && clock_ns() < until;) {
+        loop_timer_start(look, LOOK_MS);
+        loop_turn(l);
+    }
+    loop_timer_free(look);
+}
+void process_await_all(struct loop *l, int64_t grace_ns) {
+    static const int64_t KILLED_NS = INT64_C(5000) * CLOCK_MS;
+    await(l, grace_ns);
+    uv_walk(loop_uv(l), kill_process, NULL);
+    await(l, KILLED_NS);
+    uv_walk(loop_uv(l), leave_process, NULL);
 }

@@ -212,10 +212,12 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
     return st;
 }
 
+status_t api_ends(void) {
+    return st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down");
+}
 static status_t dispatch(struct call *c) {
     if (!c->principal.name) return st_internal("a call that was not admitted");
-    if (c->api->draining && c->row->state != STATE_PROBE)
-        return st_because(ST_UNAVAILABLE, SHUTTING_DOWN, "the server is shutting down");
+    if (c->api->draining && c->row->state != STATE_PROBE) return api_ends();
     bool away = false;
     RETURN_IF_ERR(relay_start(c, &away));
     return away ? ST_OK : c->row->handler(c);

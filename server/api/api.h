@@ -102,6 +102,8 @@ struct api_messages {
 struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
 void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
 void api_metrics(const struct api *api, struct strbuf *b); // /metrics
+// UNAVAILABLE, SHUTTING_DOWN: the answer to what comes when the daemon takes no more.
+status_t api_ends(void) MUST_CHECK;
 bool api_serves(const struct api *api); // ready: not from the moment on that it is told to end
 bool api_apart(const struct api *api);  // of its cluster: it serves, but alone
 int64_t api_rss_bytes(void);            // of this process

@@ -17,7 +17,6 @@
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
@@ -77,6 +76,7 @@ struct rpc_call {
     struct gate_call of_gate;         // of the connection's
     bool admitted, had_message;
     bool has_room; // counted in n_messages
+    bool late;     // it came when the daemon took no more
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
         told_end;
     status_t end;
@@ -93,7 +93,7 @@ struct rpc {
     int64_t open_bytes;       // of memory, when last measured
     int64_t open_measured_ns; // 0: not yet
     pthread_t thread;
-    bool thread_runs, quiesced;
+    bool thread_runs, quiesced; // quiesced: what comes is refused
     atomic_bool stopped;
     struct rpc_call *calls;
     struct rpc_call *waiting[ACCEPTS];  // armed for the next requests
@@ -356,6 +356,7 @@ static void on_accepted(struct tag *t) {
         place++;
     *place = NULL;
     c->call = r->asked[place - r->waiting];
+    c->late = r->quiesced;
     if (!t->ok) { // the server shuts down
         c->call = NULL;
         free_call(c);
@@ -604,10 +605,7 @@ struct rpc_health **rpc_health_slot(struct rpc *r) {
     return &r->health;
 }
 int64_t rpc_timeout_ms(const struct rpc_call *c) {
-    gpr_timespec at = c->details.deadline, forever = gpr_inf_future(at.clock_type);
-    if (gpr_time_cmp(at, forever) == 0) return 0;
-    int64_t ms = gpr_time_to_millis(gpr_time_sub(at, gpr_now(at.clock_type)));
-    return ms > 0 ? ms : 1;
+    return grpc_port_ms_left(c->details.deadline);
 }
 void rpc_head(struct rpc_call *c, int slot, const char *key, const char *value) {
     c->head[slot].key = key;
@@ -618,39 +616,14 @@ void rpc_tail(struct rpc_call *c, const char *key, const char *value) {
     c->tail.value = value;
 }
 const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
-    for (size_t i = 0; i < c->headers.count; i++) {
-        grpc_metadata *m = &c->headers.metadata[i];
-        if (grpc_slice_str_cmp(m->key, name) == 0)
-            return arena_strndup(a, (const char *)GRPC_SLICE_START_PTR(m->value),
-                                 GRPC_SLICE_LENGTH(m->value));
-    }
-    return NULL;
+    return metadata_find(&c->headers, a, name);
 }
 bool rpc_header_clear(const struct rpc_call *c, const char *name) {
-    int times = 0;
-    for (size_t i = 0; i < c->headers.count; i++) {
-        const grpc_metadata *m = &c->headers.metadata[i];
-        if (grpc_slice_str_cmp(m->key, name) != 0) continue;
-        size_t n = GRPC_SLICE_LENGTH(m->value);
-        if (++times > 1 || (n && memchr(GRPC_SLICE_START_PTR(m->value), 0, n))) return false;
-    }
-    return true;
+    return metadata_clear(&c->headers, name);
 }
 size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out) {
-    static const char *const kinds[] = {GRPC_X509_CN_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME};
     *out = NULL;
-    if (!c->r->cfg.tls) return 0;
-    VEC(const char *) names = {0};
-    grpc_auth_context *peer = grpc_call_auth_context(c->call);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(peer, kinds[i]);
-        const grpc_auth_property *p;
-        while ((p = grpc_auth_property_iterator_next(&at)))
-            avec_push(a, &names, arena_strndup(a, p->value, p->value_length));
-    }
-    grpc_auth_context_release(peer);
-    *out = names.v;
-    return names.n;
+    return c->r->cfg.tls ? grpc_port_names(c->call, a, out) : 0;
 }
 
 // ---- memory
@@ -707,6 +680,8 @@ status_t rpc_admitted(struct rpc_call *c, const char *tenant) {
 // ---- start and stop
 
 static void on_shut(UNUSED struct tag *t) {}
+// An end waits so long for answers, and for calls that the library's threads are making.
+enum { SETTLE_NS = 500 * 1000 * 1000, CALM_NS = 10 * 1000 * 1000 };
 
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
                    struct rpc **out) {
@@ -756,23 +731,50 @@ int rpc_port(const struct rpc *r) {
 int rpc_open_calls(const struct rpc *r) {
     int n = 0;
     for (const struct rpc_call *c = r->calls; c; c = c->next)
-        n += c->method && !c->method->service->idle;
+        n += c->method && !c->method->service->idle && !c->late;
     return n;
 }
 
-// Also ends the armed accepts. Calls under way go on until rpc_stop.
+// The library is not told yet: it would end the calls that come as CANCELLED. We refuse them.
 void rpc_quiesce(struct rpc *r) {
     if (r->quiesced) return;
     r->quiesced = true;
-    atomic_store(&r->stopped, true);
-    gate_open();
-    arm(&r->shut, on_shut);
-    grpc_server_shutdown_and_notify(r->port.server, r->port.queue, &r->shut);
+    gate_shut_doors();
+    for (struct rpc_call *c = r->calls, *next; c; c = next) {
+        next = c->next;
+        if (c->method && !c->cancelled) tell(c, c->method->service->quiesce);
+    }
 }
 
+// Is an answer on its way, or about to be?
+static bool answers(struct rpc *r) {
+    if (!keeps_up(r)) return true;
+    for (const struct rpc_call *c = r->calls; c; c = c->next) {
+        bool sent = c->status_sent && !c->sent.pending, refused = c->late && c->had_message;
+        if (!c->cancelled && !sent && (c->ending || refused)) return true;
+    }
+    return false;
+}
+static void settle(struct rpc *r) {
+    int64_t now = clock_ns(), until = now + SETTLE_NS, calm_ns = now;
+    while (now < until && now - calm_ns < CALM_NS) {
+        loop_timer_start_ns(r->gate_timer, CALM_NS / 2);
+        loop_turn(r->loop);
+        now = clock_ns();
+        if (answers(r)) calm_ns = now;
+    }
+}
+
+// Also ends the armed accepts.
 void rpc_stop(struct rpc *r) {
     rpc_quiesce(r);
+    gate_hold_all();
+    settle(r);
+    atomic_store(&r->stopped, true);
     rpc_health_stop(r);
+    arm(&r->shut, on_shut);
+    grpc_server_shutdown_and_notify(r->port.server, r->port.queue, &r->shut);
+    settle(r); // who is idle goes by himself, told that all is well
     grpc_server_cancel_all_calls(r->port.server);
 }
 

@@ -22,7 +22,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
 status_t rpc_try(const struct rpc_config *cfg) MUST_CHECK;
 int rpc_port(const struct rpc *r);       // bound
 int rpc_open_calls(const struct rpc *r); // that a shutdown waits for
-void rpc_quiesce(struct rpc *r);         // no new calls; those under way go on
+void rpc_quiesce(struct rpc *r);         // no new connections; calls under way go on
 // Cancels what is left. Let the loop run until rpc_stopped, then rpc_free.
 void rpc_stop(struct rpc *r);
 bool rpc_stopped(const struct rpc *r);

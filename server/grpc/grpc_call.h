@@ -25,6 +25,8 @@ struct rpc_service {
     void (*cancelled)(struct rpc_call *c); // optional: no sends any more, they are dropped
     void (*ended)(struct rpc_call *c);     // optional: free what the service hung on the call
     bool idle; // its calls may stand open for ever: a shutdown does not wait for them
+    void (*quiesce)(struct rpc_call *c); // optional, of one that is open when the daemon takes no
+                                         // more requests: ends it as soon as it has its answers
 };
 struct rpc_method {
     const char *path;

@@ -81,6 +81,7 @@ static struct {
     pthread_mutex_t lock;
     pid_t process; // a child between fork and exec closes what it likes
     atomic_bool on, holds;
+    atomic_bool shut; // nothing is read any more
     struct gate_config cfg;
     struct watch listeners[MAX_LISTENERS];
     atomic_int n_listeners;
@@ -542,6 +543,7 @@ void gate_start(const struct gate_config *cfg) {
         gate.ring[k].end = &gate.ring[k].first;
     gate.epoch = gate.turn = 1;
     pthread_mutex_unlock(&gate.lock);
+    atomic_store(&gate.shut, false);
     atomic_store(&gate.on, true);
 }
 void gate_stop(void) {
@@ -568,10 +570,12 @@ int64_t gate_turn(bool strangers) {
     pthread_mutex_unlock(&gate.lock);
     return pause;
 }
-void gate_open(void) {
-    pthread_mutex_lock(&gate.lock);
-    release_admitted(INT_MAX);
-    pthread_mutex_unlock(&gate.lock);
+void gate_shut_doors(void) { // accept4 says so to the library
+    for (int i = 0; i < atomic_load(&gate.n_listeners); i++)
+        shutdown(gate.listeners[i].fd, SHUT_RDWR);
+}
+void gate_hold_all(void) {
+    atomic_store(&gate.shut, true);
 }
 static struct conn *conn_of_peer(const char *peer) {
     uint8_t address[16];
@@ -717,6 +721,10 @@ static void free_descriptor(void) {
 OURS ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
     struct conn *c = conn_of(fd);
     if (!c || flags || !atomic_load(&gate.on)) return own_recvmsg(fd, m, flags);
+    if (atomic_load(&gate.shut)) {
+        errno = EAGAIN;
+        return -1;
+    }
     ssize_t got = atomic_load(&c->admitted) ? read_vouched(c, m, flags) : read_share(c, m, flags);
     return follow(c, m, got) ? got : 0; // the library takes it for the end
 }

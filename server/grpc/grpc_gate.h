@@ -42,7 +42,11 @@ bool gate_waits(void); // somebody waits, or has read: gate_turn wants to be tol
 // All calls that came of what was read have been taken: the next turn, of strangers only if they
 // may. Nanoseconds until those may read again; 0: it is not time that they wait for.
 int64_t gate_turn(bool strangers);
-void gate_open(void); // the daemon takes no more calls: `keeps_up` says yes from now on
+// The daemon ends: no more connections, who knocks is refused.
+void gate_shut_doors(void);
+// And no more reads: what is sent from now on makes no calls, and its client sees the connection
+// end. The library would make calls of it and end them as CANCELLED, which nobody tries again.
+void gate_hold_all(void);
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
 // False: it has too many. *out is for gate_ended, once.
 struct gate_call {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "server/http/coding.h"
 #include "server/grpc/grpc_call.h"
+#include "server/http/coding.h"
 
 struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
     if (m->n == 1) return m->pieces[0];

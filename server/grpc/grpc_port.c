@@ -9,6 +9,7 @@
 #include <grpc/support/time.h>
 
 #include "base/log.h"
+#include "base/vec.h"
 #include "server/grpc/grpc_gate.h"
 #include "server/grpc/grpc_head.h"
 #include "server/last_words.h"
@@ -104,6 +105,26 @@ void grpc_port_close(struct grpc_port *r) {
     grpc_completion_queue_shutdown(r->queue);
     grpc_completion_queue_destroy(r->queue);
     grpc_shutdown();
+}
+
+int64_t grpc_port_ms_left(gpr_timespec until) {
+    if (gpr_time_cmp(until, gpr_inf_future(until.clock_type)) == 0) return 0;
+    int64_t ms = gpr_time_to_millis(gpr_time_sub(until, gpr_now(until.clock_type)));
+    return ms > 0 ? ms : 1;
+}
+size_t grpc_port_names(grpc_call *call, struct arena *a, const char *const **out) {
+    static const char *const kinds[] = {GRPC_X509_CN_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME};
+    VEC(const char *) names = {0};
+    grpc_auth_context *peer = grpc_call_auth_context(call);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(peer, kinds[i]);
+        const grpc_auth_property *p;
+        while ((p = grpc_auth_property_iterator_next(&at)))
+            avec_push(a, &names, arena_strndup(a, p->value, p->value_length));
+    }
+    grpc_auth_context_release(peer);
+    *out = names.v;
+    return names.n;
 }
 
 status_t rpc_try(const struct rpc_config *cfg) {

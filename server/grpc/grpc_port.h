@@ -24,5 +24,8 @@ struct grpc_port {
 // Listens, but is not started. `room`: bytes that all messages together may take. UNAVAILABLE where
 // it cannot listen: then it is closed.
 status_t grpc_port_open(struct grpc_port *p, int64_t room) MUST_CHECK;
+// CN and SANs of the verified certificate of a call's client, in a; returns how many. Over TLS.
+size_t grpc_port_names(grpc_call *call, struct arena *a, const char *const **out);
+int64_t grpc_port_ms_left(gpr_timespec until); // 1 where it is past, 0: forever
 // Where it was started, after the server was shut down.
 void grpc_port_close(struct grpc_port *p);

@@ -38,3 +38,23 @@ void trailer_done(struct trailer *t) {
         grpc_slice_unref(t->v[i].value);
     grpc_slice_unref(t->text);
 }
+
+const char *metadata_find(const grpc_metadata_array *head, struct arena *a, const char *name) {
+    for (size_t i = 0; i < head->count; i++) {
+        const grpc_metadata *m = &head->metadata[i];
+        if (grpc_slice_str_cmp(m->key, name) == 0)
+            return arena_strndup(a, (const char *)GRPC_SLICE_START_PTR(m->value),
+                                 GRPC_SLICE_LENGTH(m->value));
+    }
+    return NULL;
+}
+bool metadata_clear(const grpc_metadata_array *head, const char *name) {
+    int times = 0;
+    for (size_t i = 0; i < head->count; i++) {
+        const grpc_metadata *m = &head->metadata[i];
+        if (grpc_slice_str_cmp(m->key, name) != 0) continue;
+        size_t n = GRPC_SLICE_LENGTH(m->value);
+        if (++times > 1 || (n && memchr(GRPC_SLICE_START_PTR(m->value), 0, n))) return false;
+    }
+    return true;
+}

@@ -13,6 +13,7 @@ const char *coding_name(enum coding c) {
     return names[c];
 }
 bool coding_of(const char *text, enum coding *out) {
+    if (!strcasecmp(text, "x-gzip")) text += 2; // RFC 9110, 8.4.1.3
     for (int c = CODING_NONE; c <= CODING_DEFLATE; c++) {
         if (strcasecmp(text, coding_name((enum coding)c)) != 0 && (*text || c)) continue;
         *out = (enum coding)c;
@@ -46,6 +47,11 @@ int64_t coding_most(int64_t n, int64_t max_bytes) {
     return n < max_bytes / RATIO ? n * RATIO + HEAD : max_bytes;
 }
 
+// gzip's output is a series of members (RFC 1952, 2.2): does the next one begin here?
+static bool next_member(z_stream *z, struct str rest, bool gzip) {
+    const unsigned char *at = z->avail_in ? z->next_in : (const unsigned char *)rest.p;
+    return gzip && (z->avail_in || rest.n) && *at == 0x1f && inflateReset(z) == Z_OK;
+}
 status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
     enum { EITHER = 32 + MAX_WBITS }; // zlib looks at the head
     z_stream z = {0};
@@ -53,6 +59,7 @@ status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
     unsigned char buf[32 << 10];
     status_t st = ST_OK;
     int rc = Z_OK;
+    bool gzip = in.n && *in.p == 0x1f;
     while (!st && rc == Z_OK) {
         if (z.avail_in == 0 && in.n) {
             z.next_in = (unsigned char *)(uintptr_t)in.p;
@@ -73,6 +80,7 @@ status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
             st = st_oom();
         else
             strbuf_add(out, buf, n);
+        if (rc == Z_STREAM_END && next_member(&z, in, gzip)) rc = Z_OK;
     }
 
     if (!st && (rc != Z_STREAM_END || z.avail_in || in.n))

@@ -497,8 +497,18 @@ void http_quiesce(struct http *h) {
     if (fd != MHD_INVALID_SOCKET) close(fd);
     h->listen_fd = -1;
 }
+// What the end of the work has answered goes out, streams with their last event.
+static void settle(struct http *h) {
+    enum { MOST_MS = 500, LOOK_MS = 10 };
+    int64_t until = clock_ns() + MOST_MS * CLOCK_MS;
+    while (h->open_requests && clock_ns() < until) {
+        loop_timer_start(h->look, LOOK_MS);
+        loop_turn(h->loop);
+    }
+}
 void http_stop(struct http *h) {
     http_quiesce(h);
+    settle(h);
     h->stopping = true;
     while (loop_works(h->loop)) // on requests, which the library frees below
         loop_turn(h->loop);

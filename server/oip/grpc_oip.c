@@ -14,6 +14,7 @@ struct stream {
     struct api_request *now, *old; // under way; answered (its job may still be on the stack)
     struct principal principal;    // of every request in it
     bool half_closed, errors_end;
+    bool no_more; // the daemon ends
 };
 
 static void forget(struct api_request *q) {
@@ -27,6 +28,8 @@ static void next(struct stream *s) {
     s->now = NULL;
     if (s->half_closed)
         rpc_finish(s->rc, ST_OK);
+    else if (s->no_more)
+        rpc_finish(s->rc, api_ends());
     else if (!rpc_over(s->rc))
         rpc_receive(s->rc);
 }
@@ -110,10 +113,17 @@ static void begin(struct rpc_call *rc) {
     s->errors_end = wanted && !strcmp(wanted, "true");
     rpc_set_data(rc, s);
     status_t st = api_request_admit(rc, &api_rows[ROW_ModelInfer], &s->arena, &s->principal);
+    if (!st && rpc_api(rpc_of(rc))->draining) st = api_ends();
     if (st)
         rpc_finish(rc, st);
     else
         rpc_receive(rc);
+}
+// Streams stay open for as long as their clients like: a daemon that ends does not wait for them.
+static void quiesce(struct rpc_call *rc) {
+    struct stream *s = rpc_data(rc);
+    s->no_more = true;
+    if (!s->now) rpc_finish(rc, api_ends());
 }
 static void cancelled(struct rpc_call *rc) {
     struct stream *s = rpc_data(rc);
@@ -128,4 +138,4 @@ static void ended(struct rpc_call *rc) {
 }
 
 const struct rpc_service rpc_oip_stream = {
-    .begin = begin, .message = message, .cancelled = cancelled, .ended = ended};
+    .begin = begin, .message = message, .cancelled = cancelled, .ended = ended, .quiesce = quiesce};

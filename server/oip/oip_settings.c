@@ -168,6 +168,8 @@ enum { N_TRACE = sizeof trace / sizeof *trace };
 status_t oip_trace(struct call *c) {
     typedef Inference__TraceSettingResponse__SettingsEntry entry;
     const Inference__TraceSettingRequest *q = call_request(c);
+    struct oip_model of;
+    if (*q->model_name) RETURN_IF_ERR(oip_find(c, q->model_name, "", &of));
     for (size_t i = 0; i < q->n_settings; i++) {
         const Inference__TraceSettingRequest__SettingValue *v = q->settings[i]->value;
         bool clears = !v || !v->n_value, off = !clears && !strcmp(v->value[0], "OFF");

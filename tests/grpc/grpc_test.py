@@ -3,13 +3,13 @@
 """gRPC against a real daemon with scripted workers, by python grpcio: every method, streams,
 errors, deadlines, cancel, limits, health, reflection, load, shutdown. Each scenario is a function;
 it fails by AssertionError. Usage: grpc_test.py --build DIR --worker BIN [NAME...]"""
-import os, signal, struct, subprocess, sys, threading, time
+import collections, os, signal, struct, subprocess, sys, threading, time
 import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 from client import OPTIONS, Api, Hlod, refused
-from harness import (FOREVER_MS, PATIENCE, Daemon, Results, at_work, chosen, metric, options,
-                     until)
+from harness import (FOREVER_MS, PATIENCE, Daemon, Results, Stopped, at_work, chosen, metric,
+                     options, until)
 
 def model(*lines):
     return (
@@ -341,6 +341,27 @@ def drain(d):
     assert d.p.wait(PATIENCE) == 0
 drain.ends = True
 
+def drain_under_load(d):
+    """Calls that come as it ends have answers or UNAVAILABLE, which is worth another try: CANCELLED
+    is not. They lie in its sockets when it hears the signal."""
+    digest, codes = put(d), collections.Counter()
+    q = d.hlod.RunUnary.request(model=digest, inputs=tensor())
+    channels = [grpc.insecure_channel(d.grpc, options=OPTIONS) for _ in range(8)]
+    calls = [Hlod(d.hlod.api, c).RunUnary.raw for c in channels]
+    for _ in range(3):  # all are connected, and known
+        for f in [call.future(q, timeout=PATIENCE) for call in calls]:
+            f.result()
+    with Stopped(d.p.pid):
+        futures = [call.future(q, timeout=PATIENCE) for call in calls for _ in range(64)]
+        d.p.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+    assert d.p.wait(PATIENCE) == 0
+    codes.update(f.code() for f in futures)
+    for c in channels:
+        c.close()
+    assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, codes
+drain_under_load.ends = True
+
 def stop_now(d):
     """Two signals: what is under way is cut off, the process still ends cleanly."""
     slow = put(d, f"run_ms {FOREVER_MS}")
@@ -361,8 +382,7 @@ def taken_port(d):
 
 SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors,
              limits, long_metadata, typed_contents, health, reflection, many_clients, hostile,
-             slow_reader, drain,
-             stop_now, taken_port]
+             slow_reader, drain, drain_under_load, stop_now, taken_port]
 
 def main():
     o, results = options("build", "worker"), Results()

@@ -145,6 +145,8 @@ def extensions(d, c, lib):
     trace = c.get_trace_settings(**kw)
     assert (trace if lib is th else {k: v["value"] for k, v in trace["settings"].items()})[
         "trace_level"] == ["OFF"], trace
+    assert c.get_trace_settings(model_name="plus", **kw) == trace
+    refused("unknown model", lambda: c.get_trace_settings(model_name="nothing"))
     refused("profile", lambda: c.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}))
     refused("CUDA shared memory is not offered",
             lambda: c.register_cuda_shared_memory("r", b"AAAA", 0, 16))
@@ -256,6 +258,28 @@ def stream(d, c, lib):
     c.stop_stream(cancel_requests=True)
     until("cancelled", PATIENCE, lambda: not metric(d, "hlod_jobs_active"))
 
+def drain(d, c, lib):
+    """A stream that its client keeps open does not keep a daemon that ends: what is under way in it
+    is answered, then it ends by UNAVAILABLE."""
+    slow = d.json("POST", "/v1/executables?shape=x=1x4", MODEL + b"run_ms 700\n")[1]["sourceDigest"]
+    done, idle, x = queue.Queue(), queue.Queue(), x_of(lib, 1)[0]
+    c.start_stream(lambda result, error: done.put((result, error)))
+    other = client(d, lib)
+    other.start_stream(lambda result, error: idle.put((result, error)))
+    other.async_stream_infer("plus", [x_of(lib, 1)[1]])
+    assert idle.get(timeout=PATIENCE)[1] is None
+    c.async_stream_infer(slow, [x_of(lib, 1)[1]])
+    at_work(d)
+    d.p.send_signal(signal.SIGTERM)
+    assert d.p.wait(PATIENCE) == 0
+    result, error = done.get(timeout=PATIENCE)
+    assert error is None and np.array_equal(result.as_numpy("y"), x + 1), error
+    for answers in done, idle:
+        error = answers.get(timeout=PATIENCE)[1]
+        assert error.status() == "StatusCode.UNAVAILABLE" and "shutting down" in str(error), error
+    other.close()
+drain.ends = True
+
 def errors(d, c, lib):
     x, i = x_of(lib, 2)
     refused("unknown model", lambda: c.infer("nothing", [i]))
@@ -354,15 +378,16 @@ def client(d, lib):
             else tg.InferenceServerClient(d.grpc))
 
 SCENARIOS = [health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous,
-             stream, errors, repository, statistics, restart]
-ONLY = {stream: tg, coded_replies: th}
+             stream, drain, errors, repository, statistics, restart]
+ONLY = {stream: tg, drain: tg, coded_replies: th}
 
 def main():
     o, results = options("build", "worker"), Results()
     for lib, label in (th, "http"), (tg, "grpc"):
         for s in [s for s in chosen(o, SCENARIOS) if ONLY.get(s, lib) is lib]:
             d = Daemon(o.build + "/hlod", o.worker,
-                       args=("--allow-model-load", "--allow-shared-memory"))
+                       args=("--allow-model-load", "--allow-shared-memory",
+                                                "--drain-ms", str(FOREVER_MS)))
             setup(d)
             c = client(d, lib)
             results.scenario(f"triton {label} {s.__name__}", d, s, c, lib)

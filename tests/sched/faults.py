@@ -798,6 +798,17 @@ def many_clients(d):
         t.join()
         assert out
 
+def store_is_measured(d):
+    """hlod_store_bytes is what lies there, also behind the last of many compiles."""
+    for k in range(40):
+        put(d, f"# measured {k}")
+    def lies_there():
+        kinds = "blobs", "programs", "executables", "tunings", "packages"
+        return sum(os.path.getsize(f) for kind in kinds
+                   for f in glob.glob(os.path.join(d.dir, "data", kind, "*", "*")))
+    assert lies_there() > 0
+    until("it is measured", PATIENCE, lambda: metric(d, "hlod_store_bytes") == lies_there())
+
 warm_restart.ends = drain.ends = lame.ends = True
 lame.args = ("--leave-ms", "60000")
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
@@ -808,7 +819,7 @@ SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work
              two_daemons, bad_starts, no_package, full_disk, few_files,
              no_file_left, drain, lame,
              hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget,
-             receive_waits, many_clients]
+             receive_waits, many_clients, store_is_measured]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

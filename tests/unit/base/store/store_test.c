@@ -61,7 +61,54 @@ static void the_later_file_stays(void **state) {
     assert_false(store_remove_file(store, STORE_BLOB, d, third, false));
 }
 
+static int n_gone;
+static void gone(void *ctx, struct digest key) {
+    (void)ctx;
+    (void)key;
+    n_gone++;
+}
+static void count(void *ctx, enum store_kind kind, struct digest key, int64_t bytes, int64_t mtime,
+                  bool pinned) {
+    (void)kind;
+    (void)key;
+    (void)bytes;
+    (void)mtime;
+    (void)pinned;
+    ++*(int *)ctx;
+}
+// Puts so many files beyond the budget; gives how many of the puts let others go.
+static int put_beyond(int most, int beyond, int *out_left) {
+    enum { BYTES = 100, HEAD = 48 };
+    char path[64], text[BYTES] = "";
+    struct store *s;
+    int puts = 0;
+    snprintf(path, sizeof path, "%s/of-%d", dir, most);
+    assert_null(store_open(path, (int64_t)most * (BYTES + HEAD), &s));
+    store_on_evict(s, gone, NULL);
+    n_gone = *out_left = 0;
+    for (int k = 0; k < most + beyond; k++) {
+        int before = n_gone;
+        snprintf(text, sizeof text, "%d", k);
+        assert_null(
+            store_put(s, STORE_EXECUTABLE, sha256_of(text, sizeof text), text, sizeof text, false));
+        puts += n_gone > before;
+    }
+    assert_null(store_list(s, STORE_EXECUTABLE, count, out_left));
+    store_close(s);
+    return puts;
+}
+// Where there are many, more go than must: else all were looked at for each that comes.
+static void many_go_together(void **state) {
+    (void)state;
+    int left, puts = put_beyond(20, 15, &left);
+    assert_true(puts == 15 && left == 20);
+    puts = put_beyond(800, 120, &left);
+    assert_true(puts > 0 && puts < 30);
+    assert_true(left <= 800 && left >= 700);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_later_file_stays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_later_file_stays),
+                                       cmocka_unit_test(many_go_together)};
     return cmocka_run_group_tests(tests, open_it, close_it);
 }

@@ -69,8 +69,12 @@ static void fill_all(float odd) {
     matrix[5 * BIAS + 7] = odd;
 }
 
+static void tell(struct dev_weights *w) {
+    *(int64_t *)w->owner = w->bytes;
+}
 static void test_once_in_memory(void **state) {
     (void)state;
+    int64_t told = 0;
     static float want[2][MOST * BIAS], got[MOST * BIAS];
     struct device *d = open_one();
     fill_all(0.5f);
@@ -88,10 +92,14 @@ static void test_once_in_memory(void **state) {
     run_rows(a, again, 33, got);
     same(got, want[0], 33);
 
+    wb->changed = tell;
+    wb->owner = &told;
     dev_release(again);
+    assert_int_equal(told, 0);
     dev_release(wa);
     dev_unload(a);
     assert_int_equal(wb->bytes, bytes); // what it took counts here now
+    assert_int_equal(told, bytes);
     run_rows(b, wb, 40, got);
     same(got, want[1], 40);
     a = of_rows(d, 33, "exponential");

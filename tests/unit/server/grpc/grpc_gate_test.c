@@ -143,6 +143,25 @@ static void vouched_waits(void **state) {
     gate_ended(&call);
     close_pair(&p);
 }
+// The daemon ends: who knocks is refused, and what comes is not read.
+static void ends(void **state) {
+    (void)state;
+    struct gate_call call;
+    struct pair p;
+    open_pair(&p);
+    assert_true(gate_admit(p.peer, &call));
+    gate_shut_doors();
+    assert_int_equal(accept4(p.listener, NULL, NULL, 0), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(write(p.client, "ab", 2), 2);
+    assert_true(read_of(&p) > 0);
+    assert_int_equal(write(p.client, "cd", 2), 2);
+    gate_hold_all();
+    assert_int_equal(read_of(&p), -1);
+    assert_int_equal(errno, EAGAIN);
+    gate_ended(&call);
+    close_pair(&p);
+}
 static void calls_of_a_connection(void **state) {
     (void)state;
     struct gate_call call[4];
@@ -193,6 +212,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nobody_and_somebody, start, stop),
         cmocka_unit_test_setup_teardown(shut_down, start, stop),
         cmocka_unit_test_setup_teardown(vouched_waits, start, stop),
+        cmocka_unit_test_setup_teardown(ends, start, stop),
         cmocka_unit_test_setup_teardown(calls_of_a_connection, start, stop),
         cmocka_unit_test_setup_teardown(no_descriptors, start, stop)};
     return cmocka_run_group_tests(tests, NULL, NULL);

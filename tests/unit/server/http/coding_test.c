@@ -29,7 +29,8 @@ static void accepted(void **state) {
     assert_true(coding_of("", &c) && c == CODING_NONE);
     assert_true(coding_of("identity", &c) && c == CODING_NONE);
     assert_true(coding_of("Deflate", &c) && c == CODING_DEFLATE);
-    assert_false(coding_of("br", &c));
+    assert_true(coding_of("X-GZIP", &c) && c == CODING_GZIP);
+    assert_false(coding_of("br", &c) || coding_of("x-deflate", &c));
 }
 
 // Sizes around zlib's buffers, in parts of all lengths, empty ones too.
@@ -64,7 +65,38 @@ static void there_and_back(void **state) {
         }
 }
 
+// What `cat a.gz b.gz` and compressors with threads give: members one behind the other.
+static void members(void **state) {
+    (void)state;
+    struct span parts[] = {{(const uint8_t *)"abcdefgh", 8}};
+    struct strbuf both = {0}, back = {0};
+    coding_do(CODING_GZIP, parts, 1, &both);
+    coding_do(CODING_GZIP, parts, 1, &both);
+    assert_null(coding_undo((struct str){both.p, both.n}, 16, &back));
+    assert_int_equal(back.n, 16);
+    assert_memory_equal(back.p, "abcdefghabcdefgh", 16);
+    strbuf_puts(&both, "x");
+    strbuf_clear(&back);
+    status_t st = coding_undo((struct str){both.p, both.n}, 1 << 20, &back);
+    assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_FRAMING);
+    st_drop(st);
+    strbuf_clear(&back);
+    st = coding_undo((struct str){both.p, both.n - 3}, 1 << 20, &back);
+    assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_FRAMING);
+    st_drop(st);
+    strbuf_clear(&both);
+    coding_do(CODING_DEFLATE, parts, 1, &both);
+    coding_do(CODING_DEFLATE, parts, 1, &both);
+    strbuf_clear(&back);
+    st = coding_undo((struct str){both.p, both.n}, 1 << 20, &back);
+    assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_FRAMING);
+    st_drop(st);
+    strbuf_done(&both);
+    strbuf_done(&back);
+}
+
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(accepted), cmocka_unit_test(there_and_back)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(accepted), cmocka_unit_test(there_and_back),
+                                   cmocka_unit_test(members)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
