@@ -16,27 +16,32 @@ enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4, TEXT_LANES = 16, PLACES = 1
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
-// the tiles of a block of terms, 0: terms are not cut into blocks. `unrolled`: terms that are
-// written out at most; 1: none, and the longest dimension of terms is the innermost loop. `units`:
-// for how many threads. What runs WebAssembly (V8 12) orders operations by the sums that they end
-// in, so that all operands of terms that are written out want a register at once, and more than
-// eight sums are moved between registers in each turn. Of GPUs see "tiles in registers alone".
+// the tiles of a block of terms, 0: terms are not cut into blocks. `over` and `more`: how many
+// times as long sums take whose slab does not stay near, and more for each `cache` of bytes
+// (AVX-512: Zen 5, f32 and f64 of 3000 to 8192 terms, slabs of up to 16 times as much). `unrolled`:
+// terms that are written out at most; 1: none, and the longest dimension of terms is the innermost
+// loop. `units`: for how many threads. What runs WebAssembly (V8 12) orders operations by the sums
+// that they end in, so that all operands of terms that are written out want a register at once, and
+// more than eight sums are moved between registers in each turn. Of GPUs see "tiles in registers
+// alone".
 static const struct tile_class {
     enum tile_schedule of;
     int bits;
     int64_t cache, near;
+    double over, more;
     int unrolled, units;
     struct {
         int vectors, rows;
     } shape[MAX_SHAPES];
-} classes[] = {{TILES_OF_CPU, 512, 512 << 10, 0, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
-               {TILES_OF_CPU, 256, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
-               {TILES_OF_CPU, 128, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
-               {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
-               {TILES_OF_GPU, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_GPU_ALWAYS, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_DRAWS, 0, 0, 0, 1, 8192, {{4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_DRAWS_ALWAYS, 0, 0, 0, 1, 1, {{4, 4}, {4, 2}, {2, 2}}}};
+} classes[] = {
+    {TILES_OF_CPU, 512, 512 << 10, 0, 1.02, .015, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
+    {TILES_OF_CPU, 256, 256 << 10, 0, 1.2, .1, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+    {TILES_OF_CPU, 128, 256 << 10, 0, 1.2, .1, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+    {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1.2, .1, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
+    {TILES_OF_GPU, 0, 0, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_GPU_ALWAYS, 0, 0, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_DRAWS, 0, 0, 0, 0, 0, 1, 8192, {{4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_DRAWS_ALWAYS, 0, 0, 0, 0, 0, 1, 1, {{4, 4}, {4, 2}, {2, 2}}}};
 static const struct tile_class *class_of(const struct lower *lw) {
     const struct target *t = lw->target;
     enum tile_schedule of = lw->policy->tiles;
@@ -139,7 +144,7 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
                                    cost_of_cuts(t, c, (double)(q * tiles * sums)));
     int64_t held = t->slab + t->beside + q * width(t) * t->height;
     double full = (double)(held * dtype_size(kir_type(t->type))) / (double)c->cache;
-    return full > 1 && t->gather_line <= 0 ? all * (1.2 + 0.1 * full) : all;
+    return full > 1 && t->gather_line <= 0 ? all * (c->over + c->more * full) : all;
 }
 // The next larger block; more than all: there is none.
 static int64_t next_block(const struct lower_tile *t, int64_t block) {

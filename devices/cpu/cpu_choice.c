@@ -197,14 +197,16 @@ static int64_t fill_of(const struct hlo_instr *i, const struct cpu_sizes *s) {
         s->n <= POSITIONS && s->m >= FEATURES && (!strided(c) || s->images * s->n >= 2 * POSITIONS);
     return turns && turned > fill ? turned : fill;
 }
-// Strided windows over images larger than what stays near are gathered element by element.
+// Windows of one place, strided over images larger than what stays near: the few elements of a line
+// that count are gathered, and no other window has them again. Larger windows are the tiles' (f64
+// and s32, 16 of 3x3 to 8x8: 1.2 to 6 times gemm's speed).
 static bool far_apart(const struct hlo_instr *i) {
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     const struct labels *l = &c->dim_labels;
     const struct shape *x = i->operands[0]->shape;
     int64_t bytes = i->operands[1]->shape->dims[l->k_in] * dtype_size(x->dtype);
     for (int d = 0; d < l->n_spatial; d++)
-        bytes *= x->dims[l->in_spatial[d]];
+        bytes *= x->dims[l->in_spatial[d]] * (i->operands[1]->shape->dims[l->k_spatial[d]] == 1);
     return strided(c) && bytes > SLAB;
 }
 // Share of a window's taps that lie within the image, over all positions along a dimension.
