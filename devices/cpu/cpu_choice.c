@@ -332,13 +332,35 @@ static bool odd_channels(const struct hlo_instr *i, const struct cpu_sizes *s, i
     if (s->groups > 1) return gain >= groups && s->m % BLOCK;
     return in >= FEW && gain >= (n == 1 ? line : s->taps <= SHORT ? image_short : image);
 }
+// Large products of f32 whose right operand is not bound (bound ones are cpu_matmul_better's, which
+// is asked before). Where its lines lie multiples of a KiB apart the library, which reads them as
+// they lie, waits for the nearest cache. Measured on Zen 5, 62 of 32 to 4000 rows, 64 to 10000
+// terms, 64 to 5000 columns: where this says so tiles are 1.07 times as fast in the mean, 0.95 at
+// least, 1.19 at most; of other columns the library is 1.1 times as fast.
+static bool far_lines(const struct hlo_instr *i, const struct cpu_sizes *s) {
+    enum { LINE = 256, ROWS = 512, SOME_ROWS = 256, FEW_ROWS = 128, TERMS = 700, MANY = 1000 };
+    enum { MORE = 2000, MOST = 4095, COLUMNS = 768, FAR = 8 << 20 };
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
+    if (!cpu_has_wide_path() || x->rank != 2 || y->rank != 2 || s->n % LINE ||
+        d->lhs_contracting_dims.n != 1 || d->lhs_contracting_dims.v[0] != 1 ||
+        d->rhs_contracting_dims.v[0] != 0)
+        return false;
+    return (s->m >= ROWS && s->k >= TERMS) || (s->m >= SOME_ROWS && s->k >= MANY) ||
+           (s->m >= FEW_ROWS && s->k >= MORE && s->k <= MOST && s->n >= COLUMNS &&
+            shape_bytes(y) > FAR);
+}
+static bool is_f32_dot(const struct hlo_instr *i) {
+    return i->op == HLO_DOT && i->shape->dtype == DT_F32 &&
+           i->operands[0]->shape->dtype == DT_F32 && i->operands[1]->shape->dtype == DT_F32;
+}
 bool cpu_tiles_better(const struct hlo_instr *i) {
     enum kind kind;
     bool conv = i->op == HLO_CONVOLUTION;
-    if ((!conv && i->op != HLO_DOT) || cpu_forced_impl() || !kind_of(i, &kind) ||
-        cpu_gemm_filter(i))
-        return false;
+    if ((!conv && i->op != HLO_DOT) || cpu_forced_impl()) return false;
     struct cpu_sizes s = cpu_sizes_of(i);
+    if (is_f32_dot(i)) return far_lines(i, &s);
+    if (!kind_of(i, &kind) || cpu_gemm_filter(i)) return false;
     int64_t fill = conv ? fill_of(i, &s) : 100;
     double products = (double)s.groups * (double)s.m * (double)s.n * (double)s.k * (double)s.images;
     if (s.k < 2 || (conv && far_apart(i)) || (s.m == 1 && (s.groups > 1 || s.k <= WRITTEN_OUT)))
