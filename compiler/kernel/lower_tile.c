@@ -128,8 +128,19 @@ static double cost_of_cuts(const struct lower_tile *t, const struct tile_class *
     return is_cut(t) ? (double)ceil_div(all, t->k_block) * vectors * (bytes <= c->near ? 3 : 6) : 0;
 }
 
+// Are the rows of a tile read from few places of the nearest cache, more than it keeps there?
+enum { KEPT = 8 };
+static bool is_crowded(const struct lower_tile *t) {
+    enum { PLACES_BYTES = 4096 };
+    int64_t places = 1, step = t->row_bytes;
+    if (step <= 0) return false;
+    while (places * step % PLACES_BYTES && places < PLACES_BYTES)
+        places *= 2;
+    return ceil_div(t->height, places) > KEPT;
+}
 // Cycles of all, about.
 static double cost_of(struct lower_tile *t, const struct tile_class *c) {
+    enum { CROWDED = 2 };
     t->rule->lay_out(t);
     int64_t q = ceil_div(positions(t), width(t)), tiles = all_tiles(t),
             blocks = ceil_div(t->pos[0], t->block);
@@ -138,6 +149,7 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     if (step < loads) step = loads;
     double each = (double)terms(t) * step + 3 * sums + 20;
     block_terms(t, c);
+    if (is_crowded(t)) each *= CROWDED;
     double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
                                    t->gather_line * (double)terms(t) +
                                    (double)tiles * t->gather_beside * (double)t->beside +
@@ -165,6 +177,10 @@ static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) 
     if (units >= 2 || c->units == 1) half = tiles;
     return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
 }
+// The next height that may be best: of four below the largest, and of rows that are never crowded.
+static int lower_height(int height, int most) {
+    return height > most - 4 ? height - 1 : height > KEPT ? KEPT : 0;
+}
 static double schedule(const struct lower *lw, struct lower_tile *t) {
     const struct tile_class *c = class_of(lw);
     int bits = dtype_bits(kir_type(t->type));
@@ -177,18 +193,14 @@ static double schedule(const struct lower *lw, struct lower_tile *t) {
         t->vectors = c->shape[n].vectors;
         t->lanes = c->bits / bits;
         if (lw->policy->elements && t->lanes > TEXT_LANES) t->lanes = TEXT_LANES; // of OpenCL C
-        for (t->height = most; t->height > 0 && t->height >= most - 4; t->height--)
-            for (t->block = t->n_pos == 1 ? width(t) : 1; t->block <= t->pos[0];
-                 t->block = next_block(t, t->block)) {
+        for (t->height = most; t->height > 0; t->height = lower_height(t->height, most))
+            for (t->block = t->n_pos > 1           ? 1
+                            : width(t) < t->pos[0] ? width(t)
+                                                   : t->pos[0];
+                 t->block <= t->pos[0]; t->block = next_block(t, t->block)) {
                 double cost = cost_of(t, c);
                 if (least == 0 || cost < least) best = *t, least = cost;
             }
-        if (t->n_pos == 1 && t->pos[0] < width(t)) {
-            t->block = t->pos[0];
-            t->height = most;
-            double cost = cost_of(t, c);
-            if (least == 0 || cost < least) best = *t, least = cost;
-        }
     }
     *t = best;
     t->rule->lay_out(t);
@@ -730,10 +742,14 @@ static bool repays(const struct lower *lw, const struct lower_tile *t) {
     bool copies = t->lines && class_of(lw)->of == TILES_OF_CPU;
     return t->rows >= (copies ? FEW_ROWS : ROWS);
 }
+int lower_tile_least(const struct lower *lw, enum dtype t) {
+    enum { LEAST = 8, LEAST_WIDE = 4 };
+    return t == DT_F64 && class_of(lw)->of == TILES_OF_CPU ? LEAST_WIDE : LEAST;
+}
 static bool worth(const struct lower *lw, const struct lower_tile *t) {
     enum { PRODUCTS = 4096 };
     int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
-    return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
+    return p >= lower_tile_least(lw, t->type) && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
 }
 // False: it is no product of many small matrices.
 static bool in_small(struct lower *lw, const struct hlo_instr *i, const struct lower_outputs *o,

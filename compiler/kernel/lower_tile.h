@@ -54,6 +54,7 @@ struct lower_tile {
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
     double gather_line;           // a line beside its elements
     int operand;                  // whose values are in the slab
+    int64_t row_bytes;            // of a dot: between rows whose terms lie side by side; 0: others
     bool lines;                   // a dot's: neighbours there are neighbours in memory
     bool rows_minor;              // rows are the innermost of the result, not positions
     int pair;                     // the dimension of terms that are taken two at a time, if `pairs`
@@ -94,6 +95,8 @@ status_t hlo_convolution_at(struct lower *lw, const struct hlo_instr *i,
 // A value of the slab: element `at`, converted.
 void lower_tile_put(struct lower *lw, const struct lower_tile *t, struct kir_val *at,
                     enum dtype from, struct kir_val *v);
+// Positions that tiles are worth: half of the lanes of CPUs' vectors of f64, 8 of other types.
+int lower_tile_least(const struct lower *lw, enum dtype t);
 // The contraction's sum at an index; UNIMPLEMENTED where the tile that is built is another.
 status_t lower_tile_get(struct lower *lw, struct kir_val *const *index,
                         struct kir_val **out) MUST_CHECK;

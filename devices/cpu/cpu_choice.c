@@ -21,8 +21,8 @@ enum kind {
 };
 enum { ANY = INT64_MAX, SLAB = 512 << 10, WRITTEN_OUT = 12, WORTH = 1 << 17 };
 // All of a row must hold. Rows are the output features of a group, or the left operand's; columns
-// positions of one image, or the right operand's; fill: of a vector's lanes, percent; products:
-// multiplications of all.
+// positions of one image, or the right operand's (of f64 half as many: as wide); fill: of a
+// vector's lanes, percent; products: multiplications of all.
 static const struct rule {
     enum kind kind;
     int64_t least_rows, most_rows, least_columns, most_terms, least_taps, least_fill;
@@ -372,8 +372,9 @@ bool cpu_tiles_better(const struct hlo_instr *i) {
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
         const struct rule *r = &rules[k];
         if (r->kind == kind && s.m >= r->least_rows && s.m <= r->most_rows &&
-            s.n >= r->least_columns && s.k <= r->most_terms && s.taps >= r->least_taps &&
-            fill >= r->least_fill && products >= (double)r->least_products)
+            s.n * (i->shape->dtype == DT_F64 && !conv ? 2 : 1) >= r->least_columns &&
+            s.k <= r->most_terms && s.taps >= r->least_taps && fill >= r->least_fill &&
+            products >= (double)r->least_products)
             return true;
     }
     return false;

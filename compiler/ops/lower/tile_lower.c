@@ -224,12 +224,18 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->pair = t->n_k - 1;
 
     t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
-    t->rows_minor = d->side[t->operand].all < 8;
+    t->rows_minor = d->side[t->operand].all < lower_tile_least(lw, i->shape->dtype);
     if (t->rows_minor) t->operand = 1 - t->operand;
     t->n_pos = 1;
     t->pos[0] = d->side[t->operand].all;
     t->rows = d->side[1 - t->operand].all;
     struct shape_phys p;
+    shape_physical(i->operands[1 - t->operand]->shape, &p);
+    if (p.rank && i64s_has(*dot_terms(a, 1 - t->operand), p.of[p.rank - 1])) {
+        t->row_bytes = dtype_size(i->operands[1 - t->operand]->shape->dtype);
+        for (int n = 0; n < t->n_k; n++)
+            t->row_bytes *= t->k[n];
+    }
     shape_physical(i->operands[t->operand]->shape, &p);
     int innermost = p.rank ? p.of[p.rank - 1] : 0;
     bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), innermost);
