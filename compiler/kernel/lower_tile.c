@@ -128,15 +128,8 @@ static double cost_of_cuts(const struct lower_tile *t, const struct tile_class *
     return is_cut(t) ? (double)ceil_div(all, t->k_block) * vectors * (bytes <= c->near ? 3 : 6) : 0;
 }
 
-// Are the rows of a tile read from few places of the nearest cache, more than it keeps there?
-enum { KEPT = 8 };
 static bool is_crowded(const struct lower_tile *t) {
-    enum { PLACES_BYTES = 4096 };
-    int64_t places = 1, step = t->row_bytes;
-    if (step <= 0) return false;
-    while (places * step % PLACES_BYTES && places < PLACES_BYTES)
-        places *= 2;
-    return ceil_div(t->height, places) > KEPT;
+    return t->least_crowded && t->height >= t->least_crowded;
 }
 // Cycles of all, about.
 static double cost_of(struct lower_tile *t, const struct tile_class *c) {
@@ -177,9 +170,9 @@ static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) 
     if (units >= 2 || c->units == 1) half = tiles;
     return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
 }
-// The next height that may be best: of four below the largest, and of rows that are never crowded.
-static int lower_height(int height, int most) {
-    return height > most - 4 ? height - 1 : height > KEPT ? KEPT : 0;
+// The next height that may be best: of four below the largest, and the largest that is not crowded.
+static int lower_height(const struct lower_tile *t, int most) {
+    return t->height > most - 4 ? t->height - 1 : is_crowded(t) ? t->least_crowded - 1 : 0;
 }
 static double schedule(const struct lower *lw, struct lower_tile *t) {
     const struct tile_class *c = class_of(lw);
@@ -193,7 +186,7 @@ static double schedule(const struct lower *lw, struct lower_tile *t) {
         t->vectors = c->shape[n].vectors;
         t->lanes = c->bits / bits;
         if (lw->policy->elements && t->lanes > TEXT_LANES) t->lanes = TEXT_LANES; // of OpenCL C
-        for (t->height = most; t->height > 0; t->height = lower_height(t->height, most))
+        for (t->height = most; t->height > 0; t->height = lower_height(t, most))
             for (t->block = t->n_pos > 1           ? 1
                             : width(t) < t->pos[0] ? width(t)
                                                    : t->pos[0];
@@ -742,14 +735,10 @@ static bool repays(const struct lower *lw, const struct lower_tile *t) {
     bool copies = t->lines && class_of(lw)->of == TILES_OF_CPU;
     return t->rows >= (copies ? FEW_ROWS : ROWS);
 }
-int lower_tile_least(const struct lower *lw, enum dtype t) {
-    enum { LEAST = 8, LEAST_WIDE = 4 };
-    return t == DT_F64 && class_of(lw)->of == TILES_OF_CPU ? LEAST_WIDE : LEAST;
-}
 static bool worth(const struct lower *lw, const struct lower_tile *t) {
     enum { PRODUCTS = 4096 };
     int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
-    return p >= lower_tile_least(lw, t->type) && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
+    return p >= hlo_tile_least(lw, t->type) && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
 }
 // False: it is no product of many small matrices.
 static bool in_small(struct lower *lw, const struct hlo_instr *i, const struct lower_outputs *o,

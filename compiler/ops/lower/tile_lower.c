@@ -196,6 +196,25 @@ static bool is_far(const struct lower_tile *t, enum dtype type) {
         all *= t->k[n];
     return all > PAGES * PAGE / (line < PAGE ? line : PAGE);
 }
+int hlo_tile_least(const struct lower *lw, enum dtype t) {
+    enum { LEAST = 8, LEAST_WIDE = 4 };
+    return t == DT_F64 && lw->policy->tiles == TILES_OF_CPU ? LEAST_WIDE : LEAST;
+}
+// Rows whose terms lie side by side meet in few places of the nearest cache where they are a
+// multiple of much of a page; it keeps 8 lines in each at least.
+static void find_crowded(struct lower_tile *t, const struct hlo_instr *i) {
+    enum { KEPT = 8, PAGE = 4096, MANY = 4 };
+    const struct shape *x = i->operands[1 - t->operand]->shape;
+    int64_t step = dtype_size(x->dtype);
+    struct shape_phys p;
+    shape_physical(x, &p);
+    if (!p.rank || !i64s_has(*dot_terms(HLO_ATTR(i, dot), 1 - t->operand), p.of[p.rank - 1]))
+        return;
+    for (int n = 0; n < t->n_k; n++)
+        step *= t->k[n];
+    for (int places = 1; places < MANY && !t->least_crowded; places *= 2)
+        if (step && places * step % PAGE == 0) t->least_crowded = KEPT * places + 1;
+}
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
@@ -224,18 +243,13 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->pair = t->n_k - 1;
 
     t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
-    t->rows_minor = d->side[t->operand].all < lower_tile_least(lw, i->shape->dtype);
+    t->rows_minor = d->side[t->operand].all < hlo_tile_least(lw, i->shape->dtype);
     if (t->rows_minor) t->operand = 1 - t->operand;
     t->n_pos = 1;
     t->pos[0] = d->side[t->operand].all;
     t->rows = d->side[1 - t->operand].all;
     struct shape_phys p;
-    shape_physical(i->operands[1 - t->operand]->shape, &p);
-    if (p.rank && i64s_has(*dot_terms(a, 1 - t->operand), p.of[p.rank - 1])) {
-        t->row_bytes = dtype_size(i->operands[1 - t->operand]->shape->dtype);
-        for (int n = 0; n < t->n_k; n++)
-            t->row_bytes *= t->k[n];
-    }
+    find_crowded(t, i);
     shape_physical(i->operands[t->operand]->shape, &p);
     int innermost = p.rank ? p.of[p.rank - 1] : 0;
     bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), innermost);
