@@ -47,6 +47,10 @@ struct kir_val {
     int64_t imm_i, imm_j;
     double imm_f;
     int64_t lo, hi; // s64 values: lo <= value <= hi
+    // f32 values: an 8-bit float type whose grid it is known to lie on (0: none), and what was
+    // rounded to that, or NULL.
+    enum dtype grid;
+    struct kir_val *rounded;
     struct kir_block *block;
     struct kir_loop *loop; // FOR, VAR, CARRY, RESULT
     struct kir_val *next;

@@ -280,6 +280,7 @@ struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_va
     switch (dtype_class(t)) {
     case DC_FLOAT:
         r = float_fn(lw, fn, x, y);
+        if (r && kir_is_f8(t) && (fn == KFN_MAX || fn == KFN_MIN)) r->grid = t; // one of x and y
         break;
     case DC_SIGNED:
     case DC_UNSIGNED:

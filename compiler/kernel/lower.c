@@ -542,10 +542,11 @@ static const bool no_kernel[HLO_OP_COUNT] = {
     [HLO_OPT_BARRIER] = true, [HLO_ADD_DEPENDENCY] = true,    [HLO_AFTER_ALL] = true};
 
 static status_t lower_with(struct arena *a, const struct hlo_instr *i, const struct target *t,
-                           enum precision prec, bool in_place, struct kir_fn **out,
+                           enum precision prec, bool in_loop, bool in_place, struct kir_fn **out,
                            const char **why) {
     struct lower *lw = arena_new_of(a, struct lower);
     lw->arena = a;
+    lw->in_loop = in_loop;
     lw->in_place = in_place;
     lw->target = t;
     lw->policy = policy_of(t);
@@ -566,9 +567,9 @@ static status_t lower_with(struct arena *a, const struct hlo_instr *i, const str
 }
 status_t lower_kernel(struct arena *a, const struct hlo_instr *i, const struct target *t,
                       enum precision prec, struct kir_fn **out, const char **why) {
-    return lower_with(a, i, t, prec, false, out, why);
+    return lower_with(a, i, t, prec, false, false, out, why);
 }
-status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                        struct kir_fn **out, const char **why) {
-    return lower_with(a, i, NULL, prec, true, out, why);
+status_t lower_in_loop(struct arena *a, const struct hlo_instr *i, const struct target *t,
+                       enum precision prec, bool update, struct kir_fn **out, const char **why) {
+    return lower_with(a, i, update ? NULL : t, prec, true, update, out, why);
 }

@@ -79,7 +79,7 @@ struct lower {
     bool twice;                        // one of them at several places: the next time
     bool ordered;                      // sums keep their order
     bool elements;                     // policy_elements
-    bool in_place;                     // lower_in_place
+    bool in_loop, in_place;            // lower_in_loop; an update there
     bool in_range;                     // indices are known to lie within their dimensions
     bool dear_after;                   // dear operations follow reductions
     int depth;
@@ -89,10 +89,11 @@ struct lower {
 // t: whose schedules contractions take; NULL: those of vectors of 256 bits.
 status_t lower_kernel(struct arena *a, const struct hlo_instr *i, const struct target *t,
                       enum precision prec, struct kir_fn **out, const char **why) MUST_CHECK;
-// The same where the result of a dynamic-update-slice holds its operand already: the kernel writes
-// the update alone, and does not read operand 0.
-status_t lower_in_place(struct arena *a, const struct hlo_instr *i, enum precision prec,
-                        struct kir_fn **out, const char **why) MUST_CHECK;
+// The same in a loop that is one function. update: the result of a dynamic-update-slice holds its
+// operand already: the kernel writes the update alone, and does not read operand 0.
+status_t lower_in_loop(struct arena *a, const struct hlo_instr *i, const struct target *t,
+                       enum precision prec, bool update, struct kir_fn **out,
+                       const char **why) MUST_CHECK;
 
 // For rules. Values of tuple-shaped instructions: out has LOWER_MAX_RESULTS places.
 status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,

@@ -16,27 +16,32 @@ enum { MAX_SUMS = 28, MAX_SHAPES = 4, MAX_LANES = 4, TEXT_LANES = 16, PLACES = 1
 
 // Register tiles by the size of vectors: sums, a vector of positions and a scalar fit the
 // registers. `cache`: bytes of a slab that stay near; `near`: of what is read again and again by
-// the tiles of a block of terms, 0: terms are not cut into blocks. `unrolled`: terms that are
-// written out at most; 1: none, and the longest dimension of terms is the innermost loop. `units`:
-// for how many threads. What runs WebAssembly (V8 12) orders operations by the sums that they end
-// in, so that all operands of terms that are written out want a register at once, and more than
-// eight sums are moved between registers in each turn. Of GPUs see "tiles in registers alone".
+// the tiles of a block of terms, 0: terms are not cut into blocks. `over` and `more`: how many
+// times as long sums take whose slab does not stay near, and more for each `cache` of bytes
+// (AVX-512: Zen 5, f32 and f64 of 3000 to 8192 terms, slabs of up to 16 times as much). `unrolled`:
+// terms that are written out at most; 1: none, and the longest dimension of terms is the innermost
+// loop. `units`: for how many threads. What runs WebAssembly (V8 12) orders operations by the sums
+// that they end in, so that all operands of terms that are written out want a register at once, and
+// more than eight sums are moved between registers in each turn. Of GPUs see "tiles in registers
+// alone".
 static const struct tile_class {
     enum tile_schedule of;
     int bits;
     int64_t cache, near;
+    double over, more;
     int unrolled, units;
     struct {
         int vectors, rows;
     } shape[MAX_SHAPES];
-} classes[] = {{TILES_OF_CPU, 512, 512 << 10, 0, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
-               {TILES_OF_CPU, 256, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
-               {TILES_OF_CPU, 128, 256 << 10, 0, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
-               {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
-               {TILES_OF_GPU, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_GPU_ALWAYS, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_DRAWS, 0, 0, 0, 1, 8192, {{4, 4}, {4, 2}, {2, 2}}},
-               {TILES_OF_DRAWS_ALWAYS, 0, 0, 0, 1, 1, {{4, 4}, {4, 2}, {2, 2}}}};
+} classes[] = {
+    {TILES_OF_CPU, 512, 512 << 10, 0, 1.02, .015, 12, 8, {{4, 6}, {3, 8}, {2, 12}, {1, 24}}},
+    {TILES_OF_CPU, 256, 256 << 10, 0, 1.2, .1, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+    {TILES_OF_CPU, 128, 256 << 10, 0, 1.2, .1, 12, 8, {{2, 6}, {3, 4}, {1, 12}}},
+    {TILES_OF_WASM, 128, 1024 << 10, 24 << 10, 1.2, .1, 1, 1, {{2, 4}, {4, 2}, {1, 4}}},
+    {TILES_OF_GPU, 0, 0, 0, 0, 0, 1, 8192, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_GPU_ALWAYS, 0, 0, 0, 0, 0, 1, 1, {{4, 8}, {4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_DRAWS, 0, 0, 0, 0, 0, 1, 8192, {{4, 4}, {4, 2}, {2, 2}}},
+    {TILES_OF_DRAWS_ALWAYS, 0, 0, 0, 0, 0, 1, 1, {{4, 4}, {4, 2}, {2, 2}}}};
 static const struct tile_class *class_of(const struct lower *lw) {
     const struct target *t = lw->target;
     enum tile_schedule of = lw->policy->tiles;
@@ -123,8 +128,12 @@ static double cost_of_cuts(const struct lower_tile *t, const struct tile_class *
     return is_cut(t) ? (double)ceil_div(all, t->k_block) * vectors * (bytes <= c->near ? 3 : 6) : 0;
 }
 
+static bool is_crowded(const struct lower_tile *t) {
+    return t->least_crowded && t->height >= t->least_crowded;
+}
 // Cycles of all, about.
 static double cost_of(struct lower_tile *t, const struct tile_class *c) {
+    enum { CROWDED = 2 };
     t->rule->lay_out(t);
     int64_t q = ceil_div(positions(t), width(t)), tiles = all_tiles(t),
             blocks = ceil_div(t->pos[0], t->block);
@@ -133,13 +142,14 @@ static double cost_of(struct lower_tile *t, const struct tile_class *c) {
     if (step < loads) step = loads;
     double each = (double)terms(t) * step + 3 * sums + 20;
     block_terms(t, c);
+    if (is_crowded(t)) each *= CROWDED;
     double all = (double)blocks * ((double)(q * tiles) * each + t->gather * (double)t->slab +
                                    t->gather_line * (double)terms(t) +
                                    (double)tiles * t->gather_beside * (double)t->beside +
                                    cost_of_cuts(t, c, (double)(q * tiles * sums)));
     int64_t held = t->slab + t->beside + q * width(t) * t->height;
     double full = (double)(held * dtype_size(kir_type(t->type))) / (double)c->cache;
-    return full > 1 && t->gather_line <= 0 ? all * (1.2 + 0.1 * full) : all;
+    return full > 1 && t->gather_line <= 0 ? all * (c->over + c->more * full) : all;
 }
 // The next larger block; more than all: there is none.
 static int64_t next_block(const struct lower_tile *t, int64_t block) {
@@ -160,6 +170,10 @@ static int64_t chunk_of(const struct lower_tile *t, const struct tile_class *c) 
     if (units >= 2 || c->units == 1) half = tiles;
     return (double)few >= least ? few : least < (double)half ? (int64_t)least + 1 : half;
 }
+// The next height that may be best: of four below the largest, and the largest that is not crowded.
+static int lower_height(const struct lower_tile *t, int most) {
+    return t->height > most - 4 ? t->height - 1 : is_crowded(t) ? t->least_crowded - 1 : 0;
+}
 static double schedule(const struct lower *lw, struct lower_tile *t) {
     const struct tile_class *c = class_of(lw);
     int bits = dtype_bits(kir_type(t->type));
@@ -172,18 +186,14 @@ static double schedule(const struct lower *lw, struct lower_tile *t) {
         t->vectors = c->shape[n].vectors;
         t->lanes = c->bits / bits;
         if (lw->policy->elements && t->lanes > TEXT_LANES) t->lanes = TEXT_LANES; // of OpenCL C
-        for (t->height = most; t->height > 0 && t->height >= most - 4; t->height--)
-            for (t->block = t->n_pos == 1 ? width(t) : 1; t->block <= t->pos[0];
-                 t->block = next_block(t, t->block)) {
+        for (t->height = most; t->height > 0; t->height = lower_height(t, most))
+            for (t->block = t->n_pos > 1           ? 1
+                            : width(t) < t->pos[0] ? width(t)
+                                                   : t->pos[0];
+                 t->block <= t->pos[0]; t->block = next_block(t, t->block)) {
                 double cost = cost_of(t, c);
                 if (least == 0 || cost < least) best = *t, least = cost;
             }
-        if (t->n_pos == 1 && t->pos[0] < width(t)) {
-            t->block = t->pos[0];
-            t->height = most;
-            double cost = cost_of(t, c);
-            if (least == 0 || cost < least) best = *t, least = cost;
-        }
     }
     *t = best;
     t->rule->lay_out(t);
@@ -728,7 +738,7 @@ static bool repays(const struct lower *lw, const struct lower_tile *t) {
 static bool worth(const struct lower *lw, const struct lower_tile *t) {
     enum { PRODUCTS = 4096 };
     int64_t p = all_positions(t), n = t->batch * t->groups * t->rows * p * terms(t);
-    return p >= 8 && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
+    return p >= hlo_tile_least(lw, t->type) && terms(t) > 1 && n >= PRODUCTS && repays(lw, t);
 }
 // False: it is no product of many small matrices.
 static bool in_small(struct lower *lw, const struct hlo_instr *i, const struct lower_outputs *o,

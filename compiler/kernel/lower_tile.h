@@ -54,14 +54,15 @@ struct lower_tile {
     double gather, gather_beside; // cycles an element of the slab takes, about; one behind it
     double gather_line;           // a line beside its elements
     int operand;                  // whose values are in the slab
-    bool lines;                   // a dot's: neighbours there are neighbours in memory
-    bool rows_minor;              // rows are the innermost of the result, not positions
-    int pair;                     // the dimension of terms that are taken two at a time, if `pairs`
-    bool pairs;                   // two s16 are one s32 (K_PAIRS); k[pair] is half of what it was
-    bool edges;                   // not every term of every position is inside
-    bool few;                     // no slab: the sums of a unit are one vector a row, in KIR_OWN
-    int64_t turns[2];             // then: distances between a unit's rows, and positions
-    const void *ctx;              // of the rule
+    int least_crowded; // rows of a tile that are read from more lines than a cache keeps; 0: none
+    bool lines;        // a dot's: neighbours there are neighbours in memory
+    bool rows_minor;   // rows are the innermost of the result, not positions
+    int pair;          // the dimension of terms that are taken two at a time, if `pairs`
+    bool pairs;        // two s16 are one s32 (K_PAIRS); k[pair] is half of what it was
+    bool edges;        // not every term of every position is inside
+    bool few;          // no slab: the sums of a unit are one vector a row, in KIR_OWN
+    int64_t turns[2];  // then: distances between a unit's rows, and positions
+    const void *ctx;   // of the rule
 
     // The schedule: `block` positions of pos[0] and `chunk` tiles of rows a unit; a tile is
     // `height` rows by `vectors` of `lanes` positions; the last `unrolled` dimensions of terms are
@@ -82,6 +83,8 @@ struct lower_tile {
     int64_t known_at;                      // s32: what is known of the weights
     struct kir_val *index[TILE_DIMS], *at; // the sum that may be read, and where it is
 };
+// Positions that tiles are worth: half of the lanes of CPUs' vectors of f64, 8 of other types.
+int hlo_tile_least(const struct lower *lw, enum dtype t);
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) MUST_CHECK;
 status_t hlo_tile_convolution(struct lower *lw, const struct hlo_instr *i, int minor,

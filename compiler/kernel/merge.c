@@ -84,8 +84,7 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     bool library = l->t->library_accepts && l->t->library_accepts(l->t, i);
     if (library && products(i) > MAX_PRODUCTS) return no(l, "a library's step");
     bool update = i->op == HLO_DYNAMIC_UPDATE_SLICE;
-    status_t st = update ? lower_in_place(l->a, i, l->prec, &fn, &why)
-                         : lower_kernel(l->a, i, l->t, l->prec, &fn, &why);
+    status_t st = lower_in_loop(l->a, i, l->t, l->prec, update, &fn, &why);
     if (st) {
         st_drop(st);
         return no(l, why);

@@ -27,9 +27,7 @@ static V quant_power(struct kir *k, V x) {
     return kir_bits(k, DT_F32, SEL(bad, I32(0x7fc00000), r));
 }
 // x on the grid of f: adding and taking away 1.5 * 2^23 quanta, each a power of two, rounds.
-V kir_quant8(struct kir *k, enum dtype type, V x) {
-    struct float_format f = float_format(type);
-    if (f.special == FLOAT_POW) return quant_power(k, x);
+static V round_to(struct kir *k, struct float_format f, V x) {
     double most = largest(f);
     double over = f.special == FLOAT_IEEE  ? (double)INFINITY
                   : f.special == FLOAT_FIN ? most
@@ -45,26 +43,47 @@ V kir_quant8(struct kir *k, enum dtype type, V x) {
     if (f.special == FLOAT_FNUZ) r = SEL(CMP(EQ, r, F(0)), F(0), r);
     return SEL(CMP(NE, x, x), f.special == FLOAT_FIN ? F(-0.0) : x, r);
 }
-// The code of a value on the grid.
+V kir_quant8(struct kir *k, enum dtype type, V x) {
+    struct float_format f = float_format(type);
+    if (x->grid == type) return x;
+    V r = f.special == FLOAT_POW ? quant_power(k, x) : round_to(k, f, x);
+    r->grid = type;
+    r->rounded = x;
+    return r;
+}
+// The code of x, rounded: integers of the exponent and the digits kept, with half of the last one
+// added; below the smallest normal number, where digits are quanta, those of x + 2^23 quanta.
 V kir_encode8(struct kir *k, enum dtype type, V x) {
     struct float_format f = float_format(type);
-    int top = (1 << f.e) - 1;
+    int top = (1 << f.e) - 1, sign = 1 << (f.e + f.m), drop = 23 - f.m;
     if (f.special == FLOAT_POW)
         return kir_cast(k, DT_U8, OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I32(23)), I32(0xff)));
-    V a = OP1(ABS, x), sign = OP2(SHR, kir_bits(k, DT_S32, x), I32(31 - f.e - f.m));
-    sign = OP2(AND, sign, I32(1 << (f.e + f.m)));
-    V tiny = kir_cast(k, DT_S32, OP2(MUL, a, F(ldexp(1, f.m - 1 + f.bias))));
-    V normal =
-        OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I32(23 - f.m)), I32((127 - f.bias) << f.m));
+    if (x->grid == type && x->rounded) x = x->rounded;
+    V a = OP1(ABS, x), bits = kir_bits(k, DT_S32, a),
+      signs = OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I32(31 - f.e - f.m)), I32(sign));
+    V quanta = F(ldexp(1, 24 - f.bias - f.m)),
+      tiny = OP2(SUB, kir_bits(k, DT_S32, OP2(ADD, a, quanta)), kir_bits(k, DT_S32, quanta));
+    V least = I32((127 - f.bias) << 23), normal = OP2(SUB, bits, least);
+    if (x->grid != type) { // else nothing is to be rounded
+        V odd = OP2(AND, OP2(SHR, bits, I32(drop)), I32(1));
+        normal = OP2(ADD, OP2(ADD, normal, I32((1 << (drop - 1)) - 1)), odd);
+    }
+    normal = OP2(SHR, normal, I32(drop));
     V code = SEL(CMP(LT, a, F(ldexp(1, 1 - f.bias))), tiny, normal);
-    if (f.special == FLOAT_IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I32(top << f.m), code);
-    V nan = f.special == FLOAT_FNUZ
-                ? I32(0x80)
-                : OP2(OR, sign, I32(f.special == FLOAT_FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
-    code = SEL(CMP(NE, x, x), nan, OP2(OR, code, sign));
-    return kir_cast(k, DT_U8, code);
+
+    if (f.special == FLOAT_IEEE) code = OP2(MIN, code, I32(top << f.m));
+    if (f.special == FLOAT_FN || f.special == FLOAT_FIN) code = OP2(MIN, code, I32(sign - 1));
+    V whole = OP2(OR, code, signs), nan = I32(sign);
+    if (f.special == FLOAT_FNUZ) {
+        whole = SEL(CMP(EQ, code, I32(0)), I32(0), whole);
+        whole = SEL(CMP(GE, code, I32(sign)), nan, whole);
+    }
+    if (f.special == FLOAT_FN) nan = OP2(OR, signs, I32(sign - 1));
+    if (f.special == FLOAT_IEEE) nan = OP2(OR, signs, I32(top << f.m | 1 << (f.m - 1)));
+    return kir_cast(k, DT_U8, SEL(CMP(NE, x, x), nan, whole));
 }
-V kir_decode8(struct kir *k, enum dtype type, V code) {
+// Of powers of two: a table.
+static V decode_power(struct kir *k, enum dtype type, V code) {
     float all[256];
     for (int c = 0; c < 256; c++)
         all[c] = (float)f8_to_f64(type, (uint8_t)c);
@@ -72,6 +91,28 @@ V kir_decode8(struct kir *k, enum dtype type, V code) {
     at->lo = 0;
     at->hi = 255;
     return kir_table(k, kir_add_table(k, DT_F32, 256, all), at);
+}
+// Exponent and digits where f32 has them; numbers without an exponent are multiples of the quantum.
+V kir_decode8(struct kir *k, enum dtype type, V code) {
+    struct float_format f = float_format(type);
+    int top = (1 << f.e) - 1, sign = 1 << (f.e + f.m);
+    if (f.special == FLOAT_POW) return decode_power(k, type, code);
+    V c = kir_cast(k, DT_S32, code), a = OP2(AND, c, I32(sign - 1)),
+      signs = OP2(SHL, OP2(AND, c, I32(sign)), I32(31 - f.e - f.m));
+    V digits = OP2(SHL, a, I32(23 - f.m)), normal = OP2(ADD, digits, I32((127 - f.bias) << 23));
+    V tiny = OP2(MUL, kir_cast(k, DT_F32, a), F(ldexp(1, 1 - f.bias - f.m)));
+    V bits = SEL(CMP(LT, a, I32(1 << f.m)), kir_bits(k, DT_S32, tiny), normal);
+    V nan = I32(0x7fc00000);
+
+    if (f.special == FLOAT_IEEE) bits = SEL(CMP(GE, a, I32(top << f.m)), I32(0x7f800000), bits);
+    if (f.special == FLOAT_FN) bits = SEL(CMP(EQ, a, I32(sign - 1)), nan, bits);
+    bits = OP2(OR, bits, signs);
+    if (f.special == FLOAT_IEEE) bits = SEL(CMP(GT, a, I32(top << f.m)), nan, bits);
+    if (f.special == FLOAT_FNUZ) bits = SEL(CMP(EQ, c, I32(sign)), nan, bits);
+    V r = kir_bits(k, DT_F32, bits);
+    r->grid = type;
+    r->rounded = NULL;
+    return r;
 }
 
 // f64 to f32, to odd: truncated, the last bit set when digits were lost. Rounding the result to a

@@ -411,16 +411,24 @@ static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
     }
     x86_bind(&g->as, done);
 }
+static void loop(struct x86_gen *g, struct x86_loop *x) {
+    for (size_t k = 0; k < x->held.n; k++)
+        x->held.v[k].home->reg = (int8_t)x86_home_reg(g, x->held.v[k].home, x->held.v[k].reg);
+    if (x->lanes)
+        vector_loop(g, x);
+    else
+        plain_loop(g, x);
+    for (size_t k = 0; k < x->held.n; k++)
+        x->held.v[k].home->reg = -1;
+}
 static void one_value(struct x86_gen *g, const struct kir_val *v) {
     struct x86_loop *x = x86_of(v)->loop;
     if (g->why) return;
     if (g->as.code.n > MAX_CODE) g->why = "too much code";
     bool all_one = g->as.one;
     g->as.one |= x86_of(v)->one && (!g->as.vex || v->op == K_DIV || v->op == K_SQRT);
-    if (v->op == K_FOR && x->lanes)
-        vector_loop(g, x);
-    else if (v->op == K_FOR)
-        plain_loop(g, x);
+    if (v->op == K_FOR)
+        loop(g, x);
     else if (x86_of(v)->lazy)
         lazy_select(g, v);
     else if (v->op == K_STORE)

@@ -49,6 +49,7 @@ static void read_home(struct walk *w, struct x86_home *h) {
     if (!h->plain) note_inside(w, h);
     if (h->last < w->at) h->last = w->at;
     h->weight += w->weight[w->depth];
+    if (h->class == CLASS_G) avec_push(w->p->a, &h->reads, w->at);
     for (int d = 1; d <= w->depth; d++)
         if (w->open[d]->start > h->first || h->constant) { // from outside of this loop
             avec_push(w->p->a, &w->open[d]->outer, h);
@@ -142,6 +143,7 @@ static void walk_block(struct walk *w, struct kir_block *b);
 static void walk_loop(struct walk *w, struct x86_loop *x) {
     struct kir_loop *l = x->l;
     x->start = w->at;
+    avec_push(w->p->a, &w->p->loops, x);
     // What a loop begins with is read while its own values are there already.
     w->at++;
     read_value(w, l->begin, false);
@@ -346,6 +348,7 @@ bool x86_place(struct x86_plan *p) {
     if (p->homes.n) qsort(p->homes.v, p->homes.n, sizeof p->homes.v[0], by_first);
     for (int c = 0; c < CLASSES; c++)
         scan(p, (enum x86_class)c);
+    x86_hold(p, registers[CLASS_G]);
     check_plain(p);
     if (p->frame > MAX_FRAME) p->why = "too many values at once";
     return !p->why;

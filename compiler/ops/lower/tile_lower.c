@@ -196,6 +196,25 @@ static bool is_far(const struct lower_tile *t, enum dtype type) {
         all *= t->k[n];
     return all > PAGES * PAGE / (line < PAGE ? line : PAGE);
 }
+int hlo_tile_least(const struct lower *lw, enum dtype t) {
+    enum { LEAST = 8, LEAST_WIDE = 4 };
+    return t == DT_F64 && lw->policy->tiles == TILES_OF_CPU ? LEAST_WIDE : LEAST;
+}
+// Rows whose terms lie side by side meet in few places of the nearest cache where they are a
+// multiple of much of a page; it keeps 8 lines in each at least.
+static void find_crowded(struct lower_tile *t, const struct hlo_instr *i) {
+    enum { KEPT = 8, PAGE = 4096, MANY = 4 };
+    const struct shape *x = i->operands[1 - t->operand]->shape;
+    int64_t step = dtype_size(x->dtype);
+    struct shape_phys p;
+    shape_physical(x, &p);
+    if (!p.rank || !i64s_has(*dot_terms(HLO_ATTR(i, dot), 1 - t->operand), p.of[p.rank - 1]))
+        return;
+    for (int n = 0; n < t->n_k; n++)
+        step *= t->k[n];
+    for (int places = 1; places < MANY && !t->least_crowded; places *= 2)
+        if (step && places * step % PAGE == 0) t->least_crowded = KEPT * places + 1;
+}
 status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
                       struct lower_tile *t) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
@@ -224,12 +243,13 @@ status_t hlo_tile_dot(struct lower *lw, const struct hlo_instr *i, int minor,
     t->pair = t->n_k - 1;
 
     t->operand = minor >= a->lhs_batch_dims.n + d->side[0].n;
-    t->rows_minor = d->side[t->operand].all < 8;
+    t->rows_minor = d->side[t->operand].all < hlo_tile_least(lw, i->shape->dtype);
     if (t->rows_minor) t->operand = 1 - t->operand;
     t->n_pos = 1;
     t->pos[0] = d->side[t->operand].all;
     t->rows = d->side[1 - t->operand].all;
     struct shape_phys p;
+    find_crowded(t, i);
     shape_physical(i->operands[t->operand]->shape, &p);
     int innermost = p.rank ? p.of[p.rank - 1] : 0;
     bool turns = p.rank && i64s_has(*dot_terms(a, t->operand), innermost);
@@ -369,34 +389,54 @@ static status_t conv_part(struct lower *lw, struct lower_tile *t, struct line *n
     kir_end(k, loop, NULL);
     return ST_OK;
 }
-// Turns of the last dimension in which the image is read: from the first input position at or
-// behind `least`.
-static struct kir_val *turn_of(struct lower *lw, const struct lower_tile *t, const struct line *n,
-                               int64_t least) {
+// Turns of dimension d in which the image is read: from the first input position at or behind
+// `least`.
+static struct kir_val *turn_of(struct lower *lw, const struct lower_tile *t, int d,
+                               struct kir_val *phase, int64_t least) {
     struct kir *k = &lw->k;
-    int last = t->n_pos - 1;
-    const struct window_dim *w = window_of(t, last);
+    const struct window_dim *w = window_of(t, d);
     int64_t far = llabs(least + w->pad_low) / w->stride + 2; // keeps the dividend positive
     struct kir_val *x =
-        plus(k, times(k, n->phase, -1), least + w->pad_low + w->stride - 1 + far * w->stride);
+        plus(k, times(k, phase, -1), least + w->pad_low + w->stride - 1 + far * w->stride);
     x = plus(k, kir_idx_divmod(k, x, w->stride, 0), -far);
-    if (!last) x = kir_idx_add(k, x, times(k, t->first, -1));
-    return kir_idx_clamp(k, x, 0, extent(t, last));
+    if (!d) x = kir_idx_add(k, x, times(k, t->first, -1));
+    return kir_idx_clamp(k, x, 0, extent(t, d));
 }
-static status_t conv_line(struct lower *lw, struct lower_tile *t, struct line *n) {
+// The first and the end of them; none where the line is not valid.
+static void turns_inside(struct lower *lw, const struct lower_tile *t, const struct line *n, int d,
+                         struct kir_val *phase, struct kir_val **lo, struct kir_val **hi) {
     const struct labels *l = &HLO_ATTR(t->i, conv)->dim_labels;
     struct kir *k = &lw->k;
+    struct kir_val *all = kir_i64(k, extent(t, d));
+    *lo = turn_of(lw, t, d, phase, 0);
+    *hi = turn_of(lw, t, d, phase, t->i->operands[0]->shape->dims[l->in_spatial[d]]);
+    *lo = kir_select(k, n->valid, *lo, all);
+    *hi = kir_select(k, n->valid, *hi, all);
+    *hi = kir_op(k, K_MAX, *lo, *hi, NULL);
+}
+static status_t conv_line(struct lower *lw, struct lower_tile *t, struct line *n) {
+    struct kir *k = &lw->k;
     int last = t->n_pos - 1;
-    struct kir_val *none = kir_i64(k, 0), *all = kir_i64(k, extent(t, last));
+    struct kir_val *none = kir_i64(k, 0), *all = kir_i64(k, extent(t, last)), *lo, *hi;
     if (window_of(t, last)->base_dilation > 1) return conv_part(lw, t, n, none, all, false);
-    struct kir_val *lo = turn_of(lw, t, n, 0),
-                   *hi = turn_of(lw, t, n, t->i->operands[0]->shape->dims[l->in_spatial[last]]);
-    lo = kir_select(k, n->valid, lo, all);
-    hi = kir_select(k, n->valid, hi, all);
-    hi = kir_op(k, K_MAX, lo, hi, NULL);
+    turns_inside(lw, t, n, last, n->phase, &lo, &hi);
     RETURN_IF_ERR(conv_part(lw, t, n, none, lo, true));
     RETURN_IF_ERR(conv_part(lw, t, n, lo, hi, false));
     return conv_part(lw, t, n, hi, all, true);
+}
+// Zeros in turns from..to of dimension d: all of their lines, which lie behind each other.
+static void zero_lines(struct lower *lw, struct lower_tile *t, const struct line *n, int d,
+                       struct kir_val *from, struct kir_val *to) {
+    struct kir *k = &lw->k;
+    int64_t all = extent(t, d) * t->pitch[d], f, e;
+    if (kir_is_const(from, &f) && kir_is_const(to, &e) && f >= e) return;
+    struct kir_loop *loop =
+        kir_for(k, times(k, from, t->pitch[d]), times(k, to, t->pitch[d]), all, NULL, 0);
+    loop->vectorize = true;
+    loop->var->hi = all - 1;
+    lower_tile_put(lw, t, kir_idx_add(k, n->at, loop->var), value_type(t, 0),
+                   kir_zero(k, value_type(t, 0)));
+    kir_end(k, loop, NULL);
 }
 // Lines of dimension d and those inside.
 static status_t conv_lines(struct lower *lw, struct lower_tile *t, struct line *n, int d,
@@ -410,25 +450,34 @@ static status_t conv_lines(struct lower *lw, struct lower_tile *t, struct line *
     }
     int64_t turns = extent(t, d),
             end = (t->i->operands[0]->shape->dims[l->in_spatial[d]] - 1) * w->base_dilation;
-    struct kir_loop *loop = kir_for(k, kir_i64(k, 0), kir_i64(k, turns), turns, NULL, 0);
+    bool spread = w->base_dilation > 1;
+    struct line in = *n;
+    struct kir_val *none = kir_i64(k, 0), *all = kir_i64(k, turns), *lo = none, *hi = all;
+    if (!spread) {
+        turns_inside(lw, t, n, d, phase[d], &lo, &hi);
+        in.valid = kir_int(k, DT_PRED, 1);
+        zero_lines(lw, t, n, d, none, lo);
+    }
+    struct kir_loop *loop = kir_for(k, lo, hi, turns, NULL, 0);
+    loop->var->hi = turns - 1;
     struct kir_val *o = d ? loop->var : kir_idx_add(k, t->first, loop->var),
                    *p = plus(k, kir_idx_add(k, times(k, o, w->stride), phase[d]), -w->pad_low);
-    struct line in = *n;
-    struct kir_val *inside = kir_op(k, K_AND, kir_cmp(k, CMP_GE, p, kir_i64(k, 0)),
-                                    kir_cmp(k, CMP_LE, p, kir_i64(k, end)), NULL);
-    p = kir_idx_clamp(k, p, 0, end);
-    if (w->base_dilation > 1) {
+
+    if (spread) {
+        struct kir_val *inside = kir_op(k, K_AND, kir_cmp(k, CMP_GE, p, kir_i64(k, 0)),
+                                        kir_cmp(k, CMP_LE, p, kir_i64(k, end)), NULL);
+        p = kir_idx_clamp(k, p, 0, end);
         inside = kir_op(
             k, K_AND, inside,
             kir_cmp(k, CMP_EQ, kir_idx_divmod(k, p, 1, w->base_dilation), kir_i64(k, 0)), NULL);
         p = kir_idx_divmod(k, p, w->base_dilation, 0);
+        in.valid = kir_op(k, K_AND, n->valid, inside, NULL);
     }
-
-    in.valid = kir_op(k, K_AND, n->valid, inside, NULL);
     in.index[l->in_spatial[d]] = p;
     in.at = kir_idx_add(k, n->at, times(k, loop->var, t->pitch[d]));
     RETURN_IF_ERR(conv_lines(lw, t, &in, d + 1, phase));
     kir_end(k, loop, NULL);
+    if (!spread) zero_lines(lw, t, n, d, hi, all);
     return ST_OK;
 }
 static status_t conv_fill(struct lower *lw, struct lower_tile *t) {

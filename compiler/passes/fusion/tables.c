@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a value of 8-bit integers becomes by elementwise operations with one value for all, ending
-// in 8 bits again, is a table of 256 bytes: networks of quantise-dequantise pairs compute
-// sigmoid, tanh, SiLU and GELU so, with several roundings on the way. The table holds what the
-// reference evaluator makes of each byte; looking up is a gather:
+// What a value of 8-bit integers or floats becomes by elementwise operations with one value for
+// all, ending in 8 bits again, is a table of 256 bytes: networks of quantise-dequantise pairs
+// compute sigmoid, tanh, SiLU and GELU so, with several roundings on the way. The table holds what
+// the reference evaluator makes of each byte; looking up is a gather:
 //     quantise(f(dequantise(x u8[...]))) -> gather(u8[256], x)
-// Done where f has an operation that takes long; others are cheaper in the kernels around them.
+// Done where f has an operation that takes long, as all that round to an 8-bit float; others are
+// cheaper in the kernels around them. Floats are looked up by their bits, and so are the results.
 #include "compiler/eval.h"
 #include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
@@ -14,13 +15,23 @@ enum { BYTES = 256, MAX_CONE = 64, LEAST = 1024 }; // instructions; elements wor
 // at the start of such a chain, or NULL; mark = these.
 enum { SLOW = 1, COVERED = 2 }; // slow operations on the way; all uses end in 8 bits
 
+static bool small_float(enum dtype t) {
+    return dtype_is_float(t) && dtype_bits(t) == 8;
+}
 static bool byte_value(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && !i->shape->dynamic &&
-           (i->shape->dtype == DT_U8 || i->shape->dtype == DT_S8) &&
+           (i->shape->dtype == DT_U8 || i->shape->dtype == DT_S8 || small_float(i->shape->dtype)) &&
            shape_elements(i->shape) >= LEAST;
 }
-static bool slow(enum hlo_op op) {
-    switch (op) {
+static bool slow(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_COPY:
+    case HLO_BITCAST_CONVERT:
+    case HLO_MAXIMUM:
+    case HLO_MINIMUM:
+    case HLO_CLAMP:
+    case HLO_SELECT:
+        return false; // one of the operands, rounded already
     case HLO_TANH:
     case HLO_LOGISTIC:
     case HLO_EXP:
@@ -35,7 +46,7 @@ static bool slow(enum hlo_op op) {
     case HLO_CBRT:
         return true;
     default:
-        return false;
+        return small_float(i->shape->dtype);
     }
 }
 static bool one_value(const struct hlo_instr *i) {
@@ -45,9 +56,9 @@ static bool one_value(const struct hlo_instr *i) {
 // The 8-bit value that all operands are made of; says whether on a slow way.
 static struct hlo_instr *source_of(const struct hlo_instr *i, bool *is_slow) {
     struct hlo_instr *source = NULL;
-    *is_slow = slow(i->op);
-    if (!hlo_is_pointwise(i) || hlo_has_effect(i) ||
-        i->n_called || shape_is_tuple(i->shape) || i->shape->dynamic || i->control_preds.n)
+    *is_slow = slow(i);
+    if (!hlo_is_pointwise(i) || hlo_has_effect(i) || i->n_called || shape_is_tuple(i->shape) ||
+        i->shape->dynamic || i->control_preds.n)
         return NULL;
     for (int k = 0; k < i->n_operands; k++) {
         const struct hlo_instr *x = i->operands[k];
@@ -121,6 +132,12 @@ static status_t table_of(struct cone *c, struct hlo_instr *end, struct pass_ctx 
         *out = hb_constant(&c->b, lit_clone(c->b.c->module->arena, table));
     return ST_OK;
 }
+// The same bits as another type of 8.
+static hv as_type(struct hb *b, hv v, enum dtype t) {
+    if (!hb_ok(b) || v->shape->dtype == t) return v;
+    const struct shape *s = shape_with_dtype(b->c->module->arena, v->shape, t);
+    return hb_op(b, HLO_BITCAST_CONVERT, s, &v, 1, NULL);
+}
 static status_t look_up(struct hlo_instr *end, struct pass_ctx *p) {
     struct hlo_instr *last = end->parent->last;
     struct cone c = {.b = hb_begin(end->parent), .source = end->tmp};
@@ -130,15 +147,13 @@ static status_t look_up(struct hlo_instr *end, struct pass_ctx *p) {
     status_t st = table_of(&c, end, p, &table);
     if (!st && table) {
         int64_t zero = 0, one = 1;
-        if (index->shape->dtype == DT_S8)
-            index = hb_op(&c.b, HLO_BITCAST_CONVERT,
-                          shape_with_dtype(end->parent->module->arena, index->shape, DT_U8), &index,
-                          1, NULL);
+        index = as_type(&c.b, index, DT_U8);
+        if (small_float(table->shape->dtype)) table = as_type(&c.b, table, DT_U8);
         struct hlo_attr_gather g = {.collapsed_slice_dims = {&zero, 1},
                                     .start_index_map = {&zero, 1},
                                     .index_vector_dim = index->shape->rank,
                                     .slice_sizes = {&one, 1}};
-        hv r = hb_gather(&c.b, table, index, &g);
+        hv r = as_type(&c.b, hb_gather(&c.b, table, index, &g), end->shape->dtype);
         if (hb_ok(&c.b)) {
             r->tmp = r;
             hlo_replace_uses(end, r);

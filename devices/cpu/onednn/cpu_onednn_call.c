@@ -272,7 +272,8 @@ bool onednn_dot_ok(const struct hlo_instr *h) {
     const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
     const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
     int nb = d->lhs_batch_dims.n;
-    if (d->lhs_contracting_dims.n != 1 || nb > 4 || cpu_small_dot(h)) return false;
+    if (d->lhs_contracting_dims.n != 1 || nb > 4 || cpu_small_dot(h) || cpu_tiles_better(h))
+        return false;
     if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
         !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
         return false;

@@ -116,9 +116,18 @@ static bool match_order(const struct hlo_instr *r, struct keys *out) {
     }
     return false;
 }
+// 8-bit floats whose bits lie in the order of their values, all NaN behind these: the largest that
+// is none; others 0.
+static uint64_t last_of_f8(enum dtype t) {
+    return t == DT_F8E5M2     ? 0x7c
+           : t == DT_F8E4M3   ? 0x78
+           : t == DT_F8E3M4   ? 0x70
+           : t == DT_F8E4M3FN ? 0x7e
+                              : 0;
+}
 static bool key_type(enum dtype t) {
-    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64 || t == DT_PRED ||
-           (dtype_is_int(t) && dtype_bits(t) >= 8);
+    return last_of_f8(t) || t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64 ||
+           t == DT_PRED || (dtype_is_int(t) && dtype_bits(t) >= 8);
 }
 static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank) &&
@@ -200,6 +209,11 @@ static inline uint64_t number_key(const void *p, enum dtype t, const struct key 
         return *(const uint32_t *)p;
     case DT_U64:
         return *(const uint64_t *)p;
+    case DT_F8E5M2:
+    case DT_F8E4M3:
+    case DT_F8E3M4:
+    case DT_F8E4M3FN:
+        return float_key(*(const uint8_t *)p, 8, last_of_f8(t), k);
     default:
         return *(const uint8_t *)p;
     }

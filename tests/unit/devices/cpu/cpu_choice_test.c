@@ -37,6 +37,8 @@ static const struct contraction tiles[] = {
     {NOT, "f64[16,20000]", "f64[20000,32]", "f64[16,32]", "dot(x, y), " DOT},
     {NOT, "f64[33,2750]", "f64[2750,786]", "f64[33,786]", "dot(x, y), " DOT},
     {NOT, "f64[2944,40]", "f64[40,2]", "f64[2944,2]", "dot(x, y), " DOT},
+    {BETTER, "f64[2944,40]", "f64[40,4]", "f64[2944,4]", "dot(x, y), " DOT},
+    {NOT, "s32[2944,40]", "s32[40,4]", "s32[2944,4]", "dot(x, y), " DOT},
     {NOT, "f64[32,32]", "f64[32,32]", "f64[32,32]", "dot(x, y), " DOT},
 
     {BETTER, "f64[1,64,56,56]", "f64[64,64,3,3]", "f64[1,64,56,56]",
@@ -44,15 +46,17 @@ static const struct contraction tiles[] = {
     {NOT, "c64[1,64,56,56]", "c64[64,64,3,3]", "c64[1,64,56,56]",
      "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
     // One feature: of many terms. Rows of two positions that windows reach over by four. Strides
-    // over a large image.
+    // over a large image, by windows that meet and of one place.
     {BETTER, "s32[8,46,12,12]", "s32[1,46,5,5]", "s32[8,1,8,8]",
      "convolution(x, y), window={size=5x5}, " CONV},
     {NOT, "f64[1,96,56,56]", "f64[96,1,3,3]", "f64[1,96,54,54]",
      "convolution(x, y), window={size=3x3}, " CONV ", feature_group_count=96"},
     {NOT, "f64[5,115,42,6]", "f64[111,115,3,5]", "f64[5,111,14,2]",
      "convolution(x, y), window={size=3x5 stride=3x3 pad=0_1x1_2}, " CONV},
-    {NOT, "s32[3,115,51,30]", "s32[53,115,3,2]", "s32[3,53,17,10]",
+    {BETTER, "s32[3,115,51,30]", "s32[53,115,3,2]", "s32[3,53,17,10]",
      "convolution(x, y), window={size=3x2 stride=3x3}, " CONV},
+    {NOT, "s32[3,115,51,30]", "s32[53,115,1,1]", "s32[3,53,17,10]",
+     "convolution(x, y), window={size=1x1 stride=3x3}, " CONV},
     // Weight gradients: few positions, features in the lanes; of groups.
     {BETTER, "f64[2,64,28,28]", "f64[2,64,14,14]", "f64[64,64,3,3]",
      "convolution(x, y), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
@@ -70,6 +74,20 @@ static const struct contraction tiles[] = {
      "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
     {NOT, "f32[1,96,56,56]", "f32[96,1,3,3]", "f32[1,96,54,54]",
      "convolution(x, y), window={size=3x3}, " CONV ", feature_group_count=96"},
+};
+// Where the data path is as wide as AVX-512's vectors: products whose lines lie a multiple of a KiB
+// apart, of many rows and terms; others; turned; batches.
+static const struct contraction wide_dots[] = {
+    {BETTER, "f32[512,3072]", "f32[3072,768]", "f32[512,768]", "dot(x, y), " DOT},
+    {BETTER, "f32[128,3072]", "f32[3072,768]", "f32[128,768]", "dot(x, y), " DOT},
+    {NOT, "f32[512,3072]", "f32[3072,700]", "f32[512,700]", "dot(x, y), " DOT},
+    {NOT, "f32[128,768]", "f32[768,768]", "f32[128,768]", "dot(x, y), " DOT},
+    {NOT, "f32[512,3072]", "f32[768,3072]", "f32[512,768]",
+     "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}"},
+    {NOT, "f32[2,512,3072]", "f32[2,3072,768]", "f32[2,512,768]",
+     "dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+     "rhs_contracting_dims={1}"},
+    {NOT, "bf16[512,3072]", "bf16[3072,768]", "bf16[512,768]", "dot(x, y), " DOT},
 };
 // On AVX2: windows as large as images. Few positions or features, or products; much outside of the
 // image; in three dimensions; a dilated window in two.
@@ -239,6 +257,8 @@ static void tiles_better(UNUSED void **state) {
         if (cpu_target()->vector_bits == 256) check(&windows[k], cpu_tiles_better);
     for (size_t k = 0; k < sizeof wide_windows / sizeof *wide_windows; k++)
         if (cpu_has_wide_path()) check(&wide_windows[k], cpu_tiles_better);
+    for (size_t k = 0; k < sizeof wide_dots / sizeof *wide_dots; k++)
+        if (cpu_has_wide_path()) check(&wide_dots[k], cpu_tiles_better);
 }
 static void gemm_takes(UNUSED void **state) {
     for (size_t k = 0; k < sizeof shorts / sizeof *shorts; k++)
