@@ -32,6 +32,7 @@ struct cpu_step {
                          // or NaN where a number is to be
     bool looks;          // and its operands may hold one: cpu_nan.c
     uint32_t nan_leaves; // of these
+    uint32_t nan_bound;  // weights among its operands, which a run with NaN looks at
     bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
 };
