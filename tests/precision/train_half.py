@@ -69,7 +69,7 @@ NETS = {
     "recurrent": (recurrent, {"xz": f(5, 12), "hz": f(12, 12), "xn": f(5, 12), "hn": f(12, 12),
                               "o": f(12, 4)}, (7, 5)),
 }
-# Type of weights and rows, of what is computed, how far losses and changes of weights may lie apart.
+# Type of weights and rows, of what is computed; how far losses and changes of weights may be apart.
 KINDS = {
     "f32": (np.float32, np.float32, 1e-5, 1e-4),
     "bf16": (ml_dtypes.bfloat16, ml_dtypes.bfloat16, 3e-2, 0.2),
