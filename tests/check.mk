@@ -90,6 +90,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
 	  gradients 'sh tests/fuzz-hlo/gradients.sh $(BUILD)' \
 	  train 'build/venv/bin/python tests/models/train.py $(BUILD)' \
+	  train-half 'build/venv/bin/python tests/precision/train_half.py $(BUILD)' \
 	  new-weights 'build/venv/bin/python tests/models/new_weights.py $(BUILD)' \
 	  jax-gradient 'build/venv/bin/python tests/models/jax_gradient.py $(BUILD)' \
 	  fuzz-grad '$(PYTHON) tests/fuzz-hlo/fuzz_grad.py --opt $(BUILD)/hlo-opt --n 60 --seed 5' \

@@ -39,6 +39,13 @@ int float_least(enum dtype t) {
     return t == DT_F32 ? -126 : 1 - float_format(t).bias;
 }
 
+// A double that is NaN with this sign and these upper bits behind the one that says it is quiet.
+static double nan_of(bool negative, uint64_t payload) {
+    uint64_t bits = (negative ? UINT64_C(1) << 63 : 0) | UINT64_C(0x7ff8) << 48 | payload;
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
 static double decode(struct float_format f, uint32_t bits) {
     bits &= f.special == FLOAT_POW ? 0xff : (1u << (f.e + f.m + 1)) - 1;
     uint32_t man = bits & ((1u << f.m) - 1), exp = bits >> f.m & ((1u << f.e) - 1),
@@ -48,8 +55,9 @@ static double decode(struct float_format f, uint32_t bits) {
     if (f.special == FLOAT_FNUZ && sign && !exp && !man) return (double)NAN;
     if (f.special == FLOAT_FN && exp == top && man == (1u << f.m) - 1)
         return sign ? -(double)NAN : (double)NAN;
-    if (f.special == FLOAT_IEEE && exp == top)
-        return man ? (double)NAN : sign ? -(double)INFINITY : (double)INFINITY;
+    if (f.special == FLOAT_IEEE && exp == top && man)
+        return nan_of(sign, (uint64_t)man << (52 - f.m));
+    if (f.special == FLOAT_IEEE && exp == top) return sign ? -(double)INFINITY : (double)INFINITY;
     double v = exp ? ldexp((double)(man | 1u << f.m), (int)exp - f.bias - f.m)
                    : ldexp((double)man, 1 - f.bias - f.m);
     return sign ? -v : v;
@@ -78,6 +86,11 @@ static uint32_t encode(struct float_format f, double v) {
                     : f.special == FLOAT_FIN ? (sign | inf | ones)
                                              : nan;
 
+    if (isnan(v) && f.special == FLOAT_IEEE && f.m >= 7) { // with the bits that have a place
+        uint64_t bits;
+        memcpy(&bits, &v, sizeof bits);
+        nan |= (uint32_t)(bits >> (52 - f.m)) & ones;
+    }
     if (isnan(v)) return nan;
     double a = fabs(v);
     if (isinf(a)) return over;
@@ -119,7 +132,7 @@ uint16_t f32_to_f16(float f) { // to nearest even; infinity where it overflows
     memcpy(&u, &f, 4);
     sign = u >> 16 & 0x8000;
     u &= 0x7fffffff;
-    if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (u >> 13 & 0x1ff));
     if (u >= 0x47800000) return (uint16_t)(sign | 0x7c00);
     if (u < 0x38800000) { // subnormal: its last bit is that of the sum
         float tiny;

@@ -3,6 +3,7 @@
 // Data may be unaligned, so elements move by memcpy.
 #include "compiler/ir/literal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -252,16 +253,6 @@ void lit_set_c128(struct literal *l, int64_t i, double re, double im) {
 
 // ---- wholes
 
-static bool both_nan(const struct literal *a, const struct literal *b, int64_t i) {
-    double x[2], y[2];
-    lit_get_c128(a, i, x);
-    lit_get_c128(b, i, y);
-    for (int k = 0; k < 2; k++)
-        if (!(isnan(x[k]) && isnan(y[k])) && !(x[k] == y[k] && signbit(x[k]) == signbit(y[k])))
-            return false;
-    return true;
-}
-
 bool lit_equal(const struct literal *a, const struct literal *b) {
     if (!shape_compatible(a->shape, b->shape)) return false;
     if (shape_is_tuple(a->shape)) {
@@ -269,11 +260,7 @@ bool lit_equal(const struct literal *a, const struct literal *b) {
             if (!lit_equal(a->elems[k], b->elems[k])) return false;
         return true;
     }
-    if (a->size_bytes == 0 || memcmp(a->data, b->data, a->size_bytes) == 0) return true;
-    if (!dtype_is_float(a->shape->dtype) && !dtype_is_complex(a->shape->dtype)) return false;
-    for (int64_t i = 0, n = shape_elements(a->shape); i < n; i++)
-        if (!both_nan(a, b, i)) return false;
-    return true;
+    return a->size_bytes == 0 || memcmp(a->data, b->data, a->size_bytes) == 0;
 }
 
 bool lit_all_equal_f64(const struct literal *l, double v) {
@@ -365,9 +352,39 @@ struct literal *lit_convert(struct arena *a, const struct literal *l, enum dtype
 
 // ---- text
 
-static void print_real(struct strbuf *b, enum dtype t, double v) {
+// Mantissa bits of a type (of a part of a complex one) whose NaN has a sign and a payload; 0:
+// others.
+static int nan_digits(enum dtype t) {
+    if (t == DT_F64 || t == DT_C128) return 52;
+    if (t == DT_F32 || t == DT_C64) return 23;
+    return float_format(t).special == FLOAT_IEEE ? float_format(t).m : 0;
+}
+bool lit_set_nan(struct literal *l, int64_t part, bool negative, uint64_t payload) {
+    enum dtype t = l->shape->dtype;
+    size_t size = (size_t)dtype_size(t) >> dtype_is_complex(t);
+    int m = nan_digits(t), bits = 8 * (int)size;
+    if (!m || !payload || payload >> m) return false;
+    uint64_t exp = ((UINT64_C(1) << (bits - 1 - m)) - 1) << m,
+             v = (uint64_t)negative << (bits - 1) | exp | payload;
+    memcpy((char *)l->data + part * (int64_t)size, &v, size); // little-endian, as all of it
+    return true;
+}
+// As XLA writes it: nan, -nan, and nan(0x1) where its bits are not those alone that say it is
+// quiet.
+static void print_nan(struct strbuf *b, const struct literal *l, int64_t part, bool negative) {
+    enum dtype t = l->shape->dtype;
+    size_t size = (size_t)dtype_size(t) >> dtype_is_complex(t);
+    int m = nan_digits(t);
+    uint64_t v = 0;
+    memcpy(&v, (const char *)l->data + part * (int64_t)size, size);
+    v &= (UINT64_C(1) << m) - 1;
+    strbuf_puts(b, negative ? "-nan" : "nan");
+    if (m && v != UINT64_C(1) << (m - 1)) strbuf_printf(b, "(0x%" PRIx64 ")", v);
+}
+static void print_real(struct strbuf *b, const struct literal *l, int64_t part, double v) {
+    enum dtype t = l->shape->dtype;
     if (isnan(v))
-        strbuf_puts(b, signbit(v) ? "-nan" : "nan");
+        print_nan(b, l, part, signbit(v));
     else if (isinf(v))
         strbuf_puts(b, v < 0 ? "-inf" : "inf");
     else if (t != DT_F64 && t != DT_C128)
@@ -395,14 +412,14 @@ static void print_element(struct strbuf *b, const struct literal *l, int64_t i) 
         if (fabs(c[0]) < 100000 && c[0] == (double)(int64_t)c[0] && !signbit(c[0]))
             strbuf_i64(b, (int64_t)c[0]); // as %g writes it
         else
-            print_real(b, t, c[0]);
+            print_real(b, l, i, c[0]);
         break;
     case DC_COMPLEX:
         lit_get_c128(l, i, c);
         strbuf_putc(b, '(');
-        print_real(b, t, c[0]);
+        print_real(b, l, 2 * i, c[0]);
         strbuf_puts(b, ", ");
-        print_real(b, t, c[1]);
+        print_real(b, l, 2 * i + 1, c[1]);
         strbuf_putc(b, ')');
         break;
     case DC_NONE:

@@ -34,8 +34,11 @@ void lit_get_c128(const struct literal *l, int64_t i, double out[2]);
 void lit_set_f64(struct literal *l, int64_t i, double v);
 void lit_set_i64(struct literal *l, int64_t i, int64_t v);
 void lit_set_c128(struct literal *l, int64_t i, double re, double im);
+// Part `part` (of a complex element two) becomes the NaN of this sign and these mantissa bits;
+// false: the type has none such.
+bool lit_set_nan(struct literal *l, int64_t part, bool negative, uint64_t payload);
 bool lit_equal(const struct literal *a,
-               const struct literal *b); // shape-compatible and same bits (NaN equals NaN)
+               const struct literal *b); // shape-compatible and the same bits
 bool lit_all_equal_f64(const struct literal *l,
                        double v); // every element is v; false for tuples and empty
 uint64_t lit_hash(const struct literal *l);

@@ -153,14 +153,25 @@ static void add_scale(struct maker *k) {
     k->leaves.v[k->scale].initial = SCALE_FIRST;
     k->clean = add_scalar(k, TRAIN_SLOT, "loss_scale.clean");
 }
+// Nothing to train: what is named and no real number, where there is such.
+static status_t no_weights(const struct maker *k) {
+    for (size_t j = 0; j < k->model->params.n; j++) {
+        const struct hlo_instr *p = k->model->params.v[j];
+        if (role_of(k, p) == TRAIN_FROZEN && str_in_globs(k->s->trainable, source_name(k, p)) &&
+            !dtype_is_float(p->shape->dtype))
+            return st_invalid("'trainable=%s' names no weights of real numbers ('%s' is %s): "
+                              "nothing to train",
+                              k->s->trainable, source_name(k, p), shape_text(k->a, p->shape));
+    }
+    return st_invalid("the model has no weights that 'trainable=%s' names: nothing to train",
+                      k->s->trainable);
+}
 static status_t add_leaves(struct maker *k) {
     int64_t rows = k->s->rows;
     bool evaluate = k->s->evaluate;
     k->order = k->step = k->label_leaf = k->seed = k->limit = k->scale = k->clean = -1;
     add_all(k, TRAIN_WEIGHT);
-    if (!k->leaves.n && !evaluate)
-        return st_invalid("the model has no weights that 'trainable=%s' names: nothing to train",
-                          k->s->trainable);
+    if (!k->leaves.n && !evaluate) return no_weights(k);
     add_all(k, TRAIN_STATISTIC);
     if (!evaluate && k->s->shuffle && rows > k->s->batch)
         k->order = add_leaf(k, TRAIN_ORDER, NULL, "order", shape_make(k->a, DT_S32, &rows, 1));
@@ -284,8 +295,8 @@ static void note_still(struct body *y, hv *const *all, const int *leaf, int n) {
     if (still == n && hb_ok(&y->b))
         hb_fail(&y->b, st_invalid("the loss depends on none of the %d weights that are trained, or "
                                   "only through what has no derivative (integers, ArgMax, "
-                                  "roundings): %s, ...",
-                                  n, y->k->leaves.v[leaf[0]].of));
+                                  "roundings): %s%s",
+                                  n, y->k->leaves.v[leaf[0]].of, n > 1 ? ", ..." : ""));
 }
 // Gradients by the weights, in order; zeros where the loss does not depend on one.
 static void differentiate(struct body *y, hv const *weights, const int *leaf, int n, hv *out) {
@@ -466,10 +477,10 @@ static void refuse_inner_rng(struct body *y) {
         if (c == y->b.c || c == y->k->model) continue;
         HLO_EACH_INSTR(i, c)
         if (i->op == HLO_RNG && hb_ok(&y->b))
-            return hb_fail(&y->b, st_unimplemented(
-                                      "%s '%s' draws random numbers inside a loop or a branch",
-                                      i->op_type ? i->op_type : "rng",
-                                      i->op_name ? i->op_name : i->name));
+            return hb_fail(
+                &y->b, st_unimplemented("%s '%s' draws random numbers inside a loop or a branch",
+                                        i->op_type ? i->op_type : "rng",
+                                        i->op_name ? i->op_name : i->name));
     }
 }
 // The model on one batch: its scores, with what training changes in it.
@@ -691,9 +702,8 @@ static status_t make_program(struct maker *k) {
     struct body y = {.k = k, .losses = n, .accuracy = n + 1};
     y.first = n + 1 + k->p.accuracy, y.go = y.first + 1, y.n = y.go + 1;
     y.in = arena_zarray(k->a, hv, y.n), y.out = arena_zarray(k->a, hv, y.n);
-    struct hlo_computation *loop[2] = {
-        hlo_computation_add(m, "go_on"),
-        hlo_computation_add(m, k->s->evaluate ? "batch" : "turn")};
+    struct hlo_computation *loop[2] = {hlo_computation_add(m, "go_on"),
+                                       hlo_computation_add(m, k->s->evaluate ? "batch" : "turn")};
     const struct shape *state = loop_shape(&y);
     y.b = hb_begin(loop[1]);
     RETURN_IF_ERR(make_condition(&y, loop[0], state));

@@ -28,10 +28,10 @@ struct cpu_step {
     const struct exe_choice *choice; // of a tuning, that says who runs it; or NULL
     int asked;                       // so many of the list need not be asked: they do not take it
     bool alone;                      // runs on the calling thread alone, and takes always as long
-    bool swallows;       // of open: its library gives a number where an operand's NaN is to stay,
-                         // or NaN where a number is to be
-    bool looks;          // and its operands may hold one: cpu_nan.c
-    uint32_t nan_leaves; // of these
+    bool swallows; // of open: its library gives a number where an operand's NaN is to stay,
+                   // or NaN where a number is to be
+    bool looks;    // and its operands may hold one: cpu_nan.c
+    uint32_t nan_leaves, nan_bound; // of these; and weights, looked at in runs that met one
     bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
 };

@@ -149,19 +149,46 @@ static struct str number_word(struct cursor *c) {
     return (struct str){from, (size_t)(c->p - from)};
 }
 
+// nan(0x400001): the mantissa bits of a NaN, where the word has them.
+static bool nan_bits(struct literal *l, int64_t part, struct str w) {
+    bool negative = w.p[0] == '-';
+    size_t open = negative ? 4 : 3;
+    uint64_t payload = 0;
+    if (w.n <= open || w.p[open] != '(') return true;
+    if (w.n < open + 5 || memcmp(w.p + open, "(0x", 3) != 0 || w.p[w.n - 1] != ')') return false;
+    for (const char *p = w.p + open + 3; p < w.p + w.n - 1; p++) {
+        const char *hex = "0123456789abcdef", *at = strchr(hex, *p | 0x20);
+        if (!*p || !at || payload >> 60) return false;
+        payload = payload << 4 | (uint64_t)(at - hex);
+    }
+    return lit_set_nan(l, part, negative, payload);
+}
+static status_t bad_nan(struct parser *p, const char *at, enum dtype t, struct str w) {
+    return p_error(p, at, "'" STR_FMT "' is not a NaN of type %s", STR_ARG(w), dtype_name(t));
+}
+static status_t p_complex(struct parser *p, struct cursor *c, struct literal *l, int64_t i,
+                          const char *at) {
+    double v[2] = {0};
+    struct str w[2];
+    for (int k = 0; k < 2; k++) {
+        w[k] = number_word(c);
+        if (!real_value(w[k], &v[k]) || !p_take(c, k ? ")" : ","))
+            return p_error(p, at, "expected a complex number such as (1, 2)");
+    }
+    lit_set_c128(l, i, v[0], v[1]);
+    for (int k = 0; k < 2; k++)
+        if (isnan(v[k]) && !nan_bits(l, 2 * i + k, w[k]))
+            return bad_nan(p, at, l->shape->dtype, w[k]);
+    return ST_OK;
+}
+
 static status_t p_element(struct parser *p, struct cursor *c, struct literal *l, int64_t i) {
     enum dtype t = l->shape->dtype;
     p_space(c);
     const char *at = c->p;
-    double re, im = 0;
+    double re;
 
-    if (dtype_is_complex(t) && p_take(c, "(")) {
-        bool ok = real_value(number_word(c), &re) && p_take(c, ",") &&
-                  real_value(number_word(c), &im) && p_take(c, ")");
-        if (!ok) return p_error(p, at, "expected a complex number such as (1, 2)");
-        lit_set_c128(l, i, re, im);
-        return ST_OK;
-    }
+    if (dtype_is_complex(t) && p_take(c, "(")) return p_complex(p, c, l, i, at);
 
     struct str w = number_word(c);
     if (t == DT_PRED && (str_is(w, "true") || str_is(w, "false"))) {
@@ -189,7 +216,8 @@ static status_t p_element(struct parser *p, struct cursor *c, struct literal *l,
     if (!real_value(w, &re))
         return p_error(p, at, "expected a number of type %s, found '" STR_FMT "'", dtype_name(t),
                        STR_ARG(w));
-    lit_set_c128(l, i, re, im);
+    lit_set_c128(l, i, re, 0);
+    if (isnan(re) && !nan_bits(l, dtype_is_complex(t) ? 2 * i : i, w)) return bad_nan(p, at, t, w);
     return ST_OK;
 }
 

@@ -141,6 +141,7 @@ static status_t take_out(struct branch *b) {
         s[k] = all[k]->shape;
     }
     pmap_done(&done);
+    graph_to_front(p);
     hlo_set_shape(p, shape_tuple(a, s, n));
     for (int k = old; k < n; k++)
         RETURN_IF_ERR(read_instead(p, k, b->hoisted.v[k - old]));

@@ -70,3 +70,8 @@ struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr
     st_drop(hb_end(&b)); // an index within the tuple's shape cannot be refused
     return e;
 }
+
+void graph_to_front(struct hlo_instr *parameter) {
+    struct hlo_instr *first = parameter->parent->first;
+    if (first != parameter) hlo_move_before(parameter, first);
+}

@@ -14,3 +14,6 @@ struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computatio
 // Element k of a tuple value: the operand of a tuple instruction, or a new get-tuple-element in
 // front of pos.
 struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos);
+// Moves a parameter in front of its computation: programs may name it after values of constants
+// alone, whose users its elements are then given to.
+void graph_to_front(struct hlo_instr *parameter);

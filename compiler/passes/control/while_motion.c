@@ -182,6 +182,7 @@ static status_t new_body(struct loop *l, const struct shape *state, const int *t
     struct hlo_instr *p = l->body->params.v[0], *old = l->body->root, *root;
     struct hlo_instr **out = arena_array(l->body->module->arena, struct hlo_instr *, n + 1);
     RETURN_IF_ERR(renumber(l, l->body, state, to));
+    graph_to_front(p);
     for (int e = 0; e < l->n_hoisted; e++) {
         int at = n - l->n_hoisted + e;
         RETURN_IF_ERR(hlo_add_instr(l->body, HLO_GET_TUPLE_ELEMENT, NULL, &p, 1,

@@ -65,13 +65,13 @@ static bool may_hold(const struct hlo_instr *i, const bool *may) {
         if (may[i->operands[k]->id]) return true;
     return false;
 }
-// The operand leaves of a step that may hold one: of f32 or bf16, neither weights nor constants.
-static uint32_t leaves_of(const struct cpu_exe *x, const struct cpu_step *s) {
+// The operand leaves of a step that may hold one: of f32 or bf16, no constants; weights or others.
+static uint32_t leaves_of(const struct cpu_exe *x, const struct cpu_step *s, bool bound) {
     const struct hlo_instr *i = s->plan->instr;
     uint32_t at = 0;
     for (int k = 0; k < i->n_operands && k < 32; k++)
         if ((i->operands[k]->shape->dtype == DT_F32 || i->operands[k]->shape->dtype == DT_BF16) &&
-            s->plan->in[k].where != SLICE_CONST && !cpu_is_bound(x, s, k))
+            s->plan->in[k].where != SLICE_CONST && cpu_is_bound(x, s, k) == bound)
             at |= UINT32_C(1) << k;
     return at;
 }
@@ -91,7 +91,8 @@ void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p) {
         struct cpu_step *s = step[i->id];
         may[i->id] = !s && may_hold(i, may);
         if (!s) continue;
-        s->nan_leaves = leaves_of(x, s);
+        s->nan_leaves = leaves_of(x, s, false);
+        s->nan_bound = leaves_of(x, s, true);
         for (int e = 0; e < i->n_operands; e++)
             s->looks = s->looks || may[i->operands[e]->id];
     }
@@ -163,7 +164,10 @@ static bool leaf_not_finite(const struct cpu_step *s, int k, const void *at) {
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
     if (x->odd && s->packed_in >= 0 && x->odd[s->pack_slot]) return x->nan = true;
     if (!s->looks && !x->nan) return false;
-    for (int k = 0; s->nan_leaves >> k; k++) // operands are arrays: a leaf each
-        if (s->nan_leaves >> k & 1 && leaf_not_finite(s, k, bufs[k])) return x->nan = true;
+    uint32_t bound = x->nan ? s->nan_bound : 0;
+    if (s->packed_in >= 0) bound &= ~(UINT32_C(1) << s->packed_in); // `odd` is known of it
+    uint32_t at = s->nan_leaves | bound;
+    for (int k = 0; at >> k; k++) // operands are arrays: a leaf each
+        if (at >> k & 1 && leaf_not_finite(s, k, bufs[k])) return x->nan = true;
     return false;
 }
