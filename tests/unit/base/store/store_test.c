@@ -76,8 +76,8 @@ static void count(void *ctx, enum store_kind kind, struct digest key, int64_t by
     (void)pinned;
     ++*(int *)ctx;
 }
-// Puts so many files beyond the budget, the first `pinned` of which stay; gives how many of the puts
-// let others go. The last one is there.
+// Puts so many files beyond the budget, the first `pinned` of which stay; gives how many of the
+// puts let others go. The last one is there.
 static int put_beyond(int most, int beyond, int pinned, int *out_left) {
     enum { BYTES = 100, HEAD = 48 };
     char path[64], text[BYTES] = "";
