@@ -671,8 +671,11 @@ static void finish(struct daemon *d) {
     budget_free(d->api.budget);
     oip_regions_free(d->api.regions);
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        int number = d->sig[i].signum;
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
+        if (number) signal(number, SIG_IGN); // one more does not cut off the end, which is bounded
+    }
     loop_timer_free(d->drain);
     notify_free(d->notify);
     suites_free(d->suites);

@@ -737,11 +737,13 @@ struct candidate {
 struct candidates {
     VEC(struct candidate) v;
     int64_t total;
+    size_t loose; // that are not pinned
 };
 static void collect(void *ctx, UNUSED enum store_kind kind, struct digest key, int64_t bytes,
                     int64_t mtime, bool pinned) {
     struct candidates *c = ctx;
     c->total += bytes;
+    c->loose += !pinned;
     vec_push(&c->v, ((struct candidate){key, bytes, mtime, pinned}));
 }
 static int oldest_first(const void *a, const void *b) {
@@ -757,10 +759,13 @@ status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
     pthread_mutex_unlock(&s->mutex);
     status_t st = store_list(s, STORE_EXECUTABLE, collect, &c);
     if (!st && c.v.n) qsort(c.v.v, c.v.n, sizeof *c.v.v, oldest_first);
-    // Of many some more go, so that they are not all looked at again for the next one.
-    int64_t most = c.v.n > MANY && c.total > s->budget ? s->budget - s->budget / PART : s->budget;
-    for (size_t k = 0; !st && k < c.v.n && s->budget && c.total > most; k++) {
+    // Of many some more go, so that they are not all looked at again for the next one: a part of
+    // those that may go, as the others may fill the budget.
+    size_t more = c.v.n > MANY && c.total > s->budget ? c.loose / PART : 0;
+    for (size_t k = 0; !st && k < c.v.n && s->budget; k++) {
+        if (c.total <= (more ? s->budget - s->budget / PART : s->budget)) break;
         if (c.v.v[k].pinned) continue;
+        more -= more > 0;
         if (s->evicted) s->evicted(s->evicted_ctx, c.v.v[k].key);
         st_drop(store_remove(s, STORE_EXECUTABLE, c.v.v[k].key)); // gone already is as good
         c.total -= c.v.v[k].bytes;

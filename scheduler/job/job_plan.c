@@ -283,8 +283,8 @@ static status_t order_args(struct job *j, struct pstep *s) {
         return st_because(ST_INVALID_ARGUMENT, BAD_OPTION,
                           "an executable of several replicas cannot be run with resident "
                           "buffers or in a plan");
+    RETURN_IF_ERR(job_check_weights(s->job)); // before their names are taken
     RETURN_IF_ERR(job_order_inputs(s->job, s->job->inputs, sig, in));
-    RETURN_IF_ERR(job_check_weights(s->job));
     s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
     s->n_order = sig->n_inputs;
     for (size_t i = 0; i < sig->n_inputs; i++)

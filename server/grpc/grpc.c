@@ -765,7 +765,6 @@ static void settle(struct rpc *r) {
     }
 }
 
-// Also ends the armed accepts.
 void rpc_stop(struct rpc *r) {
     rpc_quiesce(r);
     gate_hold_all();
@@ -775,6 +774,7 @@ void rpc_stop(struct rpc *r) {
     arm(&r->shut, on_shut);
     grpc_server_shutdown_and_notify(r->port.server, r->port.queue, &r->shut);
     settle(r); // who is idle goes by himself, told that all is well
+    gate_end_all();
     grpc_server_cancel_all_calls(r->port.server);
 }
 

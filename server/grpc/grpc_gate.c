@@ -81,7 +81,7 @@ static struct {
     pthread_mutex_t lock;
     pid_t process; // a child between fork and exec closes what it likes
     atomic_bool on, holds;
-    atomic_bool shut; // nothing is read any more
+    atomic_bool shut, over; // nothing is read any more; all connections have ended
     struct gate_config cfg;
     struct watch listeners[MAX_LISTENERS];
     atomic_int n_listeners;
@@ -544,6 +544,7 @@ void gate_start(const struct gate_config *cfg) {
     gate.epoch = gate.turn = 1;
     pthread_mutex_unlock(&gate.lock);
     atomic_store(&gate.shut, false);
+    atomic_store(&gate.over, false);
     atomic_store(&gate.on, true);
 }
 void gate_stop(void) {
@@ -576,6 +577,14 @@ void gate_shut_doors(void) { // accept4 says so to the library
 }
 void gate_hold_all(void) {
     atomic_store(&gate.shut, true);
+}
+void gate_end_all(void) {
+    pthread_mutex_lock(&gate.lock);
+    atomic_store(&gate.over, true);
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct conn *c = gate.by_port[i]; c; c = c->next)
+            shutdown(c->watch.fd, SHUT_RDWR);
+    pthread_mutex_unlock(&gate.lock);
 }
 static struct conn *conn_of_peer(const char *peer) {
     uint8_t address[16];
@@ -721,6 +730,7 @@ static void free_descriptor(void) {
 OURS ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
     struct conn *c = conn_of(fd);
     if (!c || flags || !atomic_load(&gate.on)) return own_recvmsg(fd, m, flags);
+    if (atomic_load(&gate.over)) return 0;
     if (atomic_load(&gate.shut)) {
         errno = EAGAIN;
         return -1;

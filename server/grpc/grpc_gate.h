@@ -47,6 +47,10 @@ void gate_shut_doors(void);
 // And no more reads: what is sent from now on makes no calls, and its client sees the connection
 // end. The library would make calls of it and end them as CANCELLED, which nobody tries again.
 void gate_hold_all(void);
+// What has been sent goes out, then the connections end. The library would name, in a GOAWAY, the
+// last call that it has seen: a client tries those behind it again by itself, and where nobody
+// listens by then its streams hang for ever (gRPC's C core, and all that is built on it).
+void gate_end_all(void);
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
 // False: it has too many. *out is for gate_ended, once.
 struct gate_call {

@@ -43,6 +43,26 @@ def alike(hlo, d):
         with hlod.connect("%s:%d" % d.addr) as h:
             y = h.compile(path + ".onnx").run({name: np.ones((1, 300), np.float32)})
             result("%s in Python" % name, list(y) == [to] and (y[to] == sum).all(), y)
+    others_weights(hlo, d)
+
+
+def others_weights(hlo, d):
+    """Weights of another program, with other inputs, are refused as such, of a plan's step too."""
+    path = os.path.join(d.dir, "sum.onnx")
+    g = oh.make_graph([oh.make_node("Add", ["x", "z"], ["y"])], "g",
+                      [oh.make_tensor_value_info(k, T.FLOAT, [1, 300]) for k in "xz"],
+                      [oh.make_tensor_value_info("y", T.FLOAT, [1, 300])])
+    onnx.save(oh.make_model(g, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), path)
+    digest, other = (hlo(d, "compile", f).stdout.split()[k]
+                     for f, k in ((os.path.join(d.dir, "a.onnx"), 1), (path, 3)))
+    x = {"name": "a", "dtype": "f32", "shape": [1, 300], "data": [1] * 300}
+    step = {"name": "s", "model": digest, "weights": other, "inputs": [{"name": "a", "input": "a"}]}
+    for kind, answer in (
+        ("run", d.json("POST", "/v1/run", {"model": digest, "weights": other, "inputs": [x]})),
+        ("plan", d.json("POST", "/v1/plan",
+                        {"inputs": [x], "steps": [step], "outputs": [{"step": "s"}]}))):
+        result("a %s with the weights of another program" % kind, answer[0] == 400 and
+               answer[1]["message"].endswith("the weights belong to another program"), answer)
 
 
 def main():

@@ -362,6 +362,34 @@ def drain_under_load(d):
     assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, codes
 drain_under_load.ends = True
 
+def streams_at_the_end(d):
+    """Streams asked for as it ends have an end too, also those that it never reads: the library of
+    their clients loses what it tries again by itself, and does not see its deadline either."""
+    digest, channels = put(d, "run_ms 20"), [
+        grpc.insecure_channel(d.grpc, options=OPTIONS) for _ in range(8)]
+    runs = [Hlod(d.hlod.api, c).Run for c in channels]
+    codes, ended = collections.Counter(), collections.Counter()
+    def work(run):
+        while ended[run] < 3:
+            try:
+                list(run(model=digest, inputs=tensor(), timeout=PATIENCE))
+            except grpc.RpcError as e:
+                codes[e.code()] += 1
+                ended[run] += 1
+    threads = [threading.Thread(target=work, args=(r,), daemon=True) for r in runs]
+    for t in threads:
+        t.start()
+    at_work(d)
+    d.p.send_signal(signal.SIGTERM)
+    assert d.p.wait(PATIENCE) == 0
+    for t in threads:
+        t.join(PATIENCE)
+        assert not t.is_alive(), codes
+    for c in channels:
+        c.close()
+    assert set(codes) == {grpc.StatusCode.UNAVAILABLE}, codes
+streams_at_the_end.ends, streams_at_the_end.args = True, ("--drain-ms", "0")
+
 def stop_now(d):
     """Two signals: what is under way is cut off, the process still ends cleanly."""
     slow = put(d, f"run_ms {FOREVER_MS}")
@@ -382,7 +410,7 @@ def taken_port(d):
 
 SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors,
              limits, long_metadata, typed_contents, health, reflection, many_clients, hostile,
-             slow_reader, drain, drain_under_load, stop_now, taken_port]
+             slow_reader, drain, drain_under_load, streams_at_the_end, stop_now, taken_port]
 
 def main():
     o, results = options("build", "worker"), Results()

@@ -59,7 +59,19 @@ def stuck_device(d):
 def stuck_compiler(d):
     stuck(d, "compile")
 
-SCENARIOS = [cut_off, cut_off_steps, stuck_device, stuck_compiler]
+def impatient(d):
+    """Signals that come while it ends, to its last moment, do not kill it."""
+    pid = int(re.search(r"ev=worker\.ready .*role=device pid=(\d+)", d.logs())[1])
+    os.kill(pid, signal.SIGSTOP)
+    def again():
+        d.p.send_signal(signal.SIGTERM)
+        d.p.send_signal(signal.SIGHUP)
+        return d.p.poll() is not None
+    until("it ends", PATIENCE, again)
+    assert d.p.returncode == 0, d.p.returncode
+    assert not os.path.exists(f"/proc/{pid}"), "the worker is left behind"
+
+SCENARIOS = [cut_off, cut_off_steps, stuck_device, stuck_compiler, impatient]
 for s in SCENARIOS:
     s.ends = True
     s.args = ("--drain-ms", "300", "--cancel-grace-ms", "300")

@@ -111,6 +111,7 @@ static hv clip_bound(struct onnx_ctx *c, size_t k, hv x) {
     const struct onnx_val *given = onnx_in_any(c, k + 1);
     bool real = dtype_is_float(x->shape->dtype);
     hv limit = hb_reshape(&c->b, onnx_in_val(c, k + 1), NULL, 0);
+    if (!hb_ok(&c->b)) return NULL; // it may have no element
     if (real && given && given->known && isnan(lit_get_f64(given->known, 0))) return NULL;
     if (real && !(given && given->known)) {
         hv open = onnx_splat_like(c, limit, k ? INFINITY : -INFINITY);

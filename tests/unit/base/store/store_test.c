@@ -76,23 +76,27 @@ static void count(void *ctx, enum store_kind kind, struct digest key, int64_t by
     (void)pinned;
     ++*(int *)ctx;
 }
-// Puts so many files beyond the budget; gives how many of the puts let others go.
-static int put_beyond(int most, int beyond, int *out_left) {
+// Puts so many files beyond the budget, the first `pinned` of which stay; gives how many of the
+// puts let others go. The last one is there.
+static int put_beyond(int most, int beyond, int pinned, int *out_left) {
     enum { BYTES = 100, HEAD = 48 };
     char path[64], text[BYTES] = "";
+    struct digest key;
     struct store *s;
     int puts = 0;
-    snprintf(path, sizeof path, "%s/of-%d", dir, most);
+    snprintf(path, sizeof path, "%s/of-%d-%d", dir, most, pinned);
     assert_null(store_open(path, (int64_t)most * (BYTES + HEAD), &s));
     store_on_evict(s, gone, NULL);
     n_gone = *out_left = 0;
     for (int k = 0; k < most + beyond; k++) {
         int before = n_gone;
         snprintf(text, sizeof text, "%d", k);
-        assert_null(
-            store_put(s, STORE_EXECUTABLE, sha256_of(text, sizeof text), text, sizeof text, false));
+        key = sha256_of(text, sizeof text);
+        if (k < pinned) store_pin(s, STORE_EXECUTABLE, key, true);
+        assert_null(store_put(s, STORE_EXECUTABLE, key, text, sizeof text, false));
         puts += n_gone > before;
     }
+    assert_true(store_has(s, STORE_EXECUTABLE, key));
     assert_null(store_list(s, STORE_EXECUTABLE, count, out_left));
     store_close(s);
     return puts;
@@ -100,11 +104,13 @@ static int put_beyond(int most, int beyond, int *out_left) {
 // Where there are many, more go than must: else all were looked at for each that comes.
 static void many_go_together(void **state) {
     (void)state;
-    int left, puts = put_beyond(20, 15, &left);
+    int left, puts = put_beyond(20, 15, 0, &left);
     assert_true(puts == 15 && left == 20);
-    puts = put_beyond(800, 120, &left);
+    puts = put_beyond(800, 120, 0, &left);
     assert_true(puts > 0 && puts < 30);
     assert_true(left <= 800 && left >= 700);
+    put_beyond(800, 20, 795, &left); // what is pinned alone is nearly the budget
+    assert_true(left == 800);
 }
 
 int main(void) {

@@ -159,6 +159,8 @@ static void ends(void **state) {
     gate_hold_all();
     assert_int_equal(read_of(&p), -1);
     assert_int_equal(errno, EAGAIN);
+    gate_end_all();
+    assert_int_equal(read_of(&p), 0);
     gate_ended(&call);
     close_pair(&p);
 }
