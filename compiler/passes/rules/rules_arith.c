@@ -216,14 +216,25 @@ static struct hlo_instr *spread(struct rule_ctx *r, struct hlo_instr *scalar,
                                 const struct shape *s) {
     return s->rank ? hb_broadcast(&r->b, scalar, s->dims, s->rank, NULL) : scalar;
 }
+// May constants v and w of sums or products be one? Of floats of 32 bits and more (narrower ones
+// are computed in these, or rounded too far off), where what they make is neither too large nor too
+// small for the type: x * 1e20 * 1e20 is finite for small x.
+static bool combine(const struct hlo_instr *i, double v, double w) {
+    enum dtype t = i->shape->dtype;
+    double c = i->op == HLO_ADD ? v + w : v * w;
+    if (!dtype_is_float(t)) return true;
+    bool normal = t == DT_F64 ? isnormal(c) : isnormal((float)c);
+    return dtype_bits(t) >= 32 && (normal || (c == 0 && (i->op == HLO_ADD || v == 0 || w == 0)));
+}
 RULE_FN(combine_constants) {
-    double v;
+    double v, w;
     bool rounds = i->op == HLO_ADD || i->op == HLO_MULTIPLY;
     if (!commutes(i->op) || (rounds && !dtype_is_int(i->shape->dtype) && r->strict) ||
         !match_splat(i->operands[1], &v))
         return NULL;
     struct hlo_instr *x = i->operands[0];
-    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &v)) return NULL;
+    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &w)) return NULL;
+    if (rounds && !combine(i, v, w)) return NULL;
     struct hlo_instr *c =
         hb_binary(&r->b, i->op, match_scalar(x->operands[1]), match_scalar(i->operands[1]));
     return hb_binary(&r->b, i->op, x->operands[0], spread(r, c, i->shape));
