@@ -161,9 +161,14 @@ static void vex_vec(struct x86 *a, const struct x86_v *v, const struct x86_arg *
 static void forget(struct x86 *a, int reg) {
     if (reg >= X86_HELD) a->held[reg - X86_HELD] = 0;
 }
+// Shifts by an immediate: `dst` says how, `src` is written.
+static bool writes_src(uint32_t op) {
+    int o = op & 255;
+    return op >> 16 == 1 && o >= 0x71 && o <= 0x73;
+}
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last) {
     int tail = v.imm >= 0;
-    forget(a, v.dst);
+    forget(a, writes_src(v.op) ? v.src : v.dst);
     if (!last.mem) forget(a, last.reg); // which some write
     if (a->vex) {
         vex_vec(a, &v, &last);

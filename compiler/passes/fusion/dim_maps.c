@@ -9,18 +9,21 @@
 #include "compiler/passes/fusion/fusion.h"
 
 enum { LEAST_BYTES = 1 << 14, MOST_TABLE = 1 << 24, MOST_MEMBERS = 256, DEPTH = 64 };
+enum { MOST_TABLES = 1 << 27 }; // bytes of a module's: what is left then stays as it is
 
 struct reader {
     struct arena *a;
     struct pmap known; // instruction -> its maps
     int depth;
-    int64_t bytes; // of tables
+    int64_t bytes, most; // of tables
 };
 static const struct dim_maps *read(struct reader *r, const struct hlo_instr *i);
 
 static int64_t *table(struct reader *r, int64_t n) {
-    r->bytes += n * (int64_t)sizeof(int64_t);
-    return r->bytes > MOST_TABLE ? NULL : arena_array(r->a, int64_t, n);
+    int64_t bytes = n * (int64_t)sizeof(int64_t);
+    if (bytes > r->most - r->bytes) return NULL;
+    r->bytes += bytes;
+    return arena_array(r->a, int64_t, n);
 }
 // at[d] of m becomes at[d](begin + k * step) for k < n; step 0: at[d](0) for all.
 static bool along(struct reader *r, struct dim_maps *m, int64_t d, int64_t begin, int64_t step,
@@ -120,7 +123,7 @@ bool dim_maps_match(const struct hlo_instr *f) {
            f->called[0]->params.v[0]->shape->rank == f->shape->rank;
 }
 bool dim_maps_of(struct arena *a, const struct hlo_instr *f, struct dim_maps *out) {
-    struct reader r = {.a = a};
+    struct reader r = {.a = a, .most = MOST_TABLE};
     if (!dim_maps_match(f)) return false;
     *out = *read(&r, f->called[0]->root);
     pmap_done(&r.known);
@@ -178,8 +181,20 @@ static bool has_runs(const struct dim_maps *m, const struct shape *s) {
         if (m->at[d]) return dim_maps_runs(m->at[d], s->dims[d], inner) > 0;
     return false;
 }
-static status_t take(struct hlo_instr *i, struct pass_ctx *p) {
-    struct reader r = {.a = &p->scratch};
+// Is anything but a slice behind i, which joins some? No tables: most that join are rotations.
+static bool may_mix(const struct hlo_instr *i, int *looks) {
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (x->op == HLO_REVERSE || x->op == HLO_CONCATENATE) return true;
+        if (x->op == HLO_BROADCAST && repeated(x)) return true;
+        if (x->op == HLO_SLICE && (--*looks < 0 || may_mix(x, looks))) return true;
+    }
+    return false;
+}
+// left: bytes of tables.
+static status_t take(struct hlo_instr *i, struct pass_ctx *p, int64_t *left) {
+    struct arena a = {0};
+    struct reader r = {.a = &a, .most = *left < MOST_TABLE ? *left : MOST_TABLE};
     const struct dim_maps *maps = read(&r, i);
     struct members m = {.n = 0};
     struct hlo_instr *f;
@@ -191,19 +206,23 @@ static status_t take(struct hlo_instr *i, struct pass_ctx *p) {
         st = fusion_make(m.v, m.n, FUSION_CUSTOM, i, &f);
         p->changed = true;
     }
+    *left -= r.bytes;
     pmap_done(&m.seen);
+    arena_done(&a);
     return st;
 }
 status_t pass_dim_maps(struct hlo_module *m, struct pass_ctx *p) {
+    int64_t left = MOST_TABLES;
     if (!p->target || !p->target->library_dim_maps) return ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;
         hlo_number_list(c);
         for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
+            int looks = DEPTH;
             prev = i->prev;
             if (i->op == HLO_CONCATENATE && plain(i) && (i->users.n || i == c->root) &&
-                shape_bytes(i->shape) >= LEAST_BYTES)
-                RETURN_IF_ERR(take(i, p));
+                shape_bytes(i->shape) >= LEAST_BYTES && may_mix(i, &looks))
+                RETURN_IF_ERR(take(i, p, &left));
         }
         hlo_remove_dead(c);
     }

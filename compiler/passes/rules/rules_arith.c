@@ -87,6 +87,15 @@ static bool is_rounded(const struct hlo_instr *x, int depth, bool shifted) {
     }
     return false;
 }
+// Has type t the power of two v as a normal number?
+static bool holds(enum dtype t, double v) {
+    struct arena a = {0};
+    bool same = lit_get_f64(lit_scalar_f64(&a, t, v), 0) == v;
+    arena_done(&a);
+    return same && fabs(v) >= ldexp(1, float_least(t));
+}
+// Floats of fewer than 32 bits have a rounded reciprocal too far off: with that of f8e5m2 almost
+// half of all quotients by 3 are other numbers.
 RULE_FN(div_by_constant) {
     double v;
     int e;
@@ -94,10 +103,10 @@ RULE_FN(div_by_constant) {
         !match_splat(i->operands[1], &v) || v == 0 || !isfinite(v))
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
+    if (dtype_bits(i->shape->dtype) < 32 && !(exact && holds(i->shape->dtype, 1 / v))) return NULL;
     bool one = shape_elements(i->shape) == 1; // nothing is gained; it may be a quantiser's scale
     if ((!exact && (r->strict || one || is_rounded(i, 4, false))) || !isnormal((float)(1 / v)))
         return NULL;
-    if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
 }
 RULE_FN(mul_zero_int) {
@@ -207,14 +216,25 @@ static struct hlo_instr *spread(struct rule_ctx *r, struct hlo_instr *scalar,
                                 const struct shape *s) {
     return s->rank ? hb_broadcast(&r->b, scalar, s->dims, s->rank, NULL) : scalar;
 }
+// May constants v and w of sums or products be one? Of floats of 32 bits and more (narrower ones
+// are computed in these, or rounded too far off), where what they make is neither too large nor too
+// small for the type: x * 1e20 * 1e20 is finite for small x.
+static bool combine(const struct hlo_instr *i, double v, double w) {
+    enum dtype t = i->shape->dtype;
+    double c = i->op == HLO_ADD ? v + w : v * w;
+    if (!dtype_is_float(t)) return true;
+    bool normal = t == DT_F64 ? isnormal(c) : isnormal((float)c);
+    return dtype_bits(t) >= 32 && (normal || (c == 0 && (i->op == HLO_ADD || v == 0 || w == 0)));
+}
 RULE_FN(combine_constants) {
-    double v;
+    double v, w;
     bool rounds = i->op == HLO_ADD || i->op == HLO_MULTIPLY;
     if (!commutes(i->op) || (rounds && !dtype_is_int(i->shape->dtype) && r->strict) ||
         !match_splat(i->operands[1], &v))
         return NULL;
     struct hlo_instr *x = i->operands[0];
-    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &v)) return NULL;
+    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &w)) return NULL;
+    if (rounds && !combine(i, v, w)) return NULL;
     struct hlo_instr *c =
         hb_binary(&r->b, i->op, match_scalar(x->operands[1]), match_scalar(i->operands[1]));
     return hb_binary(&r->b, i->op, x->operands[0], spread(r, c, i->shape));
@@ -252,9 +272,10 @@ RULE_FN(power_integer) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_POWER || !dtype_is_float(i->shape->dtype) || !match_splat(i->operands[1], &v))
         return NULL;
+    bool narrow = dtype_bits(i->shape->dtype) < 16; // each product would be rounded
     if (v == 0) return hb_splat(&r->b, i->shape, 1);
     if (r->strict) return NULL;
-    if (v == 3) return hb_mul(&r->b, hb_mul(&r->b, x, x), x);
+    if (v == 3) return narrow ? NULL : hb_mul(&r->b, hb_mul(&r->b, x, x), x);
     if (v == -1) return hb_div(&r->b, hb_splat(&r->b, i->shape, 1), x);
     return v == -0.5 ? power_by_root(r, HLO_RSQRT, x) : NULL;
 }
