@@ -90,7 +90,7 @@ struct dev_run {
 };
 struct dev_stats {
     int64_t arena_bytes;     // working memory of a run
-    int64_t scratch_bytes;   // of it: what libraries and kernels work in; 0: not known
+    int64_t scratch_bytes;   // of it: what libraries work in; 0 where that is not known
     int64_t prepare_bytes;   // working memory of the last prepare, beside what stays
     int64_t resident_bytes;  // what else stays while it is loaded, as far as that is known
     int64_t runs;            // that succeeded

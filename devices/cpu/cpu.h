@@ -91,7 +91,7 @@ struct cpu_exe {
     int in_loop;                      // loops around it: its steps find the other threads awake
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;
-    void *scratch; // shared by steps, of libraries and kernels
+    void *scratch; // libraries' scratchpad, shared by steps
     int64_t scratch_bytes;
     void **results;            // of a run, by root leaf: where cpu_frame's are
     struct dev_buffer **ahead; // of a run, by root leaf: made for what stays; NULL between runs
@@ -123,7 +123,7 @@ status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct 
                       struct cpu_step *s) MUST_CHECK;
 // A kernel that one thread runs, as one call; code NULL: it is something else.
 struct cpu_direct {
-    void *code;
+    void *code, *scratch;
     const int64_t *sizes;
     int64_t extent;
     int n_bufs;

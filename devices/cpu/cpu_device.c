@@ -436,7 +436,7 @@ static status_t take_memory(struct cpu_exe *x) {
                             (long long)(x->memory_bytes + x->scratch_bytes));
     x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
     x->stats.scratch_bytes = x->scratch_bytes;
-    x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: their states
+    x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: states, kernels' scratch
     x->stats.one_thread = true;
     for (int k = 0; k < main->n_steps; k++)
         x->stats.one_thread =

@@ -45,6 +45,7 @@ bool cpu_routine_runs(UNUSED const struct target *t, const struct hlo_instr *i) 
 struct kernel_state {
     void *code;
     const struct kernel_info *info;
+    void *scratch;
     bool updates; // plan_updates_alone
 };
 
@@ -62,13 +63,6 @@ static int64_t kernel_grain(const struct kernel_info *k) {
     int64_t per_unit = k->extent > 0 ? (k->flops + k->bytes) / k->extent : 0;
     return per_unit > 0 ? 60000 / per_unit + 1 : 1;
 }
-// All steps share one scratchpad, since one runs at a time. Of a thread.
-static int64_t scratch_of(const struct kernel_info *k) {
-    return (k->scratch_bytes + 63) / 64 * 64;
-}
-static void want_scratch(struct cpu_exe *x, int64_t bytes) {
-    if (bytes > x->scratch_bytes) x->scratch_bytes = bytes;
-}
 static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
     k->info = cpu_find_kernel(x, s->plan->instr);
@@ -78,7 +72,9 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
         return st_new(ST_DATA_LOSS, "kernel '%s' has %d buffers, its step %d", k->info->symbol,
                       k->info->n_bufs, s->plan->n_in + s->plan->n_out);
     k->code = symbol;
-    want_scratch(x, scratch_of(k->info) * cpu_threads());
+    if (k->info->scratch_bytes)
+        k->scratch = arena_alloc_aligned(
+            &x->arena, (size_t)(k->info->scratch_bytes + 63) / 64 * 64 * (size_t)cpu_threads(), 64);
     s->flops = k->info->flops;
     s->bytes = k->info->bytes;
     s->alone = k->info->extent < 2 * kernel_grain(k->info);
@@ -91,16 +87,17 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
 struct kernel_call {
     const struct kernel_state *k;
     void **bufs;
-    char *scratch;
 };
 static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
     const struct kernel_call *c = ctx;
+    char *scratch = c->k->scratch;
     hlod_kernel_call(c->k->code, c->k->info->n_bufs, c->bufs, begin, end,
-                     c->scratch + scratch_of(c->k->info) * thread, c->k->info->sizes);
+                     scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL,
+                     c->k->info->sizes);
 }
-static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t kernel_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct kernel_state *k = s->state;
-    struct kernel_call c = {k, bufs, x->scratch};
+    struct kernel_call c = {k, bufs};
     void **out = bufs + s->plan->n_in;
     for (int e = 0; k->updates && e < s->plan->n_out; e++)
         if (out[e] != bufs[e] && s->plan->out[e].size_bytes)
@@ -114,6 +111,7 @@ void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out) {
     const struct kernel_state *k = s->state;
     if (k->updates) return;
     *out = (struct cpu_direct){.code = k->code,
+                               .scratch = k->scratch,
                                .sizes = k->info->sizes,
                                .extent = k->info->extent,
                                .n_bufs = k->info->n_bufs};
@@ -134,12 +132,13 @@ static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct kernel_info *info = cpu_find_kernel(x, s->plan->instr);
     if (!info) return ST_OK;
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
-    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, false};
+    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, NULL, false};
     if (!k->code) return st_internal("loop '%s' is not in the object code", info->symbol);
     if (info->n_bufs != s->plan->n_out + HLOD_LOOP_BUFFERS || info->n_sizes != 1 ||
         info->sizes[0] > s->plan->scratch_bytes)
         return st_new(ST_DATA_LOSS, "loop '%s' is of another plan", info->symbol);
-    want_scratch(x, info->scratch_bytes);
+    if (info->scratch_bytes)
+        k->scratch = arena_alloc_aligned(&x->arena, (size_t)info->scratch_bytes, 64);
     s->state = k;
     s->called = NULL;
     s->alone = s->apart = true;
@@ -161,7 +160,7 @@ static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) 
     b[ps->n_out] = out[ps->n_out];
     b[ps->n_out + 1] = (void *)(uintptr_t)(x->cancel ? x->cancel : &never);
     b[ps->n_out + 2] = &outcome;
-    hlod_loop_call(k->code, b, x->scratch);
+    hlod_loop_call(k->code, b, k->scratch);
     if (outcome.stopped) return cpu_cancelled();
     if (x->run && x->run->profile) // some 0.1 ns each
         x->run->profile->estimate_ns += (double)outcome.work / 10;
