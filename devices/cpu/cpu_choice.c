@@ -339,12 +339,12 @@ static bool odd_channels(const struct hlo_instr *i, const struct cpu_sizes *s, i
 // least, 1.19 at most; of other columns the library is 1.1 times as fast.
 static bool far_lines(const struct hlo_instr *i, const struct cpu_sizes *s) {
     enum { LINE = 256, ROWS = 512, SOME_ROWS = 256, FEW_ROWS = 128, TERMS = 700, MANY = 1000 };
-    enum { MORE = 2000, MOST = 4095, COLUMNS = 768, FAR = 8 << 20 };
+    enum { MORE = 2000, MOST = 4095, COLUMNS = 768, FAR = 8 << 20, MEASURED = 200 << 20 };
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
     if (!cpu_has_wide_path() || x->rank != 2 || y->rank != 2 || s->n % LINE ||
-        d->lhs_contracting_dims.n != 1 || d->lhs_contracting_dims.v[0] != 1 ||
-        d->rhs_contracting_dims.v[0] != 0)
+        shape_bytes(y) > MEASURED || d->lhs_contracting_dims.n != 1 ||
+        d->lhs_contracting_dims.v[0] != 1 || d->rhs_contracting_dims.v[0] != 0)
         return false;
     return (s->m >= ROWS && s->k >= TERMS) || (s->m >= SOME_ROWS && s->k >= MANY) ||
            (s->m >= FEW_ROWS && s->k >= MORE && s->k <= MOST && s->n >= COLUMNS &&
