@@ -131,12 +131,15 @@ bool dim_maps_of(struct arena *a, const struct hlo_instr *f, struct dim_maps *ou
 }
 
 bool dim_maps_keeps(const struct hlo_instr *f, int d) {
-    struct arena a = {0};
-    struct dim_maps m;
-    bool keeps = dim_maps_match(f) && dim_maps_of(&a, f, &m) && !m.at[d] &&
-                 m.from->shape->dims[d] == f->shape->dims[d];
-    arena_done(&a);
-    return keeps;
+    if (!dim_maps_match(f)) return false;
+    HLO_EACH_INSTR(i, f->called[0]) {
+        if ((i->op == HLO_SLICE && i->shape->dims[d] != i->operands[0]->shape->dims[d]) ||
+            (i->op == HLO_REVERSE && i64s_has(HLO_ATTR(i, dims)->dimensions, d)) ||
+            (i->op == HLO_BROADCAST && !i64s_has(HLO_ATTR(i, dims)->dimensions, d)) ||
+            (i->op == HLO_CONCATENATE && HLO_ATTR(i, dims)->dimensions.v[0] == d))
+            return false;
+    }
+    return true;
 }
 int64_t dim_maps_runs(const int64_t *at, int64_t n, int64_t inner) {
     enum { LEAST_RUN = 4 }; // elements in the mean, beside two edges

@@ -97,13 +97,6 @@ static hv once(struct rule_ctx *r, const struct hlo_instr *y, int64_t last, cons
     }
     return hb_reshape(&r->b, s->x, to, rank);
 }
-// Appends to dims[rank] x's dimensions that are neither of a batch nor summed up. Gives the rank.
-static int put_free(const struct shape *x, struct i64s batch, struct i64s sums, int64_t *dims,
-                    int rank) {
-    for (int64_t k = 0; k < x->rank; k++)
-        if (!i64s_has(batch, k) && !i64s_has(sums, k)) dims[rank++] = x->dims[k];
-    return rank;
-}
 // Does x lie as gather_rows has it?
 static bool in_order(const struct shape *x, struct i64s batch, struct i64s sums) {
     for (int k = 0; k < batch.n; k++)
@@ -112,17 +105,15 @@ static bool in_order(const struct shape *x, struct i64s batch, struct i64s sums)
         if (sums.v[k] != x->rank - sums.n + k) return false;
     return true;
 }
-// Of dimensions [batch, a, b] to [batch, b, a].
-static hv swap_free(struct rule_ctx *r, hv x, int batch, int a) {
-    int64_t perm[HLO_MAX_RANK];
-    int n = 0, rank = x->shape->rank;
-    for (int k = 0; k < batch; k++)
-        perm[n++] = k;
-    for (int k = batch + a; k < rank; k++)
-        perm[n++] = k;
-    for (int k = batch; k < batch + a; k++)
-        perm[n++] = k;
-    return hb_transpose(&r->b, x, perm);
+// v, of dimensions [batch, free of x, free of y], as the result i, which has y's first.
+static hv swap_free(struct rule_ctx *r, hv v, const struct hlo_instr *i, int batch, int free_x) {
+    int64_t perm[HLO_MAX_RANK], dims[HLO_MAX_RANK];
+    int rank = i->shape->rank, free_y = rank - batch - free_x;
+    for (int k = 0; k < rank; k++) {
+        perm[k] = k < batch ? k : k < batch + free_y ? k + free_x : k - free_y;
+        dims[perm[k]] = i->shape->dims[k];
+    }
+    return hb_transpose(&r->b, hb_reshape(&r->b, v, dims, rank), perm);
 }
 // Is what is copied elsewhere instead no more than what y is?
 static bool pays(const struct hlo_instr *i, const struct hlo_instr *x, const struct hlo_instr *y,
@@ -136,7 +127,7 @@ static bool pays(const struct hlo_instr *i, const struct hlo_instr *x, const str
 // Operand y is repeated: the product is of x and of what y repeats.
 static hv share(struct rule_ctx *r, struct hlo_instr *i, int side) {
     hv y = i->operands[side], x = i->operands[!side];
-    int64_t lists[4][HLO_MAX_RANK], dims[HLO_MAX_RANK];
+    int64_t lists[4][HLO_MAX_RANK];
     struct hlo_attr_dot was = *HLO_ATTR(i, dot), d;
     struct shared s;
     if (side == 0) {
@@ -158,19 +149,10 @@ static hv share(struct rule_ctx *r, struct hlo_instr *i, int side) {
     }
 
     hv of[] = {gather_rows(r, x, &s, &d), once(r, y, last, &s, &d)};
-    int rank = d.lhs_batch_dims.n + 1;
-    for (int k = 0; k < rank; k++)
-        dims[k] = of[0]->shape->dims[k];
-    rank = put_free(of[1]->shape, d.rhs_batch_dims, d.rhs_contracting_dims, dims, rank);
-    const struct shape *to = shape_make(i->parent->module->arena, i->shape->dtype, dims, rank);
-    hv dot = hb_op(&r->b, HLO_DOT, to, of, 2, &d);
-    for (rank = 0; rank < n; rank++)
-        dims[rank] = i->shape->dims[rank];
-    rank = put_free(x->shape, was.lhs_batch_dims, was.lhs_contracting_dims, dims, rank);
-    int rows = rank - n;
-    rank = put_free(y->shape, was.rhs_batch_dims, was.rhs_contracting_dims, dims, rank);
-    dot = hb_reshape(&r->b, dot, dims, rank);
-    return side ? dot : swap_free(r, dot, n, rows);
+    hv dot = hb_dot(&r->b, of[0], of[1], &d);
+    hlo_set_shape(dot, shape_with_dtype(i->parent->module->arena, dot->shape, i->shape->dtype));
+    if (side) return hb_reshape(&r->b, dot, i->shape->dims, i->shape->rank);
+    return swap_free(r, dot, i, n, x->shape->rank - n - was.lhs_contracting_dims.n);
 }
 RULE_FN(dot_shared) {
     if (i->op != HLO_DOT || !HLO_ATTR(i, dot)->lhs_batch_dims.n || shape_elements(i->shape) < 1)
