@@ -10,23 +10,14 @@
 
 enum {
     MAX_VALUES = 50000,
-    USUAL = 400,
     MAX_TURNS = 8,
     FOLD_LEAST = 8,
     FOLD_WORK = 32,
     SLOW_TRIP = 8,
-    SLOW_WORK = 20000,
-    SHORT_WORK = 200000,
-    SMALL = 1 << 22,
-    LOOP_WORK = 1 << 21,
-    NARROW_WORK = 1 << 20,
     LONG_VALUES = 40,
     LONG_PLAIN = 24,
     BRIEF = 8,
     EACH_LOAD = 3,
-    LONG_WORK = 1 << 21,
-    FAR_WORK = 1 << 23,
-    ONCE = 256, // how much more work that must be where it is done once
     MAX_LOOKUP = 8,
     LINE = 64,
     FAR = 1 << 22 // elements between lanes
@@ -35,6 +26,7 @@ enum {
 struct quality {
     const char *why;               // it may not become a vector; NULL: it may
     bool wide, narrow, short_ints; // has lanes of 64 bits; floats of 32; 8 and 16-bit elements
+    bool truths, others;           // has lanes of pred in memory; of any other type
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
     int gathers;             // of 4 or 8 bytes at places that were read, which 32 bits hold
@@ -190,6 +182,8 @@ static void judge(struct quality *q, struct kir_val *v) {
         forbid(q, at->shape != SHAPE_STRIDE, "scattered stores");
         forbid(q, llabs(at->stride) > FAR, "far stores");
         q->short_ints |= short_int(v->elem);
+        q->truths |= v->elem == DT_PRED;
+        q->others |= v->elem != DT_PRED;
         q->gaps += at->stride != 1;
         q->wide |= dtype_size(v->elem) == 8;
         q->values++;
@@ -204,6 +198,7 @@ static void judge(struct quality *q, struct kir_val *v) {
         q->wide |= x->wide;
         q->narrow |= v->type == DT_F32 && v->op != K_CAST;
         q->short_ints |= short_int(v->type);
+        q->others |= v->type != DT_PRED;
     }
 
     bool integer = dtype_is_int(v->type);
@@ -540,7 +535,8 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->has_work |= !brief;
     p->is_apart |= q->apart > (!p->vex ? q->taken : q->gaps ? 0 : q->gathers);
     p->is_mixed |= q->wide && q->narrow;
-    p->is_narrow |= q->short_ints && !q->narrow; // else lanes are as many as those of 32 bits
+    // With others, lanes are as many as those of 32 bits.
+    p->is_narrow |= (q->short_ints && !q->narrow) || (q->truths && !q->others);
     // Much of a quantised body is conversions, which LLVM does not do better.
     int most = x86_beside_may(p, l, lanes) ? X86_BESIDE_VALUES : plain ? LONG_PLAIN : LONG_VALUES;
     p->is_long |= !q->short_ints && values >= most && !ends_apart(l, lanes);
@@ -751,37 +747,6 @@ static void one_lane(const struct kir_block *b, const struct kir_loop *around, s
     }
 }
 
-// Does LLVM repay the milliseconds that it takes, from so much work in one call on? It takes as
-// much longer as there are more values than kernels mostly have: some 0.1 ms each.
-static bool repays(const struct x86_plan *p, int64_t least) {
-    int64_t work = kir_work(p->f), all, longer = p->values > USUAL ? p->values / USUAL : 1;
-    if (!p->turns) return work / ONCE >= least * longer;
-    if (__builtin_mul_overflow(work, p->turns, &all)) all = INT64_MAX;
-    return work >= least * longer || (p->turns > 1 && all >= LOOP_WORK * longer);
-}
-// Why LLVM's code of a kernel that could be made here repays; NULL: it does not.
-static const char *slower(const struct x86_plan *p) {
-    if (p->slow && repays(p, SLOW_WORK)) return p->slow; // LLVM's is a multiple as fast
-    if (p->f->exchanges || !repays(p, SHORT_WORK)) return NULL;
-    // LLVM writes loops out, 1.07 times as fast (Zen 5, 40 random ones, up to 1.5).
-    if (p->sums) return p->is_small && repays(p, SMALL) ? "products of small matrices" : NULL;
-    // Vectors mostly empty, or put together of elements, in loops of one or two turns: LLVM writes
-    // these out, and what is around them.
-    if (p->is_short || (p->is_brief && !p->has_work)) return "loops of few elements";
-    // With AVX2 LLVM reads neighbours and shuffles them (of gathers it makes a chain of operations
-    // on single elements for each lane's place), has all lanes of 32 bits where a loop also
-    // has some of 64 (1.5 to 2 times as fast) and more lanes of 16 and 8 (2 to 4 times), and keeps
-    // more in 16 registers (a sixth).
-    if (p->is_apart) return "elements that do not lie side by side";
-    if (p->is_mixed) return "lanes of 32 and 64 bits";
-    if (p->is_narrow && repays(p, NARROW_WORK)) return "lanes of 8 and 16 bits";
-    // LLVM has fewer instructions a line, so more lines are under way (36 MB: 1.3 to 1.6 times).
-    if (p->sums_alone && !p->reads_else && repays(p, FAR_WORK)) return "sums from memory";
-    // LLVM has no tiles to turn short rows in.
-    return p->is_long && !p->merged && !p->f->rows && repays(p, LONG_WORK)
-               ? "more values than registers"
-               : NULL;
-}
 bool x86_choose(struct x86_plan *p) {
     int n = 0;
     attach(p, p->f->begin);
@@ -790,7 +755,7 @@ bool x86_choose(struct x86_plan *p) {
     p->values = n;
     if (p->why) return false;
     decide(p, &p->f->top);
-    p->why = slower(p);
+    p->why = x86_slower(p);
     if (p->why) return false;
     forms(p, &p->f->top, false);
     if (p->sums) x86_sums_plan(p);

@@ -163,6 +163,8 @@ static inline int64_t x86_trip(const struct kir_loop *l) {
 }
 // Chooses loops and forms. False, with p->why: the generator does not take this kernel.
 bool x86_choose(struct x86_plan *p);
+// Why LLVM's code of a kernel that could be made here repays its time; NULL: it does not.
+const char *x86_slower(const struct x86_plan *p);
 // Tiles of a transposition (x86_tile.c): can load v, in the body of `lanes`, have one? Then it is
 // noted. take: those of a loop that has become a vector.
 bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v);
