@@ -10,7 +10,7 @@ static const char *const open_up[] = {
     "float-normalization", "conv-canon", "conv-phases", "dot-canon", "int8", "conv-dims", NULL};
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "few-bits-loops", "while-motion",
-    "conditional-motion", "reshape-mover", "constfold", "dce", NULL};
+    "conditional-motion", "reshape-mover", "unstack", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {
     "int8", "few-bits", "dce", "narrow", "bn-fold", "algsimp", "constfold", "cse", "dce",
     "change-op-data-type", "dce", NULL};
