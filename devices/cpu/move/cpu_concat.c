@@ -5,6 +5,7 @@
 // a concatenation with the slices that it joins. Does not: short runs, which a kernel moves better.
 #include "compiler/passes/fusion/library.h"
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/move/cpu_weave.h"
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
 // elements of a kernel, which looks for each one's operand. A kernel writes out short rows, but not
@@ -23,7 +24,11 @@ struct concat_state {
     struct concat_part *part;
     int64_t all, outer; // bytes of a run of each part together; how many
     int64_t pieces;
+    int64_t element; // bytes, where each run is one element of an array of these alone; else 0
 };
+// More single elements than a kernel has whole vectors of, and as many as have a line each in the
+// nearest cache.
+enum { LEAST_WOVEN = 9, LEAST_WOVEN_8 = 8, MOST_WOVEN = 64 };
 
 // Bytes from dimension d on (its blocks, where it has some) in the order of memory. *block: how
 // many of d lie together in a block, else 1.
@@ -48,6 +53,18 @@ static const struct hlo_instr *joined(const struct hlo_instr *i) {
         if (c->operands[k]->operands[0]->op != HLO_PARAMETER) return NULL;
     return c;
 }
+static bool woven(const struct hlo_instr *i) {
+    int64_t size = dtype_size(i->shape->dtype), block;
+    bool words = size == 1 || size == 2 || size == 4 || size == 8;
+    if (!words || i->op != HLO_CONCATENATE || i->n_operands > MOST_WOVEN ||
+        i->n_operands < (size == 8 ? LEAST_WOVEN_8 : LEAST_WOVEN) ||
+        (size >= 4 && (i->n_operands & (i->n_operands - 1)) == 0))
+        return false;
+    for (int k = 0; k < i->n_operands; k++)
+        if (run_of(i->operands[k]->shape, HLO_ATTR(i, dims)->dimensions.v[0], &block) != size)
+            return false;
+    return true;
+}
 static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr *i,
                            const char **why) {
     *why = "not a concatenation of long runs";
@@ -67,7 +84,7 @@ static bool concat_accepts(UNUSED const struct cpu_exe *x, const struct hlo_inst
         if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
     bool lanes = dtype_size(i->shape->dtype) < 4 || (i->n_operands & (i->n_operands - 1)) == 0;
-    return least >= LEAST_RUN || i->n_operands > MANY ||
+    return least >= LEAST_RUN || i->n_operands > MANY || woven(i) ||
            (all > SHORT_ROW && (all >= LEAST_MEAN * i->n_operands || !lanes));
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
@@ -88,6 +105,7 @@ static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
         p->begin = HLO_ATTR(o, slice)->slice.v[d].start * (run / o->shape->dims[d]);
         p->step = run_of(o->operands[0]->shape, d, &block);
     }
+    if (in == i && woven(i)) c->element = dtype_size(i->shape->dtype);
     c->outer = shape_bytes(i->shape) / c->all;
     c->pieces = (c->outer * c->all + PIECE - 1) / PIECE;
     s->alone = c->pieces < 2 * GRAIN;
@@ -122,6 +140,14 @@ static void bytes(const struct concat_call *call, int64_t at, int64_t stop) {
 static void rows(const struct concat_call *call, int64_t first, int64_t last) {
     const struct concat_state *c = call->c;
     int64_t few = BLOCK / c->all + 1;
+    if (c->element && first < last) {
+        const char *parts[MOST_WOVEN];
+        for (int k = 0; k < c->n; k++)
+            parts[k] = from(call, k, first);
+        cpu_weave(c->element, parts, c->n, (char *)call->bufs[c->result] + first * c->all,
+                  last - first);
+        return;
+    }
     for (int64_t o = first; o < last; o += few) {
         int64_t n = last - o < few ? last - o : few;
         char *to = (char *)call->bufs[c->result] + o * c->all;
