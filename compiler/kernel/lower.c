@@ -338,7 +338,7 @@ static status_t build_until_stable(struct lower *lw, const struct lower_outputs 
         bool reduces = lw->reduces, columns = lw->columns, chunked = lw->chunk != 0,
              ordered = lw->ordered;
         lower_forget(lw);
-        lower_begin(lw, n_in, o->n);
+        lower_begin(lw, n_in, o->beside ? 1 : o->n);
         RETURN_IF_ERR(lw->elements ? build_elements(lw, o, s, sp) : build(lw, o, s, sp));
 
         if (lower_edges_fewer(lw)) continue;
@@ -399,10 +399,22 @@ static status_t check_types(struct lower *lw, const struct shape *s) {
     return ST_OK;
 }
 
+static bool parts_beside(const struct lower *lw, const struct hlo_instr *root) {
+    if (lw->instr->op != HLO_FUSION || lw->elements || !rule_parts_beside(root)) return false;
+    HLO_EACH_INSTR(i, root->parent)
+    if (i->n_called || i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return false;
+    return true;
+}
 static status_t outputs_of(struct lower *lw, const struct hlo_instr *root, struct lower_outputs *o,
                            const struct shape **first) {
     *o = (struct lower_outputs){.n = 1, .root = {root}};
     *first = root->shape;
+    if (parts_beside(lw, root)) {
+        *o = (struct lower_outputs){.n = root->n_operands, .beside = true};
+        memcpy(o->root, root->operands, sizeof *o->root * (size_t)o->n);
+        *first = root->operands[0]->shape;
+        return ST_OK;
+    }
     if (!shape_is_tuple(root->shape)) return ST_OK;
     o->n = shape_leaves(root->shape);
     if (o->n < 1 || o->n > LOWER_MAX_RESULTS || root->shape->n_elems != o->n)
@@ -526,6 +538,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
 
     status_t st;
+    if (o.beside) return build_until_stable(lw, &o, first, i->n_operands);
     bool tiles = lw->policy->elements ? lw->policy->tiled : lw->policy->has_scratch;
     if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st) && (st || !lw->sums)) return st;
     if (build_rows(lw, &o, first, i->n_operands)) return ST_OK;

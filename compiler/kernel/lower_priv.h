@@ -48,6 +48,7 @@ struct lower_outputs {
     int n;
     const struct hlo_instr *root[LOWER_MAX_RESULTS]; // one value each, or root[0] gives all
     bool together;
+    bool beside; // they are parts of one result, one behind the other
 };
 // Stores all results at a logical index; `first` is the shape of the first.
 status_t lower_store(struct lower *lw, const struct lower_outputs *o, const struct shape *first,

@@ -360,7 +360,9 @@ static status_t store_at(struct lower *lw, const struct lower_outputs *o, const 
         struct kir_val *at =
             layout_equal(s->layout, first->layout, s->rank) ? v : lower_offset(lw, s, index);
         enum dtype t = lower_memory(lw, s->dtype);
-        kir_store(k, k->fn->n_in + r, t, at, kir_select(k, valid, out[r], kir_zero(k, t)));
+        if (o->beside) at = kir_idx_add(k, at, kir_i64(k, r * shape_elements(s)));
+        kir_store(k, k->fn->n_in + (o->beside ? 0 : r), t, at,
+                  kir_select(k, valid, out[r], kir_zero(k, t)));
     }
     return ST_OK;
 }

@@ -76,6 +76,26 @@ int64_t rule_window_size(int64_t size, const struct window_dim *w) {
     return n > INT64_MAX ? -1 : (int64_t)n;
 }
 
+bool rule_parts_beside(const struct hlo_instr *i) {
+    enum { MOST_PARTS = 8, LEAST = 64 };
+    bool computed = false;
+    if (i->op != HLO_CONCATENATE || i->n_operands < 2 || i->n_operands > MOST_PARTS ||
+        i->shape->dynamic || !layout_is_default(i->shape->layout, i->shape->rank))
+        return false;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
+    for (int64_t k = 0; k < d; k++)
+        if (i->shape->dims[k] != 1) return false;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (!shape_same_dims(x->shape, i->operands[0]->shape) || x->shape->dynamic ||
+            !layout_is_default(x->shape->layout, x->shape->rank))
+            return false;
+        while (x->op == HLO_RESHAPE)
+            x = x->operands[0];
+        computed |= hlo_is_pointwise(x);
+    }
+    return computed && shape_elements(i->operands[0]->shape) >= LEAST;
+}
 bool rule_running_window(const struct hlo_instr *i, struct running_window *out) {
     enum { SHORT = 6 }; // windows up to here are done one by one, and may be fused
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands < 2) return false;

@@ -32,6 +32,9 @@ struct running_window {
     bool back, exclusive;
 };
 bool rule_running_window(const struct hlo_instr *i, struct running_window *out);
+// Is it a concatenation of equal parts that lie one behind the other, of which some are computed,
+// so that one loop makes an element of each?
+bool rule_parts_beside(const struct hlo_instr *i);
 // Is it a sort of so many short lines that a kernel of exchanges, with the lines side by side in
 // vectors, is the soonest (compiler/ops/lower/sort_lower.c)?
 bool rule_sort_beside(const struct hlo_instr *i);

@@ -197,6 +197,19 @@ static bool rotation(const struct hlo_instr *i, int64_t run) {
     bool whole = run == LEAST || run >= MOST;
     return LEAST <= run && (whole || dtype_size(i->shape->dtype) != WORD);
 }
+// A stack of single elements along the last dim: a turn of its kernel makes whole rows (lower.c),
+// so that what several parts read is computed once.
+static bool makes_rows(const struct hlo_instr *i) {
+    if (i->op != HLO_CONCATENATE || i->shape->rank == 0) return false;
+    int last = i->shape->rank - 1;
+    return HLO_ATTR(i, dims)->dimensions.v[0] == last && i->shape->dims[last] == i->n_operands &&
+           i->n_operands <= MOST_JOINED && dtype_bits(i->shape->dtype) >= 32 &&
+           !dtype_is_complex(i->shape->dtype);
+}
+static bool makes_together(const struct ctx *x, const struct hlo_instr *i) {
+    bool elements = x->t->policy && x->t->policy->elements; // each is a unit of its own
+    return !elements && (makes_rows(i) || rule_parts_beside(i));
+}
 // A concatenation of what is computed for it alone, or of slices; of what lies in memory it is a
 // copy. Where a part is a few elements at a time, each element computes all parts: no more than
 // two, but for slices side by side that a turn writes together (lower.c).
@@ -226,7 +239,7 @@ static bool joins_computed(const struct ctx *x, const struct hlo_instr *i) {
     if (views)
         return is_long && outer * inner > 1 && least * inner >= 2 * RUN &&
                (outer > 1 || inner >= RUN);
-    return any && (run / i->n_operands >= RUN || i->n_operands <= 2);
+    return any && (run / i->n_operands >= RUN || i->n_operands <= 2 || makes_together(x, i));
 }
 static bool can_root(const struct ctx *x, const struct hlo_instr *i) {
     const struct target *t = x->t;
@@ -318,6 +331,7 @@ static bool too_long_to_join(const struct fusion_group *g, const struct hlo_inst
     }
     const struct shape *s = g->v[0]->shape;
     bool short_rows = s->rank && s->dims[s->rank - 1] < SHORT_ROW; // parts end in single elements
+    if (makes_together(g->ctx, g->v[0])) return sum > JOINED_WEIGHT;
     return any && sum > (short_rows ? JOINED_WEIGHT / 4 : JOINED_WEIGHT);
 }
 // Is an operation that several movements ask for little to compute again, with those that already
@@ -419,7 +433,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (u->op == HLO_GATHER && u->operands[0] == p) return "a gather reads it anywhere";
         if (u->op == HLO_GATHER && !picks_one(target_of(g), u))
             return "each element of a gather's slice would compute it again";
-        if (chosen_by(g->ctx, u) && !light(p) && !moves(p) && !index && !renames(g->ctx, p))
+        if (chosen_by(g->ctx, u) && !makes_together(g->ctx, g->v[0]) && !light(p) && !moves(p) &&
+            !index && !renames(g->ctx, p))
             return "a concatenation would choose among what is dear";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && begins(p, u)) return "it is the reduction's initial value";
@@ -432,6 +447,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
     if (little) return NULL;
+    if (elementwise(p) && makes_together(g->ctx, g->v[0])) return NULL;
     if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)
         return "several parts of the concatenation would compute it";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"

@@ -323,3 +323,31 @@ RULE_FN(pad_into_conv) {
     n.window = (struct window){w, c->window.n};
     return hb_op(&r->b, HLO_CONVOLUTION, i->shape, (hv[]){x->operands[0], i->operands[1]}, 2, &n);
 }
+
+// A stack whose new dimension is put elsewhere, as jnp.cross and moveaxis do: stacked there.
+RULE_FN(transpose_stack) {
+    enum { MOST = 16 };
+    struct hlo_instr *x = i->operands[0], *in[MOST];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_CONCATENATE || x->users.n != 1 ||
+        x->n_operands > MOST || i->shape->dynamic ||
+        !layout_is_default(i->shape->layout, i->shape->rank) ||
+        !layout_is_default(x->shape->layout, x->shape->rank))
+        return NULL;
+    struct i64s perm = HLO_ATTR(i, dims)->dimensions;
+    int64_t d = HLO_ATTR(x, dims)->dimensions.v[0], to = -1, last = -1, dims[HLO_MAX_RANK];
+    for (int k = 0; k < perm.n; k++) {
+        if (perm.v[k] == d) {
+            to = k;
+        } else if (x->shape->dims[perm.v[k]] != 1) {
+            if (perm.v[k] < last) return NULL; // the parts themselves are turned
+            last = perm.v[k];
+        }
+    }
+    for (int k = 0; k < x->n_operands; k++)
+        if (x->operands[k]->shape->dims[d] != 1) return NULL;
+    memcpy(dims, i->shape->dims, sizeof *dims * (size_t)i->shape->rank);
+    dims[to] = 1;
+    for (int k = 0; k < x->n_operands; k++)
+        in[k] = hb_reshape(&r->b, x->operands[k], dims, i->shape->rank);
+    return hb_concat(&r->b, in, x->n_operands, to);
+}
