@@ -520,6 +520,12 @@ static json_t *load_noting(struct str text, json_error_t *e) {
     return NULL;
 }
 
+// By its byte order mark, or since its first character is of ASCII.
+static bool is_wide(struct str text) {
+    if (text.n < 2) return false;
+    uint8_t a = (uint8_t)text.p[0], b = (uint8_t)text.p[1];
+    return !a || !b || (a == 0xff && b == 0xfe) || (a == 0xfe && b == 0xff);
+}
 static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
                            int dialect, ProtobufCMessage **out) {
     json_error_t e;
@@ -533,6 +539,9 @@ static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d,
     RETURN_IF_ERR(weigh_check(weigh_json(d, text), text.n));
     json_t *j = load_noting(text, &e); // not the arena's
     if (short_of_memory) return st_oom();
+    if (!j && is_wide(text))
+        return st_because(ST_INVALID_ARGUMENT, BAD_JSON,
+                          "request body is UTF-16 or UTF-32: JSON is sent as UTF-8");
     if (!j)
         return st_because(ST_INVALID_ARGUMENT, BAD_JSON,
                           "request body is not JSON: line %d, column %d: %s", e.line, e.column,

@@ -37,6 +37,11 @@ static void make_http(struct arena *a, const struct bench_what *w, struct bench_
         strbuf_puts(&b, "\"model\":");
         strbuf_json_str(&b, str_of(w->model));
         strbuf_putc(&b, ',');
+        if (w->weights) {
+            strbuf_puts(&b, "\"weights\":");
+            strbuf_json_str(&b, str_of(w->weights));
+            strbuf_putc(&b, ',');
+        }
     } else if (!w->json)
         strbuf_puts(&b, "\"parameters\":{\"binary_data_output\":true},");
     strbuf_puts(&b, "\"inputs\":[");
@@ -84,6 +89,7 @@ static void pack(struct arena *a, const ProtobufCMessage *m, struct bench_reques
 static void make_run(struct arena *a, const struct bench_what *w, struct bench_request *out) {
     Hlod__V1__RunRequest q = HLOD__V1__RUN_REQUEST__INIT;
     q.model = (char *)(uintptr_t)w->model;
+    if (w->weights) q.weights = (char *)(uintptr_t)w->weights;
     q.inputs = arena_array(a, Hlod__V1__Tensor *, w->n_in + 1);
     for (; q.n_inputs < (size_t)w->n_in; q.n_inputs++) {
         const struct npy *x = &w->in[q.n_inputs];

@@ -9,6 +9,7 @@ struct bench_what {
     enum bench_protocol protocol;
     bool json;                // HTTP bodies: numbers as text instead of bytes
     const char *addr, *model; // HOST:PORT
+    const char *weights;      // as in RunRequest, or NULL
     bool tls;
     const struct http_security *security; // its token goes into the request
     const struct npy *in;

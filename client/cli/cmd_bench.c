@@ -191,12 +191,14 @@ int cmd_bench(struct hlo *h) {
     status_t st =
         http_where(at, grpc ? "grpc" : "http", grpc ? "grpcs" : "https", &h->security, &w);
     if (st) return fail_status(st);
+    bool oip = b.protocol == BENCH_OIP || b.protocol == BENCH_OIP_GRPC; // knows no executables
     struct bench_what what = {.protocol = b.protocol,
                               .json = b.json_body,
                               .addr = w.addr,
                               .tls = w.tls,
                               .security = &h->security,
-                              .model = b.model,
+                              .model = oip && b.in.weights ? b.in.weights : b.model,
+                              .weights = b.in.weights,
                               .in = b.in.v,
                               .n_in = b.in.n};
     struct bench_request q;

@@ -160,7 +160,7 @@ static int write_ahead(struct hlo *h, const char *path, const char *out, const j
 }
 
 // What each step should take; measured: and what it takes, on inputs of our own making.
-static int print_explained(struct hlo *h, const char *digest, bool measured) {
+static int print_explained(struct hlo *h, const char *digest, const char *source, bool measured) {
     char *text;
     int rc = stage_text(h, digest, "explain", &text);
     if (rc) return rc;
@@ -169,7 +169,8 @@ static int print_explained(struct hlo *h, const char *digest, bool measured) {
     if (!measured) return 0;
     putchar('\n');
     struct model_inputs *in = arena_zarray(&h->arena, struct model_inputs, 1);
-    rc = model_inputs_default(h, digest, NULL, in->v, &in->n);
+    in->weights = source;
+    rc = model_inputs_default(h, source, digest, in->v, &in->n);
     return rc ? rc : explain_measured(h, digest, in);
 }
 
@@ -230,7 +231,8 @@ static int tell_compiled(struct hlo *h, const struct compile_words *w, const jso
         print_json(c);
     else
         print_compiled(c);
-    if (w->explain) rc = print_explained(h, text_at(c, "digest"), w->measured);
+    if (w->explain)
+        rc = print_explained(h, text_at(c, "digest"), text_at(c, "sourceDigest"), w->measured);
     if (w->trace && !rc) rc = save_trace(h, (int64_t)number_at(c, "job"), w->trace);
     return rc ? rc : json_array_size(json_object_get(c, "overBudget")) > 0 ? EXIT_BUDGET : 0;
 }

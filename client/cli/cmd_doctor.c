@@ -222,6 +222,7 @@ static void print_findings(struct hlo *h, const json_t *const *profiles) {
 static int profiled(struct hlo *h, const char *model, const struct model_inputs *in, json_t **out) {
     struct tensors_reply r;
     json_t *q = json_pack("{s:s, s:{s:b}}", "model", model, "options", "profile", 1);
+    if (in->weights) json_object_set_new(q, "weights", json_string(in->weights));
     bool json = h->json;
     h->json = false; // the caller prints
     int rc = tensors_call(h, "RunUnary", q, in->v, in->n, NULL, NULL, &r);

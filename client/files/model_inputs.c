@@ -12,7 +12,9 @@ bool model_inputs_add(struct model_inputs *m, const char *word) {
     return true;
 }
 
-static int resolve_model(struct hlo *h, const char **model, const struct model_inputs *m) {
+// *out_shaped: the executable of a file, whose shapes are known; or NULL.
+static int resolve_model(struct hlo *h, const char **model, struct model_inputs *m,
+                         const char **out_shaped) {
     bool file;
     int rc = model_is_file(*model, &file);
     if (rc || !file) return rc;
@@ -30,8 +32,12 @@ static int resolve_model(struct hlo *h, const char **model, const struct model_i
     rc = compile_model(h, *model, strbuf_cstr(&q), m->n ? THEN_RUN : THEN_TRY, &c);
     strbuf_done(&q);
     if (rc) return rc;
-    bool whole = text_at(c, "digest")[0]; // its executable, whose shapes are known
-    *model = arena_strdup(&h->arena, text_at(c, whole && !m->n ? "digest" : "sourceDigest"));
+    // Models that differ in weights or names share an executable: it is run as the one in the file.
+    const char *source = arena_strdup(&h->arena, text_at(c, "sourceDigest"));
+    if (text_at(c, "digest")[0]) *out_shaped = arena_strdup(&h->arena, text_at(c, "digest"));
+    bool exactly = *out_shaped && hlox_sniff(*model);
+    *model = exactly ? *out_shaped : source;
+    m->weights = exactly ? source : NULL;
     json_decref(c);
     return 0;
 }
@@ -202,8 +208,10 @@ int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m)
     if (!rc) rc = model_is_file(*model, &file);
     if (!rc && file) later = hlox_sniff(*model);
     if (!rc && !later) rc = model_inputs_fit(h, *model, NULL, m->words, m->v, m->n);
-    if (!rc) rc = resolve_model(h, model, m);
-    if (!rc && later) rc = model_inputs_fit(h, *model, NULL, m->words, m->v, m->n);
-    if (!rc && !m->n) rc = model_inputs_default(h, *model, NULL, m->v, &m->n);
+    const char *shaped = NULL;
+    if (!rc) rc = resolve_model(h, model, m, &shaped);
+    const char *named_as = m->weights ? m->weights : *model;
+    if (!rc && later) rc = model_inputs_fit(h, named_as, shaped, m->words, m->v, m->n);
+    if (!rc && !m->n) rc = model_inputs_default(h, named_as, shaped, m->v, &m->n);
     return rc;
 }

@@ -458,7 +458,8 @@ struct named_model *models_find(struct models *m, const char *tenant, const char
                                 const char *version) {
     struct named_model *newest = NULL;
     int64_t v = 0;
-    if (*version && !str_to_i64(str_of(version), &v)) return NULL;
+    if (*version && (*version < '1' || *version > '9' || !str_to_i64(str_of(version), &v)))
+        return NULL; // "0", "01" and "+1" are no version's number
     struct named_model *x = tenant ? newest_of(m, tenant, name) : m->first;
     for (; x; x = tenant ? x->older : x->next) {
         if (!tenant && strcmp(x->name, name)) continue;

@@ -221,7 +221,7 @@ static bool put_oip_reply(struct strbuf *b, const struct api_row *row, struct st
         strbuf_putc(b, '}');
         return true;
     }
-    return row->output->n_fields == 0 || row->reply == REPLY_STATUS; // no body
+    return row->output->n_fields == 0; // no body
 }
 static const char *reply_type(const struct api_row *row) {
     return row->stream ? "application/x-ndjson" : "application/json";

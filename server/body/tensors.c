@@ -148,8 +148,11 @@ static status_t size_strings(const struct call *c, struct tensor_desc *t,
 
 status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from,
                         const struct tensors_spans *json) {
-    struct tensor_desc *t =
-        c->row->dialect == DIALECT_OIP ? tensors_of_infer(c, from) : tensors_of_run(c, from);
+    struct tensor_desc *t;
+    if (c->row->dialect == DIALECT_OIP)
+        RETURN_IF_ERR(tensors_of_infer(c, from, &t));
+    else
+        t = tensors_of_run(c, from);
     if (c->n_inputs > MAX_INPUTS)
         return st_because(ST_INVALID_ARGUMENT, BODY_TOO_LARGE, "%zu inputs, at most %d",
                           c->n_inputs, MAX_INPUTS);
@@ -404,6 +407,18 @@ bool tensors_member(struct str *rest, struct str *key, struct str *value) {
     return true;
 }
 
+// No elements need no data.
+static bool none_needed(const struct job_input *in) {
+    return in->dtype && in->elements == 0;
+}
+static status_t bad_without(const struct call *c, size_t i, const struct job_input *in, int from) {
+    return bad(BAD_TENSOR_DATA, i, in->name,
+               from == TENSORS_JSON && c->descs[i].given >= 0
+                   ? "no data; of bytes behind the JSON (binary_data_size) the header "
+                     "Inference-Header-Content-Length says where they begin"
+                   : "no data");
+}
+
 // `from`: for TENSORS_BINARY only those that have no bytes of their own.
 static status_t scan_all(struct call *c, const struct tensors_spans *spans, int from) {
     uint8_t *base = (uint8_t *)c->payload_bytes.p;
@@ -411,12 +426,15 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
     status_t st = ST_OK;
     for (size_t i = 0; i < c->n_inputs && !st; i++) {
         const struct job_input *in = &c->inputs[i];
-        if (c->descs[i].elsewhere || (from == TENSORS_BINARY && !c->descs[i].in_json)) continue;
-        if (in->handle && !spans->v[i].p) continue;
+        bool behind = from == TENSORS_BINARY && !c->descs[i].in_json, here = spans->v[i].p;
+        if (behind && here && !c->descs[i].elsewhere)
+            st = bad(BAD_TENSOR_DATA, i, in->name, "data, and binary_data_size as well");
+        if (c->descs[i].elsewhere || behind) continue;
+        if (!here && (in->handle || none_needed(in))) continue;
         if (in->handle)
             st = bad(BAD_TENSOR_DATA, i, in->name, "a handle together with data");
-        else if (!spans->v[i].p)
-            st = bad(BAD_TENSOR_DATA, i, in->name, "no data");
+        else if (!here)
+            st = bad_without(c, i, in, from);
         else
             st = st_note(scan_one(spans->v[i], in, base + in->offset), "inputs[%zu] '%.80s'", i,
                          in->name);
@@ -456,7 +474,7 @@ static status_t build_head(struct call *c, const struct tensors_limits *l, const
     RETURN_IF_ERR(tensors_layout(c, l, TENSORS_BINARY, p->split ? &p->spans : NULL));
     if (p->split && p->spans.n == c->n_inputs) return scan_all(c, &p->spans, TENSORS_BINARY);
     for (size_t i = 0; i < c->n_inputs; i++)
-        if (c->descs[i].in_json && !c->descs[i].elsewhere)
+        if (c->descs[i].in_json && !c->descs[i].elsewhere && !none_needed(&c->inputs[i]))
             return bad(BAD_TENSOR_DATA, i, c->inputs[i].name, "no data");
     return ST_OK;
 }

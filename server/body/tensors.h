@@ -25,7 +25,8 @@ bool tensors_in(const ProtobufCMessageDescriptor *d);
 Hlod__V1__Tensor **tensors_of(const ProtobufCMessage *m, size_t *out_n); // then: they
 // In the call's arena; sets c->n_inputs. By request type.
 struct tensor_desc *tensors_of_run(struct call *c, int from);
-struct tensor_desc *tensors_of_infer(struct call *c, int from); // oip_request.c
+status_t tensors_of_infer(struct call *c, int from,
+                          struct tensor_desc **out) MUST_CHECK; // oip_request.c
 // Bytes into the payload, after tensors_layout.
 status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) MUST_CHECK;
 int64_t tensors_bytes(const struct call *c); // of the payload

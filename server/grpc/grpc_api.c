@@ -128,6 +128,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
         RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, NULL));
         return oip_contents(c);
     }
+    RETURN_IF_ERR(oip_no_contents(infer));
     size_t *with = arena_array(&c->arena, size_t, infer->n_inputs + 1), n = 0;
     for (size_t i = 0; i < infer->n_inputs; i++) // those in shared memory have none
         if (!oip_in_region(&infer->inputs[i]->base)) with[n++] = i;

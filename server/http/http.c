@@ -87,11 +87,12 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
     bool known = http_dashboard_find(url, r->h->cfg.workers) != NULL;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         known |= !strcmp(url, paths[i]);
-    if (known) {
+    bool server = r->options && !strcmp(url, "*"); // of it as a whole
+    if (known || server) {
         r->plain = true;
         snprintf(r->plain_path, sizeof r->plain_path, "%s", url);
         if (strcmp(verb, "GET") && strcmp(verb, "HEAD")) {
-            r->allow = "GET, HEAD";
+            r->allow = server ? "GET, HEAD, POST, PUT, DELETE" : "GET, HEAD";
             http_fail(r, st_because(ST_INVALID_ARGUMENT, METHOD_NOT_ALLOWED,
                                     "%.20s is not allowed here; use GET", verb));
         } else if (!strcmp(url, "/metrics")) {
@@ -192,9 +193,11 @@ static void cors_headers(struct http_req *r) {
 }
 // The question that a browser asks before a page's request: answered without a token, for it has
 // none, and says nothing about who may do what.
+static bool from_page(struct MHD_Connection *conn) {
+    return MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Access-Control-Request-Method");
+}
 static bool is_preflight(struct http *h, struct MHD_Connection *conn, const char *verb) {
-    return !strcmp(verb, "OPTIONS") &&
-           MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Access-Control-Request-Method") &&
+    return !strcmp(verb, "OPTIONS") && from_page(conn) &&
            cors_allows(h->cfg.cors, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"));
 }
 
@@ -209,10 +212,25 @@ static enum MHD_Result queue_reply(struct http_req *r) {
     return MHD_queue_response(r->conn, r->code, r->response);
 }
 
+// OPTIONS: what the path takes, without a token, since that is published. Balancers ask so whether
+// a server is to be sent requests (HAProxy's httpchk, where nothing else is said).
+static void reply_options(struct http_req *r) {
+    struct strbuf none = {0};
+    char allow[80];
+    snprintf(allow, sizeof allow, "%s, OPTIONS", r->allow);
+    http_reply_text(r, api_serves(r->h->api) ? 204 : 503, "text/plain; charset=utf-8", &none);
+    MHD_add_response_header(r->response, "Allow", allow);
+}
 // A reply without a call, before any body is read. Takes st.
 static enum MHD_Result refuse(struct http_req *r, status_t st) {
     r->error = ST_OK;
-    http_reply_error(r, st);
+    if (r->options && r->allow &&
+        st_get_reason(st) == HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED) {
+        st_drop(st);
+        reply_options(r);
+    } else {
+        http_reply_error(r, st);
+    }
     return queue_reply(r);
 }
 
@@ -267,6 +285,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1, .oip = is_oip(url)};
     r->foreign = *authority && !http_same_site(authority, NULL, h->cfg.local_only);
     r->preflight = !bad && is_preflight(h, conn, verb);
+    r->options = !strcmp(verb, "OPTIONS") && !from_page(conn);
     r->plain = bad || r->preflight;
     if (bad) return refuse(r, bad);
     if (r->preflight) {

@@ -406,6 +406,20 @@ static void print_list(struct strbuf *b, const ProtobufCMessage *m) {
     }
     strbuf_putc(b, ']');
 }
+// {"ready": true}, of a model with its name in front, which the message lacks.
+static void print_status(struct strbuf *b, const ProtobufCMessage *request,
+                         const ProtobufCFieldDescriptor *f, bool yes) {
+    const ProtobufCFieldDescriptor *name =
+        request ? protobuf_c_message_descriptor_get_field_by_name(request->descriptor, "name")
+                : NULL;
+    strbuf_putc(b, '{');
+    if (name) {
+        strbuf_puts(b, "\"name\":");
+        strbuf_json_str(b, str_of(*(char *const *)member(request, name)));
+        strbuf_putc(b, ',');
+    }
+    strbuf_printf(b, "\"%s\":%s}", f->name, yes ? "true" : "false");
+}
 static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
     const ProtobufCMessageDescriptor *d = m->descriptor;
     struct strbuf b = {0};
@@ -419,6 +433,7 @@ static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
         return;
     case REPLY_STATUS:
         code = *(const protobuf_c_boolean *)member(m, d->fields) ? 200 : 400;
+        print_status(&b, r->call->request, d->fields, code == 200);
         break;
     case REPLY_MEMBER:
         json_print_oip(&b, *(ProtobufCMessage *const *)member(m, d->fields));

@@ -59,6 +59,7 @@ struct http_req {
     bool joins;     // a page joins, or asks whether it may
     bool upgraded;  // and has: the connection is a session's
     bool preflight; // a browser asks whether a page may ask
+    bool options;   // somebody else asks what may be asked: balancers, whether we live
     bool oip;       // a path of the Open Inference Protocol's: so are its errors, without a row too
     bool foreign;   // its target is absolute, of a host that is not ours (http_same_site)
     char plain_path[32];

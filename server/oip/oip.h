@@ -19,6 +19,10 @@ const char *oip_datatype(const char *dtype); // "f32" -> "FP32"; HLO's own where
 const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key);
 bool oip_integer(const Inference__InferParameter *p, int64_t *out); // false: none, or not a number
 int oip_flag(const Inference__InferParameter *p);                   // -1: not given
+// Are those that mean something here of their types? `of` the request ("", name ""), or an input or
+// output of that name.
+status_t oip_check_parameters(const ProtobufCMessage *m, const char *of,
+                              const char *name) MUST_CHECK;
 bool oip_in_region(const ProtobufCMessage *tensor); // an input or requested output lies there
 // One more parameter in a reply, to be filled.
 Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
@@ -28,6 +32,8 @@ Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelIn
 bool oip_output_binary(const struct call *c, size_t i);
 // The parameters of output i that the reply shows, as the inside of a JSON object; false: none.
 bool oip_output_parameters(const struct call *c, size_t i, struct strbuf *b);
+// Are there raw contents alone, as the protocol wants where there are any?
+status_t oip_no_contents(const Inference__ModelInferRequest *q) MUST_CHECK;
 // Typed contents of a gRPC request into the payload, after tensors_layout.
 status_t oip_contents(struct call *c) MUST_CHECK;
 // The call's outputs as raw contents of the reply, borrowed from it.

@@ -174,6 +174,9 @@ static status_t look_up(struct call *c) {
 
 // What is asked for and not offered.
 static status_t check(const Inference__ModelInferRequest *q, struct infer *f) {
+    RETURN_IF_ERR(oip_check_parameters(&q->base, "", ""));
+    for (size_t i = 0; i < q->n_outputs; i++)
+        RETURN_IF_ERR(oip_check_parameters(&q->outputs[i]->base, "output", q->outputs[i]->name));
     int64_t level = 0, sequence = 0, timeout_us = 0;
     const Inference__InferParameter *id = oip_parameter(&q->base, "sequence_id");
     bool in_sequence =

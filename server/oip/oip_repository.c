@@ -98,9 +98,10 @@ static status_t config_of(struct call *c, request *q, const Inference__ModelConf
         if (strcmp(q->parameters[i]->key, "config")) continue;
         ProtobufCMessage *m;
         struct content f = content_of(q->parameters[i]->value);
-        RETURN_IF_ERR(st_note(json_parse_oip(&c->arena, &inference__model_config__descriptor,
-                                             str_of(f.text ? f.text : ""), &m),
-                              "config"));
+        if (!f.text) return bad_load("config", "expected a string");
+        RETURN_IF_ERR(st_note(
+            json_parse_oip(&c->arena, &inference__model_config__descriptor, str_of(f.text), &m),
+            "config"));
         *out = (const Inference__ModelConfig *)m;
     }
     if (*out && *(*out)->name && strcmp((*out)->name, q->model_name))
@@ -186,6 +187,8 @@ status_t oip_load(struct call *c) {
         c->state = l;
         return call_work(c, store_work, stored, l);
     }
+    const Inference__ModelConfig *unused; // it goes with files; one that is none is told
+    RETURN_IF_ERR(config_of(c, q, &unused));
     if (!set_loaded(c, q->model_name, true)) return no_model("load", q->model_name);
     return api_models_answer(c, &load_done.base);
 }

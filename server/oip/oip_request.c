@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an inference request says: its parameters, and its inputs as the tensors to come. Calls
 // nothing of the protocol's other files. Thread: any.
+#include <math.h>
 #include <string.h>
 
 #include "server/body/tensors.h"
@@ -27,6 +28,10 @@ bool oip_integer(const Inference__InferParameter *p, int64_t *out) {
         *out = p->int64_param;
     else if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_UINT64_PARAM)
         *out = p->uint64_param > INT64_MAX ? INT64_MAX : (int64_t)p->uint64_param;
+    else if (p->parameter_choice_case == // a number of JSON with a point or an exponent
+                 INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_DOUBLE_PARAM &&
+             fabs(p->double_param) < 0x1p63 && p->double_param == trunc(p->double_param))
+        *out = (int64_t)p->double_param;
     else
         return false;
     return true;
@@ -41,11 +46,55 @@ bool oip_in_region(const ProtobufCMessage *tensor) {
     return oip_parameter(tensor, "shared_memory_region") != NULL;
 }
 
-struct tensor_desc *tensors_of_infer(struct call *c, int from) {
+// The parameters that mean something here, and of what type each is; others are passed over.
+enum kind { COUNT, SIGNED, FLAG, TEXT, ID };
+static const char *const kind_names[] = {[COUNT] = "a whole number, 0 or more",
+                                         [SIGNED] = "a whole number",
+                                         [FLAG] = "true or false",
+                                         [TEXT] = "a string",
+                                         [ID] = "a whole number or a string"};
+static const struct known {
+    const char *key;
+    enum kind kind;
+} known[] = {{"binary_data", FLAG},
+             {"binary_data_output", FLAG},
+             {"binary_data_size", SIGNED}, // compared with the size that the shape has
+             {"classification", SIGNED},   // says itself which there are
+             {"hlod_timing", FLAG},
+             {"priority", SIGNED},
+             {"sequence_end", FLAG},
+             {"sequence_id", ID},
+             {"sequence_start", FLAG},
+             {"shared_memory_byte_size", COUNT},
+             {"shared_memory_offset", COUNT},
+             {"shared_memory_region", TEXT},
+             {"timeout", COUNT}};
+
+static bool is_of_kind(const Inference__InferParameter *p, enum kind kind) {
+    int64_t v;
+    bool text =
+        p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+    if (kind == FLAG) return oip_flag(p) >= 0;
+    if (kind == TEXT || (kind == ID && text)) return text;
+    return oip_integer(p, &v) && (kind != COUNT || v >= 0);
+}
+status_t oip_check_parameters(const ProtobufCMessage *m, const char *of, const char *name) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const Inference__InferParameter *p = oip_parameter(m, known[i].key);
+        if (p && p->parameter_choice_case && !is_of_kind(p, known[i].kind))
+            return st_because(ST_INVALID_ARGUMENT, BAD_OPTION, "%s%s%.80s%s%s: expected %s", of,
+                              *of ? " '" : "", name, *of ? "', " : "", known[i].key,
+                              kind_names[known[i].kind]);
+    }
+    return ST_OK;
+}
+
+status_t tensors_of_infer(struct call *c, int from, struct tensor_desc **out) {
     const Inference__ModelInferRequest *q = call_request(c);
     struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
     for (size_t i = 0; i < q->n_inputs; i++) {
         const Inference__ModelInferRequest__InferInputTensor *x = q->inputs[i];
+        RETURN_IF_ERR(oip_check_parameters(&x->base, "input", x->name));
         t[i] = (struct tensor_desc){.name = x->name,
                                     .type = x->datatype,
                                     .dims = x->shape,
@@ -65,5 +114,6 @@ struct tensor_desc *tensors_of_infer(struct call *c, int from) {
         }
     }
     c->n_inputs = q->n_inputs;
-    return t;
+    *out = t;
+    return ST_OK;
 }

@@ -26,6 +26,67 @@ static const struct {
                         [NUM_U64] = LIST(uint64_contents), [NUM_F32] = LIST(fp32_contents),
                         [NUM_F64] = LIST(fp64_contents)};
 
+// The elements of a request's contents by the lists of the .proto, in its order.
+static const struct {
+    size_t count;
+    const char *name;
+} all_lists[] = {
+#define COUNT(name) {offsetof(Inference__InferTensorContents, n_##name), #name}
+    COUNT(bool_contents),   COUNT(int_contents),  COUNT(int64_contents), COUNT(uint_contents),
+    COUNT(uint64_contents), COUNT(fp32_contents), COUNT(fp64_contents),  COUNT(bytes_contents)};
+static size_t count_at(const Inference__InferTensorContents *k, size_t offset) {
+    size_t n;
+    memcpy(&n, (const char *)k + offset, sizeof n);
+    return n;
+}
+// The first list with elements, other than the one that counts at `but`; NULL: none.
+static const char *other_list(const Inference__InferTensorContents *k, size_t but) {
+    for (size_t i = 0; i < sizeof all_lists / sizeof *all_lists; i++)
+        if (all_lists[i].count != but && count_at(k, all_lists[i].count)) return all_lists[i].name;
+    return NULL;
+}
+static const char *list_name(size_t count) {
+    for (size_t i = 0; i < sizeof all_lists / sizeof *all_lists; i++)
+        if (all_lists[i].count == count) return all_lists[i].name;
+    return "";
+}
+// Elements in the one list that is the type's, as many as the shape has.
+static status_t check_list(const struct job_input *in, const Inference__InferTensorContents *k,
+                           size_t count) {
+    const char *other = other_list(k, count);
+    if (other)
+        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                          "input '%.80s': values of %s belong into %s, there are some in %s",
+                          in->name, oip_datatype(in->dtype->name), list_name(count), other);
+    if ((int64_t)count_at(k, count) == in->elements) return ST_OK;
+    return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                      "input '%.80s': %zu values, its shape has %lld", in->name, count_at(k, count),
+                      (long long)in->elements);
+}
+status_t oip_no_contents(const Inference__ModelInferRequest *q) {
+    for (size_t i = 0; i < q->n_inputs; i++) {
+        const char *list = q->inputs[i]->contents ? other_list(q->inputs[i]->contents, 0) : NULL;
+        if (list)
+            return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                              "input '%.80s': %s, and raw_input_contents as well",
+                              q->inputs[i]->name, list);
+    }
+    return ST_OK;
+}
+
+// A list's 32 bits as an element of fewer.
+static bool narrows(const struct dtype_row *t, const uint8_t *p, uint8_t *out) {
+    int32_t s;
+    uint32_t u;
+    memcpy(&s, p, sizeof s);
+    memcpy(&u, p, sizeof u);
+    memcpy(out, p, sizeof s); // little-endian: the low bytes
+    if (t->cls == NUM_U4) return u < 16;
+    if (t->cls == NUM_S4) return s >= -8 && s < 8;
+    int bits = 8 * t->bytes;
+    bool is_signed = t->cls == NUM_S8 || t->cls == NUM_S16;
+    return is_signed ? s >= -(1 << (bits - 1)) && s < 1 << (bits - 1) : u >> bits == 0;
+}
 // Elements of a typed list to their places; narrow integers travel as 32 bits.
 static status_t put_list(struct call *c, const struct job_input *in,
                          const Inference__InferTensorContents *k) {
@@ -36,24 +97,24 @@ static status_t put_list(struct call *c, const struct job_input *in,
                           "input '%.80s': %s has no typed form, send raw_input_contents", in->name,
                           in->dtype->name);
     memcpy(&v, (const char *)k + lists[in->dtype->cls].list, sizeof v);
-    memcpy(&n, (const char *)k + lists[in->dtype->cls].count, sizeof n);
-    if ((int64_t)n * in->dtype->bytes != in->size)
-        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
-                          "input '%.80s': %zu values, its shape has %lld", in->name, n,
-                          (long long)(in->size / in->dtype->bytes));
+    RETURN_IF_ERR(check_list(in, k, lists[in->dtype->cls].count));
+    n = count_at(k, lists[in->dtype->cls].count);
     if (from_bytes == to) return tensors_put(c, in->offset, v, n * to);
-    for (size_t i = 0; i < n; i++) // little-endian: the low bytes
-        RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to), v + i * from_bytes, to));
+    for (size_t i = 0; i < n; i++) {
+        uint8_t x[sizeof(int32_t)];
+        if (!narrows(in->dtype, v + i * from_bytes, x))
+            return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
+                              "input '%.80s', element %zu: value does not fit the type", in->name,
+                              i);
+        RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to), x, to));
+    }
     return ST_OK;
 }
 
 static status_t put_strings(struct call *c, const struct job_input *in,
                             const Inference__InferTensorContents *k) {
     int64_t at = in->offset;
-    if ((int64_t)k->n_bytes_contents != in->elements)
-        return st_because(ST_INVALID_ARGUMENT, BAD_TENSOR_DATA,
-                          "input '%.80s': %zu values, its shape has %lld", in->name,
-                          k->n_bytes_contents, (long long)in->elements);
+    RETURN_IF_ERR(check_list(in, k, offsetof(Inference__InferTensorContents, n_bytes_contents)));
     for (size_t i = 0; i < k->n_bytes_contents; i++) {
         uint32_t n = (uint32_t)k->bytes_contents[i].len; // little-endian; a message is below 2 GiB
         RETURN_IF_ERR(tensors_put(c, at, &n, sizeof n));

@@ -21,7 +21,7 @@ def alike(hlo, d):
     compiled ahead, by inputs that are made up, and in Python."""
     for k, (name, to) in enumerate((("a", "b"), ("c", "d"))):
         path = os.path.join(d.dir, name)
-        g = oh.make_graph([oh.make_node("MatMul", [name, "w"], [to])], "g",
+        g = oh.make_graph([oh.make_node("MatMul", [name, "w"], [to], name="node_" + name)], "g",
                           [oh.make_tensor_value_info(name, T.FLOAT, [1, 300])],
                           [oh.make_tensor_value_info(to, T.FLOAT, [1, 2])],
                           [nh.from_array(np.full((300, 2), k + 1, np.float32), "w")])
@@ -40,6 +40,13 @@ def alike(hlo, d):
             drawn = hlo(d, "run", path + kind, "-i", name + "=random")
             result("%s%s: the same inputs by name" % (name, kind), p.stdout == drawn.stdout,
                    (p.stdout, drawn.stdout))
+        for kind in (".onnx", ".hlox"):
+            for words in (("doctor", path + kind),
+                          ("doctor", path + kind, "-i", "%s=@%s.npy" % (name, path)),
+                          ("compile", path + kind, "--explain=measured")):
+                p = result.command("%s %s%s: its nodes" % (words[0], name, kind), hlo(d, *words))
+                said = set(re.findall("node_[ac]", p.stdout.split("longest steps")[-1]))
+                result("of no other model", said <= {"node_" + name}, p.stdout)
         with hlod.connect("%s:%d" % d.addr) as h:
             y = h.compile(path + ".onnx").run({name: np.ones((1, 300), np.float32)})
             result("%s in Python" % name, list(y) == [to] and (y[to] == sum).all(), y)
@@ -99,6 +106,14 @@ def main():
         result("with the same result, and nothing was compiled",
                hlo(taking, "run", out, *give).stdout == want and metric(
                    taking, "hlod_compiles_total") == 0, want)
+        for more in ((), give, ("--protocol", "grpc", *give), ("--protocol", "oip"),
+                     ("--protocol", "oip-grpc")): # the last two know no executables
+            result.command("bench " + " ".join(more[:2]),
+                           hlo(taking, "bench", out, "--requests", "3", "--warmup", "0",
+                               "--concurrency", "1", "--grpc", taking.grpc, *more), 0,
+                           r"\n +1 +3 +0 ")
+            result("it is what ran", "oip" in " ".join(more) or
+                   metric(taking, "hlod_compiles_total") == 0)
         result.command("inputs made up for it", hlo(taking, "run", out), 0, r"^y f32\[1,7\]",
                        "input x in 1x300, made up")
         result.command("a name for it", hlo(taking, "models", "set", "ahead", out), 0,

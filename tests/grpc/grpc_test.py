@@ -193,6 +193,27 @@ def typed_contents(d):
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(raw=[b"\0" * 12]), "BAD_TENSOR_DATA")
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("BYTES", bytes_contents=[b"x"] * 4),
             "DTYPE_MISMATCH")
+    # The values of one type in one list, and none beside raw contents.
+    for datatype, words, contents in (
+            ("FP32", "into fp32_contents, there are some in int_contents",
+             {"int_contents": [1] * 4}),
+            ("FP32", "into fp32_contents, there are some in bool_contents",
+             {"fp32_contents": [1] * 4, "bool_contents": [True]}),
+            ("BYTES", "into bytes_contents, there are some in fp64_contents",
+             {"fp64_contents": [1] * 4, "bytes_contents": [b""] * 4}),
+            ("FP32", "fp32_contents, and raw_input_contents as well",
+             {"fp32_contents": [1] * 4, "raw": [b"\0" * 16]}),
+            ("INT8", "element 1: value does not fit", {"int_contents": [127, 128, 0, 0]}),
+            ("INT8", "element 2: value does not fit", {"int_contents": [0, -128, -129, 0]}),
+            ("INT16", "element 0: value does not fit", {"int_contents": [32768, 0, 0, 0]}),
+            ("INT16", "element 3: value does not fit", {"int_contents": [0, 0, -32768, -32769]}),
+            ("UINT8", "element 1: value does not fit", {"uint_contents": [255, 256, 0, 0]}),
+            ("UINT16", "element 1: value does not fit", {"uint_contents": [65535, 65536, 0, 0]}),
+            ("s4", "element 1: value does not fit", {"int_contents": [-8, 8, 0, 0]}),
+            ("u4", "element 1: value does not fit", {"uint_contents": [15, 16, 0, 0]})):
+        got = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(datatype, **contents),
+                      "BAD_TENSOR_DATA").details()
+        assert words in got, (words, got)
     # The fake model adds one to each 32 bits as a float: the bytes that arrive are seen in what
     # leaves.
     for datatype, field, values, pack in (("INT32", "int_contents", [0, 0, 0, 0], "<4i"),

@@ -465,7 +465,8 @@ def lame(d):
     assert not ask(kept)
     probes = ["/readyz", "/v2/health/ready", f"/v2/models/{source}/ready"]
     def ready():
-        return [d.call("GET", p)[0] == 200 for p in probes] + [metric(d, "hlod_ready") == 1]
+        return [d.call("GET", p)[0] == 200 for p in probes] + [
+            metric(d, "hlod_ready") == 1, d.call("OPTIONS", "/")[0] == 204]
     assert all(ready()), ready()
     d.p.send_signal(signal.SIGTERM)
     until("it is not ready", 5, lambda: d.call("GET", "/readyz")[0] == 503)

@@ -100,6 +100,9 @@ static void refusals(void **state) {
     refused(d, "{\"options\":{\"nope\":1}}", "options.nope");
     refused(d, "{\"model\":1}", "model");
     refused(d, "{\"model\":\"a\",\"model\":\"b\"}", "duplicate");
+    refused(d, "\xFF\xFE{", "is UTF-16 or UTF-32");
+    refused(d, "\xFE\xFF{", "is UTF-16 or UTF-32");
+    refused(d, "\xFF{", "decode byte 0xff");
     refused(d, "{\"model\":\"a\"", "line 1");
     refused(d, "{\"options\":{\"timeout_ms\":-1}}", "out of range");
     refused(d, "{\"inputs\":[{\"raw\":\"*\"}]}", "base64");
