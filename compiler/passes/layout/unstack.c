@@ -20,7 +20,9 @@ enum {
     LEAST_SLOT = 64,  // elements of a slot, where slots begin
     MOST_WINDOWS = 64,
     MOST_BODY = 32, // instructions of a reducer
-    BUDGET = 4096   // values made in a computation
+    MOST_LOOK = 4,
+    SHORT_ROW = 256,
+    BUDGET = 4096 // values made in a computation
 };
 
 struct stack {
@@ -188,6 +190,23 @@ static int sliced_dim(const struct hlo_instr *i) {
     }
     return d >= 0 && i->shape->dims[d] <= MOST_COLUMNS ? d : -1;
 }
+// Is x made by a loop whose short rows begin and end apart (padding, the next of some operands)?
+// Joined with what is dear, as the exponentials of a sum of shifted rows, that is single elements'.
+static bool has_edges(const struct hlo_instr *x, int look) {
+    bool apart = x->op == HLO_PAD || x->op == HLO_CONCATENATE;
+    if (apart) return x->shape->rank && x->shape->dims[x->shape->rank - 1] < SHORT_ROW;
+    bool view = x->op == HLO_RESHAPE || x->op == HLO_SLICE;
+    if (look == 0 || !(view || hlo_is_pointwise(x))) return false;
+    for (int k = 0; k < x->n_operands; k++)
+        if (has_edges(x->operands[k], look - 1)) return true;
+    return false;
+}
+static bool begins(const struct hlo_instr *i) {
+    for (int k = 0; k < i->n_operands; k++)
+        if (has_edges(i->operands[k], MOST_LOOK)) return false;
+    return shape_elements(i->shape) / i->shape->dims[HLO_ATTR(i, dims)->dimensions.v[0]] >=
+           LEAST_SLOT;
+}
 static void find(struct unstack *u, struct hlo_instr *i) {
     struct stack *s = at(u, i);
     int d = -1;
@@ -198,9 +217,8 @@ static void find(struct unstack *u, struct hlo_instr *i) {
     bool starts = d < 0 && hlo_is_pointwise(i) && !i->control_preds.n;
     if (starts) d = sliced_dim(i);
     if (d < 0 || i->shape->dims[d] > MOST_SLOTS || i->shape->dims[d] < 1) return;
-    if ((starts || i->op == HLO_CONCATENATE) &&
-        shape_elements(i->shape) / i->shape->dims[d] < LEAST_SLOT)
-        return;
+    if (starts && shape_elements(i->shape) / i->shape->dims[d] < LEAST_SLOT) return;
+    if (i->op == HLO_CONCATENATE && !begins(i)) return;
     bool by_operand = hlo_is_pointwise(i) || i->op == HLO_CONCATENATE;
     for (int k = 0; k < i->n_operands && by_operand; k++)
         if (!has_slots(u, i->operands[k], d) || !plain(i->operands[k])) return;
