@@ -87,10 +87,10 @@ static void cut(struct windows *w) {
     double ns = (double)(w->band * w->part) * (terms + 2) / EACH_NS;
     w->grain = (int64_t)(NS / ns) + 1;
 }
-// Small ones and sums of a few elements are left to kernels, which take neighbours in; long sums
-// along a line alone to two of shorter ones (split_window), large strides to who gathers.
+// Small ones and sums of a few elements are left to kernels, which take neighbours in, windows
+// along a line alone, but for those that are doubled, and large strides, too.
 static bool windows_of(const struct hlo_instr *i, struct windows *w) {
-    enum { LEAST = 1 << 15, REACH = 1 << 14, FEW = 4, MOST_STRIDE = 2, MOST_ALONE = 5 };
+    enum { LEAST = 1 << 15, REACH = 1 << 14, FEW = 4, MOST_STRIDE = 2 };
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->dtype != DT_F32 ||
         i->operands[0]->shape->dtype != DT_F32 || i->shape->dynamic ||
         i->operands[0]->shape->dynamic || rule_running_window(i, NULL) || !kind_of(i, &w->kind) ||
@@ -99,8 +99,9 @@ static bool windows_of(const struct hlo_instr *i, struct windows *w) {
     double taps = (double)(w->size[0] * w->size[1]) * (double)w->size[2];
     if (w->kind == WINDOWS_ADD && taps <= FEW) return false;
     int64_t lines = w->size[0] * w->size[1];
+    bool doubled = w->kind != WINDOWS_ADD && w->stride[2] == 1 && w->size[2] >= WINDOWS_LONG;
     if (lines > WINDOWS_LINES || w->size[2] * w->step[2] > REACH || w->stride[2] > MOST_STRIDE ||
-        (w->kind == WINDOWS_ADD && lines == 1 && w->size[2] > MOST_ALONE))
+        (lines == 1 && !doubled))
         return false;
     return (double)shape_elements(i->shape) * taps >= LEAST;
 }

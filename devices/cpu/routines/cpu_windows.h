@@ -6,7 +6,7 @@
 extern const struct cpu_impl cpu_impl_windows;
 bool cpu_windows_accepts(const struct hlo_instr *i);
 
-enum { WINDOWS_DIMS = 3, WINDOWS_LINES = 512, WINDOWS_SLACK = 16 };
+enum { WINDOWS_DIMS = 3, WINDOWS_LINES = 512, WINDOWS_SLACK = 16, WINDOWS_LONG = 7 };
 enum windows_kind { WINDOWS_MAX, WINDOWS_MIN, WINDOWS_ADD };
 // In the order of memory: `outer` images of three dimensions (the first ones may be of one place).
 struct windows {

@@ -127,10 +127,10 @@ INLINE void WIN(taken)(enum windows_kind kind, const float *x, int64_t half, boo
 // n results along a line in scratch, of which element 0 is the first window's first.
 INLINE void WIN(across)(enum windows_kind kind, const struct windows *w, float *x, int64_t n,
                         float *to) {
-    enum { LAST = WINDOWS_DIMS - 1, LONG = 7 };
+    enum { LAST = WINDOWS_DIMS - 1 };
     int64_t size = w->size[LAST], stride = w->stride[LAST], step = w->step[LAST];
     int64_t half = w->half;
-    if (stride == 1 && size >= LONG && kind != WINDOWS_ADD) {
+    if (stride == 1 && size >= WINDOWS_LONG && kind != WINDOWS_ADD) {
         int64_t have = WIN(doubled)(kind, x, n, size, step);
         WIN(taken)(kind, x, 0, false, 2, step * (size - have), n, to);
     } else if (stride == 1 && size == 2) {
