@@ -3,7 +3,7 @@
 // cost model (compiler/plan/estimate) expects of it, which implementation takes it, and why those
 // before it in the list do not. Measures nothing but the machine, once a process (cpu_peak.c).
 #include "compiler/ir/op.h"
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/routines/cpu_windows.h"
 
 static enum way way_of(const struct cpu_step *s) {
     const struct {
@@ -23,7 +23,7 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_bits, WAY_BITS},         {&cpu_impl_nms, WAY_KERNEL},
                 {&cpu_impl_lapack, WAY_BLOCKED},    {&cpu_impl_lapack_calls, WAY_BLOCKED},
                 {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},
-                {&cpu_impl_reference, WAY_LAST}};
+                {&cpu_impl_windows, WAY_KERNEL},    {&cpu_impl_reference, WAY_LAST}};
 
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;

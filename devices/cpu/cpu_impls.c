@@ -7,17 +7,18 @@
 #include "compiler/eval.h"
 #include "compiler/plan/in_place.h"
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/routines/cpu_windows.h"
 #include "devices/reference.h"
 
 static const struct cpu_impl *const list[] = {
-    &cpu_impl_control,   &cpu_impl_thin8,    &cpu_impl_int8,      &cpu_impl_pairs,
-    &cpu_impl_matmul,    &cpu_impl_thin,     &cpu_impl_channels,  &cpu_impl_depthwise,
-    &cpu_impl_pointwise, &cpu_impl_winograd, &cpu_impl_amx,       &cpu_impl_onednn,
-    &cpu_impl_gemm,      &cpu_impl_sort,     &cpu_impl_fft,       &cpu_impl_update,
-    &cpu_impl_concat,    &cpu_impl_dim_maps, &cpu_impl_pad,       &cpu_impl_trees,
-    &cpu_impl_bits,      &cpu_impl_table,    &cpu_impl_attention, &cpu_impl_nms,
-    &cpu_impl_transpose, &cpu_impl_random,   &cpu_impl_lapack,    &cpu_impl_lapack_calls,
-    &cpu_impl_kernel,    &cpu_impl_reference};
+    &cpu_impl_control,      &cpu_impl_thin8,     &cpu_impl_int8,     &cpu_impl_pairs,
+    &cpu_impl_matmul,       &cpu_impl_thin,      &cpu_impl_channels, &cpu_impl_depthwise,
+    &cpu_impl_pointwise,    &cpu_impl_winograd,  &cpu_impl_amx,      &cpu_impl_windows,
+    &cpu_impl_onednn,       &cpu_impl_gemm,      &cpu_impl_sort,     &cpu_impl_fft,
+    &cpu_impl_update,       &cpu_impl_concat,    &cpu_impl_dim_maps, &cpu_impl_pad,
+    &cpu_impl_trees,        &cpu_impl_bits,      &cpu_impl_table,    &cpu_impl_attention,
+    &cpu_impl_nms,          &cpu_impl_transpose, &cpu_impl_random,   &cpu_impl_lapack,
+    &cpu_impl_lapack_calls, &cpu_impl_kernel,    &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
 const struct cpu_impl *const *cpu_impls(int *n) {
     static const struct cpu_impl *few[ALL];

@@ -97,14 +97,14 @@ static bool joins(const struct ctx *x, const struct hlo_instr *i) {
         return false;
     return !(x->t->library_accepts && x->t->library_accepts(x->t, i));
 }
-// A sum that the library pools stays outside.
+// A window that the library takes stays outside.
 static bool folds(const struct target *t, const struct hlo_instr *i) {
     if (lib_direct(i)) return plain(i) && !(t->library_accepts && t->library_accepts(t, i));
     if ((i->op != HLO_REDUCE && i->op != HLO_REDUCE_WINDOW) || i->n_operands != 2 || !plain(i))
         return false;
     bool sum = i->called[0]->root->op == HLO_ADD;
     if (rule_running_window(i, NULL)) return false; // a kernel of its own
-    return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
+    return (!lib_pool(i) || sum) && !(t->library_accepts && t->library_accepts(t, i));
 }
 // A reduction of several values together (the largest and its position), which is a root only.
 static bool folds_together(const struct hlo_instr *i) {

@@ -27,6 +27,48 @@ RULE_FN(sort_of_one) {
     struct hlo_instr *both[] = {i->operands[0], hb_splat(&r->b, i->shape->elems[1], 0)};
     return hb_tuple(&r->b, both, 2);
 }
+// The order of topk's values: total, so that equal ones are the same and stay as they lie.
+static struct hlo_computation *topk_order(struct rule_ctx *r, const struct hlo_instr *i) {
+    struct arena *a = i->parent->module->arena;
+    enum dtype t = i->operands[0]->shape->dtype;
+    struct hlo_computation *c = hb_callee(i->parent->module, "topk_order");
+    struct hb b = hb_begin(c);
+    hv v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = hlo_add_param(c, k, shape_scalar(a, k < 2 ? t : DT_S32), "x");
+    struct hlo_attr_compare order = {.direction = HLO_ATTR(i, topk)->largest ? CMP_GT : CMP_LT,
+                                     .type = dtype_is_float(t) ? CMPT_TOTALORDER : CMPT_DEFAULT};
+    hlo_set_root(c, hb_op(&b, HLO_COMPARE, shape_scalar(a, DT_PRED), v, 2, &order));
+    hb_fail(&r->b, hb_end(&b));
+    return c;
+}
+// Many short lines are sorted side by side in vectors (rule_sort_beside); topk takes each by
+// itself.
+RULE_FN(topk_of_short) {
+    enum { MOST = 24, LEAST_LINES = 1024 };
+    if (i->op != HLO_TOPK || (r->target && strcmp(r->target->kind, "cpu") != 0)) return NULL;
+    const struct shape *s = i->operands[0]->shape;
+    int64_t last = s->rank - 1, n = s->dims[last], k = HLO_ATTR(i, topk)->k;
+    int bits = dtype_bits(s->dtype);
+    if (n < 2 || n > MOST || s->dynamic || s->layout || shape_elements(s) < n * LEAST_LINES ||
+        i->shape->elems[1]->dtype != DT_S32 || i->shape->elems[0]->layout ||
+        dtype_is_complex(s->dtype) || bits < (dtype_is_float(s->dtype) ? 16 : 8))
+        return NULL;
+
+    struct arena *a = i->parent->module->arena;
+    const struct shape *places = shape_make(a, DT_S32, s->dims, s->rank);
+    hv in[] = {i->operands[0], hb_iota(&r->b, places, last)}, out[2];
+    struct hlo_computation *c = topk_order(r, i);
+    struct hlo_attr_sort attr = {.dimensions = {&last, 1}, .is_stable = true};
+    hv sorted = hb_call(&r->b, HLO_SORT, shape_tuple(a, (const struct shape *[]){s, places}, 2), in,
+                        2, &attr, &c, 1);
+    struct range first[HLO_MAX_RANK];
+    for (int d = 0; d < s->rank; d++)
+        first[d] = (struct range){0, d == last ? k : s->dims[d], 1};
+    for (int e = 0; e < 2; e++)
+        out[e] = hb_slice(&r->b, hb_gte(&r->b, sorted, e), first);
+    return hb_tuple(&r->b, out, 2);
+}
 RULE_FN(tuple_of_elements) {
     if (i->op != HLO_TUPLE || i->operands[0]->op != HLO_GET_TUPLE_ELEMENT) return NULL;
     struct hlo_instr *t = i->operands[0]->operands[0];

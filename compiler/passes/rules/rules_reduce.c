@@ -316,6 +316,8 @@ RULE_FN(split_window) {
         s->dtype != i->shape->dtype || s->dynamic || i->shape->dynamic ||
         rule_running_window(i, NULL) || lib_pool(i))
         return NULL;
+    if (r->target && r->target->library_accepts && r->target->library_accepts(r->target, i))
+        return NULL;
     bool extreme = op == HLO_MAXIMUM || op == HLO_MINIMUM || op == HLO_AND || op == HLO_OR;
     if (!extreme && !neutral(op, i->operands[1])) return NULL;
     bool small = dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32; // rounded in between

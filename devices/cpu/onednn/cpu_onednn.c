@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include "devices/cpu/routines/cpu_windows.h"
+
 enum { MAX_ARGS = 4 + LIB_MAX_POST, MAX_NDIMS = DNNL_MAX_NDIMS };
 
 struct onednn_arg {
@@ -178,7 +180,7 @@ bool cpu_library_accepts(UNUSED const struct target *t, const struct hlo_instr *
            cpu_int8_accepts(i) || cpu_pairs_accepts(i) || cpu_gemm_accepts(i) ||
            cpu_sort_accepts(i) || cpu_fft_accepts(i) || cpu_table_accepts(i) ||
            cpu_channels_accepts(i) || cpu_transpose_alone(i) || cpu_lapack_accepts(i) ||
-           (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+           cpu_windows_accepts(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,

@@ -125,8 +125,18 @@ static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
         if (onednn_post_desc(c, k, &p->dst, &d)) return true;
     return false;
 }
+// Its convolutions by a matrix product copy windows out, one group after another: what it has for
+// groups where a dimension of one place has padding, or padding is longer than windows. Measured on
+// Zen 5, 105 random ones of f32 in one to three dimensions, 2 to 64 groups of 1 to 64 channels,
+// windows of 2 to 45, strided, dilated, 1 to 4 images: generated tiles are 4.6 times as fast in the
+// mean with AVX-512, 1.26 at least; 4.0 and 1.46 with AVX2.
+static bool copied_groups(const struct lib_call *c, const struct onednn_prim *p) {
+    const struct hlo_instr *h = c->hero;
+    return h->op == HLO_CONVOLUTION && HLO_ATTR(h, conv)->feature_group_count > 1 &&
+           h->operands[0]->shape->dtype == DT_F32 && strstr(p->info, "gemm");
+}
 bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p) {
-    return !onednn_is_reference(p->info) && !wrong_steps(c, p);
+    return !onednn_is_reference(p->info) && !wrong_steps(c, p) && !copied_groups(c, p);
 }
 static enum onednn_answer ask(const struct lib_call *c, const struct layout *in,
                               const struct layout *out) {
