@@ -21,6 +21,7 @@ enum {
     FLOAT_MEMBERS = 300,
     MOST_JOINED = 4,
     MOST_AGAIN = 3,
+    MOST_JOINS = 1,
     MOST_SPREAD = 4,
     JOINED_WEIGHT = 80,
     SHORT_ROW = 256,
@@ -330,6 +331,28 @@ static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) 
         again += elementwise(g->v[k]) && way_of(g, g->v[k], &w) == &several;
     return again < MOST_AGAIN;
 }
+// Of the joins on one way from p to the root, the most that several places ask for.
+static int joins_behind(const struct fusion_group *g, const struct hlo_instr *p, struct ways *w,
+                        int *known) {
+    int most = 0;
+    for (size_t k = 0; k < p->users.n; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        int at = fusion_index(g, u);
+        if (at < 0) continue;
+        if (!known[at])
+            known[at] = 1 + joins_behind(g, u, w, known) +
+                        (joins(g->ctx, u) && at && way_of(g, u, w) == &several);
+        if (known[at] - 1 > most) most = known[at] - 1;
+    }
+    return most;
+}
+// Each of a chain of joins (rotations of rotations) whose values are wanted as well is computed by
+// all before it: of 20 each element made 200 choices (15 times the time, 70 times the compile).
+static bool joins_again(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}};
+    int known[MAX_MEMBERS] = {0};
+    return joins(g->ctx, p) && joins_behind(g, p, &w, known) >= MOST_JOINS;
+}
 // A concatenation that chooses among values that u reads, or gives other dimensions.
 static bool chosen_by(const struct ctx *x, const struct hlo_instr *u) {
     while (renames(x, u) && u->users.n == 1)
@@ -432,6 +455,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
     if (little) return NULL;
+    if (joins_again(g, p)) return "joins would compute it at several places";
     if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)
         return "several parts of the concatenation would compute it";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"
