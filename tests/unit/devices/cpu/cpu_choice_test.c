@@ -57,6 +57,16 @@ static const struct contraction tiles[] = {
      "convolution(x, y), window={size=3x2 stride=3x3}, " CONV},
     {NOT, "s32[3,115,51,30]", "s32[53,115,1,1]", "s32[3,53,17,10]",
      "convolution(x, y), window={size=1x1 stride=3x3}, " CONV},
+    // f32: few features of an image of 256 places and more, however short; not of fewer places, nor
+    // of many features.
+    {BETTER, "f32[1,1,16,16]", "f32[1,1,5,5]", "f32[1,1,16,16]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {BETTER, "f32[1,2,28,28]", "f32[6,2,5,5]", "f32[1,6,28,28]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {NOT, "f32[1,1,8,8]", "f32[1,1,5,5]", "f32[1,1,8,8]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {NOT, "f32[1,2,28,28]", "f32[16,2,5,5]", "f32[1,16,28,28]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
     // Weight gradients: few positions, features in the lanes; of groups.
     {BETTER, "f64[2,64,28,28]", "f64[2,64,14,14]", "f64[64,64,3,3]",
      "convolution(x, y), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
