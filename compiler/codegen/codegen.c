@@ -368,7 +368,7 @@ static struct span loop_code(struct gather *g, const struct merged_loop *l, cons
     struct span none = {NULL, 0};
     *why = "a loop";
     if (!g->t->direct || !g->back->direct_loop || g->in_module) return none;
-    if (!g->t->direct_loops && !merge_is_products(l)) return none;
+    if (!g->t->direct_loops && !merge_without_llvm(l)) return none;
     return g->back->direct_loop(g->a, g->t, l, why);
 }
 static void add_loop(struct gather *g, const struct merged_loop *l) {

@@ -537,7 +537,8 @@ static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_
     bool none = e->in && llvm_loop_is_worse(l),
          few = (e->soft || (e->in && !l->n_carry && !none)) && has_few_turns(l);
     if (!l->vectorize || few || none) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, few);
-    if (e->in && l->vectorize && !l->n_carry && !none && llvm_loop_ends_hidden(e->in, l))
+    if (e->in && l->vectorize && !none &&
+        (l->n_carry ? llvm_sum_ends_hidden : llvm_loop_ends_hidden)(e->in, l))
         ops[n++] = note(e, "llvm.loop.vectorize.predicate.enable", 1, 1);
     // Sums of a tile fill the registers: values that two turns written out share do not fit.
     if (has_lanes(&l->body)) ops[n++] = note(e, "llvm.loop.unroll.disable", 0, 0);

@@ -30,6 +30,7 @@ struct llvm_inside {
 // is what is behind its whole vectors one with hidden lanes, rather than one by one?
 bool llvm_loop_is_worse(const struct kir_loop *l);
 bool llvm_loop_ends_hidden(const struct llvm_inside *in, const struct kir_loop *l);
+bool llvm_sum_ends_hidden(const struct llvm_inside *in, const struct kir_loop *l);
 // All units of f, in place.
 status_t llvm_emit_inside(const struct llvm_inside *in, const struct kir_fn *f) MUST_CHECK;
 void llvm_function_attributes(LLVMModuleRef m, LLVMValueRef fn, const struct target *t);

@@ -85,6 +85,17 @@ bool llvm_loop_ends_hidden(const struct llvm_inside *in, const struct kir_loop *
     return l->trip % few > few / 2 + (l->trip + lanes - 1) / MASK;
 }
 
+// The same of a reduction: LLVM takes 32 turns at a time, and what is behind the last of them one
+// by one. With a mask it has one vector's sums side by side instead of four: worth it where what is
+// behind is a twentieth of the turns, or where steps are long or of few lanes: sums of exponentials
+// of 120 elements 1.4 times as fast, least squares of 60 columns 1.4 times, of f64 1.1 times.
+bool llvm_sum_ends_hidden(const struct llvm_inside *in, const struct kir_loop *l) {
+    enum { WIDE = 512, LEAST = 8, LLVMS = 32, LONG = 20, SHARE = 20, LONGS_SHARE = 100 };
+    if (in->vector_bits != WIDE || l->trip <= LEAST) return false;
+    bool is_long = operations(l) >= LONG || lanes_of_body(l) <= LEAST;
+    return l->trip % LLVMS > l->trip / (is_long ? LONGS_SHARE : SHARE) + 1;
+}
+
 struct extent { // of large values: of the loop's memory, or a leaf of its state
     int64_t from, to;
     int leaf; // -1: memory

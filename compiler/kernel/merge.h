@@ -24,6 +24,7 @@ struct merged_loop {
     int64_t values, consts;
     int64_t work, product_work; // of the kernels, once each; of those with contractions of floats
                                 // of at most 32 bits
+    int64_t long_work;          // of others with long steps along lines
     double lost_ns;             // a turn, on products that the library would run
     int steps, depth;
 };
@@ -36,7 +37,7 @@ void merge_done(struct merged_loop *l);
 bool merge_is_small(const struct hlo_instr *i);
 // Operations of a turn of `loop`, without those of loops inside it; branches as the longest.
 int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop);
-// Are products most of what it does, of so much work that what is kept from one kernel to the next
-// in memory does not count? Then code that is made kernel by kernel (codegen/x86/x86_loop.c) is as
-// quick as LLVM's for the whole.
-bool merge_is_products(const struct merged_loop *l);
+// Are products, and long steps along lines where vectors have 512 bits, most of what it does, of so
+// much work that what is kept from one kernel to the next in memory does not count? Then code that
+// is made kernel by kernel (codegen/x86/x86_loop.c) is as quick as LLVM's for the whole.
+bool merge_without_llvm(const struct merged_loop *l);

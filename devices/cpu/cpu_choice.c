@@ -4,8 +4,10 @@
 // measured (tests/bench/kernels.py and random contractions beside them, one thread, AVX-512): tiles
 // run f64 and integers 1.2 times as fast as gemm in the mean, but for few rows with many terms,
 // which gemm reads where they lie; of f32 they win where the library fills a vector of 16 channels
-// with the few that there are. A kernel takes 20 to 30 ms to generate: short steps are not worth
-// that. And which convolutions are Winograd's (panels/cpu_winograd.h), by a table of targets.
+// with the few that there are, by 2 to 8 times, also short ones (40 random images of 10 to 60
+// lines): their kernels are made without LLVM, in 0.5 ms. Those that LLVM makes take 20 to 30 ms:
+// short steps are not worth that. And which convolutions are Winograd's (panels/cpu_winograd.h), by
+// a table of targets.
 #include <math.h>
 #include <string.h>
 
@@ -33,8 +35,8 @@ static const struct rule {
              {CONV_WIDE, 1, ANY, 1, ANY, 1, 65, WORTH},
              {CONV_SPLIT, 2, ANY, 1, ANY, 1, 20, WORTH},
              // Blocks of channels become rows for it: a copy as long as two to four taps.
-             {CONV_F32, 1, 3, 256, ANY, 4, 65, 1 << 18},
-             {CONV_F32, 1, 6, 256, ANY, 8, 65, 1 << 20}};
+             {CONV_F32, 1, 3, 256, ANY, 4, 65, 1 << 12},
+             {CONV_F32, 1, 6, 256, ANY, 8, 65, 1 << 12}};
 
 static struct cpu_sizes dot_sizes(const struct hlo_instr *i) {
     const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
@@ -135,7 +137,17 @@ bool cpu_complex_pays(const struct cpu_sizes *s) {
 // to 128 rows, terms and columns: 1.5 times in the mean, 4 at most, the least 0.76, where a few
 // terms or columns leave lanes empty or are turned first). With fewer products of fewer matrices no
 // kernel is worth its making (a call takes some 20 ns for each matrix); loops take theirs without
-// (compiler/kernel/merge.h).
+// (compiler/kernel/merge.h). One product of f32 is worth it where AVX-512 makes its kernel without
+// LLVM, in 0.2 ms: a call takes 0.1 to 0.5 us, a kernel of up to 32x32x16 0.05 to 0.3 (on Zen 5,
+// 100 random products: 1.9 times as fast in the mean, 0.9 at least), but of few columns, which fill
+// no vector.
+static bool small_alone(const struct lib_call *c, const struct cpu_sizes *s, double each) {
+    enum { MOST = 1 << 14, FEW_COLUMNS = 5, FEW_TERMS = 8, LONGEST = 128 };
+    if (c->hero->shape->dtype != DT_F32 || c->hero->operands[0]->shape->dtype != DT_F32 ||
+        s->groups > 1 || each > MOST || s->k > LONGEST)
+        return false;
+    return !by_rows(c) || s->n > FEW_COLUMNS || s->k <= FEW_TERMS;
+}
 bool cpu_small_dot(const struct hlo_instr *i) {
     enum {
         EACH = 1 << 15,
@@ -155,11 +167,12 @@ bool cpu_small_dot(const struct hlo_instr *i) {
     if (!lib_match(i, &c) || c.hero->op != HLO_DOT || cpu_forced_impl()) return false;
     struct cpu_sizes s = dot_sizes(c.hero);
     double each = (double)s.m * (double)s.n * (double)s.k;
+    bool wide = cpu_target()->vector_bits == 512;
+    if (wide && small_alone(&c, &s, each)) return true;
     if (each * (double)s.groups < LEAST && s.groups < MANY) return false;
 
     bool complex = dtype_is_complex(c.hero->shape->dtype);
     if (s.groups > 1 && complex && cpu_complex_pays(&s)) return false;
-    bool wide = cpu_target()->vector_bits == 512;
     if (s.groups > 1 && (s.m == 1 || s.n == 1)) {
         bool larger = wide && (s.n == 1 || by_rows(&c)) && s.m <= MOST_512 && s.n <= MOST_512 &&
                       s.k <= MOST_512;

@@ -21,6 +21,7 @@ enum {
     FLOAT_MEMBERS = 300,
     MOST_JOINED = 4,
     MOST_AGAIN = 3,
+    MOST_JOINS = 1,
     MOST_SPREAD = 4,
     JOINED_WEIGHT = 80,
     SHORT_ROW = 256,
@@ -344,6 +345,28 @@ static bool repeatable(const struct fusion_group *g, const struct hlo_instr *p) 
         again += elementwise(g->v[k]) && way_of(g, g->v[k], &w) == &several;
     return again < MOST_AGAIN;
 }
+// Of the joins on one way from p to the root, the most that several places ask for.
+static int joins_behind(const struct fusion_group *g, const struct hlo_instr *p, struct ways *w,
+                        int *known) {
+    int most = 0;
+    for (size_t k = 0; k < p->users.n; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        int at = fusion_index(g, u);
+        if (at < 0) continue;
+        if (!known[at])
+            known[at] = 1 + joins_behind(g, u, w, known) +
+                        (joins(g->ctx, u) && at && way_of(g, u, w) == &several);
+        if (known[at] - 1 > most) most = known[at] - 1;
+    }
+    return most;
+}
+// Each of a chain of joins (rotations of rotations) whose values are wanted as well is computed by
+// all before it: of 20 each element made 200 choices (15 times the time, 70 times the compile).
+static bool joins_again(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}};
+    int known[MAX_MEMBERS] = {0};
+    return joins(g->ctx, p) && joins_behind(g, p, &w, known) >= MOST_JOINS;
+}
 // A concatenation that chooses among values that u reads, or gives other dimensions.
 static bool chosen_by(const struct ctx *x, const struct hlo_instr *u) {
     while (renames(x, u) && u->users.n == 1)
@@ -354,6 +377,19 @@ static bool chosen_by(const struct ctx *x, const struct hlo_instr *u) {
 static bool under_join(const struct fusion_group *g, const struct hlo_instr *p) {
     return renames(g->ctx, p) && p->users.n == 1 && p->users.v[0] == g->v[0] &&
            g->v[0]->op == HLO_CONCATENATE;
+}
+// Is each of p's elements read for the same one of every part of the root? known: 1 yes, -1 no.
+static bool stays_in_place(const struct fusion_group *g, const struct hlo_instr *p,
+                           signed char *known) {
+    for (size_t k = 0; k < p->users.n; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        int at = fusion_index(g, u);
+        if (at == 0 || (at > 0 && under_join(g, u))) continue;
+        if (at < 0 || !elementwise(u)) return false;
+        if (!known[at]) known[at] = stays_in_place(g, u, known) ? 1 : -1;
+        if (known[at] < 0) return false;
+    }
+    return true;
 }
 // How many elements that lie side by side (the channels of a pixel, the parts of a point) a
 // broadcast makes of each; 0: they lie apart, or there is but one.
@@ -447,7 +483,10 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (folds(target_of(g), p)) return "it is a reduction that would be made at each use";
     if (picked) return "a gather would read it at several places";
     if (little) return NULL;
-    if (elementwise(p) && makes_together(g->ctx, g->v[0])) return NULL;
+    signed char known[MAX_MEMBERS] = {0};
+    if (elementwise(p) && makes_together(g->ctx, g->v[0]) && stays_in_place(g, p, known))
+        return NULL;
+    if (joins_again(g, p)) return "joins would compute it at several places";
     if (elementwise(p) && g->v[0]->op == HLO_CONCATENATE)
         return "several parts of the concatenation would compute it";
     return elementwise(p) && !repeatable(g, p) ? "movements would compute it at several places"

@@ -15,6 +15,14 @@ static inline bool match_splat_is(const struct hlo_instr *i, double v) {
     double x;
     return match_splat(i, &x) && x == v;
 }
+// Is i 0, of a complex type both parts?
+static inline bool match_zero(const struct hlo_instr *i) {
+    if (i->op == HLO_BROADCAST) i = i->operands[0];
+    if (i->op != HLO_CONSTANT || i->shape->rank != 0) return false;
+    double x[2];
+    lit_get_c128(i->literal, 0, x);
+    return x[0] == 0 && x[1] == 0;
+}
 // Either operand of a binary is a splat: gives the other.
 static inline struct hlo_instr *match_with_splat(const struct hlo_instr *i, double *out) {
     if (match_splat(i->operands[1], out)) return i->operands[0];

@@ -421,7 +421,7 @@ RULE_FN(pad_pad) {
 // one dim, but for the last, and does nothing else? -1: no; else that dim.
 static int takes_turns(const struct hlo_instr *p, int64_t *low) {
     int along = -1;
-    if (p->op != HLO_PAD || p->users.n != 1 || !match_splat_is(p->operands[1], 0)) return -1;
+    if (p->op != HLO_PAD || p->users.n != 1 || !match_zero(p->operands[1])) return -1;
     const struct padding *v = &HLO_ATTR(p, pad)->padding;
     for (int d = 0; d < v->n; d++) {
         if (!v->v[d].low && !v->v[d].high && !v->v[d].interior) continue;

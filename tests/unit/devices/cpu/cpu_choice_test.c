@@ -57,6 +57,16 @@ static const struct contraction tiles[] = {
      "convolution(x, y), window={size=3x2 stride=3x3}, " CONV},
     {NOT, "s32[3,115,51,30]", "s32[53,115,1,1]", "s32[3,53,17,10]",
      "convolution(x, y), window={size=1x1 stride=3x3}, " CONV},
+    // f32: few features of an image of 256 places and more, however short; not of fewer places, nor
+    // of many features.
+    {BETTER, "f32[1,1,16,16]", "f32[1,1,5,5]", "f32[1,1,16,16]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {BETTER, "f32[1,2,28,28]", "f32[6,2,5,5]", "f32[1,6,28,28]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {NOT, "f32[1,1,8,8]", "f32[1,1,5,5]", "f32[1,1,8,8]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
+    {NOT, "f32[1,2,28,28]", "f32[16,2,5,5]", "f32[1,16,28,28]",
+     "convolution(x, y), window={size=5x5 pad=2_2x2_2}, " CONV},
     // Weight gradients: few positions, features in the lanes; of groups.
     {BETTER, "f64[2,64,28,28]", "f64[2,64,14,14]", "f64[64,64,3,3]",
      "convolution(x, y), window={size=14x14 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
@@ -232,6 +242,20 @@ static const struct product_case {
     {false, false, false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]", DOT},
 };
 
+// Products that a kernel takes from libraries: with AVX-512 also one of few terms, rows and
+// columns, but of few columns that fill no vector, of many terms and of other types.
+#define LEFT_TURNED "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+static const struct contraction small_wide[] = {
+    {BETTER, "f32[4,4]", "f32[4,4]", "f32[4,4]", "dot(x, y), " LEFT_TURNED},
+    {BETTER, "f32[8,32]", "f32[8,16]", "f32[32,16]", "dot(x, y), " LEFT_TURNED},
+    {BETTER, "f32[12,30]", "f32[30,17]", "f32[12,17]", "dot(x, y), " DOT},
+    {BETTER, "f32[12,30]", "f32[3,30]", "f32[12,3]", "dot(x, y), " TURNED},
+    {NOT, "f32[30,43]", "f32[30,3]", "f32[43,3]", "dot(x, y), " LEFT_TURNED},
+    {NOT, "f32[2,1000]", "f32[1000,8]", "f32[2,8]", "dot(x, y), " DOT},
+    {NOT, "f32[64,64]", "f32[64,64]", "f32[64,64]", "dot(x, y), " DOT},
+    {NOT, "bf16[12,30]", "bf16[30,17]", "bf16[12,17]", "dot(x, y), " DOT},
+};
+
 static struct hlo_module *module_of(const char *left, const char *right, const char *result,
                                     const char *op) {
     char text[1024];
@@ -263,6 +287,13 @@ static void tiles_better(UNUSED void **state) {
 static void gemm_takes(UNUSED void **state) {
     for (size_t k = 0; k < sizeof shorts / sizeof *shorts; k++)
         check(&shorts[k], cpu_gemm_accepts);
+}
+static void small_products(UNUSED void **state) {
+    for (size_t k = 0; k < sizeof small_wide / sizeof *small_wide; k++) {
+        struct contraction c = small_wide[k];
+        if (cpu_target()->vector_bits != 512) c.want = NOT;
+        check(&c, cpu_small_dot);
+    }
 }
 static void transposed_better(UNUSED void **state) {
     for (size_t k = 0; k < sizeof backward / sizeof *backward; k++)
@@ -300,7 +331,8 @@ int main(void) {
     pid_t other = fork();
     if (other) setenv("HLOD_CPU_ISA", "avx2", 1); // what cpu_target says from now on
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_better), cmocka_unit_test(gemm_takes),
-                                       cmocka_unit_test(transposed_better), cmocka_unit_test(ours)};
+                                       cmocka_unit_test(transposed_better), cmocka_unit_test(ours),
+                                       cmocka_unit_test(small_products)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (other > 0) waitpid(other, &status, 0);
     return failed || status || other < 0;
