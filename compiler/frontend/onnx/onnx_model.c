@@ -443,7 +443,7 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
 }
 
 // Before IR version 4 all initializers are listed as inputs; since then those are whose values are
-// defaults. These get the shapes of the values.
+// defaults. These get the shapes of the values, but for dimensions that they leave open themselves.
 static void settle_defaults(struct onnx_model *m) {
     struct onnx_graph *g = &m->main;
     struct smap inits = {0};
@@ -456,10 +456,14 @@ static void settle_defaults(struct onnx_model *m) {
         if (!t || !v.is_tensor || v.is_sequence || v.is_optional || v.elem_type != t->data_type)
             continue;
         smap_del(&inits, v.name); // listed once
+        bool open = v.has_shape && v.rank == t->rank;
         v.has_shape = true;
         v.rank = t->rank;
         for (int d = 0; d < t->rank; d++)
-            v.dims[d] = (struct onnx_dim){.size = t->dims[d]};
+            if (open && v.dims[d].size < 0)
+                v.dims[d].usual = t->dims[d];
+            else
+                v.dims[d] = (struct onnx_dim){.size = t->dims[d]};
         g->defaults.v[kept++] = v;
     }
     g->defaults.n = kept;
