@@ -56,6 +56,14 @@ static status_t input_shapes(struct job *j, struct key_shape **out) {
     return ST_OK;
 }
 
+unsigned job_key_how(const struct job *j, bool complete) {
+    const struct job_spec *p = j->spec;
+    bool onnx = !strcmp(j->model->rec->format, "onnx");
+    bool joined = (p->kind == JOB_RUN && p->run.batching.max > 1) || p->kind == JOB_WARM;
+    return (complete ? KEY_COMPLETE : 0) | (onnx ? KEY_OWN_SIZES : 0) |
+           (joined ? KEY_ROWS_AGREE : 0);
+}
+
 static bool has_binding(Hlod__Wire__Binding *const *v, size_t n, const char *symbol) {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(v[i]->symbol, symbol)) return true;
@@ -87,7 +95,8 @@ status_t job_same_values(struct job *j, const struct job_key *k) {
     struct key_shape *shapes;
     size_t n;
     RETURN_IF_ERR(input_shapes(j, &shapes));
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec->n_inputs, true, &given, &n));
+    RETURN_IF_ERR(
+        key_bind(&j->arena, sig, shapes, j->spec->n_inputs, job_key_how(j, true), &given, &n));
     RETURN_IF_ERR(same_defaults(&j->arena, sig, given, n, k));
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; given[g]->symbol[0] == '=' && i < k->n_bindings; i++)
@@ -152,8 +161,8 @@ static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out
         dims[0] = rows;
         shapes[i].dims = dims;
     }
-    RETURN_IF_ERR(
-        key_bind(&j->arena, j->model->rec->signature, shapes, n, true, &bindings, &n_bindings));
+    RETURN_IF_ERR(key_bind(&j->arena, j->model->rec->signature, shapes, n, job_key_how(j, true),
+                           &bindings, &n_bindings));
     out->bindings = key_bindings_text(&j->arena, bindings, n_bindings);
     return key_options(&j->arena, j->spec->options, &out->options);
 }
@@ -290,7 +299,8 @@ status_t job_bind(struct job *j, bool *later) {
         RETURN_IF_ERR(input_shapes(j, &shapes));
     else
         shapes = given_shapes(j, &n);
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, runs, &k.bindings, &k.n_bindings));
+    RETURN_IF_ERR(
+        key_bind(&j->arena, sig, shapes, n, job_key_how(j, runs), &k.bindings, &k.n_bindings));
     if (!runs)
         key_assumed(&j->arena, sig, shapes, n, k.bindings, k.n_bindings, &k.assumed, &k.n_assumed);
     RETURN_IF_ERR(key_options(&j->arena, j->spec->options, &k.parts.options));

@@ -222,6 +222,8 @@ const Hlod__V1__RunRecord *job_report(struct job *j, const char *kind, status_t 
 status_t job_resolve(struct job *j, bool *later) MUST_CHECK; // digest -> model, exe
 status_t job_bind(struct job *j, bool *later) MUST_CHECK;    // shapes -> key
 // A run by an executable's key: the values it was made for must be those given.
+// How the sizes of a request bind (key.h): of ONNX's the names of dimensions are but names.
+unsigned job_key_how(const struct job *j, bool complete);
 status_t job_same_values(struct job *j, const struct job_key *k) MUST_CHECK;
 // Kind of the devices that its key would be made for; NULL = none has said hello.
 const char *job_device_kind(struct job *j);

@@ -265,7 +265,8 @@ status_t export_check(struct job *j, UNUSED struct delivery *d) {
                                        .dims = q->shapes[i]->dims,
                                        .values = q->shapes[i]->values,
                                        .n_values = (int64_t)q->shapes[i]->n_values};
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, false, &own->bindings, &own->n_bindings));
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, job_key_how(j, false), &own->bindings,
+                           &own->n_bindings));
     key_assumed(&j->arena, sig, shapes, n, own->bindings, own->n_bindings, &own->assumed,
                 &own->n_assumed);
     return ST_OK;

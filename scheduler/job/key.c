@@ -190,7 +190,18 @@ status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Si
     return key_no_such("input", name, all.v, all.n);
 }
 
-static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
+// The size that dimension d of input `index` has of its own, though others have its name.
+static const char *own_symbol(struct arena *a, size_t index, size_t d) {
+    return arena_printf(a, "*%zu.%zu", index, d);
+}
+static const Hlod__Wire__Binding *lookup_dim(const struct key_binder *b, size_t index,
+                                             const Hlod__V1__TensorSpec *in, size_t d) {
+    if (in->dims[d]->size >= 0) return NULL;
+    const Hlod__Wire__Binding *own = b->own ? lookup(b, own_symbol(b->a, index, d)) : NULL;
+    return own ? own : lookup(b, in->dims[d]->symbol);
+}
+
+static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in, size_t index,
                            const struct key_shape *s) {
     if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
     for (size_t d = 0; d < in->n_dims; d++) {
@@ -203,7 +214,13 @@ static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
             return st_because(ST_INVALID_ARGUMENT, UNBOUND_DIM,
                               "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
                               dim->symbol);
-        Hlod__Wire__Binding *old = lookup(b, dim->symbol);
+        const Hlod__Wire__Binding *old = lookup_dim(b, index, in, d);
+        bool may = b->how & KEY_OWN_SIZES && !(d == 0 && b->how & KEY_ROWS_AGREE);
+        if (old && old->size != found && may && *old->symbol != '*') {
+            add(b, own_symbol(b->a, index, d), found);
+            b->own = true;
+            continue;
+        }
         if (old && old->size != found)
             return st_because(ST_INVALID_ARGUMENT, SHAPE_MISMATCH,
                               "input '%s', dimension %zu ('%s'): expected %" PRId64
@@ -334,8 +351,7 @@ static void put_shapes(struct strbuf *t, const struct key_binder *b, const Hlod_
         if (!open) continue;
         strbuf_printf(t, "%s%s=", before, in->name);
         for (size_t d = 0; d < in->n_dims; d++) {
-            const Hlod__Wire__Binding *have =
-                in->dims[d]->size < 0 ? lookup(b, in->dims[d]->symbol) : NULL;
+            const Hlod__Wire__Binding *have = lookup_dim(b, i, in, d);
             int64_t size = in->dims[d]->size >= 0 ? in->dims[d]->size
                            : have                 ? have->size
                            : in->n_dims == 4      ? 224
@@ -381,7 +397,8 @@ static void assume(struct key_binder *b, const Hlod__V1__Signature *sig, bool ex
             if (size > 0) add(b, arena_strdup(b->a, dim->symbol), size);
         }
 }
-static status_t bind_rest(struct key_binder *b, const Hlod__V1__Signature *sig, bool complete) {
+static status_t bind_rest(struct key_binder *b, const Hlod__V1__Signature *sig) {
+    bool complete = b->how & KEY_COMPLETE;
     RETURN_IF_ERR(key_settle(b, sig));
     for (int expressions = 0; !complete && expressions < 2; expressions++) {
         assume(b, sig, expressions);
@@ -400,6 +417,7 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
     struct key_binder given = {.a = a}, all = {.a = a};
     for (size_t i = 0; i < n_b; i++)
         avec_push(a, &all.bound, b[i]);
+    all.own = true; // there may be such
     for (size_t i = 0; i < sig->n_inputs; i++)
         for (size_t d = 0;
              shape_named(shapes, n, sig->inputs[i]->name) && d < sig->inputs[i]->n_dims; d++)
@@ -413,8 +431,7 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
         s->dims = arena_array(a, int64_t, in->n_dims + 1);
         bool assumed = false;
         for (size_t d = 0; d < in->n_dims; d++) {
-            const Hlod__Wire__Binding *x =
-                in->dims[d]->size < 0 ? lookup(&all, in->dims[d]->symbol) : NULL;
+            const Hlod__Wire__Binding *x = lookup_dim(&all, i, in, d);
             assumed |= x && !lookup(&given, in->dims[d]->symbol);
             s->dims[s->n_dims++] = x ? x->size : in->dims[d]->size;
         }
@@ -430,7 +447,7 @@ static status_t bind_defaults(struct key_binder *b, const Hlod__V1__Signature *s
         const Hlod__V1__TensorSpec *t = sig->defaults[i];
         const struct key_shape *given = shape_named(shapes, n, t->name);
         if (!given) continue;
-        RETURN_IF_ERR(bind_input(b, t, given));
+        RETURN_IF_ERR(bind_input(b, t, index, given));
         add(b, arena_printf(b->a, "~%zu", i), 1);
         if (t->by_value) RETURN_IF_ERR(bind_values(b, t, index, given));
         index++;
@@ -439,8 +456,9 @@ static status_t bind_defaults(struct key_binder *b, const Hlod__V1__Signature *s
 }
 
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
-                  size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
-    struct key_binder b = {.a = a};
+                  size_t n, unsigned how, Hlod__Wire__Binding ***out, size_t *out_n) {
+    struct key_binder b = {.a = a, .how = how};
+    bool complete = how & KEY_COMPLETE;
     size_t used = 0, plain = 0;
     for (size_t i = 0; i < sig->n_inputs; i++)
         if (key_is_loose(sig->inputs[i]))
@@ -452,8 +470,11 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         plain++;
         if (!in && key_default(sig, shapes[i].input)) continue;
         if (!in) return key_no_such_input(b.a, shapes[i].input, sig, sig);
-        RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
+    for (size_t k = 0; k < sig->n_inputs; k++) // in the model's order, whatever the request's is
+        for (size_t i = 0; i < n && !key_is_loose(sig->inputs[k]); i++)
+            if (!strcmp(shapes[i].input, sig->inputs[k]->name))
+                RETURN_IF_ERR(bind_input(&b, sig->inputs[k], k, &shapes[i]));
 
     if (used + plain != n)
         return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT,
@@ -466,7 +487,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
     }
     RETURN_IF_ERR(bind_defaults(&b, sig, shapes, n));
 
-    RETURN_IF_ERR(bind_rest(&b, sig, complete));
+    RETURN_IF_ERR(bind_rest(&b, sig));
     key_sort_bindings(b.bound.v, b.bound.n);
     *out = b.bound.v;
     *out_n = b.bound.n;

@@ -46,9 +46,16 @@ const Hlod__V1__TensorSpec *key_input(const Hlod__V1__Signature *sig, const char
 void key_sort_bindings(Hlod__Wire__Binding **b, size_t n); // as a key has them
 enum { KEY_MAX_VALUES = 256 };                             // elements of one by_value input
 
+enum key_how {
+    KEY_COMPLETE = 1,  // what is not given is absent (a run), not unknown (a compile)
+    KEY_OWN_SIZES = 2, // a symbol is but a name: dimensions that share it may have other sizes
+    KEY_ROWS_AGREE = 4 // but for dimension 0, along which runs are joined
+};
 struct key_binder { // bindings as they are found
     struct arena *a;
     VEC(Hlod__Wire__Binding *) bound;
+    unsigned how;
+    bool own; // there are dimensions with a size of their own
 };
 // Adds what follows from those that are there by way of dimensions that are expressions
 // (Dim.expression): sizes of these, and symbols of the signature whose size they tell. Where they
@@ -57,15 +64,15 @@ struct key_binder { // bindings as they are found
 status_t key_settle(struct key_binder *b, const Hlod__V1__Signature *sig) MUST_CHECK;
 // Binds the signature's symbols, each element of its by_value inputs as "=<input>[<element>]", and
 // of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
-// number of tensors, ranks, sizes. complete: what is not given of those is absent (a run), not
-// unknown (a compile).
-// Inputs without either may be missing from `shapes`, those present must agree. A symbol that no
-// shape binds gets its usual size (Dim.usual; 1 for a leading dimension) unless `complete`; if it
+// number of tensors, ranks, sizes. how: of enum key_how.
+// Inputs without either may be missing from `shapes`, those present must agree; with KEY_OWN_SIZES
+// one that does not is bound as "*<input>.<dim>", in the order of the signature. A symbol that no
+// shape binds gets its usual size (Dim.usual; 1 for a leading dimension) unless KEY_COMPLETE; if it
 // has none, the error lists all such with a command line that would do. Errors name input,
 // dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH, UNBOUND_DIM, UNBOUND_VALUE). Bindings
 // come sorted by symbol.
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
-                  size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+                  size_t n, unsigned how, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
 // The inputs of which a size was taken that no shape binds, with the shapes that they got. Borrows
 // names from sig.
 void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,

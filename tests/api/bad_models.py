@@ -4,7 +4,7 @@
 no worker may die, and the next request must be served. Models are written by hand in protobuf's
 wire form (fields of onnx.proto). Standard library only. Usage: bad_models.py --hlod BIN --worker
 BIN"""
-import argparse, os, sys
+import argparse, os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon
 
@@ -68,6 +68,13 @@ def cases():
                               X, Y), None
     yield "wrong dtype", model(node("Add", ["x", "w"], ["y"]),
                                tensor("w", [2, 3], b"\0" * 48, INT64), X, Y), None
+    for dtype, field, name in ((FLOAT, 7, "int64_data"), (FLOAT, 5, "int32_data"),
+                               (6, 4, "float_data")):
+        raw = struct.pack("<2f", 1, 2) if field == 4 else b"\1\2"
+        yield (f"numbers of type {dtype} in {name}",
+               model(node("Identity", ["w"], ["y"]),
+                     sub(5, num(1, 2), num(2, dtype), sub(8, "w"), sub(field, raw)), X,
+                     value(12, "y", [2], dtype)), ["'w'", name])
     four = lambda name, f: value(f, name, [1, 1, 4, 4])  # noqa: E731
     for what in "strides", "dilations", "pads":
         for op, more in (("MaxPool", ints("kernel_shape", 2, 2)), ("Conv", b"")):
@@ -77,6 +84,13 @@ def cases():
                               ints(what, *[(1 << 63) - 1] * n), num_attr("ceil_mode", 1)
                               if op == "MaxPool" else b""), four("x", 11), four("y", 12),
                          tensor("w", [1, 1, 2, 2], b"\0" * 16)), ["window"])
+    two = ints("kernel_shape", 2, 2)
+    for op, more, words in (("MaxPool", two + ints("pads", 2, 0, 0, 0), "pads"),
+                            ("AveragePool", two + ints("pads", 0, 0, 0, 2), "pads"),
+                            ("Conv", ints("kernel_shape", 5, 5), "kernel_shape")):
+        yield (f"{op} with {words} that do not fit",
+               model(node(op, ["x", "w"][:1 + (op == "Conv")], ["y"], more), four("x", 11),
+                     four("y", 12), tensor("w", [1, 1, 2, 2], b"\0" * 16)), [op, words])
     yield "2.2 GB length field", num(1, 8) + varint(7 << 3 | 2) + varint(2200 << 20) + b"abc", None
     yield "length of 2^63", num(1, 8) + varint(7 << 3 | 2) + varint(1 << 63) + b"abc", None
     yield "opset from the future", model(node("Relu", ["x"], ["y"]), X, Y, opset=9999), None

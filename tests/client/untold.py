@@ -133,6 +133,48 @@ def numbers(hlo, path):
         result(f"numbers that do not fit: {change}",
                p.returncode in (2, 3) and re.search(wanted, p.stderr), p.stdout + p.stderr)
 
+def own_sizes(hlo, d, save):
+    """Two inputs whose dimensions have one name come with sizes of their own."""
+    pairs = save(model([("MatMul", "x z", "y", {})], {"x": (F, ["s", 2]), "z": (F, [2, "s"])},
+                       {"y": (F, ["s", "s"])}), "pairs.onnx")
+    x, z = normal(3, 2), normal(2, 4)
+    where = []
+    for name, v in (("x", x), ("z", z)):
+        np.save(os.path.join(d.dir, name), v)
+        where += ["-i", f"{name}=@{d.dir}/{name}.npy"]
+    got = os.path.join(d.dir, "pairs.npy")
+    p = hlo("run", pairs, *where, "-o", got)
+    result("one name, two sizes", p.returncode == 0 and np.allclose(np.load(got), x @ z, 1e-5),
+           p.stdout + p.stderr)
+    shapes = [{"input": "x", "dims": [3, 2]}, {"input": "z", "dims": [2, 4]}]
+    p = hlo("compile", pairs, "--json", *(w for s in shapes for w in (
+        "--shape", "%s=%s" % (s["input"], "x".join(map(str, s["dims"]))))))
+    exe = json.loads(p.stdout)
+    result("compiled for both sizes",
+           exe["cacheHit"] and exe["executable"]["bindings"] == ["*1.1=4", "s=3"], exe)
+    hlo("models", "set", "pairs", pairs)
+    body = {"inputs": [{"name": n, "datatype": "FP32", "shape": v.shape, "data": v.tolist()}
+                       for n, v in (("z", z), ("x", x))]}
+    status, _, text = d.call("POST", "/v2/models/pairs/infer", json.dumps(body))
+    out = json.loads(text).get("outputs", [{}])[0]
+    result("one name, two sizes by the Open Inference Protocol",
+           status == 200 and out["shape"] == [3, 4]
+           and np.allclose(np.reshape(out["data"], (3, 4)), x @ z, 1e-5), text)
+    body["inputs"][0].update(shape=[1, 8], data=[z.ravel().tolist()])
+    status, _, text = d.call("POST", "/v2/models/pairs/infer", json.dumps(body))
+    result("a size that is declared stays so", status == 400 and b"expected 2, found 1" in text,
+           text)
+    sums = save(model([("Add", "x z", "y", {})], {"x": (F, ["s"]), "z": (F, ["s"])},
+                      {"y": (F, ["s"])}), "sums.onnx")
+    result.command("sizes that do not go together",
+                   hlo("run", sums, "-i", "x=1,2,3", "-i", "z=1,2"), 3,
+                   err=r"SHAPE_MISMATCH: with 2 for dimension 0 \('s'\) of input 'z' and 3 for "
+                       r"others of that name: node #0 \(Add\)")
+    result.command("joined runs have one number of rows",
+                   hlo("models", "set", "sums", sums, "--batch", "4"), 0)
+    result.command("and say so", hlo("run", "sums", "-i", "x=1,2,3", "-i", "z=1,2"), 3,
+                   err=r"SHAPE_MISMATCH: input 'z', dimension 0 \('s'\): expected 3, as elsewhere")
+
 def main():
     build = sys.argv[1]
     d = Daemon(build + "/hlod", build + "/hlod-worker")
@@ -217,6 +259,7 @@ def main():
         result.command("numbers for bench",
                        hlo("bench", hlo_path, "-i", "x=1,2,3,4,5,6", "--requests", "3", "--warmup",
                            "1", "--concurrency", "1"), 0)
+        own_sizes(hlo, d, save)
         batch = save(MODELS["batch of a picture"][0])
         result.command("models set in batches, symbolic batch",
                        hlo("models", "set", "pictures", batch, "--batch", "8"), 0,

@@ -65,6 +65,17 @@ def as_double(attrs, names):
         attrs[n + "_as_tensor"] = helper.make_tensor(n, TensorProto.DOUBLE, [len(v)], v)
 
 
+def repeated(f):
+    """Each leaf has further weights for its targets, which are others."""
+    nodes, w = f
+    for _ in range(2):
+        for k in range(len(w["ids"])):
+            for name in ("treeids", "nodeids", "ids"):
+                w[name].append(w[name][k])
+            w["weights"].append(float(np.float32(R.standard_normal())))
+    return nodes, w
+
+
 def regressor(nodes, w, targets, **attrs):
     return helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml",
                             n_targets=targets, **nodes, **{"target_" + k: v for k, v in w.items()},
@@ -159,6 +170,12 @@ def regressors(build):
         failed += check(build, "regressor %s, targets without weights" % how,
                         model(regressor(*forest(2, 3, 4, 3, per_leaf=1), 3, aggregate_function=how,
                                         base_values=[0.5, -1.0, 2.0]), x, 3), x)
+        for targets in (1, 3):
+            x = rows(12, 4)
+            f = repeated(forest(5, 3, 4, targets, per_leaf=targets))
+            failed += check(build, "regressor %s, %d targets, several weights of one in a leaf" % (
+                                how, targets),
+                            model(regressor(*f, targets, aggregate_function=how), x, 3), x)
     for post in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
         x = rows(10, 3)
         failed += check(build, "regressor " + post,
@@ -189,6 +206,12 @@ def classifiers(build):
         failed += check(build, "classifier %s, classes without weights" % post,
                         model(classifier(*f, [1, 0, 2, 7], post_transform=post,
                                          base_values=[0.5, -1.0, 2.0, 0.1]), x, 3), x)
+        for labels in ([3, 5, 9], [4]):
+            x = rows(20, 4)
+            f = repeated(forest(3, 3, 4, len(labels), per_leaf=len(labels)))
+            failed += check(build, "classifier %s, %d classes, several weights of one in a leaf" % (
+                                post, len(labels)),
+                            model(classifier(*f, labels, post_transform=post), x, 3), x)
         for one in (0, 1):
             for positive in (False, True):
                 for base in (None, [0.3], [0.2, -0.1]):

@@ -185,8 +185,12 @@ def masks(add):
         add("Dropout's mask, opset %d" % opset, "Dropout", [f32(3, 4)], outputs=2, opset=opset)
 
 
+def many_outputs(add):
+    add("Split into 1500", "Split", [f32(1500, 2)], {"num_outputs": 1500}, 1500)
+
+
 def families(add):
     for family in (behind_products, behind_convolutions, bounds, labels, empty, powers, flags,
-                   masks):
+                   masks, many_outputs):
         family(add)
     sampled(add)

@@ -102,6 +102,7 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
     t.dims = arena_zarray(a, struct sig_dim, v->rank + 1);
     for (int d = 0; d < v->rank; d++) {
         t.dims[d].size = v->dims[d].size;
+        t.dims[d].usual = v->dims[d].usual;
         struct str symbol = onnx_dim_symbol(a, v, d);
         if (v->dims[d].size < 0) t.dims[d].symbol = arena_strndup(a, symbol.p, symbol.n);
     }

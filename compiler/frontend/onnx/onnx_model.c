@@ -157,10 +157,31 @@ MESSAGE(
     [7] = READ(read_data), [8] = FIELD(TEXT, struct onnx_tensor, name),
     [9] = FIELD(BYTES, struct onnx_tensor, raw), [10] = READ(read_data), [11] = READ(read_data),
     [13] = READ(read_external), [14] = READ(read_data_location));
+// Each element type has one field for its numbers; another's would be read as other numbers.
+static status_t check_field(const struct onnx_tensor *t) {
+    enum { FLOAT = 1, UINT32 = 12, INT64 = 7, DOUBLE = 11, UINT64 = 13, C64 = 14, C128 = 15 };
+    static const char *const names[] = {[4] = "float_data",
+                                        [5] = "int32_data",
+                                        [7] = "int64_data",
+                                        [10] = "double_data",
+                                        [11] = "uint64_data"};
+    int type = t->data_type;
+    int field = type == FLOAT || type == C64       ? 4
+                : type == INT64                    ? 7
+                : type == DOUBLE || type == C128   ? 10
+                : type == UINT32 || type == UINT64 ? 11
+                                                   : 5;
+    if (!t->typed_field || t->typed_field == field || dtype_from_onnx(type) == DT_INVALID)
+        return ST_OK;
+    return st_invalid("tensor '" STR_FMT "' of %s has its numbers in %s: they belong in %s",
+                      STR_ARG(t->name), dtype_name(dtype_from_onnx(type)), names[t->typed_field],
+                      names[field]);
+}
 static status_t read_tensor(struct reading *r, struct span s, struct onnx_tensor *t) {
     *t = (struct onnx_tensor){.rank = 0};
     RETURN_IF_ERR(charge(r->m, r->wire));
     RETURN_IF_ERR(read_message(r, s, &tensor_proto, t));
+    RETURN_IF_ERR(check_field(t));
     // int32_data holds narrow types too; packed floats count as raw bytes.
     if (t->typed_field == 4 || t->typed_field == 10) t->typed_field = t->raw.n ? 0 : t->typed_field;
     return ST_OK;
@@ -443,7 +464,7 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
 }
 
 // Before IR version 4 all initializers are listed as inputs; since then those are whose values are
-// defaults. These get the shapes of the values.
+// defaults. These get the shapes of the values, but for dimensions that they leave open themselves.
 static void settle_defaults(struct onnx_model *m) {
     struct onnx_graph *g = &m->main;
     struct smap inits = {0};
@@ -456,10 +477,14 @@ static void settle_defaults(struct onnx_model *m) {
         if (!t || !v.is_tensor || v.is_sequence || v.is_optional || v.elem_type != t->data_type)
             continue;
         smap_del(&inits, v.name); // listed once
+        bool open = v.has_shape && v.rank == t->rank;
         v.has_shape = true;
         v.rank = t->rank;
         for (int d = 0; d < t->rank; d++)
-            v.dims[d] = (struct onnx_dim){.size = t->dims[d]};
+            if (open && v.dims[d].size < 0)
+                v.dims[d].usual = t->dims[d];
+            else
+                v.dims[d] = (struct onnx_dim){.size = t->dims[d]};
         g->defaults.v[kept++] = v;
     }
     g->defaults.n = kept;

@@ -55,6 +55,7 @@ struct onnx_node {
 struct onnx_dim {
     int64_t size;
     struct str symbol;
+    int64_t usual; // of an input that has a value: this one's
 }; // size -1: symbol or unknown
 struct onnx_value {
     struct str name;

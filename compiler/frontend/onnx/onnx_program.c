@@ -7,11 +7,22 @@
 #include "compiler/frontend/onnx/onnx_parts.h"
 #include "compiler/results.h"
 #include "compiler/strings.h"
+#include "proto/hlod.pb-c.h"
 
 static int64_t bound_size(const struct lower_request *req, struct str symbol) {
     for (int k = 0; k < req->n_bindings; k++)
         if (str_is(symbol, req->bindings[k].symbol)) return req->bindings[k].size;
     return -1;
+}
+
+static struct str own_symbol(struct arena *a, size_t input, int d) {
+    return str_of(arena_printf(a, "*%zu.%d", input, d));
+}
+// Of dimension d of input k: its own, where it differs from others of its name, else its name's.
+static int64_t bound_dim(struct onnx_ctx *c, const struct lower_request *req, size_t k, int d,
+                         struct str symbol) {
+    int64_t own = bound_size(req, own_symbol(c->a, k, d));
+    return own >= 0 ? own : bound_size(req, symbol);
 }
 
 // The value of input k if the request binds it by its elements; NULL if it does not.
@@ -110,7 +121,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
 
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
-            dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_size(req, symbol);
+            dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_dim(c, req, k, d, symbol);
             if (dims[d] < 0)
                 strbuf_printf(&missing, "%s" STR_FMT " (dimension %d of input '" STR_FMT "')",
                               missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
@@ -315,6 +326,26 @@ static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
     return hlo_verify(comp->module);
 }
 
+// What does not fit may be due to a size that differs from others of its name.
+static status_t note_own_sizes(const struct lower_request *req, const struct onnx_model *m,
+                               status_t st) {
+    for (size_t k = 0; st && k < m->main.inputs.n; k++) {
+        const struct onnx_value *v = &m->main.inputs.v[k];
+        for (int d = 0; d < v->rank; d++) {
+            struct str name = onnx_dim_symbol(m->arena, v, d);
+            int64_t own = bound_size(req, own_symbol(m->arena, k, d)),
+                    other = bound_size(req, name);
+            if (v->dims[d].size >= 0 || own < 0) continue;
+            st = st_note(st,
+                         "with %lld for dimension %d ('" STR_FMT "') of input '" STR_FMT
+                         "' and %lld for others of that name",
+                         (long long)own, d, STR_ARG(name), STR_ARG(v->name), (long long)other);
+            return st_reason(st, HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        }
+    }
+    return st;
+}
+
 status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     struct arena tmp = {0};
     struct onnx_model m;
@@ -347,7 +378,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .batch = req->batch,
                          .parts = &parts};
 
-    st = lower_graph(&c, req, &m.main, comp);
+    st = note_own_sizes(req, &m, lower_graph(&c, req, &m.main, comp));
     smap_done(&c.values);
     for (size_t k = 0; k < parts.opened.n; k++)
         smap_done(&parts.opened.v[k]->values);

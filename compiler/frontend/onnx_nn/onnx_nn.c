@@ -18,6 +18,14 @@ bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kern
     for (int d = 0; d < n; d++)
         s->kernel[d] = kernel[d], s->stride[d] = s->dilation[d] = 1;
 
+    int64_t said[HLO_MAX_RANK];
+    bool says = onnx_at_ints(c, "kernel_shape", said, n, &k) && k > 0;
+    for (int d = 0; says && d < n; d++)
+        if (k != n || said[d] != kernel[d])
+            return onnx_fail(c, "kernel_shape is [%lld%s] where the weights have %lld",
+                             (long long)said[k == n ? d : 0], n > 1 ? ", ..." : "",
+                             (long long)kernel[d]),
+                   false;
     if (onnx_at_ints(c, "strides", s->stride, n, &k) && k != n)
         return onnx_fail(c, "strides has %d values, expected %d", k, n), false;
     if (onnx_at_ints(c, "dilations", s->dilation, n, &k) && k != n)

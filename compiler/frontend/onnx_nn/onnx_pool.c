@@ -47,6 +47,13 @@ static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spat
     if (!onnx_at_ints(c, "kernel_shape", kernel, HLO_MAX_RANK - 2, &n))
         return onnx_fail(c, "kernel_shape is missing"), false;
     if (!onnx_spatial_of(c, x, kernel, n, s)) return false;
+    for (int d = 0; d < s->n; d++)
+        if (s->low[d] > (s->kernel[d] - 1) * s->dilation[d] ||
+            s->high[d] > (s->kernel[d] - 1) * s->dilation[d])
+            return onnx_fail(c, "pads %lld and %lld of a window of %lld: it would hold no element",
+                             (long long)s->low[d], (long long)s->high[d],
+                             (long long)((s->kernel[d] - 1) * s->dilation[d] + 1)),
+                   false;
     *declared = *s;
     if (onnx_at_int(c, "ceil_mode", 0) == 1)
         ceil_mode(x->shape, s);

@@ -144,7 +144,7 @@ static const struct literal *label_default(struct onnx_ctx *c, enum dtype t, boo
         struct str s = onnx_at_str(c, "default_string", "_Unused");
         return onnx_string_list(c, &s, 1);
     }
-    if (dtype_is_float(t)) return lit_scalar_f64(c->a, t, onnx_at_float(c, "default_float", 0));
+    if (dtype_is_float(t)) return lit_scalar_f64(c->a, t, onnx_at_float(c, "default_float", -0.0));
     return lit_scalar_i64(c->a, t, onnx_at_int(c, "default_int64", -1));
 }
 // values[k] of the first key k that equals the element; `other` (one element) where none does. NaN

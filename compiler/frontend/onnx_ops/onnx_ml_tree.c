@@ -117,7 +117,11 @@ static hv leaf_table(struct onnx_ctx *c, struct forest *f, int64_t leaves, enum 
     for (int64_t k = 0; k < f->weights; k++) {
         if (!is_leaf(f, f->leaf[k])) continue; // a weight that nothing comes to
         int64_t at = f->node[f->leaf[k]][TREE_YES] * dims[1] + (dims[1] > 1 ? f->target[k] : 0);
-        lit_set_f64(w, at, f->weight[k] + (op == HLO_ADD ? lit_get_f64(w, at) : 0));
+        double old = lit_get_f64(w, at), v = f->weight[k];
+        lit_set_f64(w, at,
+                    op == HLO_ADD       ? old + v
+                    : op == HLO_MINIMUM ? fmin(old, v)
+                                        : fmax(old, v));
     }
     return hb_constant(&c->b, w);
 }
@@ -396,12 +400,18 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
     for (size_t k = 0; k < n; k++)
         if (!child[k]) f->root[f->roots++] = (int32_t)k;
 
+    // Of a single target ONNX Runtime reads each leaf's first weight alone, and skl2onnx writes
+    // more (as many as there are classes) for what is no sum: the leaves' numbers.
+    bool *given = arena_zarray(c->a, bool, n + 1);
     for (size_t k = 0; k < m; k++) {
-        f->leaf[k] = (int32_t)node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1));
-        f->target[k] = f->targets == 1 ? 0 : narrow(wid->ints.v[k]);
-        f->weight[k] = lit_get_f64(w, (int64_t)k);
+        int64_t leaf = node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1)), at = f->weights;
+        if (f->targets == 1 && leaf >= 0 && given[leaf]) continue;
+        if (leaf >= 0) given[leaf] = true;
+        f->leaf[at] = (int32_t)leaf;
+        f->target[at] = f->targets == 1 ? 0 : narrow(wid->ints.v[k]);
+        f->weight[at] = lit_get_f64(w, (int64_t)k);
+        f->weights++;
     }
-    f->weights = (int64_t)m;
     return true;
 }
 static hv add_base(struct onnx_ctx *c, hv y) {

@@ -134,14 +134,22 @@ ONNX(range) {
     by = onnx_in_has(c, 2) ? onnx_in_known(c, 2) : lit_scalar_f64(c->a, t, 1);
     if (!by) return;
     double start = lit_get_f64(from, 0), step = lit_get_f64(by, 0),
-           n = ceil((lit_get_f64(to, 0) - start) / step);
-    if (!(n >= 0)) n = 0;
-    if (n > 1e8) return onnx_fail(c, "%g elements", n);
+           way = lit_get_f64(to, 0) - start;
+    int64_t whole; // of integers that a double does not hold, the way mostly is one that it does
+    if (dtype_is_int(t) &&
+        !__builtin_sub_overflow(lit_get_i64(to, 0), lit_get_i64(from, 0), &whole))
+        way = (double)whole;
+    double n = ceil(way / step);
+    if (isnan(n) || n > 1e8)
+        return onnx_fail(c, "%g elements, from %g by %g to %g", n, start, step, lit_get_f64(to, 0));
+    if (n < 0) n = 0;
     int64_t count = (int64_t)n;
     struct literal *l = lit_new(c->a, shape_make(c->a, t, &count, 1));
     for (int64_t k = 0; k < count; k++) {
         if (dtype_is_int(t))
-            lit_set_i64(l, k, lit_get_i64(from, 0) + k * lit_get_i64(by, 0));
+            lit_set_i64(l, k,
+                        (int64_t)((uint64_t)lit_get_i64(from, 0) +
+                                  (uint64_t)k * (uint64_t)lit_get_i64(by, 0)));
         else
             lit_set_f64(l, k, start + (double)k * step);
     }
@@ -250,12 +258,12 @@ ONNX(concat) {
                            onnx_axis_of(c, onnx_at_int(c, "axis", 1), first->shape->rank)));
 }
 ONNX_X(split) {
-    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank), sizes[1024],
-            size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
     int n, outs = (int)c->n->out.n;
-    bool given = onnx_in_has(c, 1) ? onnx_in_ints(c, 1, sizes, 1024, &n)
-                                   : onnx_at_ints(c, "split", sizes, 1024, &n);
-    if (outs > 1024) return onnx_fail(c, "%d outputs", outs);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank),
+            *sizes = arena_array(c->a, int64_t, outs + 1),
+            size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
+    bool given = onnx_in_has(c, 1) ? onnx_in_ints(c, 1, sizes, outs, &n)
+                                   : onnx_at_ints(c, "split", sizes, outs, &n);
     if (!given)
         for (n = 0; n < outs; n++) {
             int64_t each = (size + outs - 1) / outs;
@@ -267,7 +275,7 @@ ONNX_X(split) {
         struct range r[HLO_MAX_RANK];
         for (int d = 0; d < x->shape->rank; d++)
             r[d] = (struct range){0, x->shape->dims[d], 1};
-        if (sizes[k] < 0 || at + sizes[k] > size)
+        if (sizes[k] < 0 || sizes[k] > size - at)
             return onnx_fail(c, "sizes do not sum to %lld", (long long)size);
         r[axis] = (struct range){at, at + sizes[k], 1};
         at += sizes[k];

@@ -92,12 +92,12 @@ static Hlod__V1__TensorSpec *spec(const char *name, int64_t d0, const char *s0, 
     return t;
 }
 
-static bool complete;
+static unsigned how;
 static void expect(const Hlod__V1__Signature *sig, const struct key_shape *s, size_t n, int reason,
                    const char *words) {
     Hlod__Wire__Binding **b;
     size_t n_b;
-    status_t st = key_bind(&a, sig, s, n, complete, &b, &n_b);
+    status_t st = key_bind(&a, sig, s, n, how, &b, &n_b);
     if (!reason) {
         if (st) fail_msg("%s", st_message(st));
         assert_string_equal(key_bindings_text(&a, b, n_b), words);
@@ -121,9 +121,9 @@ static void bind(void **state) {
     expect(&sig, good, 1, 0, "N=2;T=3");     // x needs nothing more
     expect(&sig, good + 1, 1, 0, "N=1;T=3"); // a leading dimension is 1 where nothing says it
     expect(&sig, NULL, 0, 0, "N=1;T=1");
-    complete = true;
+    how = KEY_COMPLETE;
     expect(&sig, good + 1, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'y', dimension 0 ('N')");
-    complete = false;
+    how = 0;
     const struct key_shape conflict[] = {{"x", 2, x, NULL, 0}, {"y", 2, y_bad, NULL, 0}};
     expect(&sig, conflict, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
            "'y', dimension 1 ('T'): expected 3, as elsewhere in the request, found 5");
@@ -169,13 +169,13 @@ static void loose(void **state) {
     const int64_t x[] = {3, 4}, e[] = {5};
     const struct key_shape two[] = {
         {"x", 2, x, NULL, 0}, {"s[1]", 0, e, NULL, 0}, {"s[0]", 1, e, NULL, 0}};
-    complete = true;
+    how = KEY_COMPLETE;
     expect(&sig, two, 3, 0, "#0=2;#0[0000]=1;#0[0000].0=5;#0[0001]=0;#2=0;T=3");
     expect(&sig, two, 1, 0, "#0=0;#2=0;T=3");
     expect(&sig, two, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "without gaps");
     const struct key_shape whole[] = {{"x", 2, x, NULL, 0}, {"s", 1, e, NULL, 0}};
     expect(&sig, whole, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "no input 's'");
-    complete = false;
+    how = 0;
     expect(&sig, two, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'s[0]'");
 }
 
@@ -206,13 +206,13 @@ static void usual(void **state) {
     Hlod__Wire__Binding **b;
     Hlod__V1__ShapeBinding **assumed;
     size_t n_b, n;
-    assert_null(key_bind(&a, &sig, both, 1, false, &b, &n_b));
+    assert_null(key_bind(&a, &sig, both, 1, 0, &b, &n_b));
     key_assumed(&a, &sig, both, 1, b, n_b, &assumed, &n);
     assert_int_equal(n, 1); // z has its size from x
     assert_string_equal(assumed[0]->input, "y");
     assert_int_equal(assumed[0]->dims[0], 3);
     assert_int_equal(assumed[0]->dims[1], 9);
-    assert_null(key_bind(&a, &sig, both, 2, false, &b, &n_b));
+    assert_null(key_bind(&a, &sig, both, 2, 0, &b, &n_b));
     key_assumed(&a, &sig, both, 2, b, n_b, &assumed, &n);
     assert_int_equal(n, 0);
 }
@@ -262,11 +262,48 @@ static void expressions(void **state) {
     expect(&sig, NULL, 0, HLOD__V1__REASON__REASON_UNBOUND_DIM, "input 'x', dimension 1 ('c')");
 }
 
+// Where symbols are but names, a size that differs is bound for its own input and dimension, and
+// the bindings are the same in whatever order the request has its inputs.
+static void own_sizes(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("x", -1, "N", -1, "T"), spec("y", -1, "N", -1, "T"),
+                                  spec("z", -1, "N", -1, "T")};
+    sig.inputs = in;
+    sig.n_inputs = 2;
+    sig.defaults = in + 2;
+    sig.n_defaults = 1;
+    const int64_t x[] = {2, 3}, y[] = {2, 5}, rows[] = {4, 3}, z[] = {6, 3};
+    const struct key_shape there[] = {{"x", 2, x, NULL, 0}, {"y", 2, y, NULL, 0}},
+                           back[] = {{"y", 2, y, NULL, 0}, {"x", 2, x, NULL, 0}},
+                           rows_too[] = {{"x", 2, x, NULL, 0}, {"y", 2, rows, NULL, 0}},
+                           value[] = {{"x", 2, x, NULL, 0},
+                                      {"y", 2, x, NULL, 0},
+                                      {"z", 2, z, NULL, 0}},
+                           twice[] = {
+                               {"x", 2, x, NULL, 0}, {"x", 2, y, NULL, 0}, {"x", 2, z, NULL, 0}};
+    how = KEY_COMPLETE | KEY_OWN_SIZES;
+    expect(&sig, there, 2, 0, "*1.1=5;N=2;T=3");
+    expect(&sig, back, 2, 0, "*1.1=5;N=2;T=3");
+    expect(&sig, rows_too, 2, 0, "*1.0=4;N=2;T=3");
+    expect(&sig, value, 3, 0, "*2.0=6;N=2;T=3;~0=1");
+    expect(&sig, twice, 3, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "'x', dimension 1 ('T')");
+    how |= KEY_ROWS_AGREE;
+    expect(&sig, there, 2, 0, "*1.1=5;N=2;T=3");
+    expect(&sig, rows_too, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "'y', dimension 0 ('N'): expected 2, as elsewhere in the request, found 4");
+    how = KEY_OWN_SIZES;
+    sig.n_inputs = 3;
+    sig.n_defaults = 0;
+    expect(&sig, there, 2, 0, "*1.1=5;N=2;T=3"); // z has the sizes that the names have
+    how = 0;
+}
+
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(expressions), cmocka_unit_test(usual),
-                                   cmocka_unit_test(components),  cmocka_unit_test(options),
-                                   cmocka_unit_test(bind),        cmocka_unit_test(values),
-                                   cmocka_unit_test(loose)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(own_sizes), cmocka_unit_test(expressions),
+                                   cmocka_unit_test(usual),     cmocka_unit_test(components),
+                                   cmocka_unit_test(options),   cmocka_unit_test(bind),
+                                   cmocka_unit_test(values),    cmocka_unit_test(loose)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
