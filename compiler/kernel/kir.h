@@ -35,6 +35,7 @@ enum {               // value flags
     KF_PINNED = 4,   // reads memory that the kernel writes: neither hoisted nor shared
     KF_FITS = 8,     // a cast of a float that lies in the integer type's range
     KF_PLACE = 16,   // a comparison that only decides where to read
+    KF_NUMBERS = 32, // a bound of which another value tells NaN and zeros have either sign
 };
 struct kir_val {
     enum kop op;

@@ -255,6 +255,7 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
         ref(p, v->args[i]);
     }
     if (v->flags & KF_REASSOC) strbuf_puts(b, " reassoc");
+    if (v->flags & KF_NUMBERS) strbuf_puts(b, " numbers");
     if (v->flags & KF_CONTRACT) strbuf_puts(b, " contract");
     if (p->sizes && v->type == DT_S64 && !kir_fits_32(v))
         strbuf_puts(b, kir_is_exact(v) ? " wide exact" : " wide");

@@ -165,6 +165,7 @@ struct lower_reduce {
     bool column; // neighbours along the row are neighbours in memory
     bool lines;  // what init and step make follows from index and r: lines of a row side by side
     bool unroll; // straight-line
+    bool numbers; // NaN among the elements is told by a sum (rules.h): the bound may pass over it
     int times;   // steps a turn of a loop of units that are elements, if they divide total and need
                  // no quotients of r; 0: one
     void *ctx;

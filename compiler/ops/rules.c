@@ -2,6 +2,8 @@
 // Checks common to several shape rules.
 #include "compiler/ops/rules.h"
 
+#include "base/map.h"
+
 status_t rule_array(const struct hlo_instr *i, int k) {
     enum dtype t = rule_shape(i, k)->dtype;
     if (t == DT_TUPLE || t == DT_TOKEN || t == DT_OPAQUE)
@@ -76,6 +78,70 @@ int64_t rule_window_size(int64_t size, const struct window_dim *w) {
     return n > INT64_MAX ? -1 : (int64_t)n;
 }
 
+// Is it NaN where one of its operands is?
+static bool keeps_nan(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_ADD:
+    case HLO_SUBTRACT:
+    case HLO_MULTIPLY:
+    case HLO_DIVIDE:
+    case HLO_NEGATE:
+    case HLO_EXP:
+    case HLO_LOG:
+        return dtype_is_float(i->shape->dtype);
+    case HLO_CONVERT:
+        return dtype_is_float(i->shape->dtype) && dtype_is_float(i->operands[0]->shape->dtype);
+    case HLO_BROADCAST:
+    case HLO_RESHAPE:
+        return true;
+    default:
+        return false;
+    }
+}
+// Is i the sum of exponentials of the lines of which r is the extreme, less what follows from r?
+static bool sums_exponentials(const struct hlo_instr *i, const struct hlo_instr *r,
+                              const struct pmap *loose) {
+    enum hlo_op op;
+    if (i->op != HLO_REDUCE || i->n_operands != 2 || !hlo_reducer_op(i->called[0], &op) ||
+        op != HLO_ADD || !i64s_eq(HLO_ATTR(i, dims)->dimensions, HLO_ATTR(r, dims)->dimensions))
+        return false;
+    const struct hlo_instr *e = i->operands[0], *d = e->n_operands ? e->operands[0] : NULL;
+    return e->op == HLO_EXP && d->op == HLO_SUBTRACT && d->operands[0] == r->operands[0] &&
+           pmap_has_ptr(loose, d->operands[1]);
+}
+// loose: what would be another number if the extreme passed over NaN; told: what is NaN then.
+static bool tells_nan(const struct hlo_instr *r, struct pmap *loose, struct pmap *told) {
+    pmap_put_ptr(loose, r, (void *)r);
+    for (const struct hlo_instr *i = r->next; i; i = i->next) {
+        bool follows = false, is_told = false;
+        for (int k = 0; k < i->n_operands; k++) {
+            is_told |= pmap_has_ptr(told, i->operands[k]);
+            follows |= pmap_has_ptr(told, i->operands[k]) || pmap_has_ptr(loose, i->operands[k]);
+        }
+        if (!follows) continue;
+        bool sum = sums_exponentials(i, r, loose);
+        if (sum || (is_told && keeps_nan(i)))
+            pmap_put_ptr(told, i, (void *)i);
+        else if (hlo_is_pointwise(i) || i->op == HLO_BROADCAST || i->op == HLO_RESHAPE)
+            pmap_put_ptr(loose, i, (void *)i);
+        else
+            return false;
+    }
+    return pmap_has_ptr(told, r->parent->root);
+}
+bool rule_sum_tells_nan(const struct hlo_instr *r) {
+    enum { MOST = 256 }; // instructions
+    struct pmap loose = {0}, told = {0};
+    enum hlo_op op;
+    if (r->op != HLO_REDUCE || r->n_operands != 2 || !dtype_is_float(r->shape->dtype) ||
+        !hlo_reducer_op(r->called[0], &op) || (op != HLO_MAXIMUM && op != HLO_MINIMUM) ||
+        r->parent->n_instrs > MOST)
+        return false;
+    bool yes = tells_nan(r, &loose, &told);
+    pmap_done(&loose);
+    pmap_done(&told);
+    return yes;
+}
 bool rule_parts_beside(const struct hlo_instr *i) {
     enum { MOST_PARTS = 8, LEAST = 64 };
     bool computed = false;

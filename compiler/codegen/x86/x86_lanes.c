@@ -367,7 +367,11 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
             int_sum(g, v, len, dst);
         } else if (!((v->op == K_MIN || v->op == K_MAX) && constant_bound(g, v, len, wide, dst))) {
             arguments(g, v, wide, &x, &y);
-            x86_combine(g, v->op, v->type, wide, len, dst, x, y);
+            if (v->flags & KF_NUMBERS) // of zeros either, of NaN what may come
+                x86_op3(g, (v->op == K_MAX ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0), len,
+                        dst, x, y);
+            else
+                x86_combine(g, v->op, v->type, wide, len, dst, x, y);
         }
     }
 

@@ -37,6 +37,11 @@ static status_t combine(struct lower *lw, struct lower_reduce *f, struct kir_val
                            kir_flag(k, op, kir_im(k, acc[0]), kir_im(k, x[0]), order));
         return ST_OK;
     }
+    if (f->numbers) {
+        *out = kir_flag(&lw->k, hlo_root(c)->op == HLO_MAXIMUM ? K_MAX : K_MIN, acc[0], x[0],
+                        KF_NUMBERS);
+        return ST_OK;
+    }
     memcpy(args, acc, sizeof *acc * (size_t)f->n);
     memcpy(args + f->n, x, sizeof *x * (size_t)f->n);
     return lower_call(lw, c, args, 2 * f->n, out);
@@ -173,6 +178,7 @@ LOWER(REDUCE) {
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
+    f.numbers = row && !rd.keys && rule_sum_tells_nan(i);
     if (rd.keys) {
         types[0] = kir_type(types[0]) == DT_F64 ? DT_S64 : DT_S32;
         f.init = init_key;
