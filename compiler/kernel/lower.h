@@ -162,12 +162,12 @@ struct lower_reduce {
     int n;            // accumulators
     enum dtype *type; // [n] storage types (complex allowed)
     int64_t total;
-    bool column; // neighbours along the row are neighbours in memory
-    bool lines;  // what init and step make follows from index and r: lines of a row side by side
-    bool unroll; // straight-line
+    bool column;  // neighbours along the row are neighbours in memory
+    bool lines;   // what init and step make follows from index and r: lines of a row side by side
+    bool unroll;  // straight-line
     bool numbers; // NaN among the elements is told by a sum (rules.h): the bound may pass over it
-    int times;   // steps a turn of a loop of units that are elements, if they divide total and need
-                 // no quotients of r; 0: one
+    int times; // steps a turn of a loop of units that are elements, if they divide total and need
+               // no quotients of r; 0: one
     void *ctx;
     status_t (*init)(struct lower *lw, struct lower_reduce *f, struct kir_val **acc);
     status_t (*step)(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
