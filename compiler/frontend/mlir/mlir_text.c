@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/frontend/mlir/mlir_parser.h"
+#include "proto/hlod.pb-c.h"
 
 // ---- names of values
 
@@ -258,6 +259,10 @@ status_t mt_op(struct mt *t, struct mlir_region *into) {
         return mt_error(t, "an operation was expected");
     op->name = usual_name(t, op->name);
     if (is_same_value(op->name) || is_nothing(op->name)) return same_value(t, op, quoted, &names);
+    if (str_is(op->name, "sdy.manual_computation"))
+        return st_reason(mt_error(t, "sdy.manual_computation: what is spread over the devices of a "
+                                     "mesh cannot run here"),
+                         HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
     RETURN_IF_ERR(quoted ? generic(t, op) : mt_pretty(t, op));
     mt_loc(t);
     RETURN_IF_ERR(bind_results(t, op, &names, t->results.n));
