@@ -150,8 +150,11 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
         if (!match(i, whole, &r)) continue;
         if (row->verb == VERB_BOTH ? strcmp(verb, "GET") && strcmp(verb, "POST")
                                    : strcmp(api_verb_name(row->verb), verb)) {
-            if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))
-                strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
+            const char *name = row->verb == VERB_BOTH  ? "GET, HEAD, POST"
+                               : row->verb == VERB_GET ? "GET, HEAD"
+                                                       : api_verb_name(row->verb);
+            if (!strstr(strbuf_cstr(&allow), name))
+                strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", name);
             continue;
         }
         // Fewer fields is the closer match. Among equals the first row is the default; the other
