@@ -593,7 +593,8 @@ static void digest_graph(struct arena *a, struct naming *d, const struct onnx_gr
 
 // The names of sizes that are open. A key binds by these, so that two models of one graph whose
 // names stand in other places must not share a key.
-static void digest_symbols(struct arena *a, struct naming *d, const struct onnx_value *v, size_t n) {
+static void digest_symbols(struct arena *a, struct naming *d, const struct onnx_value *v,
+                           size_t n) {
     for (size_t k = 0; k < n; k++)
         for (int i = 0; i < v[k].rank; i++)
             if (v[k].dims[i].size < 0) {
