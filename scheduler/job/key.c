@@ -440,6 +440,7 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
              d++)
             if (sig->inputs[i]->dims[d]->size < 0)
                 key_add(&given, sig->inputs[i]->dims[d]->symbol, 0);
+
     *out = arena_array(a, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
     *out_n = 0;
     for (size_t i = 0; i < sig->n_inputs; i++) {
