@@ -117,9 +117,7 @@ status_t key_wrong_size(const char *input, size_t dim, int64_t expected, int64_t
 }
 
 static Hlod__Wire__Binding *lookup(const struct key_binder *b, const char *symbol) {
-    for (size_t i = 0; i < b->bound.n; i++)
-        if (!strcmp(b->bound.v[i]->symbol, symbol)) return b->bound.v[i];
-    return NULL;
+    return smap_get(&b->index, str_of(symbol));
 }
 
 Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t size) {
@@ -128,8 +126,17 @@ Hlod__Wire__Binding *key_binding(struct arena *a, const char *symbol, int64_t si
     b->size = size;
     return b;
 }
-static void add(struct key_binder *b, const char *symbol, int64_t size) {
-    avec_push(b->a, &b->bound, key_binding(b->a, symbol, size));
+static void begin_index(struct smap *m) {
+    smap_seed_random(m); // clients choose the names
+    m->borrows = true;
+}
+static void put_binding(struct key_binder *b, Hlod__Wire__Binding *x) {
+    if (!b->index.n) begin_index(&b->index);
+    avec_push(b->a, &b->bound, x);
+    smap_put(&b->index, str_of(x->symbol), x);
+}
+void key_add(struct key_binder *b, const char *symbol, int64_t size) {
+    put_binding(b, key_binding(b->a, symbol, size));
 }
 
 // ---- words about tensors
@@ -217,7 +224,7 @@ static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
         const Hlod__Wire__Binding *old = lookup_dim(b, index, in, d);
         bool may = b->how & KEY_OWN_SIZES && !(d == 0 && b->how & KEY_ROWS_AGREE);
         if (old && old->size != found && may && *old->symbol != '*') {
-            add(b, own_symbol(b->a, index, d), found);
+            key_add(b, own_symbol(b->a, index, d), found);
             b->own = true;
             continue;
         }
@@ -227,7 +234,7 @@ static status_t bind_input(struct key_binder *b, const Hlod__V1__TensorSpec *in,
                               ", as elsewhere in the request, found %" PRId64,
                               in->name, d, dim->symbol, old->size, found);
         if (old) continue;
-        add(b, arena_strdup(b->a, dim->symbol), found);
+        key_add(b, arena_strdup(b->a, dim->symbol), found);
     }
     return ST_OK;
 }
@@ -248,7 +255,7 @@ static status_t bind_values(struct key_binder *b, const Hlod__V1__TensorSpec *in
                           " values given, at most %d",
                           in->name, want, s->n_values, KEY_MAX_VALUES);
     for (int64_t k = 0; k < want; k++)
-        add(b, arena_printf(b->a, "=%zu[%03d]", index, (int)k), s->values[k]);
+        key_add(b, arena_printf(b->a, "=%zu[%03d]", index, (int)k), s->values[k]);
     return ST_OK;
 }
 
@@ -260,25 +267,32 @@ bool key_is_loose(const Hlod__V1__TensorSpec *in) {
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *in, size_t e) {
     return in->sequence ? arena_printf(a, "%s[%zu]", in->name, e) : in->name;
 }
-static const struct key_shape *shape_named(const struct key_shape *s, size_t n, const char *name) {
-    for (size_t k = 0; k < n; k++)
-        if (!strcmp(s[k].input, name)) return &s[k];
-    return NULL;
+// The shapes of a request by the names of their inputs; of those given twice the first.
+static struct smap by_name(const struct key_shape *s, size_t n) {
+    struct smap m = {0};
+    begin_index(&m);
+    for (size_t k = n; k-- > 0;)
+        smap_put(&m, str_of(s[k].input), (void *)(uintptr_t)&s[k]);
+    return m;
+}
+static const struct key_shape *shape_named(const struct smap *shapes, const char *name) {
+    return smap_get(shapes, str_of(name));
 }
 
 // *used counts the shapes that belong to the input.
 static status_t bind_loose(struct key_binder *b, const Hlod__V1__TensorSpec *in, size_t index,
-                           const struct key_shape *shapes, size_t n, bool complete, size_t *used) {
+                           const struct smap *shapes, size_t *used) {
+    bool complete = b->how & KEY_COMPLETE;
     size_t count = 0, most = in->sequence ? KEY_MAX_ELEMENTS : 1;
     for (; count < most; count++) {
-        const struct key_shape *s = shape_named(shapes, n, key_element_name(b->a, in, count));
+        const struct key_shape *s = shape_named(shapes, key_element_name(b->a, in, count));
         if (!s) break;
-        add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
+        key_add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
         for (int32_t d = 0; d < s->rank; d++) {
             if (s->dims[d] < 0)
                 return st_because(ST_INVALID_ARGUMENT, UNBOUND_DIM,
                                   "input '%s': dimension %d needs a size", s->input, d);
-            add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
+            key_add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
         }
     }
     *used += count;
@@ -290,7 +304,7 @@ static status_t bind_loose(struct key_binder *b, const Hlod__V1__TensorSpec *in,
             in->name, key_element_name(b->a, in, 0));
     if (!count && !in->sequence && !in->optional)
         return st_because(ST_INVALID_ARGUMENT, MISSING_INPUT, "input '%s' is missing", in->name);
-    add(b, arena_printf(b->a, "#%zu", index), (int64_t)count);
+    key_add(b, arena_printf(b->a, "#%zu", index), (int64_t)count);
     return ST_OK;
 }
 
@@ -330,13 +344,9 @@ static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const ch
 
 // Of a symbol that no shape binds: as the frontend found, or 1 for a leading dimension; 0 = it has
 // to be said.
-static int64_t usual_size(const Hlod__V1__Signature *sig, const Hlod__V1__Dim *dim) {
+static int64_t usual_size(const struct smap *leading, const Hlod__V1__Dim *dim) {
     if (dim->usual > 0 && !dim->expression) return dim->usual;
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (sig->inputs[i]->n_dims && sig->inputs[i]->dims[0]->size < 0 &&
-            !strcmp(sig->inputs[i]->dims[0]->symbol, dim->symbol))
-            return dim->expression ? dim->usual : 1;
-    return 0;
+    return !smap_has(leading, str_of(dim->symbol)) ? 0 : dim->expression ? dim->usual : 1;
 }
 
 // " x=1x3x224x224" for each input with a size that is not known, behind `before`. Sizes that nobody
@@ -388,14 +398,20 @@ static status_t open_dims(struct key_binder *b, const Hlod__V1__Signature *sig) 
 
 // Usual sizes for symbols, or for expressions.
 static void assume(struct key_binder *b, const Hlod__V1__Signature *sig, bool expressions) {
+    struct smap leading = {0};
+    begin_index(&leading);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (sig->inputs[i]->n_dims && sig->inputs[i]->dims[0]->size < 0)
+            smap_put(&leading, str_of(sig->inputs[i]->dims[0]->symbol), b);
     for (size_t i = 0; i < sig->n_inputs; i++)
         for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
             const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
             if (dim->size >= 0 || dim->expression != expressions || lookup(b, dim->symbol))
                 continue;
-            int64_t size = usual_size(sig, dim);
-            if (size > 0) add(b, arena_strdup(b->a, dim->symbol), size);
+            int64_t size = usual_size(&leading, dim);
+            if (size > 0) key_add(b, arena_strdup(b->a, dim->symbol), size);
         }
+    smap_done(&leading);
 }
 static status_t bind_rest(struct key_binder *b, const Hlod__V1__Signature *sig) {
     bool complete = b->how & KEY_COMPLETE;
@@ -415,13 +431,16 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
                  size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
                  size_t *out_n) {
     struct key_binder given = {.a = a}, all = {.a = a};
+    struct smap named = by_name(shapes, n);
     for (size_t i = 0; i < n_b; i++)
-        avec_push(a, &all.bound, b[i]);
+        put_binding(&all, b[i]);
     all.own = true; // there may be such
     for (size_t i = 0; i < sig->n_inputs; i++)
-        for (size_t d = 0;
-             shape_named(shapes, n, sig->inputs[i]->name) && d < sig->inputs[i]->n_dims; d++)
-            if (sig->inputs[i]->dims[d]->size < 0) add(&given, sig->inputs[i]->dims[d]->symbol, 0);
+        for (size_t d = 0; shape_named(&named, sig->inputs[i]->name) && d < sig->inputs[i]->n_dims;
+             d++)
+            if (sig->inputs[i]->dims[d]->size < 0)
+                key_add(&given, sig->inputs[i]->dims[d]->symbol, 0);
+
     *out = arena_array(a, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
     *out_n = 0;
     for (size_t i = 0; i < sig->n_inputs; i++) {
@@ -437,57 +456,96 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
         }
         if (assumed) (*out)[(*out_n)++] = s;
     }
+    smap_done(&named);
+    smap_done(&given.index);
+    smap_done(&all.index);
 }
 
 // Values of the model that the request replaces: inputs behind the others.
 static status_t bind_defaults(struct key_binder *b, const Hlod__V1__Signature *sig,
-                              const struct key_shape *shapes, size_t n) {
+                              const struct smap *shapes) {
     size_t index = sig->n_inputs;
     for (size_t i = 0; i < sig->n_defaults; i++) {
         const Hlod__V1__TensorSpec *t = sig->defaults[i];
-        const struct key_shape *given = shape_named(shapes, n, t->name);
+        const struct key_shape *given = shape_named(shapes, t->name);
         if (!given) continue;
         RETURN_IF_ERR(bind_input(b, t, index, given));
-        add(b, arena_printf(b->a, "~%zu", i), 1);
+        key_add(b, arena_printf(b->a, "~%zu", i), 1);
         if (t->by_value) RETURN_IF_ERR(bind_values(b, t, index, given));
         index++;
     }
     return ST_OK;
 }
 
+// What a request gives, by the signature's inputs.
+struct given {
+    const struct key_shape *v;
+    size_t n, *first, *next; // of input k the shapes first[k] - 1, next[that] - 1, ...; 0 = no more
+    struct smap inputs, by_name;
+};
+static void begin_given(struct arena *a, const Hlod__V1__Signature *sig, struct given *g) {
+    begin_index(&g->inputs);
+    g->by_name = by_name(g->v, g->n);
+    g->first = arena_zarray(a, size_t, sig->n_inputs + 1);
+    g->next = arena_zarray(a, size_t, g->n + 1);
+    for (size_t k = sig->n_inputs; k-- > 0;)
+        smap_put(&g->inputs, str_of(sig->inputs[k]->name), &g->first[k]);
+    for (size_t i = g->n; i-- > 0;) {
+        size_t *first = smap_get(&g->inputs, str_of(g->v[i].input));
+        if (!first) continue;
+        g->next[i] = *first;
+        *first = i + 1;
+    }
+}
+// *plain: shapes of inputs that have a rank, and of values of the model.
+static status_t check_names(struct key_binder *b, const Hlod__V1__Signature *sig,
+                            const struct given *g, size_t *plain) {
+    for (size_t i = 0; i < g->n; i++) {
+        const size_t *first = smap_get(&g->inputs, str_of(g->v[i].input));
+        const Hlod__V1__TensorSpec *in = first ? sig->inputs[first - g->first] : NULL;
+        if (in ? key_is_loose(in) && !in->sequence : is_element(b->a, sig, g->v[i].input)) continue;
+        if (in && in->sequence) in = NULL; // its elements have names of their own
+        ++*plain;
+        if (!in && key_default(sig, g->v[i].input)) continue;
+        if (!in) return key_no_such_input(b->a, g->v[i].input, sig, sig);
+    }
+    return ST_OK;
+}
+static status_t bind_all(struct key_binder *b, const Hlod__V1__Signature *sig,
+                         const struct given *g) {
+    size_t used = 0, plain = 0;
+    for (size_t k = 0; k < sig->n_inputs; k++)
+        if (key_is_loose(sig->inputs[k]))
+            RETURN_IF_ERR(bind_loose(b, sig->inputs[k], k, &g->by_name, &used));
+    RETURN_IF_ERR(check_names(b, sig, g, &plain));
+    for (size_t k = 0; k < sig->n_inputs; k++) // in the model's order, whatever the request's is
+        for (size_t i = g->first[k]; i && !key_is_loose(sig->inputs[k]); i = g->next[i - 1])
+            RETURN_IF_ERR(bind_input(b, sig->inputs[k], k, &g->v[i - 1]));
+
+    if (used + plain != g->n)
+        return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT,
+                          "the elements of a sequence are not numbered from 0 without gaps");
+    for (size_t k = 0; k < sig->n_inputs; k++) {
+        if (!sig->inputs[k]->by_value) continue;
+        const struct key_shape *last = NULL;
+        for (size_t i = g->first[k]; i; i = g->next[i - 1])
+            last = &g->v[i - 1];
+        RETURN_IF_ERR(bind_values(b, sig->inputs[k], k, last));
+    }
+    RETURN_IF_ERR(bind_defaults(b, sig, &g->by_name));
+    return bind_rest(b, sig);
+}
+
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, unsigned how, Hlod__Wire__Binding ***out, size_t *out_n) {
     struct key_binder b = {.a = a, .how = how};
-    bool complete = how & KEY_COMPLETE;
-    size_t used = 0, plain = 0;
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (key_is_loose(sig->inputs[i]))
-            RETURN_IF_ERR(bind_loose(&b, sig->inputs[i], i, shapes, n, complete, &used));
-    for (size_t i = 0; i < n; i++) {
-        const Hlod__V1__TensorSpec *in = key_input(sig, shapes[i].input);
-        if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
-        if (in && in->sequence) in = NULL; // its elements have names of their own
-        plain++;
-        if (!in && key_default(sig, shapes[i].input)) continue;
-        if (!in) return key_no_such_input(b.a, shapes[i].input, sig, sig);
-    }
-    for (size_t k = 0; k < sig->n_inputs; k++) // in the model's order, whatever the request's is
-        for (size_t i = 0; i < n && !key_is_loose(sig->inputs[k]); i++)
-            if (!strcmp(shapes[i].input, sig->inputs[k]->name))
-                RETURN_IF_ERR(bind_input(&b, sig->inputs[k], k, &shapes[i]));
-
-    if (used + plain != n)
-        return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT,
-                          "the elements of a sequence are not numbered from 0 without gaps");
-    for (size_t i = 0; i < sig->n_inputs; i++) {
-        const struct key_shape *given = NULL;
-        for (size_t k = 0; k < n; k++)
-            if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
-        if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
-    }
-    RETURN_IF_ERR(bind_defaults(&b, sig, shapes, n));
-
-    RETURN_IF_ERR(bind_rest(&b, sig));
+    struct given g = {.v = shapes, .n = n};
+    begin_given(a, sig, &g);
+    status_t st = bind_all(&b, sig, &g);
+    smap_done(&g.inputs);
+    smap_done(&g.by_name);
+    smap_done(&b.index);
+    if (st) return st;
     key_sort_bindings(b.bound.v, b.bound.n);
     *out = b.bound.v;
     *out_n = b.bound.n;

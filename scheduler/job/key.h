@@ -6,6 +6,7 @@
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/map.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -54,9 +55,11 @@ enum key_how {
 struct key_binder { // bindings as they are found
     struct arena *a;
     VEC(Hlod__Wire__Binding *) bound;
+    struct smap index; // of bound, by symbol
     unsigned how;
     bool own; // there are dimensions with a size of their own
 };
+void key_add(struct key_binder *b, const char *symbol, int64_t size); // borrows symbol
 // Adds what follows from those that are there by way of dimensions that are expressions
 // (Dim.expression): sizes of these, and symbols of the signature whose size they tell. Where they
 // contradict each other or tell no size: INVALID_ARGUMENT, REASON_SHAPE_MISMATCH, naming input,

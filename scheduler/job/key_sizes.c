@@ -74,20 +74,15 @@ static status_t settle_all(struct sizes *s, const Hlod__V1__Signature *sig) {
     return ST_OK;
 }
 static void take_found(struct key_binder *b, struct sizes *s, const Hlod__V1__Signature *sig) {
-    struct smap taken = {0};
-    for (size_t k = 0; k < b->bound.n; k++)
-        smap_put(&taken, str_of(b->bound.v[k]->symbol), b);
     for (size_t i = 0; i < sig->n_inputs; i++)
         for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
             const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
             int64_t size;
-            if (dim->size >= 0 || smap_has(&taken, str_of(dim->symbol)) ||
+            if (dim->size >= 0 || smap_has(&b->index, str_of(dim->symbol)) ||
                 !find(s, str_of(dim->symbol), &size))
                 continue;
-            smap_put(&taken, str_of(dim->symbol), b);
-            avec_push(b->a, &b->bound, key_binding(b->a, arena_strdup(b->a, dim->symbol), size));
+            key_add(b, arena_strdup(b->a, dim->symbol), size);
         }
-    smap_done(&taken);
 }
 
 status_t key_settle(struct key_binder *b, const Hlod__V1__Signature *sig) {

@@ -296,10 +296,10 @@ static void complete_info(struct op *op) {
     x->bindings = calloc(op->n_bindings + 1, sizeof *x->bindings);
     if (!x->bindings) abort();
     for (size_t i = 0; i < op->n_bindings; i++) {
-        char text[300];
-        snprintf(text, sizeof text, "%.200s=%" PRId64, op->bindings[i]->symbol,
-                 op->bindings[i]->size);
-        x->bindings[i] = strdup(text);
+        struct strbuf text = {0}; // whole: the key follows from it (scheduler/remote/exchange.c)
+        strbuf_printf(&text, "%s=%" PRId64, op->bindings[i]->symbol, op->bindings[i]->size);
+        x->bindings[i] = strdup(strbuf_cstr(&text));
+        strbuf_done(&text);
         if (!x->bindings[i]) abort();
     }
 }

@@ -122,6 +122,12 @@ static status_t rpc_route(struct arena *a, const char *verb, const char *service
     return st_because(ST_UNIMPLEMENTED, NO_ROUTE, "%s has no method '%.80s' here", service, method);
 }
 
+static void allow_also(struct strbuf *allow, enum api_verb verb) {
+    const char *name = verb == VERB_BOTH  ? "GET, HEAD, POST"
+                       : verb == VERB_GET ? "GET, HEAD"
+                                          : api_verb_name(verb);
+    if (!strstr(strbuf_cstr(allow), name)) strbuf_printf(allow, "%s%s", allow->n ? ", " : "", name);
+}
 static status_t look_up(struct arena *a, const char *verb, const char *path, const char *accept,
                         int stream, struct route *out, const char **out_allow) {
     if (!strcmp(verb, "HEAD")) verb = "GET"; // the library leaves the body out
@@ -150,8 +156,7 @@ static status_t look_up(struct arena *a, const char *verb, const char *path, con
         if (!match(i, whole, &r)) continue;
         if (row->verb == VERB_BOTH ? strcmp(verb, "GET") && strcmp(verb, "POST")
                                    : strcmp(api_verb_name(row->verb), verb)) {
-            if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))
-                strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
+            allow_also(&allow, row->verb);
             continue;
         }
         // Fewer fields is the closer match. Among equals the first row is the default; the other

@@ -175,6 +175,30 @@ def own_sizes(hlo, d, save):
     result.command("and say so", hlo("run", "sums", "-i", "x=1,2,3", "-i", "z=1,2"), 3,
                    err=r"SHAPE_MISMATCH: input 'z', dimension 0 \('s'\): expected 3, as elsewhere")
 
+# Names that are bound for something else: a dimension's own size, a replaced value, ...
+ODD_NAMES = ("*1.0", "*1.0=5;s", "~0", "=0[000]", "#0", "@0[0]", "n" * 400)
+
+def names_in_other_places(hlo, save):
+    """Models of one graph whose dimensions have names that stand elsewhere, or odd ones, are not
+    each other's executables."""
+    def run(x, z, nx, nz):
+        path = save(model([("Concat", "x z", "c", {"axis": 0}), ("Shape", "x", "n", {}),
+                           ("Cast", "n", "f", {"to": F}), ("Add", "c f", "y", {})],
+                          {"x": (F, [x]), "z": (F, [z])}, {"y": (F, [None])}), "names.onnx")
+        numbers = {"x": range(nx), "z": range(nz)}
+        p = hlo("run", path, *(w for k, v in numbers.items()
+                               for w in ("-i", f"{k}=" + ",".join(map(str, v)))))
+        want = " ".join(str(v + nx) for v in [*numbers["x"], *numbers["z"]])
+        result(f"x[{x[:9]}] of {nx}, z[{z[:9]}] of {nz}",
+               re.search(rf"^y f32\[{nx + nz}\] {want}$", p.stdout, re.M), p.stdout + p.stderr)
+    run("s", "t", 3, 5)
+    run("t", "s", 5, 3)
+    run("same", "same", 3, 5)
+    for name in ODD_NAMES:
+        run(name, name, 3, 3)
+        run(name, name, 3, 4)
+        run(name, "t", 3, 5)
+
 def main():
     build = sys.argv[1]
     d = Daemon(build + "/hlod", build + "/hlod-worker")
@@ -260,6 +284,7 @@ def main():
                        hlo("bench", hlo_path, "-i", "x=1,2,3,4,5,6", "--requests", "3", "--warmup",
                            "1", "--concurrency", "1"), 0)
         own_sizes(hlo, d, save)
+        names_in_other_places(hlo, save)
         batch = save(MODELS["batch of a picture"][0])
         result.command("models set in batches, symbolic batch",
                        hlo("models", "set", "pictures", batch, "--batch", "8"), 0,

@@ -2,6 +2,7 @@
 // The tree of a StableHLO program: what readers, the normal form and the lowering share.
 #include "compiler/frontend/mlir/mlir.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,23 @@ int64_t mlir_type_elements(const struct mlir_type *t) {
         if (__builtin_mul_overflow(n, t->dims[d], &n)) return -1;
     }
     return n;
+}
+void mlir_storage_range(enum dtype storage, int64_t *min, int64_t *max) {
+    int bits = dtype_bits(storage);
+    bool is_signed = dtype_class(storage) == DC_SIGNED;
+    if (bits > 62 || bits < 1) bits = 62;
+    *max = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
+    *min = is_signed ? -*max - 1 : 0;
+}
+const char *mlir_quant_wrong(const struct mlir_quant *q) {
+    int64_t min, max;
+    mlir_storage_range(q->storage, &min, &max);
+    if (dtype_bits(q->storage) > 32) return "stores more than 32 bits";
+    if (q->storage_min < min || q->storage_max > max || q->storage_min >= q->storage_max)
+        return "has bounds that are not of what it stores";
+    for (int32_t k = 0; k < q->n; k++)
+        if (!(q->scales[k] > 0) || isinf(q->scales[k])) return "has a scale that is not above 0";
+    return NULL;
 }
 static bool same_quant(const struct mlir_quant *x, const struct mlir_quant *y) {
     if (!x || !y) return x == y;

@@ -143,7 +143,9 @@ bool mlir_type_equal(const struct mlir_type *x, const struct mlir_type *y);
 // not among them; DT_INVALID.
 enum dtype mlir_dtype(struct str spelling);
 const char *mlir_dtype_text(enum dtype t);
-int64_t mlir_type_elements(const struct mlir_type *t); // -1: not static, or beyond int64
+void mlir_storage_range(enum dtype storage, int64_t *min, int64_t *max); // of quantised types
+const char *mlir_quant_wrong(const struct mlir_quant *q); // what no such type has; NULL = nothing
+int64_t mlir_type_elements(const struct mlir_type *t);    // -1: not static, or beyond int64
 
 // Text in MLIR's generic form, from which mlir_text reads the same tree: elements of dense<> and
 // floats as hexadecimal, weights as dense_resource<wN>. The tree should be normal.

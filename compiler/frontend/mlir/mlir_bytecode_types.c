@@ -177,6 +177,8 @@ static status_t quant_type(struct mb *b, struct mb_cursor *c, bool by_axis, stru
     RETURN_IF_ERR(mb_signed(b, c, &q->storage_min));
     RETURN_IF_ERR(mb_signed(b, c, &q->storage_max));
     if (by_axis) RETURN_IF_ERR(axis_numbers(b, c, q));
+    const char *wrong = mlir_quant_wrong(q);
+    if (wrong) return mb_error(b, c, "a quantised type %s", wrong);
     out->kind = MLIR_SCALAR;
     out->dtype = q->storage;
     out->quant = q;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/frontend/mlir/mlir_parser.h"
+#include "proto/hlod.pb-c.h"
 
 // ---- names of values
 
@@ -258,6 +259,10 @@ status_t mt_op(struct mt *t, struct mlir_region *into) {
         return mt_error(t, "an operation was expected");
     op->name = usual_name(t, op->name);
     if (is_same_value(op->name) || is_nothing(op->name)) return same_value(t, op, quoted, &names);
+    if (str_is(op->name, "sdy.manual_computation"))
+        return st_reason(mt_error(t, "sdy.manual_computation: what is spread over the devices of a "
+                                     "mesh cannot run here"),
+                         HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
     RETURN_IF_ERR(quoted ? generic(t, op) : mt_pretty(t, op));
     mt_loc(t);
     RETURN_IF_ERR(bind_results(t, op, &names, t->results.n));
@@ -420,18 +425,33 @@ static status_t module_head(struct mt *t) {
         avec_push(t->a, &t->m->attrs, v.v[k]);
     return mt_want(t, "{");
 }
-// Operations that stand beside functions and mean nothing on one device: sdy.mesh @mesh = <...>
-static bool passed_over(struct mt *t) {
-    struct str w;
+// Operations that stand beside functions and mean nothing on one device: sdy.mesh @mesh = <...>, or
+// "sdy.mesh"() <{...}> : () -> ().
+static status_t pass_over(struct mt *t, bool quoted) {
+    struct str name;
+    mt_named v = {0};
+    if (quoted)
+        RETURN_IF_ERR(mt_want(t, "\"()"));
+    else
+        RETURN_IF_ERR(symbol_name(t, &name));
+    if (!quoted) RETURN_IF_ERR(mt_want(t, "="));
+    if (mt_take(t, "<")) RETURN_IF_ERR(mt_balanced(t, '>', NULL));
+    if (mt_at(t, "{")) RETURN_IF_ERR(mt_dict(t, &v));
+    if (quoted) RETURN_IF_ERR(mt_want(t, ": () -> ()"));
+    mt_loc(t);
+    return ST_OK;
+}
+static status_t other(struct mt *t) {
+    struct str w = {0};
     const char *was = t->p;
-    mt_take(t, "\"");
-    if (mt_word(t, &w) && str_starts(w, "sdy.")) {
-        const char *line = memchr(t->p, '\n', (size_t)(t->end - t->p));
-        t->p = line ? line : t->end;
-        return true;
-    }
+    bool quoted = mt_take(t, "\"");
+    if (mt_word(t, &w) && str_starts(w, "sdy.")) return pass_over(t, quoted);
     t->p = was;
-    return false;
+    if (str_starts(w, "vhlo."))
+        return mt_error(t, "the text is of VHLO, the dialect inside portable artefacts: send the "
+                           "artefact's bytes, or StableHLO text (stablehlo-translate "
+                           "--deserialize)");
+    return mt_error(t, "a function was expected");
 }
 static status_t top(struct mt *t) {
     int inside = 0; // modules that are open
@@ -470,8 +490,8 @@ static status_t top(struct mt *t) {
                 avec_push(t->a, &t->m->attrs, v.v[k]);
             RETURN_IF_ERR(mt_want(t, ": () -> ()"));
             mt_loc(t);
-        } else if (!passed_over(t)) {
-            return mt_error(t, "a function was expected");
+        } else {
+            RETURN_IF_ERR(other(t));
         }
     }
     return inside ? mt_error(t, "the module does not end") : ST_OK;

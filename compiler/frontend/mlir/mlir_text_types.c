@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cursor, and types.
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,12 +210,13 @@ static enum dtype element(struct mt *t) {
     }
     return mlir_dtype(w);
 }
-static void storage_range(enum dtype s, int64_t *min, int64_t *max) {
-    int bits = dtype_bits(s);
-    bool is_signed = dtype_class(s) == DC_SIGNED;
-    if (bits > 62 || bits < 1) bits = 62;
-    *max = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
-    *min = is_signed ? -*max - 1 : 0;
+// i8, or u8, which a quantised type writes for ui8.
+static enum dtype storage(struct mt *t) {
+    struct str w;
+    if (!mt_word(t, &w)) return DT_INVALID;
+    if (w.n > 1 && w.p[0] == 'u' && isdigit((unsigned char)w.p[1]))
+        w = str_of(arena_printf(t->a, "ui%.*s", (int)w.n - 1, w.p + 1));
+    return mlir_dtype(w);
 }
 // Behind "!quant.uniform<".
 static status_t quantised(struct mt *t, struct mlir_type *x) {
@@ -224,8 +226,8 @@ static status_t quantised(struct mt *t, struct mlir_type *x) {
     double s;
     int64_t z, axis;
     q->axis = -1;
-    q->storage = element(t);
-    storage_range(q->storage, &q->storage_min, &q->storage_max);
+    q->storage = storage(t);
+    mlir_storage_range(q->storage, &q->storage_min, &q->storage_max);
     if (mt_take(t, "<")) {
         if (!mt_int(t, &q->storage_min)) return mt_error(t, "the least stored value was expected");
         RETURN_IF_ERR(mt_want(t, ":"));
@@ -238,6 +240,7 @@ static status_t quantised(struct mt *t, struct mlir_type *x) {
     if (!dtype_is_int(q->storage) || !dtype_is_float(q->expressed))
         return mt_error(t, "a quantised type of this kind is not known");
     if (mt_take(t, ":")) {
+        if (mt_at(t, "{")) return mt_error(t, "scales of blocks (sub-channels) are not supported");
         if (!mt_int(t, &axis) || axis < 0 || axis >= HLO_MAX_RANK)
             return mt_error(t, "an axis was expected");
         q->axis = (int32_t)axis;
@@ -255,6 +258,8 @@ static status_t quantised(struct mt *t, struct mlir_type *x) {
     q->scales = scales.v;
     q->zero_points = zeros.v;
     q->n = (int32_t)scales.n;
+    const char *wrong = mlir_quant_wrong(q);
+    if (wrong) return mt_error(t, "a quantised type %s", wrong);
     x->quant = q;
     x->dtype = q->storage;
     return mt_want(t, ">");

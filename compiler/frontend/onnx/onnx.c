@@ -42,8 +42,11 @@ static bool is_placeholder(struct str s) {
     return !named;
 }
 struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
-    if (!is_placeholder(v->dims[d].symbol)) return v->dims[d].symbol;
-    return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
+    struct str s = v->dims[d].symbol;
+    if (is_placeholder(s)) return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
+    // These begin what is bound besides names (scheduler/job/key.h).
+    if (strchr("*=#~@", *s.p)) return str_of(arena_printf(a, "_" STR_FMT, STR_ARG(s)));
+    return s;
 }
 
 static const char *why_refused(const struct onnx_node *n) {
@@ -588,12 +591,25 @@ static void digest_graph(struct arena *a, struct naming *d, const struct onnx_gr
         sha256_u64(&d->h, (uint64_t)(uintptr_t)smap_get(&d->ids, g->outputs.v[k].name));
 }
 
+// The names of sizes that are open. A key binds by these, so that two models of one graph whose
+// names stand in other places must not share a key.
+static void digest_symbols(struct arena *a, struct naming *d, const struct onnx_value *v,
+                           size_t n) {
+    for (size_t k = 0; k < n; k++)
+        for (int i = 0; i < v[k].rank; i++)
+            if (v[k].dims[i].size < 0) {
+                sha256_str(&d->h, STR("symbol"));
+                sha256_str(&d->h, onnx_dim_symbol(a, &v[k], i));
+            }
+}
 static struct digest digest_program(struct arena *a, const struct onnx_model *m) {
     struct naming d = {.next = 0};
     sha256_init(&d.h);
     sha256_str(&d.h, STR("hlod.onnx.4"));
     sha256_u64(&d.h, (uint64_t)m->opset);
     digest_graph(a, &d, &m->main);
+    digest_symbols(a, &d, m->main.inputs.v, m->main.inputs.n);
+    digest_symbols(a, &d, m->main.defaults.v, m->main.defaults.n);
     for (size_t k = 0; k < m->main.outputs.n; k++) // they are checked (onnx_check_declared)
         digest_elements(&d.h, &m->main.outputs.v[k]);
     if (m->main.defaults.n) sha256_str(&d.h, STR("defaults"));

@@ -19,10 +19,18 @@ static struct str own_symbol(struct arena *a, size_t input, int d) {
     return str_of(arena_printf(a, "*%zu.%d", input, d));
 }
 // Of dimension d of input k: its own, where it differs from others of its name, else its name's.
-static int64_t bound_dim(struct onnx_ctx *c, const struct lower_request *req, size_t k, int d,
+static int64_t bound_dim(struct onnx_ctx *c, const struct smap *bound, size_t k, int d,
                          struct str symbol) {
-    int64_t own = bound_size(req, own_symbol(c->a, k, d));
-    return own >= 0 ? own : bound_size(req, symbol);
+    const struct dim_binding *own = smap_get(bound, own_symbol(c->a, k, d)),
+                             *x = own ? own : smap_get(bound, symbol);
+    return x ? x->size : -1;
+}
+static struct smap bindings_by_symbol(const struct lower_request *req) {
+    struct smap m = {.borrows = true};
+    smap_seed_random(&m);
+    for (int k = req->n_bindings; k-- > 0;)
+        smap_put(&m, str_of(req->bindings[k].symbol), (void *)(uintptr_t)&req->bindings[k]);
+    return m;
 }
 
 // The value of input k if the request binds it by its elements; NULL if it does not.
@@ -107,7 +115,7 @@ static status_t add_loose_input(struct onnx_ctx *c, const struct lower_request *
 static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
                            struct hlo_computation *comp, int64_t *number) {
     struct strbuf missing = {0};
-    struct smap static_names = {0};
+    struct smap static_names = {0}, bound = bindings_by_symbol(req);
     status_t st = ST_OK;
 
     onnx_static_names(c->m, &static_names);
@@ -121,7 +129,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
 
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
-            dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_dim(c, req, k, d, symbol);
+            dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_dim(c, &bound, k, d, symbol);
             if (dims[d] < 0)
                 strbuf_printf(&missing, "%s" STR_FMT " (dimension %d of input '" STR_FMT "')",
                               missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
@@ -145,6 +153,7 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
 out:
     strbuf_done(&missing);
     smap_done(&static_names);
+    smap_done(&bound);
     return st;
 }
 

@@ -79,13 +79,15 @@ const struct shape *shl_shape(struct arena *a, const struct mlir_type *t) {
         return NULL;
     }
 }
-const struct mlir_type *shl_result_type(const struct shl *l, const struct mlir_op *op, int k) {
-    const struct mlir_type *t = l->frame->f->values.v[op->result + (uint32_t)k];
+static const struct mlir_type *as_computed(const struct shl *l, const struct mlir_type *t) {
     if (!l->real || !t->quant) return t;
     struct mlir_type *real = arena_dup(l->a, t, sizeof *t);
     real->dtype = t->quant->expressed;
     real->quant = NULL;
     return real;
+}
+const struct mlir_type *shl_result_type(const struct shl *l, const struct mlir_op *op, int k) {
+    return as_computed(l, l->frame->f->values.v[op->result + (uint32_t)k]);
 }
 const struct shape *shl_result_shape(struct shl *l, const struct mlir_op *op, int k,
                                      const int64_t *dims, int rank) {
@@ -224,13 +226,28 @@ status_t shl_inline_region(struct shl *l, const struct mlir_region *r, hv const 
             return st_invalid("result %d has no value", k);
     return ST_OK;
 }
+// Does a value have the type that the function says?
+static status_t fits(struct shl *l, const char *what, int k, const struct mlir_type *t, hv x) {
+    const struct shape *want = shl_shape(l->a, as_computed(l, t));
+    if (!want || shape_compatible(want, x->shape)) return ST_OK;
+    return st_invalid("%s %d is declared as %s, it is %s", what, k, shape_text(l->a, want),
+                      shape_text(l->a, x->shape));
+}
+static status_t inline_body(struct shl *l, const struct mlir_func *f, hv const *in, hv *out) {
+    for (int32_t k = 0; k < f->body.n_args; k++)
+        RETURN_IF_ERR(fits(l, "argument", k, f->values.v[f->body.args + (uint32_t)k], in[k]));
+    RETURN_IF_ERR(shl_inline_region(l, &f->body, in, out));
+    for (int32_t k = 0; k < f->n_results; k++)
+        RETURN_IF_ERR(fits(l, "result", k, f->results[k], out[k]));
+    return ST_OK;
+}
 status_t shl_inline_call(struct shl *l, struct str callee, hv const *in, int n, hv *out,
                          int n_out) {
     const struct mlir_func *f = mlir_find_func(l->m, callee);
     if (!f || !f->body.ops.n)
         return st_invalid("there is no function @%.*s", (int)callee.n, callee.p);
     const struct mlir_op *end = f->body.ops.v[f->body.ops.n - 1];
-    if (f->body.n_args != n || end->n_operands != n_out)
+    if (f->body.n_args != n || end->n_operands != n_out || f->n_results != n_out)
         return st_invalid("@%.*s takes %d values and gives %d, the call has %d and %d",
                           (int)callee.n, callee.p, f->body.n_args, end->n_operands, n, n_out);
     for (struct shl_frame *x = l->frame; x; x = x->caller)
@@ -240,7 +257,7 @@ status_t shl_inline_call(struct shl *l, struct str callee, hv const *in, int n, 
     struct shl_frame frame = {f, arena_zarray(l->a, hv, f->values.n + 1), l->frame};
     l->frame = &frame;
     l->depth++;
-    status_t st = shl_inline_region(l, &f->body, in, out);
+    status_t st = inline_body(l, f, in, out);
     l->depth--;
     l->frame = frame.caller;
     return st ? st_note(st, "@%.*s", (int)callee.n, callee.p) : ST_OK;

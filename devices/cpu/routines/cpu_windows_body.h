@@ -3,6 +3,7 @@
 // with WIN (name), WIN_TARGET (attribute), WIN_LANES, WIN_OF (EVEN or ODD: lanes of cpu_turn.h),
 // WIN_MAX and WIN_MIN (of two vectors), WIN_MOST (of integers), WIN_LOAD and WIN_STORE (the first n
 // lanes) set; takes them away.
+#ifdef WIN
 #define INLINE static inline __attribute__((always_inline)) WIN_TARGET
 #define UNROLL _Pragma("GCC unroll 4")
 #define LANES  WIN_LANES
@@ -152,3 +153,4 @@ const struct windows_isa WIN(isa) = {WIN(lines), WIN(nan)};
 #undef WIN_MOST
 #undef WIN_LOAD
 #undef WIN_STORE
+#endif

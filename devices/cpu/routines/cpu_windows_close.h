@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_windows_close: windows of two or three places along a line, next to each other, which stay in
 // registers. Included by cpu_windows_body.h for each instruction set.
+#ifdef WIN
 
 // Vector k of a line's columns; `first` where it has ended.
 INLINE WIDE WIN(column)(enum windows_kind kind, const float *const *line, int lines, int64_t k,
@@ -92,3 +93,4 @@ INLINE void WIN(close)(enum windows_kind kind, const struct windows *w,
             WIN(close_line)(kind, w, line, lines, first, out);
     }
 }
+#endif

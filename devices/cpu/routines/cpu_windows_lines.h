@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_windows_lines: the lines of a window as one in scratch, then windows along that. Included by
 // cpu_windows_body.h for each instruction set.
+#ifdef WIN
 
 // `vecs` vectors of results from column x on; the last one ends at n, so some may be made twice.
 INLINE void WIN(columns)(enum windows_kind kind, const float *const *line, int lines, int vecs,
@@ -147,3 +148,4 @@ INLINE void WIN(across)(enum windows_kind kind, const struct windows *w, float *
         WIN(taken)(kind, x, half, true, size, step, n, to);
     }
 }
+#endif

@@ -69,8 +69,8 @@ static void refusals(void **state) {
     refused("GET", "/v1/executables/", 404, NULL);
     refused("GET", "/v2/models//", 404, NULL);
     refused("GET", "/v1/executables/a/b", 404, NULL);
-    refused("PATCH", "/v1/executables", 405, "POST, GET");
-    refused("POST", "/v1/executables/abc", 405, "GET, DELETE");
+    refused("PATCH", "/v1/executables", 405, "POST, GET, HEAD");
+    refused("POST", "/v1/executables/abc", 405, "GET, HEAD, DELETE");
     refused("GET", "/hlod.v1.Hlod/Run", 405, "POST");
     refused("POST", "/hlod.v1.Hlod/Run2", 501, NULL);
     struct strbuf b = {0};
@@ -110,7 +110,7 @@ static void again(void **state) {
         assert_ptr_equal(r.params[1].value.p, path + 26);
         goes("GET", path, "application/json", -1, "Inspect", FORM_JSON);
         goes("GET", path, "", -1, "Inspect", FORM_TEXT);
-        refused("POST", path, 405, "GET");
+        refused("POST", path, 405, "GET, HEAD");
         goes("POST", "/v1/run", "application/json", -1, "RunUnary", FORM_JSON);
         goes("POST", "/v1/run", "application/json", 1, "Run", FORM_NDJSON);
         goes("HEAD", "/v1/executables/abc", "", -1, "GetExecutable", FORM_JSON);
