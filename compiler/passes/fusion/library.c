@@ -403,7 +403,7 @@ bool lib_pool(const struct hlo_instr *i) {
         init->op != HLO_CONSTANT)
         return false;
     double neutral = lit_get_f64(init->literal, 0);
-    if (sum ? neutral != 0 : neutral > -3e38) return false;
+    if (sum ? neutral != 0 : !(neutral <= -3e38)) return false; // nor NaN
     for (int d = 0; d < i->shape->rank; d++) {
         const struct window_dim *v = &w->v[d];
         if (v->base_dilation != 1 || v->window_dilation != 1 || v->pad_low < 0 || v->pad_high < 0)

@@ -263,10 +263,10 @@ static hv slot(struct unstack *u, hv x, int d, int64_t k) {
             if (map.v[j] == d) of = slot(u, of, j, k);
         return hb_broadcast(&u->b, of, dims, x->shape->rank, map.v);
     }
-    if (x->op == HLO_IOTA)
-        return HLO_ATTR(x, iota)->iota_dimension == d
-                   ? hb_splat(&u->b, one, (double)k)
-                   : hb_iota(&u->b, one, HLO_ATTR(x, iota)->iota_dimension);
+    bool counts = x->op == HLO_IOTA, along = counts && HLO_ATTR(x, iota)->iota_dimension == d;
+    if (along && (double)k <= dtype_highest(x->shape->dtype)) // places behind it begin anew
+        return hb_splat(&u->b, one, (double)k);
+    if (counts && !along) return hb_iota(&u->b, one, HLO_ATTR(x, iota)->iota_dimension);
     struct range v[HLO_MAX_RANK];
     for (int e = 0; e < x->shape->rank; e++)
         v[e] = (struct range){0, x->shape->dims[e], 1};

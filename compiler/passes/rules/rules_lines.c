@@ -87,9 +87,14 @@ RULE_FN(reduce_columns) {
 
 // ---- diagonals
 
-// The dim along which x counts its places; -1: it is something else.
+// The dim along which x counts its places, no two of which are the same in its type; -1: it is
+// something else.
 static int64_t counts_along(const struct hlo_instr *x) {
-    if (x->op == HLO_IOTA) return HLO_ATTR(x, iota)->iota_dimension;
+    if (x->op == HLO_IOTA) {
+        int64_t d = HLO_ATTR(x, iota)->iota_dimension;
+        bool whole = dtype_is_int(x->shape->dtype);
+        return whole && (double)(x->shape->dims[d] - 1) <= dtype_highest(x->shape->dtype) ? d : -1;
+    }
     if (x->op != HLO_BROADCAST) return -1;
     int64_t d = counts_along(x->operands[0]);
     return d < 0 ? -1 : HLO_ATTR(x, dims)->dimensions.v[d];
