@@ -32,9 +32,9 @@ struct running_window {
     bool back, exclusive;
 };
 bool rule_running_window(const struct hlo_instr *i, struct running_window *out);
-// Is it the largest (smallest) elements of lines, which are only subtracted from the line before its
-// exponentials, of whose sum all is made that depends on them (softmax, its logarithm, logsumexp)?
-// Then NaN in a line is in its sum, and the extreme need not be NaN.
+// Is it the largest (smallest) elements of lines, which are only subtracted from the line before
+// its exponentials, of whose sum all is made that depends on them (softmax, its logarithm,
+// logsumexp)? Then NaN in a line is in its sum, and the extreme need not be NaN.
 bool rule_sum_tells_nan(const struct hlo_instr *i);
 // Is it a concatenation of equal parts that lie one behind the other, of which some are computed,
 // so that one loop makes an element of each?
