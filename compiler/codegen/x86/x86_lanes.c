@@ -13,6 +13,10 @@ static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, 
 
 // ---- arithmetic
 
+// The instruction alone: of zeros and NaN it gives its second operand.
+static uint32_t bound_op(bool max, bool wide) {
+    return (max ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0);
+}
 // minimum and maximum: NaN wins, -0 < +0.
 static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int x,
                      struct x86_arg y) {
@@ -28,7 +32,7 @@ static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, i
     if (dst != TMP3) x86_op2(g, EV_MOVAPS, len, dst, x86_r(TMP3));
 }
 void x86_bound_numbers(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int y) {
-    uint32_t op = (max ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0);
+    uint32_t op = bound_op(max, wide);
     if (!g->as.vex) {
         x86_op3i(g, EV_RANGE | (wide ? EV_W : 0), len, dst, dst, x86_r(y), max ? 5 : 4);
         return;
@@ -91,8 +95,7 @@ static bool constant_bound(struct x86_gen *g, const struct kir_val *v, enum x86_
     if (zero && minus) return false;
     uint32_t w = wide ? EV_PD | EV_W : 0;
     int b = x86_lane_reg(g, bound, wide, TMP0);
-    x86_op3(g, (v->op == K_MAX ? EV_MAXPS : EV_MINPS) + w, len, dst, b,
-            x86_lane_arg(g, x, wide, TMP1));
+    x86_op3(g, bound_op(v->op == K_MAX, wide), len, dst, b, x86_lane_arg(g, x, wide, TMP1));
     if (zero && v->op == K_MAX)
         x86_op3(g, EV_ADDPS + w, len, dst, dst, x86_lane_const(g, bound, wide));
     return true;
@@ -368,8 +371,7 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
         } else if (!((v->op == K_MIN || v->op == K_MAX) && constant_bound(g, v, len, wide, dst))) {
             arguments(g, v, wide, &x, &y);
             if (v->flags & KF_NUMBERS) // of zeros either, of NaN what may come
-                x86_op3(g, (v->op == K_MAX ? EV_MAXPS : EV_MINPS) + (wide ? EV_PD | EV_W : 0), len,
-                        dst, x, y);
+                x86_op3(g, bound_op(v->op == K_MAX, wide), len, dst, x, y);
             else
                 x86_combine(g, v->op, v->type, wide, len, dst, x, y);
         }

@@ -178,6 +178,7 @@ LOWER(REDUCE) {
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = lw->rows || (innermost >= 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, innermost));
     rd.keys = !f.column && !f.unroll && f.total > SHORT && by_keys(lw, i, &p);
+    // Of rows alone: there what is broadcast goes back along the lines that it is of.
     f.numbers = row && !rd.keys && rule_sum_tells_nan(i);
     if (rd.keys) {
         types[0] = kir_type(types[0]) == DT_F64 ? DT_S64 : DT_S32;

@@ -214,7 +214,7 @@ static void find(struct unstack *u, struct hlo_instr *i) {
     if (i->op == HLO_CONCATENATE) d = (int)HLO_ATTR(i, dims)->dimensions.v[0];
     for (int k = 0; k < i->n_operands && d < 0; k++)
         if (at(u, i->operands[k])->dim >= 0) d = through(i, k, at(u, i->operands[k])->dim);
-    bool starts = d < 0 && hlo_is_pointwise(i) && !i->control_preds.n;
+    bool starts = d < 0 && hlo_is_pointwise(i);
     if (starts) d = sliced_dim(i);
     if (d < 0 || i->shape->dims[d] > MOST_SLOTS || i->shape->dims[d] < 1) return;
     if (starts && shape_elements(i->shape) / i->shape->dims[d] < LEAST_SLOT) return;

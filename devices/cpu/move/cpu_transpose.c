@@ -6,6 +6,7 @@
 // Does not: orders that keep whole runs together (a kernel moves those as well), sides shorter than
 // a tile, blocks of channels.
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/routines/cpu_turn.h"
 
 enum { LINE = 64, LINES = 4 }; // bytes of a line; lines of the result's side in a unit
 enum { GRAIN = 100000 };       // bytes that one thread takes at least: about 20 us
@@ -72,20 +73,9 @@ static inline bool crowded(int64_t apart) {
     return apart >= SETS - LINE && (off < LINE || off > SETS - LINE);
 }
 // One of T by T elements in vectors of T: row j of the operand's tile holds neighbours along a.
-// Each round puts the halves of a row beside those of another; after log2(T) rounds all are turned.
 #define INLINE static inline __attribute__((always_inline))
 #define PLANE(NAME, TYPE, T)                                                                       \
-    typedef TYPE NAME##_vector __attribute__((vector_size(T * sizeof(TYPE))));                     \
-    INLINE void NAME##_turn(NAME##_vector *v) {                                                    \
-        NAME##_vector w[T];                                                                        \
-        _Pragma("GCC unroll 4") for (int half = 1; half < T; half *= 2) {                          \
-            _Pragma("GCC unroll 8") for (int k = 0; k < T / 2; k++) {                              \
-                w[2 * k] = __builtin_shufflevector(v[k], v[k + T / 2], LOW_##T);                   \
-                w[2 * k + 1] = __builtin_shufflevector(v[k], v[k + T / 2], HIGH_##T);              \
-            }                                                                                      \
-            _Pragma("GCC unroll 16") for (int k = 0; k < T; k++) v[k] = w[k];                      \
-        }                                                                                          \
-    }                                                                                              \
+    TURN_SQUARE(NAME, TYPE, T)                                                                     \
     INLINE void NAME##_tile(const char *from, const int64_t *from_at, char *to,                    \
                             const int64_t *to_at) {                                                \
         NAME##_vector v[T];                                                                        \
@@ -187,14 +177,6 @@ static inline bool crowded(int64_t apart) {
                 memcpy(p->to + k * t->columns.step + r * (int64_t)sizeof(TYPE), &v[k], sizeof *v); \
         }                                                                                          \
     }
-#define LOW_16  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#define LOW_8   0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH_8  4, 12, 5, 13, 6, 14, 7, 15
-#define LOW_4   0, 4, 1, 5
-#define HIGH_4  2, 6, 3, 7
-#define LOW_2   0, 2
-#define HIGH_2  1, 3
 PLANE(bytes, uint8_t, 16)
 PLANE(twos, uint16_t, 8)
 PLANE(fours, uint32_t, 4)

@@ -12,7 +12,7 @@ enum { NEAR = 256 }; // bytes of an array that are taken before the next ones': 
 // there are fewer arrays than lanes, a row's vector reaches into the next rows, which are written
 // behind it: the last ones are put together by elements.
 #define WEAVE(NAME, TYPE, T)                                                                       \
-    typedef TYPE NAME##_vector __attribute__((vector_size(T * sizeof(TYPE))));                     \
+    TURN_SQUARE(NAME, TYPE, T)                                                                     \
     /* Tiles of arrays `first` on, rows `at` to `end`: T at least. */                              \
     static inline void NAME##_tiles(const char *const *from, int first, int n, char *to,           \
                                     int64_t at, int64_t end) {                                     \
@@ -22,16 +22,10 @@ enum { NEAR = 256 }; // bytes of an array that are taken before the next ones': 
             from[first + k < n ? first + k : n - 1];                                               \
         for (; at < end; at += T) {                                                                \
             int64_t r = at + T <= end ? at : end - T;                                              \
-            NAME##_vector v[T], w[T];                                                              \
+            NAME##_vector v[T];                                                                    \
             _Pragma("GCC unroll 16") for (int k = 0; k < T; k++)                                   \
                 memcpy(&v[k], in[k] + r * size, sizeof v[k]);                                      \
-            _Pragma("GCC unroll 4") for (int half = 1; half < T; half *= 2) {                      \
-                _Pragma("GCC unroll 8") for (int k = 0; k < T / 2; k++) {                          \
-                    w[2 * k] = __builtin_shufflevector(v[k], v[k + T / 2], TURN_LOW_##T);          \
-                    w[2 * k + 1] = __builtin_shufflevector(v[k], v[k + T / 2], TURN_HIGH_##T);     \
-                }                                                                                  \
-                _Pragma("GCC unroll 16") for (int k = 0; k < T; k++) v[k] = w[k];                  \
-            }                                                                                      \
+            NAME##_turn(v);                                                                        \
             _Pragma("GCC unroll 16") for (int k = 0; k < T; k++)                                   \
                 memcpy(to + (r + k) * all + first * size, &v[k], sizeof v[k]);                     \
         }                                                                                          \
