@@ -196,15 +196,17 @@ bool rule_sort_plain(const struct hlo_instr *i, enum cmp_direction *out) {
     *out = HLO_ATTR(r, compare)->direction;
     return *out == CMP_LT || *out == CMP_GT;
 }
-// More values at once than MOST_VALUES do not fit the frame of the direct generator.
+// Lines of more than SOME_VALUES at once have kernels that take some 10 ms to make.
 bool rule_sort_beside(const struct hlo_instr *i) {
-    enum { LEAST_LINES = 64, MOST = 32, MOST_VALUES = 48, MOST_STEPS = 5000 };
+    enum { LEAST_LINES = 64, MANY_LINES = 512, MOST = 32, SOME_VALUES = 48, MOST_STEPS = 5000 };
+    enum { MOST_VALUES = 64 };
     if (i->op != HLO_SORT || shape_elements(i->operands[0]->shape) == 0) return false;
     const struct shape *s = i->operands[0]->shape;
     int64_t n = s->dims[HLO_ATTR(i, sort)->dimensions.v[0]], steps = 2 * i->n_operands;
     enum cmp_direction d;
     if (n < 2 || n > MOST || n * i->n_operands > MOST_VALUES ||
-        shape_elements(s) / n < LEAST_LINES || s->dynamic)
+        shape_elements(s) / n < (n * i->n_operands > SOME_VALUES ? MANY_LINES : LEAST_LINES) ||
+        s->dynamic)
         return false;
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *o = i->operands[k]->shape;

@@ -139,8 +139,9 @@ bool cpu_complex_pays(const struct cpu_sizes *s) {
 // kernel is worth its making (a call takes some 20 ns for each matrix); loops take theirs without
 // (compiler/kernel/merge.h). One product of f32 is worth it where AVX-512 makes its kernel without
 // LLVM, in 0.2 ms: a call takes 0.1 to 0.5 us, a kernel of up to 32x32x16 0.05 to 0.3 (on Zen 5,
-// 100 random products: 1.9 times as fast in the mean, 0.9 at least), but of few columns, which fill
-// no vector.
+// 100 random products: 1.9 times as fast in the mean, 0.9 at least; on Zen 4, 240: 1.8 times), but
+// of few columns, which fill no vector, and by bound weights that a kernel would turn in each run
+// (thin takes those: 1.5 times as fast).
 static bool small_alone(const struct lib_call *c, const struct cpu_sizes *s, double each) {
     enum { MOST = 1 << 14, FEW_COLUMNS = 5, FEW_TERMS = 8, LONGEST = 128 };
     if (c->hero->shape->dtype != DT_F32 || c->hero->operands[0]->shape->dtype != DT_F32 ||

@@ -274,12 +274,24 @@ static float cost(const struct x86_home *h) {
 static enum x86_class kept_in(const struct x86_plan *p, const struct x86_home *h) {
     return p->vex && h->class == CLASS_K ? CLASS_V : (enum x86_class)h->class;
 }
+// A slot of the frame: a vector's may have been another's that was read for the last time before
+// this one was made. Of a few slots, so that a long kernel is not searched for each of its values.
 static void give_slot(struct x86_plan *p, struct x86_home *h) {
+    enum { TRIED = 64 };
     if (h->constant || h->slot >= 0) return;
-    int size = kept_in(p, h) == CLASS_V ? p->vex ? 32 : 64 : 8;
+    bool vector = kept_in(p, h) == CLASS_V;
+    int size = vector ? p->vex ? 32 : 64 : 8;
+    for (size_t k = 0; vector && k < p->slots.n && k < TRIED; k++) {
+        struct x86_slot *t = &p->slots.v[p->next_slot++ % p->slots.n];
+        if (t->last >= h->first) continue;
+        t->last = h->last;
+        h->slot = t->at;
+        return;
+    }
     p->frame = (p->frame + size - 1) / size * size;
     h->slot = p->frame;
     p->frame += size;
+    if (vector) avec_push(p->a, &p->slots, ((struct x86_slot){h->slot, h->last}));
 }
 // Registers of a class: those that all may have, *n; then those of plain loops, which are counted
 // too; then, of vectors, that of bare ones.

@@ -88,6 +88,9 @@ struct x86_val {
     struct kir_val *power[2];      // K_MUL: it is the first by 2 to the power of the second
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
+struct x86_slot { // whose last value is read for the last time there
+    int32_t at, last;
+};
 struct x86_plan {
     struct arena *a;
     const struct kir_fn *f;
@@ -100,6 +103,8 @@ struct x86_plan {
     VEC(struct x86_loop *) loops;                   // those around others before them
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
+    VEC(struct x86_slot) slots;                     // of vectors
+    size_t next_slot;                               // of these, the one to try next
     uint32_t saved;                                 // registers of the caller that are used
     int64_t tiles;                                  // bytes of tiles, beside the slots
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided

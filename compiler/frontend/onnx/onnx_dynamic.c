@@ -18,21 +18,28 @@ struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
     return o;
 }
 
-hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count) {
+// Positions are of 32 bits where these hold them, twice as many in a vector and divided without
+// calls.
+static hv true_positions(struct onnx_ctx *c, hv mask, hv *count) {
     struct hb *b = &c->b;
-    const struct shape *s = shape_with_dtype(c->a, mask->shape, DT_S64);
-    int64_t n = s->dims[0], zero = 0, two[2] = {n, 1};
-    hv pos = hb_iota(b, s, 0), one = hb_convert(b, mask, DT_S64);
-    *count = hb_reduce(b, one, hb_const_i64(b, DT_S64, 0), &zero, 1, HLO_ADD);
+    int64_t n = mask->shape->dims[0], zero = 0, two[2] = {n, 1};
+    enum dtype t = n < INT32_MAX ? DT_S32 : DT_S64;
+    const struct shape *s = shape_with_dtype(c->a, mask->shape, t);
+    hv pos = hb_iota(b, s, 0), one = hb_convert(b, mask, t);
+    *count = hb_reduce(b, one, hb_const_i64(b, t, 0), &zero, 1, HLO_ADD);
     if (n == 0) return pos;
     // How many hold up to each position is where it goes; those that do not hold go behind all
     // others, in their own order.
     struct window_dim w = {n, 1, n - 1, 0, 1, 1, false};
-    hv upto =
-        hb_reduce_window(b, one, hb_const_i64(b, DT_S64, 0), &(struct window){&w, 1}, HLO_ADD);
+    hv upto = hb_reduce_window(b, one, hb_const_i64(b, t, 0), &(struct window){&w, 1}, HLO_ADD);
     hv behind = hb_add(b, onnx_spread(c, *count, s), hb_sub(b, pos, upto));
     hv to = hb_select(b, mask, onnx_add_k(c, upto, -1), behind);
     return onnx_put_points(c, hb_splat(b, s, 0), hb_reshape(b, to, two, 2), 1, pos, HLO_COPY);
+}
+hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count) {
+    hv at = true_positions(c, mask, count);
+    *count = hb_convert(&c->b, *count, DT_S64);
+    return hb_convert(&c->b, at, DT_S64);
 }
 static hv truth(struct onnx_ctx *c, hv x) {
     return x->shape->dtype == DT_PRED ? x : onnx_compare_k(c, x, 0, CMP_NE);
@@ -91,7 +98,7 @@ static hv positions_in(struct onnx_ctx *c, hv of, hv mask, hv *count) {
             alike(c->chosen[k].of, of, &left))
             return *count = c->chosen[k].count, c->chosen[k].at;
     }
-    hv at = onnx_true_positions(c, mask, count);
+    hv at = true_positions(c, mask, count);
     if (hb_ok(&c->b)) c->chosen[c->n_chosen++ % room] = (struct onnx_chosen){of, at, *count};
     return at;
 }
@@ -110,12 +117,12 @@ ONNX_X(nonzero) {
     int64_t stride = n;
     for (int d = 0; d < rank; d++) { // row-major position -> one row for each dimension
         stride /= x->shape->dims[d];
-        hv r = hb_div(b, at, hb_splat(b, at->shape, (double)stride));
-        r = hb_binary(b, HLO_REMAINDER, r, hb_splat(b, at->shape, (double)x->shape->dims[d]));
+        hv r = d == rank - 1 ? at : hb_div(b, at, hb_splat(b, at->shape, (double)stride));
         rows[d] = hb_reshape(b, r, row, 2);
+        if (d < rank - 1) at = hb_sub(b, at, hb_mul(b, r, hb_splat(b, at->shape, (double)stride)));
     }
-    onnx_out_any(c, 0,
-                 onnx_dynamic_val(c, rank == 1 ? rows[0] : hb_concat(b, rows, rank, 0), count, 1));
+    hv all = rank == 1 ? rows[0] : hb_concat(b, rows, rank, 0);
+    onnx_out_any(c, 0, onnx_dynamic_val(c, hb_convert(b, all, DT_S64), count, 1));
 }
 
 ONNX_X(compress) {

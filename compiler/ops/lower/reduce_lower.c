@@ -336,12 +336,40 @@ static status_t running_line(struct lower *lw, const struct running *r, struct k
     kir_end(k, l, next);
     return ST_OK;
 }
-// ---- lines side by side in vectors: short ones, and those whose steps are dear
-
 static bool has_dear(const struct hlo_computation *c) {
     HLO_EACH_INSTR(i, c) if (hlo_is_dear(i)) return true;
     return false;
 }
+// A few lines whose elements are neighbours: all in one loop, each one's running value carried,
+// where a block would wait for its scratch at each step.
+enum { FEW_LINES = 8, FEW_LINES_512 = 16 };
+static bool runs_together(const struct lower *lw, const struct running *r, int64_t inner) {
+    bool wide = lw->target && lw->target->vector_bits == 512;
+    return inner > 1 && r->n == 1 && inner <= (wide ? FEW_LINES_512 : FEW_LINES) &&
+           lw->policy->tiles == TILES_OF_CPU && !lw->elements && !has_dear(r->i->called[0]);
+}
+static status_t running_lines(struct lower *lw, const struct running *r, struct kir_val **index,
+                              int64_t inner) {
+    struct kir *k = &lw->k;
+    const struct shape *s = r->i->operands[0]->shape;
+    int64_t n = s->dims[r->w.dim];
+    struct kir_val *acc[FEW_LINES_512], *next[FEW_LINES_512], *first;
+    RETURN_IF_ERR(running_init(lw, r, &first));
+    for (int64_t e = 0; e < inner; e++)
+        acc[e] = first;
+
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, acc, (int)inner);
+    index[r->w.dim] = running_position(lw, r, n, l->var);
+    for (int64_t e = 0; e < inner; e++) {
+        lower_unflatten(lw, kir_i64(k, e), s->dims + r->w.dim + 1, s->rank - r->w.dim - 1,
+                        index + r->w.dim + 1);
+        RETURN_IF_ERR(running_step(lw, r, index, &l->carry[e], &next[e]));
+    }
+    kir_end(k, l, next);
+    return ST_OK;
+}
+// ---- lines side by side in vectors: short ones, and those whose steps are dear
+
 // Of what lines of n elements repay it, measured on Zen 5, AVX-512, rows of 5 to 50: up to 8
 // elements lie in as many vectors of a line's length, longer ones of 4 bytes are gathered. Steps
 // are written out: of 1000 operations LLVM makes code in 0.2 s.
@@ -470,9 +498,10 @@ WHOLE(REDUCE_WINDOW) {
 
     bool line = inner == 1 && !parts;
     if (line && runs_beside(lw, &r, outer)) return running_beside(lw, &r, outer);
+    bool together = !parts && runs_together(lw, &r, inner);
     int64_t most = inner < BLOCK ? inner : BLOCK;
     blocks = (inner + BLOCK - 1) / BLOCK;
-    for (int o = 0; !line && o < r.n; o++)
+    for (int o = 0; !line && !together && o < r.n; o++)
         r.at[o] = lower_scratch(lw, r.type[o], most);
 
     int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
@@ -484,9 +513,10 @@ WHOLE(REDUCE_WINDOW) {
             kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)), kir_i64(k, inner), NULL);
         for (int d = r.w.dim + 1; d < s->rank; d++)
             index[d] = kir_i64(k, 0);
-        RETURN_IF_ERR(line ? running_line(lw, &r, index)
-                           : running_block(lw, &r, index, s->dims + r.w.dim + 1,
-                                           s->rank - r.w.dim - 1, begin, end, most));
+        RETURN_IF_ERR(line       ? running_line(lw, &r, index)
+                      : together ? running_lines(lw, &r, index, inner)
+                                 : running_block(lw, &r, index, s->dims + r.w.dim + 1,
+                                                 s->rank - r.w.dim - 1, begin, end, most));
     }
 
     kir_end(k, u, NULL);

@@ -12,11 +12,14 @@
 
 enum {
     MOST = 128,
+    ALONE = 1 << 14, // products of one matrix, of more tiles are as fast
     FEW_TERMS = 4,
+    FEW_ROWS = 3, // of one product, for which a matrix is not turned
     SOME_TERMS = 10,
     FEW_COLUMNS = 8,
     NEAR = 32,
     WRITTEN_OUT = 96,
+    MOST_KEPT = 16,
     MOST_VECTORS = 3,
     MOST_SUMS = 24,
     MOST_LANES = 16 // of a matrix that is turned
@@ -40,9 +43,11 @@ static bool lies(const struct shape *s, struct i64s batch, int64_t term, struct 
         if (batch.v[n] != batch.v[0] + n) return false;
         sum += batch.v[n];
     }
-    int64_t last = batch.v[batch.n - 1], free = (int64_t)s->rank * (s->rank - 1) / 2 - sum;
+    int64_t last = batch.n ? batch.v[batch.n - 1] : -1;
+    int64_t free = (int64_t)s->rank * (s->rank - 1) / 2 - sum;
     if (last == s->rank - 1) return false;
-    *l = (struct lie){stride_of(s, last), stride_of(s, free), stride_of(s, term), s->dims[free]};
+    *l = (struct lie){batch.n ? stride_of(s, last) : 0, stride_of(s, free), stride_of(s, term),
+                      s->dims[free]};
     return true;
 }
 static bool short_int(enum dtype t) {
@@ -70,11 +75,13 @@ static enum dtype type_in(const struct small_dot *s, int from) {
 // Long lines beside few rows or columns are summed as they lie (measured on Zen 4, AVX-512: at the
 // bounds the turned matrix is about as fast, within them up to 4.4 times).
 static bool repays_turn(const struct small_dot *s) {
-    enum { FEW_ROWS = 4, MANY_ROWS = 8 };
+    enum { SOME_ROWS = 4, MANY_ROWS = 8 };
     int64_t wide = 1;
     while (wide * 2 <= s->n)
         wide *= 2;
-    return s->k <= wide * (s->m >= MANY_ROWS && s->n >= FEW_COLUMNS ? 8 : s->m >= FEW_ROWS ? 4 : 2);
+    return s->k <= wide * (s->m >= MANY_ROWS && s->n >= FEW_COLUMNS ? 8
+                           : s->m >= SOME_ROWS                      ? 4
+                                                                    : 2);
 }
 // Of few columns the rows are in the lanes: the operands change sides, and the product is turned.
 // Measured as above, 240 sizes: where rows lie apart they are turned too, which pays where columns
@@ -110,7 +117,7 @@ static struct small_dot with_sides_changed(const struct small_dot *s, const stru
 bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
                    struct small_dot *out) {
     const struct hlo_attr_dot *d = i->op == HLO_DOT ? HLO_ATTR(i, dot) : NULL;
-    if (!d || !type_ok(i, vector_bits) || d->lhs_batch_dims.n == 0) return false;
+    if (!d || !type_ok(i, vector_bits)) return false;
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
     intptr_t left = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[0]),
              right = (intptr_t)pmap_get_ptr(&lw->leaf, i->operands[1]);
@@ -138,7 +145,8 @@ bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
     s.line = s.turned ? b.free : b.term;
     for (int e = 0; e < n; e++)
         s.batch *= x->dims[d->lhs_batch_dims.v[e]];
-    if (s.batch < 2 || s.m < 1 || s.k < 2 || s.n < 2 || s.m > MOST || s.k > MOST || s.n > MOST)
+    if ((s.batch < 2 && s.m * s.n * s.k > ALONE) || s.m < 1 || s.k < 2 || s.n < 2 || s.m > MOST ||
+        s.k > MOST || s.n > MOST)
         return false;
     if (is_better_swapped(&s, columns)) {
         s = with_sides_changed(&s, &a, &b);
@@ -146,7 +154,7 @@ bool hlo_small_dot(struct lower *lw, const struct hlo_instr *i, int vector_bits,
         // Sums of few terms are written out by others, and few rows do not repay a turned matrix.
         if (s.m > NEAR && s.n < FEW_COLUMNS && (columns || s.k < SOME_TERMS)) return false;
         if (s.k <= FEW_TERMS && (s.m > NEAR || s.n > (s.turned ? NEAR / 2 : NEAR))) return false;
-        if (s.turned && !repays_turn(&s)) return false;
+        if (s.turned && (!repays_turn(&s) || (s.batch == 1 && s.m < FEW_ROWS))) return false;
     }
     s.lanes = vector_bits / dtype_bits(sum_type(&s));
     while (s.lanes > s.n)
@@ -199,7 +207,9 @@ static void one_block(struct lower *lw, const struct small_dot *s, struct block 
     int n = b->rows * b->vectors;
     for (int c = 0; c < n; c++)
         b->sum[c] = kir_splat(k, kir_zero(k, e), s->lanes);
-    if (s->k * n <= WRITTEN_OUT) {
+    // What rows have is in registers for all blocks beside each other.
+    bool kept = s->n <= MOST_VECTORS * s->lanes || s->k * b->rows <= MOST_KEPT;
+    if (s->k * n <= WRITTEN_OUT && kept) {
         for (int64_t t = 0; t < s->k; t++)
             term(lw, s, b, kir_i64(k, t));
     } else {

@@ -172,13 +172,13 @@ static bool sort_accepts(UNUSED const struct cpu_exe *x, const struct hlo_instr 
 
 // ---- keys as integers
 
-struct pair {
-    uint64_t key;
-    uint32_t at;
-};
-struct pair32 {
-    uint32_t key, at;
-};
+// A key and, below it, a position: numbers that order as equal keys' positions do.
+typedef unsigned __int128 pair_64;
+typedef uint64_t pair_32;
+#define PAIR_32(key, at) ((pair_32)(uint32_t)(key) << 32 | (uint32_t)(at))
+#define PAIR_64(key, at) ((pair_64)(key) << 64 | (uint32_t)(at))
+#define KEY_32(pair)     ((uint32_t)((pair) >> 32))
+#define KEY_64(pair)     ((uint64_t)((pair) >> 64))
 static inline uint64_t float_key(uint64_t bits, int width, uint64_t infinity, const struct key *k) {
     uint64_t top = UINT64_C(1) << (width - 1), size = bits & (top - 1);
     if (k->nans_last && size > infinity) return top | (top - 1);
@@ -222,15 +222,15 @@ static inline uint64_t number_key(const void *p, enum dtype t, const struct key 
 // ---- sorting by digits
 
 // Gives where the sorted pairs are: a or b.
-#define RADIX(NAME, PAIR, BITS)                                                                    \
-    static PAIR *radix_##NAME(PAIR *a, PAIR *b, int64_t n) {                                       \
+#define RADIX(BITS)                                                                                \
+    static pair_##BITS *radix_##BITS(pair_##BITS *a, pair_##BITS *b, int64_t n) {                  \
         uint32_t count[(BITS + 10) / 11 * 2048];                                                   \
         int width = n < MANY ? 8 : 11, size = 1 << width, digits = (BITS + width - 1) / width;     \
         if (n <= FEW) {                                                                            \
             for (int64_t i = 1; i < n; i++) {                                                      \
-                PAIR p = a[i];                                                                     \
+                pair_##BITS p = a[i];                                                              \
                 int64_t j = i;                                                                     \
-                for (; j > 0 && a[j - 1].key > p.key; j--)                                         \
+                for (; j > 0 && KEY_##BITS(a[j - 1]) > KEY_##BITS(p); j--)                         \
                     a[j] = a[j - 1];                                                               \
                 a[j] = p;                                                                          \
             }                                                                                      \
@@ -239,25 +239,26 @@ static inline uint64_t number_key(const void *p, enum dtype t, const struct key 
         memset(count, 0, sizeof *count *(size_t)(digits << width));                                \
         for (int64_t i = 0; i < n; i++)                                                            \
             for (int d = 0; d < digits; d++)                                                       \
-                count[(d << width) + (int)(a[i].key >> (d * width) & (unsigned)(size - 1))]++;     \
+                count[(d << width) +                                                               \
+                      (int)(KEY_##BITS(a[i]) >> (d * width) & (unsigned)(size - 1))]++;            \
         for (int d = 0; d < digits; d++) {                                                         \
             uint32_t *c = count + ((size_t)d << width), sum = 0;                                   \
-            if (c[a[0].key >> (d * width) & (unsigned)(size - 1)] == n) continue;                  \
+            if (c[KEY_##BITS(a[0]) >> (d * width) & (unsigned)(size - 1)] == n) continue;          \
             for (int v = 0; v < size; v++) {                                                       \
                 uint32_t here = c[v];                                                              \
                 c[v] = sum;                                                                        \
                 sum += here;                                                                       \
             }                                                                                      \
             for (int64_t i = 0; i < n; i++)                                                        \
-                b[c[a[i].key >> (d * width) & (unsigned)(size - 1)]++] = a[i];                     \
-            PAIR *t = a;                                                                           \
+                b[c[KEY_##BITS(a[i]) >> (d * width) & (unsigned)(size - 1)]++] = a[i];             \
+            pair_##BITS *t = a;                                                                    \
             a = b;                                                                                 \
             b = t;                                                                                 \
         }                                                                                          \
         return a;                                                                                  \
     }
-RADIX(32, struct pair32, 32)
-RADIX(64, struct pair, 64)
+RADIX(32)
+RADIX(64)
 
 // ---- a line
 
@@ -268,13 +269,16 @@ struct sort_state {
     int64_t line;                  // from one line of results to the next
     int64_t room;                  // pairs of a thread, in each of its two halves
     int64_t bytes;                 // of a thread's scratch
+    int bits;                      // of a vector
     bool wide;                     // some key has 64 bits
+    bool some;                     // the first ones of a line are found without sorting it
+    bool parted;                   // of more than are kept the first are parted from the others
     int threads;
 };
 // Pairs of key k at the positions that `from` has (NULL: in order), and back.
-#define FILL(NAME, PAIR)                                                                           \
-    static void fill_##NAME(const struct sort_state *s, const struct key *k, const char *line,     \
-                            bool again, PAIR *to) {                                                \
+#define FILL(BITS)                                                                                 \
+    static void fill_##BITS(const struct sort_state *s, const struct key *k, const char *line,     \
+                            bool again, pair_##BITS *to) {                                         \
         enum dtype t = k->type;                                                                    \
         int64_t step = dtype_size(s->i->operands[k->operand]->shape->dtype) * s->inner;            \
         if (k->part == IMAG_PART) line += dtype_size(t);                                           \
@@ -283,31 +287,31 @@ struct sort_state {
                             ? ~UINT64_C(0)                                                         \
                             : (UINT64_C(1) << (dtype_bits(t) < 8 ? 8 : dtype_bits(t))) - 1;        \
         for (int64_t j = 0; j < s->n; j++) {                                                       \
-            if (!again) to[j].at = (uint32_t)j;                                                    \
-            const char *p = line + to[j].at * step;                                                \
-            to[j].key = number_key(p, t, k) ^ flip;                                                \
+            uint32_t at = again ? (uint32_t)to[j] : (uint32_t)j;                                   \
+            to[j] = PAIR_##BITS(number_key(line + at * step, t, k) ^ flip, at);                    \
         }                                                                                          \
     }                                                                                              \
-    static PAIR *sort_##NAME(const struct sort_state *s, void *const *bufs, int64_t at, PAIR *a,   \
-                             PAIR *b) {                                                            \
+    static pair_##BITS *sort_##BITS(const struct sort_state *s, void *const *bufs, int64_t at,     \
+                                    pair_##BITS *a, pair_##BITS *b) {                              \
         for (int k = s->keys.n - 1; k >= 0; k--) {                                                 \
             const struct key *key = &s->keys.v[k];                                                 \
             enum dtype t = s->i->operands[key->operand]->shape->dtype;                             \
-            fill_##NAME(s, key, (const char *)bufs[key->operand] + at * dtype_size(t),             \
+            fill_##BITS(s, key, (const char *)bufs[key->operand] + at * dtype_size(t),             \
                         k < s->keys.n - 1, a);                                                     \
-            PAIR *done = radix_##NAME(a, b, s->n);                                                 \
+            pair_##BITS *done = radix_##BITS(a, b, s->n);                                          \
             if (done != a) b = a, a = done;                                                        \
         }                                                                                          \
         return a;                                                                                  \
     }
-FILL(32, struct pair32)
-FILL(64, struct pair)
+FILL(32)
+FILL(64)
 
+#define INLINE static inline __attribute__((always_inline))
 // Keys of elements by blocks: loops of a known length for vectors.
 enum { BLOCK = 32 };
 #define EACH(TYPE, KEY_OF)                                                                         \
     {                                                                                              \
-        const TYPE *v = (const TYPE *)from;                                                        \
+        const TYPE *restrict v = (const TYPE *)from;                                               \
         if (n == BLOCK)                                                                            \
             for (int e = 0; e < BLOCK; e++)                                                        \
                 to[e] = (KEY_OF) ^ flip;                                                           \
@@ -351,8 +355,8 @@ struct block_form {
     enum dtype t;
     const struct key *k;
 };
-static void keys_of_32(const struct block_form *f, const char *from, int n, uint32_t flip,
-                       uint32_t *to) {
+INLINE void keys_of_32(const struct block_form *f, const char *restrict from, int n, uint32_t flip,
+                       uint32_t *restrict to) {
     switch (f->how) {
     case BLOCK_F32:
         EACH(uint32_t, BY_SIGN(uint32_t, int32_t, 32))
@@ -369,8 +373,8 @@ static void keys_of_32(const struct block_form *f, const char *from, int n, uint
             to[e] = (uint32_t)number_key(from + e * dtype_size(f->t), f->t, f->k) ^ flip;
     }
 }
-static void keys_of_64(const struct block_form *f, const char *from, int n, uint64_t flip,
-                       uint64_t *to) {
+INLINE void keys_of_64(const struct block_form *f, const char *restrict from, int n, uint64_t flip,
+                       uint64_t *restrict to) {
     switch (f->how) {
     case BLOCK_F64:
         EACH(uint64_t, BY_SIGN(uint64_t, int64_t, 64))
@@ -381,64 +385,13 @@ static void keys_of_64(const struct block_form *f, const char *from, int n, uint
             to[e] = number_key(from + e * dtype_size(f->t), f->t, f->k) ^ flip;
     }
 }
-#define BELOW(NAME, KEY)                                                                           \
-    static bool below_##NAME(const KEY *keys, KEY bound) {                                         \
-        KEY below = 0;                                                                             \
-        for (int e = 0; e < BLOCK; e++)                                                            \
-            below |= keys[e] < bound;                                                              \
-        return below != 0;                                                                         \
-    }
-BELOW(32, uint32_t)
-BELOW(64, uint64_t)
+#include "devices/cpu/routines/cpu_sort_best.h"
 
-// The first `kept` of the line's order, without sorting what cannot be among them: few are kept in
-// order; of more, candidates are collected and sorted when there is no more room.
-#define TOP(NAME, PAIR, KEY)                                                                       \
-    static int64_t keep_##NAME(PAIR *a, int64_t n, int64_t kept, KEY key, uint32_t at) {           \
-        int64_t j = n < kept ? n : kept - 1;                                                       \
-        for (; j > 0 && a[j - 1].key > key; j--)                                                   \
-            a[j] = a[j - 1];                                                                       \
-        a[j] = (PAIR){.key = key, .at = at};                                                       \
-        return n < kept ? n + 1 : n;                                                               \
-    }                                                                                              \
-    static PAIR *best_##NAME(const struct sort_state *s, const char *line, PAIR *a, PAIR *b) {     \
-        const struct key *k = &s->keys.v[0];                                                       \
-        enum dtype t = k->type;                                                                    \
-        const struct block_form form = {block_of(t, k), t, k};                                     \
-        int bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);                                          \
-        KEY flip = k->down ? (KEY) ~(KEY)0 >> (sizeof(KEY) * 8 - (size_t)bits) : 0;                \
-        KEY bound = 0, keys[BLOCK];                                                                \
-        int64_t size = dtype_size(t), n = 0;                                                       \
-        bool bounded = false; /* only keys below the bound may be among them */                    \
-        for (int64_t at = 0; at < s->n && s->kept; at += BLOCK) {                                  \
-            int many = s->n - at < BLOCK ? (int)(s->n - at) : BLOCK;                               \
-            keys_of_##NAME(&form, line + at * size, many, flip, keys);                             \
-            if (bounded && many == BLOCK && !below_##NAME(keys, bound)) continue;                  \
-            for (int e = 0; e < many; e++) {                                                       \
-                uint32_t here = (uint32_t)(at + e);                                                \
-                if (bounded && keys[e] >= bound) continue;                                         \
-                if (s->kept <= IN_ORDER) {                                                         \
-                    n = keep_##NAME(a, n, s->kept, keys[e], here);                                 \
-                } else {                                                                           \
-                    a[n++] = (PAIR){.key = keys[e], .at = here};                                   \
-                    if (n < s->room) continue;                                                     \
-                    PAIR *done = radix_##NAME(a, b, n);                                            \
-                    if (done != a) b = a, a = done;                                                \
-                    n = s->kept;                                                                   \
-                }                                                                                  \
-                bounded = n == s->kept;                                                            \
-                bound = bounded ? a[n - 1].key : 0;                                                \
-            }                                                                                      \
-        }                                                                                          \
-        return s->kept <= IN_ORDER ? a : radix_##NAME(a, b, n);                                    \
-    }
-TOP(32, struct pair32, uint32_t)
-TOP(64, struct pair, uint64_t)
-#define FETCH(NAME, PAIR)                                                                          \
-    static void fetch_##NAME(const PAIR *order, const char *from, char *to, int64_t n,             \
+#define FETCH(BITS)                                                                                \
+    static void fetch_##BITS(const pair_##BITS *order, const char *from, char *to, int64_t n,      \
                              int64_t size, int64_t inner) {                                        \
         for (int64_t j = 0; j < n; j++) {                                                          \
-            const char *p = from + order[j].at * inner * size;                                     \
+            const char *p = from + (uint32_t)order[j] * inner * size;                              \
             char *q = to + j * inner * size;                                                       \
             if (size == 4)                                                                         \
                 memcpy(q, p, 4);                                                                   \
@@ -448,8 +401,8 @@ TOP(64, struct pair, uint64_t)
                 memcpy(q, p, (size_t)size);                                                        \
         }                                                                                          \
     }
-FETCH(32, struct pair32)
-FETCH(64, struct pair)
+FETCH(32)
+FETCH(64)
 
 static void one_line(const struct sort_state *s, void *const *bufs, int64_t line, char *scratch) {
     const struct hlo_instr *i = s->i;
@@ -457,15 +410,15 @@ static void one_line(const struct sort_state *s, void *const *bufs, int64_t line
     int n_in = i->n_operands;
     int64_t before = line / s->inner * s->inner, at = before * s->n + line % s->inner;
     int64_t to = before * s->line + line % s->inner;
-    struct pair *a = (struct pair *)scratch, *wide = NULL;
-    struct pair32 *b = (struct pair32 *)scratch, *narrow = NULL;
+    pair_64 *a = (pair_64 *)scratch, *wide = NULL;
+    pair_32 *b = (pair_32 *)scratch, *narrow = NULL;
     int key = s->keys.v[0].operand;
     const char *first = (const char *)bufs[key] + at * dtype_size(i->operands[key]->shape->dtype);
-    if (s->wide && s->room < s->n)
+    if (s->wide && s->some)
         wide = best_64(s, first, a, a + s->room);
     else if (s->wide)
         wide = sort_64(s, bufs, at, a, a + s->room);
-    else if (s->room < s->n)
+    else if (s->some)
         narrow = best_32(s, first, b, b + s->room);
     else
         narrow = sort_32(s, bufs, at, b, b + s->room);
@@ -480,7 +433,7 @@ static void one_line(const struct sort_state *s, void *const *bufs, int64_t line
     }
     int32_t *index = topk ? (int32_t *)bufs[n_in + 1] + to : NULL;
     for (int64_t j = 0; topk && j < s->kept; j++)
-        index[j] = (int32_t)(wide ? wide[j].at : narrow[j].at);
+        index[j] = (int32_t)(wide ? (uint32_t)wide[j] : (uint32_t)narrow[j]);
 }
 
 // ---- the implementation
@@ -516,11 +469,21 @@ static int64_t kept_of_sort(const struct sort_state *s, int64_t dim) {
     }
     return read <= s->n / SHARE ? read : s->n;
 }
+// Which lines are sorted, and what for.
+static void rooms_of(struct sort_state *s) {
+    enum { PARTED = 256, PARTED_WIDE = 1024 }; // of more, sorting by digits is as fast
+    s->parted = s->kept <= (s->wide ? PARTED_WIDE : PARTED);
+    int64_t room = s->kept <= IN_ORDER ? s->kept : (s->parted ? 3 : 2) * s->kept + ROOM;
+    s->some = s->kept < s->n && (s->i->op == HLO_TOPK || s->keys.n == 1) &&
+              (room < s->n || (s->parted && s->kept <= s->n / 4 * 3));
+    s->room = room < s->n && s->some ? room : s->n;
+}
 static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     struct sort_state *s = arena_new_of(&x->arena, struct sort_state);
     const struct hlo_instr *i = step->plan->instr;
     const struct shape *shape = i->operands[0]->shape;
-    *s = (struct sort_state){.i = i, .inner = 1, .threads = cpu_threads()};
+    *s = (struct sort_state){
+        .i = i, .inner = 1, .threads = cpu_threads(), .bits = cpu_target()->vector_bits};
     if (!keys_of(i, &s->keys)) return st_internal("accepted a sort that does not match");
     int64_t dim = line_dim(i);
     s->n = s->kept = shape->dims[dim];
@@ -531,10 +494,8 @@ static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     s->line = i->op == HLO_TOPK ? s->kept : s->n;
     for (int k = 0; k < s->keys.n; k++)
         s->wide |= dtype_bits(s->keys.v[k].type) > 32;
-    s->room = s->n;
-    int64_t room = s->kept <= IN_ORDER ? s->kept : 2 * s->kept + ROOM;
-    if ((i->op == HLO_TOPK || s->kept < s->n) && room < s->n) s->room = room;
-    int64_t each = s->wide ? (int64_t)sizeof(struct pair) : (int64_t)sizeof(struct pair32);
+    rooms_of(s);
+    int64_t each = s->wide ? (int64_t)sizeof(pair_64) : (int64_t)sizeof(pair_32);
     s->bytes = (2 * s->room * each + 63) / 64 * 64;
     if (s->bytes * s->threads > x->scratch_bytes) x->scratch_bytes = s->bytes * s->threads;
     step->detail = "sort";

@@ -155,13 +155,16 @@ static bool posts_ok(const struct lib_call *c, const struct thin_dims *f) {
     return true;
 }
 static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    enum { KEPT_ROWS = 12 };
     struct lib_call c;
     struct thin_dims f;
-    *why = "small products, which a kernel runs across";
-    if (cpu_small_dot(i) && cpu_find_kernel(x, i)) return false;
     *why = "not a product of few rows";
-    return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) && f.rows <= MAX_ROWS &&
-           posts_ok(&c, &f);
+    if (shape_is_tuple(i->shape) || !lib_match(i, &c) || !form_of(&c, &f) || f.rows > MAX_ROWS ||
+        !posts_ok(&c, &f))
+        return false;
+    *why = "small products, which a kernel runs across";
+    bool kept = f.by_column && f.batch == 1 && f.rows <= KEPT_ROWS; // if it is bound: thin_open
+    return kept || !(cpu_small_dot(i) && cpu_find_kernel(x, i));
 }
 
 // ---- running
@@ -469,6 +472,8 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
         s->pack_slot = x->n_packs++;
     }
     s->declined = few_columns(t) && cpu_target()->library_accepts(cpu_target(), i);
+    // A kernel turns columns in each run, which a weight's are but once.
+    if (cpu_small_dot(i) && cpu_find_kernel(x, i)) s->declined = s->packed_in < 0;
     if (s->declined) return ST_OK;
     t->far = t->form == THIN_LINES && t->rows > 2 && reads_far(i->parent);
     s->detail = details[t->widest];
