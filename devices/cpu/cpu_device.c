@@ -461,7 +461,7 @@ static status_t take_memory(struct cpu_exe *x) {
     x->stats.scratch_bytes = x->scratch_bytes;
     const struct executable *e = x->exe;
     x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: states
-    if (!x->of) // and the program itself, often more
+    if (!x->of)                                             // and the program itself, often more
         x->stats.resident_bytes += (int64_t)(e->arena->used_bytes + e->main->arena->used_bytes +
                                              e->prepare->arena->used_bytes);
     x->stats.one_thread = true;

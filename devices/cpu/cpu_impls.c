@@ -47,7 +47,7 @@ struct kernel_state {
     void *code;
     const struct kernel_info *info;
     int64_t scratch; // of a thread
-    bool updates; // plan_updates_alone
+    bool updates;    // plan_updates_alone
 };
 
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
