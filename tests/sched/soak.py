@@ -357,7 +357,8 @@ def main():
         large = rss_mb(d)
         assert large < small + 100, f"the daemon grew from {small:.0f} MB to {large:.0f} MB"
         print(f"  {small:.0f} MB at the start, {large:.0f} MB at the end; {kills} workers killed, "
-              f"{len(suites)} batch jobs, {len(trainings)} trainings, {int(metric(d, 'hlod_batches_total'))} batches of "
+              f"{len(suites)} batch jobs, {len(trainings)} trainings, "
+              f"{int(metric(d, 'hlod_batches_total'))} batches of "
               f"{metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
         assert d.stop_keep() == 0, "the daemon did not end cleanly"
     except (Exception, SystemExit) as e:
