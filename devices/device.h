@@ -89,7 +89,7 @@ struct dev_run {
                            // those that the run makes are added
 };
 struct dev_stats {
-    int64_t arena_bytes;     // working memory of a run
+    int64_t arena_bytes, shared_bytes; // working memory of a run; of it, what all executables share
     int64_t scratch_bytes;   // of it: what libraries work in; 0 where that is not known
     int64_t prepare_bytes;   // working memory of the last prepare, beside what stays
     int64_t resident_bytes;  // what else stays while it is loaded, as far as that is known

@@ -58,6 +58,8 @@ int main(int argc, char **argv) {
             o.filter = false;
         else if (strncmp(argv[k], "--memory=", 9) == 0)
             o.memory = strtoll(argv[k] + 9, NULL, 10);
+        else if (strncmp(argv[k], "--device-memory=", 16) == 0)
+            o.device_memory = strtoll(argv[k] + 16, NULL, 10);
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
         else if (strncmp(argv[k], "--join=", 7) == 0) // what the device's spec names

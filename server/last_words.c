@@ -56,3 +56,12 @@ void last_words_watch(void) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         sigaction(ends[i], &a, NULL);
 }
+
+void last_words_hold(bool yes) {
+    static const int asked[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
+        sigaddset(&set, asked[k]);
+    pthread_sigmask(yes ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}

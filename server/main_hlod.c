@@ -756,6 +756,7 @@ static void append_log(void) {
 
 int main(int argc, char **argv) {
     static struct daemon d;
+    last_words_hold(true);
     signal(SIGPIPE, SIG_IGN);
     append_log();
     last_words_watch();
@@ -783,16 +784,8 @@ int main(int argc, char **argv) {
 
     st = raise_files();
     if (st) return fail(&d, st, 2);
-    sigset_t ends; // not for the threads that libraries make in start: the loop's thread is asked
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGHUP);
-    sigaddset(&ends, SIGUSR1);
-    pthread_sigmask(SIG_BLOCK, &ends, NULL);
-
     st = start(&d);
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
+    last_words_hold(false);
     if (st) return fail(&d, st, st_code(st) == ST_INVALID_ARGUMENT ? 2 : 1);
     if (!d.cfg.check) loop_run(d.loop);
     finish(&d);

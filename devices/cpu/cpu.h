@@ -34,6 +34,7 @@ struct cpu_step {
     uint32_t nan_leaves, nan_bound; // of these; and weights, looked at in runs that met one
     bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
+    int64_t own_bytes, own_at; // of x->scratch: its own if it is `apart`, while it runs
 };
 struct cpu_plan {
     struct plan *plan;
@@ -89,10 +90,9 @@ struct cpu_exe {
     const bool *kept;                 // the same
     int64_t kept_bytes;               // of forms of what loops do not change, in the arena
     int in_loop;                      // loops around it: its steps find the other threads awake
-    void *memory;                     // arena of main's plan
-    int64_t memory_bytes;
-    void *scratch; // libraries' scratchpad, shared by steps
-    int64_t scratch_bytes;
+    // Of the run that goes on (cpu_work.h): where main's plan lies, and what steps share.
+    void *memory, *scratch;
+    int64_t memory_bytes, scratch_bytes;
     void **results;            // of a run, by root leaf: where cpu_frame's are
     struct dev_buffer **ahead; // of a run, by root leaf: made for what stays; NULL between runs
     int n_packs;
@@ -123,7 +123,7 @@ status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct 
                       struct cpu_step *s) MUST_CHECK;
 // A kernel that one thread runs, as one call; code NULL: it is something else.
 struct cpu_direct {
-    void *code, *scratch;
+    void *code;
     const int64_t *sizes;
     int64_t extent;
     int n_bufs;
@@ -142,7 +142,6 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
 status_t cpu_cancelled(void);
 // 64-byte aligned, in large pages where it is large; free()d. NULL: there is none.
 void *cpu_memory(int64_t bytes);
-status_t cpu_grow_scratch(struct cpu_exe *x) MUST_CHECK; // to x->scratch_bytes, between runs
 // Loads exe as it is, without a device's `begin` before.
 status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
                   struct dev_exe **out) MUST_CHECK; // takes exe, also on failure

@@ -4,6 +4,7 @@
 #include "devices/cpu/cpu_bind.h"
 #include "devices/cpu/cpu_pool.h"
 #include "devices/cpu/cpu_weights.h"
+#include "devices/cpu/cpu_work.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -24,9 +25,13 @@ struct cpu_device {
     int64_t memory_bytes;
     struct cpu_options options;
     struct cpu_weights *sets;
+    struct cpu_work *work;
 };
 struct cpu_weights **cpu_sets(struct device *d) {
     return &((struct cpu_device *)d)->sets;
+}
+struct cpu_work *cpu_work_of(struct device *d) {
+    return ((struct cpu_device *)d)->work;
 }
 
 // ---- addresses and running
@@ -335,6 +340,27 @@ static status_t bind_plan(struct cpu_exe *x, struct cpu_plan *p) {
     }
     return ST_OK;
 }
+// Where the scratch of steps lies that may run while others do, from `at` on; gives where it ends.
+static int64_t place_scratch(struct cpu_plan *p, int64_t at) {
+    int64_t end = at;
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        int n = p->steps[k].beside_below ? p->plan->steps[k].beside + 1 : 1;
+        int64_t own = at;
+        for (int e = k; e < k + n; e++) {
+            struct cpu_step *s = &p->steps[e];
+            int64_t to = own + s->own_bytes;
+            s->own_at = own;
+            for (int c = 0; s->called && c < s->plan->instr->n_called; c++) {
+                int64_t inside = place_scratch(s->called[c], own);
+                if (inside > to) to = inside;
+            }
+            own = n > 1 ? to : at;
+            if (to > end) end = to;
+        }
+        k += n - 1;
+    }
+    return end;
+}
 // What follows from how all steps were bound.
 static void settle_plan(struct cpu_exe *x, struct cpu_plan *p) {
     for (int k = 0; k < p->plan->n_steps; k++) {
@@ -372,8 +398,7 @@ void cpu_unload(struct dev_exe *base) {
     close_plan(x->prepare);
     code_free(x->code);
     code_free(x->prepare_code);
-    free(x->memory);
-    free(x->scratch);
+    cpu_work_leave(x);
     if (!x->of) executable_free(x->exe);
     arena_done(&x->arena);
     free(x);
@@ -429,26 +454,20 @@ static status_t take_memory(struct cpu_exe *x) {
     x->results = arena_zarray(&x->arena, void *, main->n_root + 1);
     x->ahead = arena_zarray(&x->arena, struct dev_buffer *, main->n_root + 1);
     x->memory_bytes = main->arena_bytes;
-    x->memory = cpu_memory(x->memory_bytes);
-    x->scratch = cpu_memory(x->scratch_bytes);
-    if (!x->memory || !x->scratch)
-        return st_exhausted("no memory for a working set of %lld bytes",
-                            (long long)(x->memory_bytes + x->scratch_bytes));
-    x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
+    int64_t own = place_scratch(x->main, 0);
+    if (own > x->scratch_bytes) x->scratch_bytes = own;
+    RETURN_IF_ERR(cpu_work_join(x));
+    x->stats.arena_bytes = x->stats.shared_bytes = x->memory_bytes + x->scratch_bytes;
     x->stats.scratch_bytes = x->scratch_bytes;
-    x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: states, kernels' scratch
+    const struct executable *e = x->exe;
+    x->stats.resident_bytes = (int64_t)x->arena.used_bytes; // of steps: states
+    if (!x->of)                                             // and the program itself, often more
+        x->stats.resident_bytes += (int64_t)(e->arena->used_bytes + e->main->arena->used_bytes +
+                                             e->prepare->arena->used_bytes);
     x->stats.one_thread = true;
     for (int k = 0; k < main->n_steps; k++)
         x->stats.one_thread =
             x->stats.one_thread && x->main->steps[k].alone && !x->main->steps[k].called;
-    return ST_OK;
-}
-status_t cpu_grow_scratch(struct cpu_exe *x) {
-    void *more = cpu_memory(x->scratch_bytes);
-    if (!more)
-        return st_exhausted("no memory for %lld bytes of scratch", (long long)x->scratch_bytes);
-    free(x->scratch);
-    x->scratch = more;
     return ST_OK;
 }
 static status_t cpu_finish(struct dev_exe *base, const _Atomic bool *cancel) {
@@ -627,6 +646,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     const struct plan *p = x->main->plan;
     struct arena many = {0};
     const void *few[256], **params = few;
+    RETURN_IF_ERR(cpu_work_take(x));
     if (p->n_params > 256) params = arena_array(&many, const void *, p->n_params);
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
@@ -643,6 +663,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     status_t st = run_main(x, &f, params, p->n_params - n_bound);
     if (mine) cpu_pool_end();
     if (x->of) cpu_use_threads(threads);
+    cpu_work_give(x);
     arena_done(&many);
     RETURN_IF_ERR(st);
     x->stats.runs++;
@@ -662,6 +683,7 @@ static status_t cpu_open(const char *options, struct device **out) {
     struct cpu_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
     d->base.vt = &cpu_vtable;
+    cpu_work_open(&d->work);
     d->options = o;
     d->memory_bytes = limits_memory(); // now: a worker cannot open files later
     (void)cpu_lapack_open();           // too
@@ -670,6 +692,7 @@ static status_t cpu_open(const char *options, struct device **out) {
     return ST_OK;
 }
 static void cpu_close(struct device *d) {
+    cpu_work_close(cpu_work_of(d));
     free(d);
 }
 static const struct target *target(UNUSED struct device *d) {

@@ -46,8 +46,8 @@ bool cpu_routine_runs(UNUSED const struct target *t, const struct hlo_instr *i) 
 struct kernel_state {
     void *code;
     const struct kernel_info *info;
-    void *scratch;
-    bool updates; // plan_updates_alone
+    int64_t scratch; // of a thread
+    bool updates;    // plan_updates_alone
 };
 
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
@@ -64,6 +64,11 @@ static int64_t kernel_grain(const struct kernel_info *k) {
     int64_t per_unit = k->extent > 0 ? (k->flops + k->bytes) / k->extent : 0;
     return per_unit > 0 ? 60000 / per_unit + 1 : 1;
 }
+// So much of what steps share, at least; `s` may have it while others run.
+static void want_scratch(struct cpu_exe *x, struct cpu_step *s, int64_t bytes) {
+    s->own_bytes = bytes;
+    if (bytes > x->scratch_bytes) x->scratch_bytes = bytes;
+}
 static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
     k->info = cpu_find_kernel(x, s->plan->instr);
@@ -73,9 +78,8 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
         return st_new(ST_DATA_LOSS, "kernel '%s' has %d buffers, its step %d", k->info->symbol,
                       k->info->n_bufs, s->plan->n_in + s->plan->n_out);
     k->code = symbol;
-    if (k->info->scratch_bytes)
-        k->scratch = arena_alloc_aligned(
-            &x->arena, (size_t)(k->info->scratch_bytes + 63) / 64 * 64 * (size_t)cpu_threads(), 64);
+    k->scratch = (k->info->scratch_bytes + 63) / 64 * 64;
+    want_scratch(x, s, k->scratch * cpu_threads());
     s->flops = k->info->flops;
     s->bytes = k->info->bytes;
     s->alone = k->info->extent < 2 * kernel_grain(k->info);
@@ -88,17 +92,16 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
 struct kernel_call {
     const struct kernel_state *k;
     void **bufs;
+    char *scratch;
 };
 static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
     const struct kernel_call *c = ctx;
-    char *scratch = c->k->scratch;
     hlod_kernel_call(c->k->code, c->k->info->n_bufs, c->bufs, begin, end,
-                     scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL,
-                     c->k->info->sizes);
+                     c->scratch + c->k->scratch * thread, c->k->info->sizes);
 }
-static status_t kernel_run(UNUSED struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct kernel_state *k = s->state;
-    struct kernel_call c = {k, bufs};
+    struct kernel_call c = {k, bufs, (char *)x->scratch + s->own_at};
     void **out = bufs + s->plan->n_in;
     for (int e = 0; k->updates && e < s->plan->n_out; e++)
         if (out[e] != bufs[e] && s->plan->out[e].size_bytes)
@@ -112,7 +115,6 @@ void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out) {
     const struct kernel_state *k = s->state;
     if (k->updates) return;
     *out = (struct cpu_direct){.code = k->code,
-                               .scratch = k->scratch,
                                .sizes = k->info->sizes,
                                .extent = k->info->extent,
                                .n_bufs = k->info->n_bufs};
@@ -133,13 +135,12 @@ static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
     const struct kernel_info *info = cpu_find_kernel(x, s->plan->instr);
     if (!info) return ST_OK;
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
-    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, NULL, false};
+    *k = (struct kernel_state){code_symbol(x->binding, info->symbol), info, 0, false};
     if (!k->code) return st_internal("loop '%s' is not in the object code", info->symbol);
     if (info->n_bufs != s->plan->n_out + HLOD_LOOP_BUFFERS || info->n_sizes != 1 ||
         info->sizes[0] > s->plan->scratch_bytes)
         return st_new(ST_DATA_LOSS, "loop '%s' is of another plan", info->symbol);
-    if (info->scratch_bytes)
-        k->scratch = arena_alloc_aligned(&x->arena, (size_t)info->scratch_bytes, 64);
+    want_scratch(x, s, (info->scratch_bytes + 63) / 64 * 64);
     s->state = k;
     s->called = NULL;
     s->alone = s->apart = true;
@@ -161,7 +162,7 @@ static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) 
     b[ps->n_out] = out[ps->n_out];
     b[ps->n_out + 1] = (void *)(uintptr_t)(x->cancel ? x->cancel : &never);
     b[ps->n_out + 2] = &outcome;
-    hlod_loop_call(k->code, b, k->scratch);
+    hlod_loop_call(k->code, b, (char *)x->scratch + s->own_at);
     if (outcome.stopped) return cpu_cancelled();
     if (x->run && x->run->profile) // some 0.1 ns each
         x->run->profile->estimate_ns += (double)outcome.work / 10;

@@ -91,7 +91,8 @@ static status_t run_steps(struct cpu_exe *x, const struct cpu_plan *p, const str
             if (s->views[e]) l->bufs[e] = s->views[e]->view;
         const struct cpu_direct *d = &l->direct;
         if (d->code)
-            hlod_kernel_call(d->code, d->n_bufs, l->bufs, 0, d->extent, d->scratch, d->sizes);
+            hlod_kernel_call(d->code, d->n_bufs, l->bufs, 0, d->extent,
+                             (char *)x->scratch + s->own_at, d->sizes);
         else
             RETURN_IF_ERR(s->impl->run(x, s, l->bufs));
     }

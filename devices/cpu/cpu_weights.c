@@ -10,6 +10,7 @@
 #include "base/store/file.h"
 #include "devices/cpu/cpu_pool.h"
 #include "devices/cpu/cpu_weights.h"
+#include "devices/cpu/cpu_work.h"
 #include "devices/cpu/onednn/cpu_onednn.h"
 
 enum {
@@ -252,9 +253,14 @@ status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
     w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
     w->odd = calloc((size_t)w->n_packed + 1, sizeof *w->odd);
     x->cancel = cancel;
+
     bool mine = cpu_pool_begin(false), there = w->bound && w->packed && w->odd;
     if (there) cpu_name_values(w, base->which);
-    status_t st = there ? run_prepare(x, weights, n, w) : st_oom();
+    status_t st = there ? cpu_work_take(x) : st_oom();
+    if (!st) {
+        st = run_prepare(x, weights, n, w);
+        cpu_work_give(x);
+    }
     if (mine) cpu_pool_end();
     x->cancel = NULL;
     if (st) {

@@ -472,6 +472,7 @@ status_t worker_serve(const struct worker_options *o) {
         return opened;
     }
     if (!w.device_role) worker_compile_for(w.dev);
+    worker_device_memory(o->device_memory);
     int most = w.device_role ? dev_attributes(w.dev).streams : 1;
     w.streams = most < 1 ? 1 : most > WORKER_STREAMS ? WORKER_STREAMS : most;
     bool foreign = dev_attributes(w.dev).foreign;

@@ -14,6 +14,7 @@ struct worker_options {
     const char *name;   // "cpu:0": how the daemon calls it
     int fd;
     int state;      // descriptor of the state page (proto/frame.h); 0 = none
+    int64_t device_memory; // of the device, that this process may plan with; 0 = all
     int64_t memory; // bytes that the process may take (RLIMIT_DATA); 0 = no bound
     bool filter;    // enter the system call filter (devices/worker/sandbox.h)
 };

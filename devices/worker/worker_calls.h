@@ -64,6 +64,7 @@ void worker_call_free(struct worker_call *c);
     status_t worker_##type(struct worker_call *c, UNUSED struct device *d, UNUSED void *reply)
 WORKER_ANSWER(ingest);
 void worker_compile_for(struct device *d);        // before the first compile; borrowed
+void worker_device_memory(int64_t bytes);         // before the first load; 0: the device's
 const struct target *worker_compile_target(void); // that device's own
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);

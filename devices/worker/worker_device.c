@@ -55,13 +55,14 @@ static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
     memcpy(out->b, b.data, 32);
     return true;
 }
+static int64_t stays(const struct dev_exe *x) {
+    struct dev_stats s = dev_stats(x);
+    return s.arena_bytes - s.shared_bytes + s.resident_bytes;
+}
 static int64_t own_bytes(const struct resident *r) {
-    struct dev_stats s = dev_stats(r->exe);
-    int64_t n = r->code_bytes + s.arena_bytes + s.resident_bytes;
-    for (int k = 0; k < WORKER_STREAMS && r->streams[k]; k++) {
-        s = dev_stats(r->streams[k]);
-        n += s.arena_bytes + s.resident_bytes;
-    }
+    int64_t n = r->code_bytes + stays(r->exe);
+    for (int k = 0; k < WORKER_STREAMS && r->streams[k]; k++)
+        n += stays(r->streams[k]);
     return n;
 }
 // Sets share memory: what one lets go may be another's from then on. Weights count less than what
@@ -116,10 +117,16 @@ static bool drop_item(struct room_item *i) {
     if (i) drop((struct resident *)i);
     return i != NULL;
 }
+static int64_t given_memory_bytes;
+void worker_device_memory(int64_t bytes) {
+    given_memory_bytes = bytes;
+}
 // Lets go of what is more than may be resident.
 static void fit(struct device *d) {
-    int64_t most = dev_attributes(d).memory_bytes / SPARE_PART;
-    if (most < SPARE_LEAST) most = SPARE_LEAST;
+    int64_t all = dev_attributes(d).memory_bytes;
+    if (given_memory_bytes && given_memory_bytes < all) all = given_memory_bytes;
+    int64_t most = all / SPARE_PART;
+    if (most < SPARE_LEAST && !given_memory_bytes) most = SPARE_LEAST;
     while (room.models.n > MAX_MODELS && drop_item(room_of_oldest_model(&room)))
         ;
     while ((room_spare(&room) > most || room.items.n > MAX_RESIDENT) &&

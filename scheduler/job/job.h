@@ -215,4 +215,5 @@ struct job_result {
     };
 };
 const struct job_result *job_result(const struct job *j);
+const char *job_compiled_for(const struct job *j); // a kind of devices; "": not yet known
 int64_t job_start_ns(const struct job *j);

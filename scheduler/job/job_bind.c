@@ -194,6 +194,9 @@ static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     return drained;
 }
 
+const char *job_compiled_for(const struct job *j) {
+    return j->key.device_kind ? j->key.device_kind : "";
+}
 const char *job_device_kind(struct job *j) {
     bool hopeless;
     const Hlod__Wire__Hello *h = find_target(j, &hopeless);

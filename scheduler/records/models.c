@@ -533,6 +533,11 @@ void models_load(struct models *m, struct named_model *x, bool loaded) {
     save(m, x, false);
 }
 
+void models_join(struct models *m, struct named_model *x, struct batching b) {
+    x->batching = b;
+    save(m, x, false);
+}
+
 // False: it is none of them.
 static bool take_out(struct models *m, struct named_model *x) {
     struct named_model **at = &m->first;

@@ -71,6 +71,7 @@ void models_set_labels(struct models *m, struct named_model *x, const struct mod
 void models_count_batch(struct models *m, const char *tenant, const char *name, int64_t version,
                         int64_t rows, uint64_t ns);
 void models_load(struct models *m, struct named_model *x, bool loaded);
+void models_join(struct models *m, struct named_model *x, struct batching b); // its runs
 void models_remove(struct models *m, struct named_model *x);
 
 // ---- names that the other nodes of a cluster have too (scheduler/cluster/names.h)

@@ -245,6 +245,8 @@ static void compiled(struct training *t) {
         training_fail(t, st_internal("the program's results are others than its model's"));
         return;
     }
+    if (!*t->device) // its values and its runs go to devices of that kind
+        t->device = arena_strdup(&t->arena, job_compiled_for(t->job));
     p->names = arena_array(&t->arena, char *, sig->n_outputs + 1);
     for (; p->n_names < sig->n_outputs; p->n_names++)
         p->names[p->n_names] = arena_strdup(&t->arena, sig->outputs[p->n_names]->name);

@@ -257,6 +257,8 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     char memory[48] = "";
     if (worker_memory(w))
         snprintf(memory, sizeof memory, "--memory=%lld", (long long)worker_memory(w));
+    else if (w->role == ROLE_DEVICE && p->cfg.device_memory)
+        snprintf(memory, sizeof memory, "--device-memory=%lld", (long long)p->cfg.device_memory);
     char *args[10] = {(char *)p->cfg.worker_path, role, device, name, fd, state}, **more = args + 6;
     if (*memory) *more++ = memory;
     char join[] = "--join=5";

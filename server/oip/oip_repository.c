@@ -23,6 +23,7 @@ struct load {
     size_t n_labels;
     struct batching batching;
     int64_t version;
+    const char *version_text; // of a load without files
 };
 enum { MAX_LABELS = 1 << 20 }; // bytes, of all outputs together
 
@@ -175,6 +176,32 @@ MUST_CHECK static status_t no_model(const char *to, const char *name) {
                       "failed to %s '%.200s': no such model in the repository", to, name);
 }
 
+// A config without files says how runs of the newest version are joined.
+static status_t joined(struct call *c, const struct job_result *r, const ProtobufCMessage **out) {
+    const Inference__RepositoryModelLoadRequest *q = call_request(c);
+    const struct load *l = c->state;
+    struct models *all = sched_models(c->api->sched);
+    struct named_model *x =
+        models_find(all, api_space(c, q->model_name), q->model_name, l->version_text);
+    if (!x || !digest_eq(x->source, r->source)) return no_model("load", q->model_name);
+    models_join(all, x, l->batching);
+    set_loaded(c, q->model_name, true);
+    *out = NULL;
+    return api_models_answer(c, &load_done.base);
+}
+static status_t join_newest(struct load *l, const Inference__ModelConfig *k) {
+    struct call *c = l->c;
+    request *q = call_request(c);
+    const struct named_model *x =
+        models_find(sched_models(c->api->sched), api_space(c, q->model_name), q->model_name, "");
+    if (!x) return no_model("load", q->model_name);
+    take_config(l, k);
+    l->version_text = arena_printf(&c->arena, "%lld", (long long)x->version);
+    c->state = l;
+    struct job_spec spec = {.kind = JOB_WARM, .model = x->source, .warm.batching = l->batching};
+    return api_start_job(c, &spec, joined);
+}
+
 status_t oip_load(struct call *c) {
     request *q = call_request(c);
     bool files = false;
@@ -187,8 +214,9 @@ status_t oip_load(struct call *c) {
         c->state = l;
         return call_work(c, store_work, stored, l);
     }
-    const Inference__ModelConfig *unused; // it goes with files; one that is none is told
-    RETURN_IF_ERR(config_of(c, q, &unused));
+    const Inference__ModelConfig *k;
+    RETURN_IF_ERR(config_of(c, q, &k));
+    if (k && k->dynamic_batching) return join_newest(l, k);
     if (!set_loaded(c, q->model_name, true)) return no_model("load", q->model_name);
     return api_models_answer(c, &load_done.base);
 }

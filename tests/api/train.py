@@ -377,6 +377,19 @@ def a_suite(c):
             models[0] != models[1], models)
 
 
+def on_one_kind(c):
+    """Nobody says which device, and there are two kinds, of which the first is compiled for:
+    trainings at once stay on it, also while others would be free."""
+    c.check("stopped", c.d.stop_keep() == 0)
+    c.start(data=c.d.dir, args=("--device", "cpu,sim*3"))
+    how = dict(optimizer="adam", batch=64, steps=40, seed=3)
+    jobs = [c.submit(**how) for _ in range(6)]
+    ends = [c.end(job) for job in jobs]
+    c.check("all passed, alike",
+            all(e["state"] == "passed" for e in ends) and len({e["model"] for e in ends}) == 1,
+            ends)
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
@@ -387,7 +400,7 @@ def main():
         if args.kills:
             goes_on(c, args.kills)
         for test in (learns, best_of, goes_on, begins_anew, stops_in_order, resumes, frozen,
-                     limits, in_parts, refuses, a_suite):
+                     limits, in_parts, refuses, a_suite, on_one_kind):
             if not args.kills:
                 test(c)
     finally:

@@ -435,9 +435,43 @@ def kept(d):
         again.stop_keep()
 kept.ends = True
 
+def config_of_a_load(d):
+    """sim:latency_us=5000 --device-calls=1
+    A load of a name that is there, with a configuration and no files, says how its runs are joined;
+    one whose rows depend on each other is refused and stays as it was."""
+    digest = upload(d, DENSE, "x=1x4")
+    assert name(d, digest)[0] == 200
+    d.digest, inputs = digest, [rows(rng, n) for n in (2, 3)]
+    def load(name="m", **config):
+        return d.call("POST", f"/v2/repository/models/{name}/load",
+                      json.dumps({"parameters": {"config": json.dumps({"name": name, **config})}}))
+    assert "dynamic_batching" not in d.json("GET", "/v2/models/m/config")[1]
+    joins = {"max_batch_size": 8, "dynamic_batching": {"max_queue_delay_microseconds": 1000}}
+    assert d.call("POST", "/v2/repository/models/m/unload")[0] == 200
+    status, _, text = load(**joins)
+    assert status == 200, text
+    config = d.json("GET", "/v2/models/m/config")[1]
+    assert config["max_batch_size"] == 8, config
+    right(gathered(d, inputs), inputs)
+    assert metric(d, "hlod_batches_total") == 1 and d.json(
+        "GET", "/v1/models")[1]["models"][0]["model"] == digest
+
+    assert load(backend="hlod")[0] == 200  # says nothing about it
+    assert d.json("GET", "/v2/models/m/config")[1]["max_batch_size"] == 8
+    assert load(max_batch_size=0, dynamic_batching={})[0] == 200
+    assert "dynamic_batching" not in d.json("GET", "/v2/models/m/config")[1]
+
+    ranks = upload(d, graph([("Softmax", "x", "y", {"axis": 0})], {"x": ["N", 4]},
+                            {"y": ["N", 4]}), "x=1x4")
+    assert d.json("POST", "/v1/models", {"name": "ranks", "model": ranks})[0] == 200
+    status, _, text = load("ranks", **joins)
+    assert status == 400 and b"cannot be batched" in text, (status, text)
+    assert "dynamic_batching" not in d.json("GET", "/v2/models/ranks/config")[1]
+    assert load("nobody", **joins)[0] == 400
+
 SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, short_delays,
              auto_joins, only_equals_join, sizes_of_rows, some_leave, worker_dies, named_otherwise,
-             refused, independence_is_shown, kept]
+             refused, independence_is_shown, config_of_a_load, kept]
 
 if __name__ == "__main__":
     sys.exit(scenarios("batching", SCENARIOS,

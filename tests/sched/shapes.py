@@ -113,6 +113,16 @@ def memory_of_a_device(d):
           lambda: 2 < device(d, "sim:0").get("residentExecutables", 0) < 12)
     right(d, growing, 1)
 
+def part_of_the_given_memory(d):
+    """What a model keeps beside its last shape is bounded by --device-memory, too, not by what the
+    machine has alone; those that run again are there anew."""
+    growing = Network(d, 1)
+    for n in range(1, 101):
+        right(d, growing, n)
+    until("some went", 5, lambda: 2 < device(d, "cpu:0").get("residentExecutables", 0) < 80)
+    for n in (1, 50, 100):
+        right(d, growing, n)
+
 def large_weights(d):
     """Two shapes of a model, each with weights of its own that are more than an eighth of the
     device's memory, are both there for the next run: the memory has room for them."""
@@ -162,9 +172,10 @@ CPU = ["--device", "cpu:threads=1:streams=2", "--compile-rate", "0"]
 OPTIONS = {shapes_at_once: [*CPU, "--max-shapes", "6"],
            memory_of_a_device: ["--device", "sim:memory=2M", "--compile-rate", "0"],
            part_of_the_cache: [*CPU, "--cache-bytes", "2M"],
+           part_of_the_given_memory: [*CPU, "--device-memory", "8M"],
            large_weights: ["--device", "sim:memory=600M"]}
 SCENARIOS = [growing_beside_another, shapes_at_once, worker_is_killed, memory_of_a_device,
-             large_weights, part_of_the_cache]
+             part_of_the_given_memory, large_weights, part_of_the_cache]
 
 if __name__ == "__main__":
     sys.exit(scenarios("shapes", SCENARIOS, lambda s: OPTIONS.get(s, CPU)))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Soak: many clients over HTTP and gRPC, mixed models (joined in batches, large, slow, streamed),
-random cancels, disconnects, deadlines and half-sent bodies, batch jobs, and a worker killed every
-few seconds. Every answer is checked; every failure must be UNAVAILABLE, CANCELLED or
+random cancels, disconnects, deadlines and half-sent bodies, batch jobs, trainings, and a worker
+killed every few seconds. Every answer is checked; every failure must be UNAVAILABLE, CANCELLED or
 DEADLINE_EXCEEDED; at the end nothing may be left: no job, memory or place held, descriptor,
 process. Needs numpy, onnx, grpcio.
 Usage: soak.py --build DIR [--seconds N] [--clients N] [--kill-every S] [--seed N] [--relief-ms
@@ -12,7 +12,9 @@ import signal, socket, struct, sys, threading, time
 import grpc
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "grpc"), HERE]
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "grpc"),
+                os.path.join(HERE, "..", "models"), HERE]
+import digits
 from client import Api, Hlod
 from harness import PATIENCE, Daemon, devices, metric, until
 from batching import DENSE, dense, rows, run as run_arrays
@@ -170,7 +172,7 @@ class Client(threading.Thread):
 
 class World:
     def __init__(self, d, seed, build):
-        self.d, self.seed, self.stop = d, seed, threading.Event()
+        self.d, self.seed, self.stop, self.digits = d, seed, threading.Event(), None
         self.adds = {k: self.put(program(k)) for k in range(1, 5)}
         self.big = self.put(program(1, BIG))
         status, r = d.json("POST", "/v1/executables?shape=x=1x4", DENSE)
@@ -201,6 +203,38 @@ class World:
                                  "retry": {"maxAttempts": 20}})
         assert status == 200, r
         return r["suite"]
+
+    def blob(self, data):
+        status, r = self.d.json("PUT", "/v1/blobs", data)
+        assert status == 200, r
+        return r["digest"]
+
+    def train(self):
+        """A training that must end with the same weights, whatever dies meanwhile."""
+        if not self.digits:
+            digits.write(self.d.dir)
+            self.digits = {"model": self.blob(self.file("digits.onnx")), "data": [
+                {"name": n, "dtype": t, "shape": list(x.shape), "blob": self.blob(x.tobytes())}
+                for n, t, x in ((n, t, np.ascontiguousarray(np.load(
+                    os.path.join(self.d.dir, n + ".npy"))))
+                                for n, t in (("image", "f32"), ("label", "s64")))]}
+        status, r = self.d.json("POST", "/v1/train", {
+            **self.digits, "train": {"loss": "softmax-cross-entropy", "optimizer": "adam",
+                                     "batch": 64, "steps": 300, "seed": 3, "checkpoint_steps": 20},
+            "retry": {"max_attempts": 100, "backoff_ms": 50}})
+        assert status == 200, r
+        return r["suite"]
+
+    def file(self, name):
+        with open(os.path.join(self.d.dir, name), "rb") as f:
+            return f.read()
+
+def ended(d, suite):
+    """All of its jobs have passed; none came to another end."""
+    jobs = d.json("GET", f"/v1/jobs?suite={suite}")[1]["jobs"]
+    bad = [j for j in jobs if j["state"] not in ("queued", "waiting", "running", "passed")]
+    assert not bad, bad
+    return all(j["state"] == "passed" for j in jobs)
 
 def pids(d):
     """The present process of each worker, from the log."""
@@ -274,7 +308,7 @@ def main():
                args=("--device", "cpu*2,sim*2:latency_us=3000", "--trust-tenant-header",
                      "--compile-rate=0", f"--relief-ms={o.relief_ms}", "--idle-s=5",
                      "--tenants=a:weight=2,b:places=2"))
-    bad, kills, suites = [], 0, []
+    bad, kills, suites, trainings = [], 0, [], []
     try:
         w = World(d, o.seed, o.build)
         warm = Client(w, 999)
@@ -291,6 +325,8 @@ def main():
         rng, end = random.Random(o.seed), time.monotonic() + o.seconds
         while (left := end - time.monotonic()) > 0:
             suites.append(w.submit(kills))
+            if len(trainings) < 3:
+                trainings.append(w.train())
             time.sleep(min(o.kill_every, left))
             pid = rng.choice(sorted(pids(d).values()))
             try:
@@ -303,10 +339,11 @@ def main():
             c.join()
         bad += [t for c in clients for t in c.trouble]
         assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
-        for suite in suites:
-            until("batch jobs", 60,
-                  lambda: all(j["state"] == "passed"
-                              for j in d.json("GET", f"/v1/jobs?suite={suite}")[1]["jobs"]))
+        for suite in suites + trainings:
+            until("batch jobs and trainings", 120,
+                  lambda: ended(d, suite))
+        models = {d.json("GET", f"/v1/jobs/{t}.1/result")[1]["model"] for t in trainings}
+        assert len(models) == 1, f"trainings differ: {models}"
         w.channel.close()
         nothing_is_left(d, before, processes, keep_bytes=8 * (64 << 20))
         total = sum((c.seen for c in clients), collections.Counter())
@@ -320,7 +357,8 @@ def main():
         large = rss_mb(d)
         assert large < small + 100, f"the daemon grew from {small:.0f} MB to {large:.0f} MB"
         print(f"  {small:.0f} MB at the start, {large:.0f} MB at the end; {kills} workers killed, "
-              f"{len(suites)} batch jobs, {int(metric(d, 'hlod_batches_total'))} batches of "
+              f"{len(suites)} batch jobs, {len(trainings)} trainings, "
+              f"{int(metric(d, 'hlod_batches_total'))} batches of "
               f"{metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
         assert d.stop_keep() == 0, "the daemon did not end cleanly"
     except (Exception, SystemExit) as e:

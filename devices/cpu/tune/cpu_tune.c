@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "compiler/passes/fusion/library.h"
 #include "devices/cpu/cpu_pool.h"
+#include "devices/cpu/cpu_work.h"
 #include "devices/cpu/tune/cpu_tune.h"
 
 enum { FAR_BYTES = 32 << 20, NEAR_BYTES = 1 << 20 };
@@ -238,7 +239,7 @@ static status_t open_ways(struct tuner *t, const struct place *l) {
         named = named || same == 0;
         close_last(t);
     }
-    return cpu_grow_scratch(t->x);
+    return cpu_work_join(t->x);
 }
 
 // ---- runs
@@ -344,11 +345,13 @@ static status_t tune_step(struct tuner *t, const struct place *l, struct dev_tun
     if (!st) st = open_ways(t, l);
     if (!st && t->n_ways == 1) tell(t, l, &times, out); // nothing is to be measured
     if (!st && t->n_ways > 1) st = make_results(t, l);
+    if (!st && t->n_ways > 1) st = cpu_work_take(t->x);
     if (!st && t->n_ways > 1) {
         bool mine = cpu_pool_begin(true);
         st = check_values(t, l);
         if (!st) st = measure(t, l, &times);
         if (mine) cpu_pool_end();
+        cpu_work_give(t->x);
         if (!st) tell(t, l, &times, out);
     }
     while (t->n_ways)

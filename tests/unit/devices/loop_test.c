@@ -180,7 +180,7 @@ static void test_one_run_is_one_frame_each_way(void **state) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        struct worker_options o = {"device", "cpu", "cpu:0", fds[1], page_fd, 0, false};
+        struct worker_options o = {"device", "cpu", "cpu:0", fds[1], page_fd, 0, 0, false};
         close(fds[0]);
         status_t st = worker_serve(&o);
         _exit(st ? 1 : 0);
