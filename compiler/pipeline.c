@@ -17,7 +17,7 @@ static const char *const fold_weights[] = {
 static const char *const fuse_main[] = {
     "calls", "cse", "dce", "fuse-while", "dce", "tables", "dce", "fuse-epilogue",
     "dce", "channels", "dim-maps", "fuse-row", "fuse-loop", "dce", "fuse-chain", "fuse-sibling",
-    "dce", "layout", "dce", "attention", "dce", NULL};
+    "dce", "layout", "dce", "attention", "dce", "fuse-update", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 static const char *const portable[] = {"cse", "portable", "dce", NULL};
 // clang-format on

@@ -10,6 +10,7 @@
 #include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
 #include "compiler/ops/while.h"
+#include "compiler/plan/in_place.h"
 
 enum { MAX_TRIES = 12, ROW = 4096, MINOR = 8 };
 enum { MINOR_VALUES = 1000 }; // values of a kernel
@@ -400,7 +401,8 @@ static status_t check_types(struct lower *lw, const struct shape *s) {
 }
 
 static bool parts_beside(const struct lower *lw, const struct hlo_instr *root) {
-    if (lw->instr->op != HLO_FUSION || lw->elements || !rule_parts_beside(root)) return false;
+    if (lw->instr->op != HLO_FUSION || lw->elements || lw->update || !rule_parts_beside(root))
+        return false;
     HLO_EACH_INSTR(i, root->parent)
     if (i->n_called || i->op == HLO_DOT || i->op == HLO_CONVOLUTION) return false;
     return true;
@@ -526,7 +528,8 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         for (size_t p = 0; p < c->params.n; p++)
             pmap_put_ptr(&lw->leaf, c->params.v[p], (void *)(intptr_t)(p + 1));
         if (!lw->elements) find_cached(lw, c);
-        root = hlo_root(c);
+        if (!lw->elements) lw->update = plan_last_update(i);
+        root = lw->update ? lw->update->operands[1] : hlo_root(c);
     } else {
         for (int n = i->n_operands - 1; n >= 0; n--)
             pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
@@ -538,7 +541,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
 
     status_t st;
-    if (o.beside) return build_until_stable(lw, &o, first, i->n_operands);
+    if (o.beside || lw->update) return build_until_stable(lw, &o, first, i->n_operands);
     bool tiles = lw->policy->elements ? lw->policy->tiled : lw->policy->has_scratch;
     if (tiles && lower_in_tiles(lw, &o, first, i->n_operands, &st) && (st || !lw->sums)) return st;
     if (build_rows(lw, &o, first, i->n_operands)) return ST_OK;

@@ -80,6 +80,7 @@ struct lower {
     bool ordered;                      // sums keep their order
     bool elements;                     // policy_elements
     bool in_loop, in_place;            // lower_in_loop; an update there
+    const struct hlo_instr *update;    // plan_last_update of the kernel: it stores that alone
     bool in_range;                     // indices are known to lie within their dimensions
     bool dear_after;                   // dear operations follow reductions
     int depth;

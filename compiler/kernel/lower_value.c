@@ -345,6 +345,19 @@ status_t lower_physical(struct lower *lw, const struct hlo_instr *i, struct kir_
     physical_index(lw, i->shape, v, index, &valid);
     return lower_value(lw, i, index, out);
 }
+// Where the updated array has the update's element at `index`.
+static status_t place_updated(struct lower *lw, struct kir_val *const *index,
+                              struct kir_val **out) {
+    const struct hlo_instr *d = lw->update;
+    struct kir_val *at[HLO_MAX_RANK + 1];
+    for (int k = 0; k < d->shape->rank; k++) {
+        RETURN_IF_ERR(lower_operand(lw, d, k + 2, NULL, &at[k]));
+        at[k] = kir_idx_place(&lw->k, at[k], d->shape->dims[k] - d->operands[1]->shape->dims[k]);
+        at[k] = kir_idx_add(&lw->k, index[k], at[k]);
+    }
+    *out = lower_offset(lw, d->shape, at);
+    return ST_OK;
+}
 // Stores at offset v of results that lie as the first does; where not valid, zero.
 static status_t store_at(struct lower *lw, const struct lower_outputs *o, const struct shape *first,
                          struct kir_val *const *index, struct kir_val *v, struct kir_val *valid) {
@@ -361,6 +374,7 @@ static status_t store_at(struct lower *lw, const struct lower_outputs *o, const 
             layout_equal(s->layout, first->layout, s->rank) ? v : lower_offset(lw, s, index);
         enum dtype t = lower_memory(lw, s->dtype);
         if (o->beside) at = kir_idx_add(k, at, kir_i64(k, r * shape_elements(s)));
+        if (lw->update) RETURN_IF_ERR(place_updated(lw, index, &at));
         kir_store(k, k->fn->n_in + (o->beside ? 0 : r), t, at,
                   kir_select(k, valid, out[r], kir_zero(k, t)));
     }

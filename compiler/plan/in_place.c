@@ -4,13 +4,15 @@
 // that a library adds into its destination, which is its first step behind the bias (behind others
 // it reads the operand after it wrote partial sums). A parameter that also feeds a reduction, a
 // movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
-// update; a scatter reads its operand whole, at the places it writes, before it updates the first;
+// update, and so does a fusion that ends in one, which reads of it what it updates; a scatter reads
+// its operand whole, at the places it writes, before it updates the first;
 // a while keeps its state in its results anyway, and so does a fusion around one, but for what all
 // lanes share. A branch's one result is copied behind its last step, and is often what it was
 // given. Kernels that reduce short rows take them by blocks and some of the last block's
 // twice (compiler/kernel/lower_rows.c): nothing lies over what they read.
 #include "compiler/plan/in_place.h"
 
+#include "compiler/ir/literal.h"
 #include "compiler/ir/op.h"
 
 static bool same_place(const struct shape *a, const struct shape *b) {
@@ -18,7 +20,82 @@ static bool same_place(const struct shape *a, const struct shape *b) {
            dtype_size(a->dtype) == dtype_size(b->dtype) &&
            layout_equal(a->layout, b->layout, a->rank);
 }
+
+// ---- fusions that end in an update
+
+// An index in the body of a fusion `f`, as f's own computation has it; f NULL: as it is.
+static const struct hlo_instr *outside(const struct hlo_instr *f, const struct hlo_instr *x) {
+    for (size_t k = 0; f && k < f->called[0]->params.n; k++)
+        if (f->called[0]->params.v[k] == x) return f->operands[k];
+    return x;
+}
+static bool same_index(const struct hlo_instr *a, const struct hlo_instr *b) {
+    if (a == b) return true;
+    return a->op == HLO_CONSTANT && b->op == HLO_CONSTANT && !a->shape->rank && !b->shape->rank &&
+           lit_get_start(a->literal, 0) == lit_get_start(b->literal, 0);
+}
+// Are the places that `part` reads of the array those that d writes?
+static bool is_updated_part(const struct hlo_instr *part, const struct hlo_instr *f,
+                            const struct hlo_instr *d) {
+    int rank = d->shape->rank;
+    bool dynamic = part->op == HLO_DYNAMIC_SLICE && part->n_operands == rank + 1;
+    if ((part->op != HLO_SLICE && !dynamic) || !shape_same_dims(part->shape, d->operands[1]->shape))
+        return false;
+    for (int k = 0; k < rank; k++) {
+        const struct hlo_instr *at = d->operands[k + 2];
+        if (dynamic && same_index(outside(f, part->operands[k + 1]), at)) continue;
+        if (dynamic || at->op != HLO_CONSTANT || at->shape->rank) return false;
+        struct range r = HLO_ATTR(part, slice)->slice.v[k];
+        if (lit_get_start(at->literal, 0) != r.start || r.stride != 1) return false;
+    }
+    return true;
+}
+// In the body of fusion f, or where d itself stands: does what is read of `old` reach the update
+// element by element alone?
+static bool keeps_updated(const struct hlo_computation *body, const struct hlo_instr *old,
+                          const struct hlo_instr *f, const struct hlo_instr *d) {
+    struct pmap reached = {0};
+    bool ok = body->root != old;
+    for (const struct hlo_instr *i = body->first; i && ok; i = i->next) {
+        bool part = false, uses = false;
+        for (int k = i == d ? 2 : 0; k < i->n_operands; k++) { // of d: where it begins
+            part |= i->operands[k] == old;
+            uses |= pmap_has_ptr(&reached, i->operands[k]);
+        }
+        if (!part && !uses) continue;
+        ok = i != d &&
+             (part ? i->operands[0] == old && is_updated_part(i, f, d)
+                   : hlo_is_pointwise(i) && shape_same_dims(i->shape, d->operands[1]->shape));
+        pmap_put_ptr(&reached, i, NULL);
+    }
+    pmap_done(&reached);
+    return ok;
+}
+bool plan_may_end_in(const struct hlo_instr *up, const struct hlo_instr *d) {
+    const struct hlo_instr *old = d->operands[0];
+    for (int k = 0; k < up->n_operands; k++) {
+        if (up->operands[k] != old) continue;
+        if (up->op != HLO_FUSION) return false;
+        const struct hlo_computation *body = up->called[0];
+        if (!keeps_updated(body, body->params.v[k], up, d)) return false;
+    }
+    return true;
+}
+const struct hlo_instr *plan_last_update(const struct hlo_instr *i) {
+    if (i->op != HLO_FUSION || HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return NULL;
+    const struct hlo_instr *d = hlo_root(i->called[0]);
+    struct shape_phys p;
+    if (d->op != HLO_DYNAMIC_UPDATE_SLICE || d->n_operands != d->shape->rank + 2 ||
+        !i->called[0]->params.n || d->operands[0] != i->called[0]->params.v[0] ||
+        d->operands[1] == d->operands[0] || !same_place(d->operands[0]->shape, i->shape) ||
+        !same_place(d->shape, i->shape) || !shape_elements(d->operands[1]->shape))
+        return NULL;
+    shape_physical(i->shape, &p);
+    return p.padded || !keeps_updated(i->called[0], d->operands[0], NULL, d) ? NULL : d;
+}
+
 bool plan_updates_alone(const struct hlo_instr *i) {
+    if (i->op == HLO_FUSION) return plan_last_update(i) != NULL;
     bool ok = i->op == HLO_SCATTER;
     for (int k = 0; ok && k < i->n_operands / 2; k++)
         ok = same_place(i->operands[k]->shape, shape_leaf(i->shape, k));
@@ -90,6 +167,8 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     if (i->op == HLO_DYNAMIC_UPDATE_SLICE || i->op == HLO_SCATTER) return in == 0;
     if (i->op == HLO_FUSION) {
         const struct hlo_instr *param = i->called[0]->params.v[in];
+        if (hlo_root(i->called[0])->op == HLO_DYNAMIC_UPDATE_SLICE && plan_last_update(i))
+            return in == 0;
         if (HLO_ATTR(i, fusion)->kind == FUSION_OUTPUT && !added_first(param)) return false;
         return fusion_keeps_place(i->called[0], param);
     }

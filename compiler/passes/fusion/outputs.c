@@ -188,7 +188,7 @@ static status_t hand_over(const struct outputs *g, struct hlo_instr *whole) {
     return ST_OK;
 }
 
-status_t outputs_merge(const struct outputs *g) {
+status_t outputs_merge(struct outputs *g) {
     struct hlo_computation *outer = g->v[0]->parent;
     struct hlo_instr *roots[OUTPUTS_MEMBERS], *root, *whole;
     struct merged f = {.body = hlo_computation_add(outer->module, "fused_computation")};
@@ -196,6 +196,7 @@ status_t outputs_merge(const struct outputs *g) {
     int n = 0;
     graph_move_before(f.body, outer);
 
+    if (g->operand) param_for(&f, g->operand);
     for (int k = 0; k < g->n; k++) {
         root = add_member(&f, g->v[k]);
         pmap_put_ptr(&f.params, g->v[k], root);
@@ -217,5 +218,6 @@ status_t outputs_merge(const struct outputs *g) {
     whole->op_type = g->v[0]->op_type;
     whole->op_name = g->v[0]->op_name;
     hlo_mark_fused(whole);
+    g->whole = whole;
     return hand_over(g, whole);
 }

@@ -9,6 +9,8 @@ enum { OUTPUTS_MOST = 16, OUTPUTS_MEMBERS = 64, OUTPUTS_OPERANDS = 64, OUTPUTS_W
 struct outputs { // members; one that reads another stands behind it
     struct hlo_instr *v[OUTPUTS_MEMBERS];
     int n;
+    struct hlo_instr *operand; // the first of the fusion, or NULL: as members use them
+    struct hlo_instr *whole;   // what outputs_merge made
 };
 // Why i can be no member: static text; NULL: it can.
 const char *outputs_no_member(const struct hlo_instr *i, const struct target *t);
@@ -19,4 +21,4 @@ int outputs_count(const struct outputs *g);
 void outputs_begin(struct hlo_computation *c);
 // One fusion of the members, in their place: a tuple of those that others use, or the only one.
 // The caller has seen to it that no operand from outside depends on a member.
-status_t outputs_merge(const struct outputs *g) MUST_CHECK;
+status_t outputs_merge(struct outputs *g) MUST_CHECK;

@@ -79,6 +79,28 @@ static bool batch_groups(const struct hlo_instr *i) {
     return i->op == HLO_CONVOLUTION && i->shape->dtype == DT_F32 &&
            HLO_ATTR(i, conv)->batch_group_count > 1;
 }
+// Convolutions of few features and terms, of which kernels read the windows where they lie.
+// Measured on Zen 4, 130 of 1 to 8 features and 3 to 40 terms in one and two dimensions, f64, s32,
+// s64, c64 and c128: they are 2 to 13 times as fast up to these bounds, of complex numbers 1.3 to 4
+// where no element of a window is a choice between the image and its padding.
+static bool short_windows(const struct hlo_instr *i, const struct cpu_sizes *s) {
+    enum { ROWS = 8, SHARED = 1 << 17, WRITTEN_OUT = 12 };
+    enum { COMPLEX_ROWS = 3, COMPLEX_TERMS = 16, COMPLEX_ALONE = 32 };
+    if (i->op != HLO_CONVOLUTION || s->groups != 1 || !type_ok(i->shape->dtype)) return false;
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    bool padded = false;
+    for (int d = 0; d < c->window.n; d++) {
+        const struct window_dim *w = &c->window.v[d];
+        if (w->stride != 1 || w->base_dilation != 1) return false;
+        padded |= w->pad_low != 0 || w->pad_high != 0;
+    }
+
+    if (dtype_is_complex(i->shape->dtype))
+        return !padded &&
+               (s->m == 1 ? s->k <= COMPLEX_ALONE : s->m <= COMPLEX_ROWS && s->k <= COMPLEX_TERMS);
+    if (s->m == 1 && s->k <= WRITTEN_OUT) return true;
+    return s->m <= ROWS && (double)s->m * (double)s->n * (double)s->k < SHARED;
+}
 static bool gemm_takes(const struct hlo_instr *i) {
     if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !shape_in_order(i->shape) ||
         (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i) && !batch_groups(i)) ||
@@ -95,6 +117,7 @@ static bool gemm_takes(const struct hlo_instr *i) {
     if (s.m > MOST || s.n > MOST || s.k > MOST || s.groups > MOST) return false;
     const char *forced = cpu_forced_impl(); // for tests: small ones too
     if (forced && strcmp(forced, "gemm") == 0) return true;
+    if (short_windows(i, &s)) return false;
     if (is_short(i) && !short_pays(i, &s)) return false;
     if (cpu_gemm_vector_takes(i, &s)) return true;
     bool rows = s.m >= 2 || (i->op == HLO_CONVOLUTION && s.groups == 1); // or each channel alone

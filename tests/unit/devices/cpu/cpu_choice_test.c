@@ -142,6 +142,23 @@ static const struct contraction wide_windows[] = {
     {NOT, "f32[8,128,14,14]", "f32[8,64,14,14]", "f32[64,128,3,3]",
      "convolution(x, y), window={size=14x14 stride=4x4 pad=4_4x4_4}, " GRADIENT},
 };
+// Convolutions of few features and short windows are kernels; not of more features of complex
+// numbers, nor padded ones of these, nor strided ones.
+#define LINE "dim_labels=bf0_oi0->bf0"
+static const struct contraction short_windows[] = {
+    {NOT, "f64[3,1,2001]", "f64[1,1,11]", "f64[3,1,2001]",
+     "convolution(x, y), window={size=11 pad=5_5}, " LINE},
+    {NOT, "s64[16,2,8,8]", "s64[4,2,3,3]", "s64[16,4,8,8]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+    {NOT, "c64[1,1,8005]", "c64[1,1,5]", "c64[1,1,8001]",
+     "convolution(x, y), window={size=5}, " LINE},
+    {BETTER, "c64[1,1,8001]", "c64[1,1,5]", "c64[1,1,8001]",
+     "convolution(x, y), window={size=5 pad=2_2}, " LINE},
+    {BETTER, "c128[2,4,1503]", "c128[4,4,4]", "c128[2,4,1500]",
+     "convolution(x, y), window={size=4}, " LINE},
+    {BETTER, "f64[3,1,20001]", "f64[1,1,11]", "f64[3,1,6664]",
+     "convolution(x, y), window={size=11 stride=3}, " LINE},
+};
 // Products of short integers: batches, whatever lies where; few columns, but not so few rows; small
 // ones and windows are kernels'; sums that are not of 32 bits.
 #define BATCHED                                                                                    \
@@ -287,6 +304,8 @@ static void tiles_better(UNUSED void **state) {
 static void gemm_takes(UNUSED void **state) {
     for (size_t k = 0; k < sizeof shorts / sizeof *shorts; k++)
         check(&shorts[k], cpu_gemm_accepts);
+    for (size_t k = 0; k < sizeof short_windows / sizeof *short_windows; k++)
+        check(&short_windows[k], cpu_gemm_accepts);
 }
 static void small_products(UNUSED void **state) {
     for (size_t k = 0; k < sizeof small_wide / sizeof *small_wide; k++) {
