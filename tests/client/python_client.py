@@ -505,7 +505,7 @@ def threads(h):
 def arrays(h):
     """What is no array of the input's type says so, with the input's name; nothing wraps or is cut
     off."""
-    for bad, words in ((None, "NoneType is no number"), ([[1, None, 2]] * 2, "NoneType"),
+    for bad, words in ((None, "is missing"), ([[1, None, 2]] * 2, "NoneType"),
                        ({"a": 1}, "dict is no number"), ([[1, 2], [3]], "no array"),
                        (np.ma.masked_array(X, X > 1), "masked"),
                        (np.zeros((2, 3), "datetime64[s]"), "datetime64")):

@@ -604,7 +604,8 @@ def mapped(d):
 
 
 def twice(d):
-    """Initializers of one name: the last one counts, large ones and small ones."""
+    """Initializers of one name: the last one counts, large ones and small ones (as ONNX Runtime's
+    warning has it, which takes the first of large ones all the same)."""
     h, as_tensor = onnx.helper, onnx.numpy_helper.from_array
     for n in (3, 600):
         x, w = np.ones((2, n), np.float32), np.arange(3 * n, dtype=np.float32).reshape(3, n)
@@ -615,11 +616,10 @@ def twice(d):
                          [as_tensor(w[0], "w"), as_tensor(w[2], "v"), as_tensor(w[1], "w")])
         data = h.make_model(g, opset_imports=[h.make_opsetid("", 17)],
                             ir_version=8).SerializeToString()
-        want = ort.InferenceSession(data).run(None, {"x": x})[0]
         d.compile(data, {})
         got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x})
-        if not np.array_equal(got["y"], want):
-            return "%s, expected %s" % (got["y"], want)
+        if not np.array_equal(got["y"], (x + w[1]) * w[2]):
+            return "%s, expected %s" % (got["y"], (x + w[1]) * w[2])
     return None
 
 
@@ -758,7 +758,8 @@ def main():
                    ("models that differ in a word", lambda: told_apart(d)),
                    ("zipmap", lambda: zipped(d)), ("maps", lambda: mapped(d)),
                    ("initializers of one name", lambda: twice(d)),
-                   ("a join of thousands", lambda: many(d)), ("sparse constants", lambda: sparse(d))]
+                   ("a join of thousands", lambda: many(d)),
+                   ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()
 

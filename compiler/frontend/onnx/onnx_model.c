@@ -422,7 +422,7 @@ static status_t read_initializer(struct reading *r, const struct wire_field *f, 
     to->again |= smap_put(&to->weights, t.name, (void *)to->g->inits.n) != NULL;
     return ST_OK;
 }
-// Of several initializers of one name the last counts, as in ONNX Runtime.
+// Of several initializers of one name the last counts, as ONNX Runtime's warning has it.
 static void drop_replaced(struct onnx_model *m, const struct graph_reading *from) {
     struct onnx_graph *g = from->g;
     size_t n = g->inits.n, kept = 0;
