@@ -180,9 +180,16 @@ hv hb_pad(struct hb *b, hv x, hv value, const struct pad_dim *p) {
     return hb_op(b, HLO_PAD, NULL, (hv[]){x, value}, 2, &s);
 }
 hv hb_concat(struct hb *b, hv const *xs, int n, int64_t dim) {
-    if (n == 1) return xs[0];
+    enum { MOST = 4096 }; // of one step: devices have a limit
     struct hlo_attr_dims d = {.dimensions = {&dim, 1}};
-    return hb_op(b, HLO_CONCATENATE, NULL, xs, n, &d);
+    if (n == 1) return xs[0];
+    if (n <= MOST) return hb_op(b, HLO_CONCATENATE, NULL, xs, n, &d);
+
+    hv *part = arena_array(mem(b), hv, n / MOST + 1);
+    int parts = 0;
+    for (int k = 0; k < n; k += MOST)
+        part[parts++] = hb_concat(b, xs + k, n - k < MOST ? n - k : MOST, dim);
+    return hb_concat(b, part, parts, dim);
 }
 hv hb_reverse(struct hb *b, hv x, const int64_t *dims, int n) {
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)dims, n}};

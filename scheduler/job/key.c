@@ -189,6 +189,12 @@ status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *c
 
 status_t key_no_such_input(struct arena *a, const char *name, const Hlod__V1__Signature *names,
                            const Hlod__V1__Signature *sig) {
+    const Hlod__V1__TensorSpec *whole = key_input(sig, name);
+    if (whole && whole->sequence)
+        return st_because(ST_INVALID_ARGUMENT, UNKNOWN_INPUT,
+                          "input '%s' is a sequence: its tensors are given as '%s[0]', '%s[1]', "
+                          "...",
+                          name, name, name);
     VEC(Hlod__V1__TensorSpec *) all = {0};
     for (size_t i = 0; i < names->n_inputs; i++)
         avec_push(a, &all, names->inputs[i]);

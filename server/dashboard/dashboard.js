@@ -478,7 +478,7 @@ function timeline(trace) {
   requestAnimationFrame(draw);
   const choice = h("select", { "aria-label": "What to show", onchange: ev => { [, from, width] = views[ev.target.value]; pixels = 1; draw(); } }, views.map((v, k) => h("option", { value: k, selected: k === views.length - 1 }, v[0])));
   const kinds = [...new Set(spans.map(e => e.cat === "step" ? kindOf(e.args.impl) : e.cat))];
-  return card("Timeline", h("div", { class: "head" }, legend(kinds), choice, h("button", { type: "button", onclick: () => zoom(2), "aria-label": "Zoom in" }, "+"), h("button", { type: "button", onclick: () => zoom(0.5), "aria-label": "Zoom out" }, "−")), host, detail);
+  return card("Timeline", h("div", { class: "head" }, legend(kinds), choice, h("span", { class: "together" }, h("button", { type: "button", onclick: () => zoom(2), "aria-label": "Zoom in" }, "+"), h("button", { type: "button", onclick: () => zoom(0.5), "aria-label": "Zoom out" }, "−"))), host, detail);
 }
 
 async function run(job) {

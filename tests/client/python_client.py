@@ -379,6 +379,30 @@ def strangers(h):
     raises(hlod.InvalidArgument, lambda: hlod.connect("https://127.0.0.1:1", ca="/no/such.pem"),
            "/no/such.pem", "No such file")
     assert h.models() == h.models.list()
+    assert h.run("HloModule n\nENTRY m { ROOT y = f32[2] constant({1, 2}) }\n", []).output[1] == 2
+    sequence_and_map(h)
+
+
+def sequence_and_map(h):
+    """A list of arrays for a sequence, None for what is not given, a dict for a map."""
+    def made(node, x, y):
+        graph = helper.make_graph([node], "g", [x], [y])
+        ids = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+        return helper.make_model(graph, opset_imports=ids, ir_version=8)
+    rows = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None])
+    join = made(helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0),
+                helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None), rows)
+    assert h.run(join, {"s": [X, X[:1]]}).output.shape == (3, 3)
+    assert h.run(join, [[X, X[:1]]]).output.shape == (3, 3)
+    for nothing in ({"s": []}, {"s": None}, [None]):
+        raises(hlod.InvalidArgument, lambda: h.run(join, nothing), "the sequence is empty")
+    kind = helper.make_map_type_proto(TensorProto.STRING,
+                                      helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    words = made(helper.make_node("DictVectorizer", ["m"], ["y"], domain="ai.onnx.ml",
+                                  string_vocabulary=["cat", "dog"]),
+                 helper.make_value_info("m", kind), rows)
+    assert h.run(words, {"m": {"dog": 2.5, "cow": 1}}).output.tolist() == [[0, 2.5]]
+    assert h.run(words, {"m": {}}).output.tolist() == [[0, 0]]
 
 
 def events(h):
@@ -481,7 +505,7 @@ def threads(h):
 def arrays(h):
     """What is no array of the input's type says so, with the input's name; nothing wraps or is cut
     off."""
-    for bad, words in ((None, "NoneType is no number"), ([[1, None, 2]] * 2, "NoneType"),
+    for bad, words in ((None, "is missing"), ([[1, None, 2]] * 2, "NoneType"),
                        ({"a": 1}, "dict is no number"), ([[1, 2], [3]], "no array"),
                        (np.ma.masked_array(X, X > 1), "masked"),
                        (np.zeros((2, 3), "datetime64[s]"), "datetime64")):

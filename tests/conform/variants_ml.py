@@ -99,6 +99,42 @@ def one_class(add):
              post_transform="PROBIT"), 2)
 
 
+def single_target(add):
+    """Post transforms of one target, which ONNX Runtime passes over but for PROBIT."""
+    x = f32(9, 2)
+    tree = dict(nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3,
+                nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_values=[0.0] * 3,
+                nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0], n_targets=1,
+                target_treeids=[0] * 2, target_nodeids=[1, 2], target_ids=[0] * 2,
+                target_weights=[0.3, -0.6])
+    for post in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        add("TreeEnsembleRegressor, one target, " + post, ML + "TreeEnsembleRegressor", [x],
+            dict(tree, post_transform=post))
+        for targets in (1, 2):
+            add("LinearRegressor, %d targets, %s" % (targets, post), ML + "LinearRegressor", [x],
+                dict(coefficients=[0.5, -1.0, 2.0, 0.1][:2 * targets], targets=targets,
+                     intercepts=[0.3, 0.2][:targets], post_transform=post))
+    for post in ("LOGISTIC", "SOFTMAX", "PROBIT"):
+        add("SVMRegressor " + post, ML + "SVMRegressor", [x],
+            dict(kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], coefficients=[0.5, 0.2],
+                 support_vectors=[1.0, 2.0, 0.1, 0.2], n_supports=2, rho=[0.1],
+                 post_transform=post))
+
+
+def unreached(add):
+    """Classes that a row comes to no weight of: not chosen where there are no base values."""
+    x = f32(9, 2)
+    tree = dict(nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3,
+                nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_values=[0.0] * 3,
+                nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0], class_treeids=[0] * 3,
+                class_nodeids=[1, 2, 2], class_weights=[-0.5, -0.7, -0.2],
+                classlabels_int64s=[7, 8, 9])
+    for ids in ([1, 2, 0], [0, 0, 1]):
+        for base in ({}, {"base_values": [0.1, 0.2, 0.3]}):
+            add("TreeEnsembleClassifier unreached %s %d" % (ids, len(base)),
+                ML + "TreeEnsembleClassifier", [x], dict(tree, class_ids=ids, **base), 2)
+
+
 def families(add):
-    for family in (svm, one_weight, one_class):
+    for family in (svm, one_weight, one_class, single_target, unreached):
         family(add)

@@ -86,7 +86,7 @@ def reach(opt):
 # Operators that ONNX or ONNX Runtime's CPU provider has and onnx_ops.def lacks, by reason. A row
 # that the table gets leaves this list by itself.
 REFUSED = (("ImageDecoder", "it decodes image files: send pixels"),
-           ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
+           ("ai.onnx.ml.CastMap", "its input is a map: send tensors"),
            ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling "
             "com.microsoft.WhisperBeamSearch",
             "a whole generation in one node, with a decoder inside: run the decoder step by step "

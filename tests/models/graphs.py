@@ -578,6 +578,64 @@ def zipped(d):
             else "%s, expected %s" % (got, p))
 
 
+def mapped(d):
+    """DictVectorizer, whose map travels as its keys and values."""
+    h, rng = onnx.helper, np.random.default_rng(4)
+    for kind, words in (7, [3, 1, -7]), (8, ["b", "\u00fc", ""]):
+        vocabulary = {"int64_vocabulary" if kind == 7 else "string_vocabulary": words}
+        given = {"x.keys": np.array([words[2], 5 if kind == 7 else "q", words[0]],
+                                    np.int64 if kind == 7 else object),
+                 "x.values": rng.standard_normal(3).astype(np.float32)}
+        node = h.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **vocabulary)
+        g = h.make_graph([node], "g",
+                         [h.make_value_info("x", h.make_map_type_proto(
+                             kind, h.make_tensor_type_proto(1, [])))],
+                         [h.make_tensor_value_info("y", 1, [1, 3])])
+        data = h.make_model(g, opset_imports=[h.make_opsetid("", 17),
+                                              h.make_opsetid("ai.onnx.ml", 1)],
+                            ir_version=8).SerializeToString()
+        one = dict(zip(given["x.keys"].tolist(), given["x.values"].tolist()))
+        want = ort.InferenceSession(data).run(None, {"x": one})[0]
+        d.compile(data, {"x.keys": [3], "x.values": [3]})
+        got, _ = d.run(hashlib.sha256(data).hexdigest(), given)
+        if not np.array_equal(got["y"], want):
+            return "%s, expected %s" % (got["y"], want)
+    return None
+
+
+def twice(d):
+    """Initializers of one name: the last one counts, large ones and small ones (as ONNX Runtime's
+    warning has it, which takes the first of large ones all the same)."""
+    h, as_tensor = onnx.helper, onnx.numpy_helper.from_array
+    for n in (3, 600):
+        x, w = np.ones((2, n), np.float32), np.arange(3 * n, dtype=np.float32).reshape(3, n)
+        g = h.make_graph([h.make_node("Add", ["x", "w"], ["t"]),
+                          h.make_node("Mul", ["t", "v"], ["y"])], "g",
+                         [h.make_tensor_value_info("x", 1, [2, n])],
+                         [h.make_tensor_value_info("y", 1, [2, n])],
+                         [as_tensor(w[0], "w"), as_tensor(w[2], "v"), as_tensor(w[1], "w")])
+        data = h.make_model(g, opset_imports=[h.make_opsetid("", 17)],
+                            ir_version=8).SerializeToString()
+        d.compile(data, {})
+        got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x})
+        if not np.array_equal(got["y"], (x + w[1]) * w[2]):
+            return "%s, expected %s" % (got["y"], (x + w[1]) * w[2])
+    return None
+
+
+def many(d):
+    """A Concat of more inputs than a step of a device takes."""
+    h, n, x = onnx.helper, 9000, np.array([[1, 2, 3]], np.float32)
+    g = h.make_graph([h.make_node("Concat", ["x"] * n, ["y"], axis=0)], "g",
+                     [h.make_tensor_value_info("x", 1, [1, 3])],
+                     [h.make_tensor_value_info("y", 1, [n, 3])])
+    data = h.make_model(g, opset_imports=[h.make_opsetid("", 17)],
+                        ir_version=8).SerializeToString()
+    d.compile(data, {})
+    got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x})
+    return None if np.array_equal(got["y"], np.repeat(x, n, 0)) else "wrong rows"
+
+
 def optimised(d):
     """What ONNX Runtime writes at its highest level: convolutions, pools and enlargements in blocks
     of channels, with weights in the order of this machine (com.microsoft.nchwc), and what is left
@@ -698,7 +756,10 @@ def main():
                    ("placeholder dimensions", lambda: placeholders(d)),
                    ("as ONNX Runtime writes it", lambda: optimised(d)),
                    ("models that differ in a word", lambda: told_apart(d)),
-                   ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
+                   ("zipmap", lambda: zipped(d)), ("maps", lambda: mapped(d)),
+                   ("initializers of one name", lambda: twice(d)),
+                   ("a join of thousands", lambda: many(d)),
+                   ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()
 

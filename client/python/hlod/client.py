@@ -454,20 +454,26 @@ class Client:
                   if isinstance(inputs, (list, tuple)) else [inputs])
         if specs is None and values and (named is None or not all(_typed(v) for v in values)):
             specs = self._signature(model)
-            if specs is None and named is None:
+            known_by_model = named is None or any(isinstance(v, (Mapping, list, tuple))
+                                                  for v in values)
+            if specs is None and known_by_model:  # sent now, if it is a file
                 raise NotFound(f"no model {model!r} on the server", reason="MODEL_NOT_FOUND",
                                hint="" if _DIGEST.fullmatch(model)
                                else "h.models has the names there are; a file is told by its path")
+        by_name = {s.name: s for s in specs or ()}
         if named is not None:
-            by_name = {s.name: s for s in specs or ()}
-            return [self._tensor(n, v, by_name.get(n)) for n, v in named.items()]
+            return [self._tensor(n, v, by_name.get(n))
+                    for name, value in named.items() for n, v in _spread(name, value, by_name)]
+        if not values:
+            return []
         if specs and len(specs) == 1 and isinstance(inputs, list) and not any(
-            _typed(v) for v in values) and np.ndim(inputs) == len(specs[0].shape or ()):
+            _typed(v) for v in values) and _depth(inputs) == len(specs[0].shape or ()):
             values = [inputs]  # the only input, written as lists
         if specs is None or len(values) > len(specs):
             raise InvalidArgument(f"{len(values)} inputs, the model has {len(specs or ())}: "
                                   f"{', '.join(map(str, specs or ()))}", reason="UNKNOWN_INPUT")
-        return [self._tensor(s.name, v, s) for s, v in zip(specs, values)]
+        return [self._tensor(n, v, by_name.get(n))
+                for s, value in zip(specs, values) for n, v in _spread(s.name, value, by_name)]
 
     @staticmethod
     def _tensor(name: str, v: Any, spec: Optional[TensorSpec]) -> Message:
@@ -619,6 +625,30 @@ def _write_package(data: Any, folder: str, single_file: bool) -> List[str]:
 def _typed(v: Any) -> bool:
     """Has it a type of its own? Arrays, not numbers: np.float64(2.5) is what Python's 2.5 is."""
     return isinstance(v, (Buffer, Donated)) or hasattr(v, "dtype") and not isinstance(v, np.generic)
+
+
+def _depth(v: Any) -> int:
+    """How deep lists nest."""
+    n = 0
+    while isinstance(v, (list, tuple)):
+        n, v = n + 1, v[0] if v else None
+    return n + np.ndim(v)
+
+
+def _spread(name: str, v: Any,
+            specs: Mapping[str, TensorSpec]) -> Iterator[Tuple[str, Any]]:
+    """An input as the tensors that travel: none for None, an optional that is absent; those of a
+    sequence for a list of arrays; a map's keys and values for a dict."""
+    spec = specs.get(name)
+    if v is None:
+        return
+    if isinstance(v, Mapping) and f"{name}.keys" in specs:
+        yield f"{name}.keys", list(v.keys())
+        yield f"{name}.values", list(v.values())
+    elif (isinstance(v, (list, tuple)) and spec and not spec.shape and all(map(_typed, v))):
+        yield from ((f"{name}[{k}]", x) for k, x in enumerate(v))
+    else:
+        yield name, v
 
 
 def _names(v: Any) -> List[str]:

@@ -86,6 +86,8 @@ def array(v: Any, dtype: str) -> np.ndarray:
                 "an array of Python objects: numbers beyond 64 bits, or numbers beside texts")
     if not plain or a.dtype.kind not in "biufc":
         return a
+    if dtype == "string" and not a.size:
+        return np.empty(a.shape, object)
     if not dtype or dtype == "string":
         return a.astype(np.float32) if a.dtype == np.float64 else a
     to = to_numpy(dtype)

@@ -97,7 +97,8 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                            .optional = v->is_optional};
     if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
         return st_invalid("input '%s': the element type is not supported", t.name);
-    if (input && v->is_map) return st_invalid("input '%s': maps are not supported", t.name);
+    if (input && v->is_map)
+        return st_invalid("input '%s': sequences and optionals of maps are not supported", t.name);
     if (t.rank < 0) {
         *out = t;
         return ST_OK;
@@ -407,12 +408,13 @@ static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g
     struct wire w = wire_open(m->file, g->bytes);
     struct wire_field f;
     status_t st = ST_OK;
-    size_t init = 0, node = 0;
+    size_t init = 0, all = 0, node = 0;
     const struct onnx_node **by_index =
         arena_zarray(m->arena, const struct onnx_node *, g->nodes.n + 1);
     for (size_t k = 0; k < g->nodes.n; k++) // back to the file's order
         by_index[g->nodes.v[k].index] = &g->nodes.v[k];
     while (wire_next(&w, &f, &st)) {
+        if (f.number == 5 && g->replaced && g->replaced[all++]) continue;
         const struct onnx_tensor *t = f.number == 5 ? &g->inits.v[init++] : NULL;
         const struct onnx_node *n = f.number == 1 ? by_index[node++] : NULL;
         if (t && t->weight)

@@ -140,6 +140,50 @@ static bool uses(const struct onnx_node *n, struct str name) {
     return false;
 }
 
+// ---- inputs that are maps
+
+static bool takes_map(const struct onnx_node *n) {
+    return str_is(n->domain, "ai.onnx.ml") && str_is(n->op, "DictVectorizer") && n->in.n == 1;
+}
+static struct onnx_value half_of(struct onnx_model *m, const struct onnx_value *map, bool keys) {
+    struct onnx_value v = {.name = str_of(arena_printf(m->arena, STR_FMT ".%s", STR_ARG(map->name),
+                                                       keys ? "keys" : "values")),
+                           .elem_type = keys ? map->key_type : map->elem_type,
+                           .has_shape = true,
+                           .is_tensor = true,
+                           .rank = 1};
+    v.dims[0].size = -1;
+    v.dims[0].symbol = str_of(arena_printf(m->arena, STR_FMT ".count", STR_ARG(map->name)));
+    return v;
+}
+status_t onnx_split_maps(struct onnx_model *m, struct onnx_graph *g) {
+    size_t n = g->inputs.n;
+    struct onnx_value *in = g->inputs.v;
+    memset(&g->inputs, 0, sizeof g->inputs);
+    for (size_t k = 0; k < n; k++) {
+        if (!in[k].is_map || !in[k].key_type) {
+            avec_push(m->arena, &g->inputs, in[k]); // of other kinds; ingest refuses some
+            continue;
+        }
+        struct onnx_value half[2] = {half_of(m, &in[k], true), half_of(m, &in[k], false)};
+        for (int h = 0; h < 2; h++)
+            avec_push(m->arena, &g->inputs, half[h]);
+        for (size_t i = 0; i < g->nodes.n; i++) {
+            struct onnx_node *node = &g->nodes.v[i];
+            bool reads = uses(node, in[k].name);
+            if (reads && !takes_map(node))
+                return st_invalid("node %s: input '" STR_FMT "' is a map, which DictVectorizer "
+                                  "alone takes",
+                                  onnx_node_name(m->arena, node), STR_ARG(in[k].name));
+            if (!reads) continue;
+            node->in.n = 0;
+            for (int h = 0; h < 2; h++)
+                avec_push(m->arena, &node->in, half[h].name);
+        }
+    }
+    return ST_OK;
+}
+
 status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) {
     RETURN_IF_ERR(resolve(m, g));
     if (g->captures.n == 0) return ST_OK;

@@ -51,8 +51,14 @@ void onnx_info(struct arena *a, const struct onnx_model *m, struct program_info 
         count(a, &m->functions.v[k].body, &seen, out);
     frontend_program_info_sort(out);
     smap_done(&seen);
-    for (size_t k = 0; k < m->opsets.n; k++)
-        avec_push(a, &out->opsets, m->opsets.v[k]);
+    for (size_t k = 0; k < m->opsets.n; k++) {
+        const struct opset *o = &m->opsets.v[k]; // tools list some twice
+        bool again = false;
+        for (size_t i = 0; i < k; i++)
+            again |= m->opsets.v[i].version == o->version &&
+                     str_is(str_of(m->opsets.v[i].domain), o->domain);
+        if (!again) avec_push(a, &out->opsets, *o);
+    }
     if (m->producer.n)
         out->producer =
             arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(m->producer),

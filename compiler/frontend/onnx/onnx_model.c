@@ -346,7 +346,8 @@ static status_t read_type(struct reading *r, const struct wire_field *f, void *i
 MESSAGE(shape_proto, [1] = READ(read_dim));
 MESSAGE(tensor_type, [1] = FIELD(INT, struct onnx_value, elem_type), [2] = READ(read_shape));
 MESSAGE(type_of_elements, [1] = READ(read_type)); // Sequence, Optional: elem_type
-MESSAGE(type_of_values, [2] = READ(read_type));   // Map: value_type
+static status_t read_key_type(struct reading *r, const struct wire_field *f, void *into);
+MESSAGE(map_type, [1] = READ(read_key_type), [2] = READ(read_type)); // of its values
 static status_t read_shape(struct reading *r, const struct wire_field *f, void *into) {
     struct onnx_value *v = into;
     v->has_shape = true;
@@ -365,7 +366,14 @@ static status_t read_sequence(struct reading *r, const struct wire_field *f, voi
 static status_t read_map(struct reading *r, const struct wire_field *f, void *into) {
     struct type *t = into;
     t->v->is_map = true;
-    return read_message(r, f->bytes, &type_of_values, t);
+    return read_message(r, f->bytes, &map_type, t);
+}
+static status_t read_key_type(struct reading *r, const struct wire_field *f, void *into) {
+    (void)r;
+    const struct type *t = into;
+    bool plain = t->level == 0 && f->type == WIRE_VARINT && f->value < 64;
+    t->v->key_type = plain ? (int)f->value : 0;
+    return ST_OK;
 }
 static status_t read_optional(struct reading *r, const struct wire_field *f, void *into) {
     struct type *t = into;
@@ -400,24 +408,31 @@ struct graph_reading {
     struct onnx_graph *g;
     VEC(struct onnx_value) inputs;
     VEC(struct onnx_node) sparse; // initializers
-    struct smap weights;          // names of initializers
+    struct smap weights;          // names of initializers: their last one's place in inits, and one
+    bool again;                   // a name came twice
 };
 static status_t read_graph_node(struct reading *r, const struct wire_field *f, void *into) {
     return add_node(r, f, ((struct graph_reading *)into)->g);
-}
-static status_t name_weight(struct graph_reading *to, struct str name) {
-    if (smap_has(&to->weights, name))
-        return st_invalid("initializer '" STR_FMT "' is there twice", STR_ARG(name));
-    smap_put(&to->weights, name, NULL);
-    return ST_OK;
 }
 static status_t read_initializer(struct reading *r, const struct wire_field *f, void *into) {
     struct graph_reading *to = into;
     struct onnx_tensor t;
     RETURN_IF_ERR(st_note(read_tensor(r, f->bytes, &t), "initializer #%zu", to->g->inits.n));
-    RETURN_IF_ERR(name_weight(to, t.name));
     avec_push(r->m->arena, &to->g->inits, t);
+    to->again |= smap_put(&to->weights, t.name, (void *)to->g->inits.n) != NULL;
     return ST_OK;
+}
+// Of several initializers of one name the last counts, as ONNX Runtime's warning has it.
+static void drop_replaced(struct onnx_model *m, const struct graph_reading *from) {
+    struct onnx_graph *g = from->g;
+    size_t n = g->inits.n, kept = 0;
+    g->replaced = arena_zarray(m->arena, bool, n);
+    for (size_t k = 0; k < n; k++)
+        if (smap_get(&from->weights, g->inits.v[k].name) == (void *)(k + 1))
+            g->inits.v[kept++] = g->inits.v[k];
+        else
+            g->replaced[k] = true;
+    g->inits.n = kept;
 }
 static status_t read_graph_value(struct reading *r, const struct wire_field *f, void *into) {
     struct graph_reading *to = into;
@@ -437,7 +452,9 @@ static status_t read_sparse_initializer(struct reading *r, const struct wire_fie
     RETURN_IF_ERR(charge(r->m, r->wire));
     RETURN_IF_ERR(st_note(read_attr_sparse(r, f, &a), "sparse initializer #%zu", to->sparse.n));
     n.name = a.sparse->values.name;
-    RETURN_IF_ERR(name_weight(to, n.name));
+    if (smap_has(&to->weights, n.name))
+        return st_invalid("initializer '" STR_FMT "' is there twice", STR_ARG(n.name));
+    smap_put(&to->weights, n.name, NULL);
     avec_push(r->m->arena, &n.out, n.name);
     avec_push(r->m->arena, &n.attrs, a);
     avec_push(r->m->arena, &to->sparse, n);
@@ -450,6 +467,7 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
     struct graph_reading to = {.g = g};
     *g = (struct onnx_graph){.bytes = s};
     status_t st = read_message(r, s, &graph_proto, &to);
+    if (!st && to.again) drop_replaced(r->m, &to);
     for (size_t k = 0; !st && k < to.inputs.n; k++)
         if (smap_has(&to.weights, to.inputs.v[k].name))
             avec_push(r->m->arena, &g->defaults, to.inputs.v[k]);
@@ -579,6 +597,7 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     if (m.opset == 0) m.opset = 1;
     RETURN_IF_ERR(st_note(read_graph(&r, m.main.bytes, &m.main), "graph"));
     settle_defaults(&m);
+    RETURN_IF_ERR(onnx_split_maps(&m, &m.main));
     if (m.main.outputs.n == 0) return st_invalid("the graph has no outputs");
     RETURN_IF_ERR(read_message(&r, source, &model_functions, &m));
     RETURN_IF_ERR(onnx_functions_check(&m));

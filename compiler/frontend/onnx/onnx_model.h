@@ -62,6 +62,7 @@ struct onnx_value {
     int elem_type;
     bool has_shape, is_tensor, is_sequence, is_optional; // an optional tensor is both
     bool is_map;                                         // or a sequence of maps
+    int key_type;                                        // of a map that is nothing else's element
     int rank;
     struct onnx_dim dims[HLO_MAX_RANK];
 };
@@ -69,6 +70,7 @@ struct onnx_graph {
     struct span bytes;
     VEC(struct onnx_node) nodes; // in the file's order, then sorted
     VEC(struct onnx_tensor) inits;
+    bool *replaced; // NULL, or of the file's initializers: those that another of the name replaces
     VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
     VEC(struct onnx_value) defaults;        // of the main graph: inputs that are, in their shapes
     onnx_texts captures; // used here or below, defined in an outer graph; each once
@@ -96,6 +98,9 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
                     struct onnx_model *out) MUST_CHECK;
 // Sorts the nodes of g and of its subgraphs, finds captures, checks names. A graph that is not
 // nested may have none.
+// Each input that is a map becomes two vectors, NAME.keys and NAME.values, also in the nodes that
+// read it.
+status_t onnx_split_maps(struct onnx_model *m, struct onnx_graph *g) MUST_CHECK;
 status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) MUST_CHECK;
 status_t onnx_functions_check(const struct onnx_model *m) MUST_CHECK; // none calls itself
 // The model-local function that a node calls, by domain, name and overload; NULL: an operator.

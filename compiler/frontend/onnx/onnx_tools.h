@@ -67,6 +67,7 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 hv onnx_fused(struct onnx_ctx *c, hv x); // by com.microsoft's attributes activation...
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
+hv onnx_ml_post_targets(struct onnx_ctx *c, hv y, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
 // The labels at places pos [n] as result 0.
 void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels);

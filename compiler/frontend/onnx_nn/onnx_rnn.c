@@ -396,8 +396,10 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
                                    n * k->hidden, (n + 1) * k->hidden);
     }
     if (onnx_in_has(c, 4)) k->lens = hb_convert(b, onnx_in_val(c, 4), DT_S64);
-    if (k->lens && k->lens->shape->rank != 1)
-        return onnx_fail(c, "sequence_lens %s", onnx_show(c, k->lens)), x;
+    if (k->lens && (k->lens->shape->rank != 1 || k->lens->shape->dims[0] != k->batch))
+        return onnx_fail(c, "sequence_lens %s for a batch of %lld", onnx_show(c, k->lens),
+                         (long long)k->batch),
+               x;
     if (!hb_ok(b)) return x;
     hv y = k->steps <= UNROLLED_STEPS ? unrolled(c, k) : looped(c, k);
     if (k->lens) {

@@ -6,6 +6,8 @@
 #include "compiler/frontend/onnx/onnx_scope.h"
 #include "compiler/frontend/onnx/onnx_tools.h"
 
+enum { MAX_MAP_PLACES = 1 << 26 };
+
 static hv float_vector(struct onnx_ctx *c, const float *v, size_t n) {
     return onnx_lit_f32s(c, v, (int64_t[]){(int64_t)n}, 1);
 }
@@ -190,6 +192,30 @@ static void out_label(struct onnx_ctx *c, hv y, bool text) {
     if (!hb_ok(&c->b)) return;
     onnx_out_any(c, 0, text ? onnx_string_val(c, y) : onnx_tensor_val(c, y));
 }
+// A map as its keys and values, both [n]: a row of the vocabulary's values, 0 or "" where it has
+// none.
+ONNX_X(dictvectorizer) {
+    hv v = onnx_in_val(c, 1);
+    bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text,
+         to_text = onnx_in_any(c, 1) && onnx_in_any(c, 1)->text;
+    const struct literal *words = label_list(c, "", text ? "" : "int64_vocabulary", "",
+                                             text ? "string_vocabulary" : "");
+    if (!hb_ok(b)) return;
+    if (!words || x->shape->rank != 1 || !shape_same_dims(x->shape, v->shape))
+        return onnx_fail(c, "%s, keys %s, values %s", words ? "a vocabulary" : "no vocabulary",
+                         onnx_show(c, x), onnx_show(c, v));
+    int64_t dims[2] = {shape_elements(words->shape), x->shape->dims[0]}, last = 1;
+    if (dims[1] > MAX_MAP_PLACES / (dims[0] + 1))
+        return onnx_fail(c, "%lld words for %lld keys", (long long)dims[0], (long long)dims[1]);
+
+    hv key = hb_broadcast(b, hb_convert(b, x, DT_S64), dims, 2, &last);
+    hv word = hb_convert(b, hb_constant(b, lit_clone(c->a, words)), DT_S64);
+    v = hb_broadcast(b, v, dims, 2, &last);
+    v = hb_select(b, hb_compare(b, key, onnx_along(c, word, key->shape, 0), CMP_EQ), v,
+                  onnx_splat_like(c, v, 0));
+    v = onnx_reduce_keep(c, v, &last, 1, to_text ? HLO_MAXIMUM : HLO_ADD, false);
+    out_label(c, hb_reshape(b, v, (int64_t[]){1, dims[0]}, 2), to_text);
+}
 ONNX_X(labelencoder) {
     bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     bool from = holds_text(c, "keys_tensor", "keys_strings"),
@@ -270,6 +296,14 @@ hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
     hv sum = onnx_reduce_keep(c, e, &last, 1, HLO_ADD, false);
     return hb_div(b, e, onnx_back_to(c, sum, x->shape, &last, 1));
 }
+// Of regressors: ONNX Runtime transforms a single target by PROBIT alone.
+hv onnx_ml_post_targets(struct onnx_ctx *c, hv y, struct str how) {
+    bool single = hb_ok(&c->b) && y->shape->rank == 2 && y->shape->dims[1] == 1;
+    static const char *const kept[] = {"LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"};
+    for (int k = 0; single && k < 3; k++)
+        if (str_is(how, kept[k])) return y;
+    return onnx_ml_post_transform(c, y, how);
+}
 // x [n, features] times coefficients [outputs, features], plus intercepts.
 static hv linear(struct onnx_ctx *c, hv x, int64_t outputs) {
     struct hb *b = &c->b;
@@ -284,7 +318,7 @@ static hv linear(struct onnx_ctx *c, hv x, int64_t outputs) {
 }
 ONNX(linearregressor) {
     hv y = linear(c, onnx_in_val(c, 0), onnx_at_int(c, "targets", 1));
-    onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
+    onnx_out_val(c, 0, onnx_ml_post_targets(c, y, onnx_at_str(c, "post_transform", "NONE")));
 }
 // The list of labels that a classifier has: integers or texts.
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts) {

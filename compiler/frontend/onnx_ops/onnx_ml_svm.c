@@ -71,7 +71,7 @@ ONNX(svmregressor) {
     if (onnx_at_int(c, "one_class", 0))
         y = hb_select(b, onnx_compare_k(c, y, 0, CMP_GT), onnx_splat_like(c, y, 1),
                       onnx_splat_like(c, y, -1));
-    onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
+    onnx_out_val(c, 0, y); // ONNX Runtime does not look at post_transform either
 }
 
 // ---- classifier

@@ -193,11 +193,10 @@ static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
     }
     return true;
 }
-// y, of several targets, with 0 for those that a row comes to no weight of: ONNX Runtime adds no
-// base value there, and a minimum or maximum of nothing is 0.
-static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y) {
+// Which targets does a row of x come to a weight of? NULL where that is each.
+static hv reached(struct onnx_ctx *c, const struct forest *f, hv x) {
     struct forest counts = *f;
-    if (!hb_ok(&c->b) || f->targets < 2 || reaches_all(c, f)) return y;
+    if (!hb_ok(&c->b) || f->targets < 2 || reaches_all(c, f)) return NULL;
     counts.how = AGG_SUM;
     counts.node = arena_alloc_aligned(c->a, sizeof *f->node * (size_t)(f->n + 1), 64);
     memcpy(counts.node, f->node, sizeof *f->node * (size_t)f->n); // scores() writes columns
@@ -205,8 +204,13 @@ static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y) 
     for (int64_t k = 0; k < f->weights; k++)
         counts.weight[k] = 1;
     hv n = scores(c, &counts, x);
-    if (!hb_ok(&c->b)) return y;
-    return hb_select(&c->b, onnx_compare_k(c, n, 0, CMP_GT), y, onnx_splat_like(c, y, 0));
+    return hb_ok(&c->b) ? onnx_compare_k(c, n, 0, CMP_GT) : NULL;
+}
+// y, of several targets, with `none` for those that a row comes to no weight of. For 0: ONNX
+// Runtime adds no base value there, and a minimum or maximum of nothing is 0.
+static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y, double none) {
+    hv on = reached(c, f, x);
+    return on ? hb_select(&c->b, on, y, onnx_splat_like(c, y, none)) : y;
 }
 
 // ---- TreeEnsemble: links go to nodes or, where marked, to leaves
@@ -298,9 +302,9 @@ ONNX(treeensemble) {
         f.root[f.roots++] = narrow(roots->ints.v[k]);
 
     if (!hb_ok(b)) return;
-    hv y = where_reached(c, &f, onnx_in_val(c, 0), scores(c, &f, onnx_in_val(c, 0)));
-    y = onnx_ml_post_transform(c, y, str_of(posts[post]));
-    onnx_out_val(c, 0, hb_convert(b, y, onnx_in_val(c, 0)->shape->dtype));
+    hv x = onnx_in_val(c, 0), y = where_reached(c, &f, x, scores(c, &f, x), 0);
+    y = onnx_ml_post_targets(c, y, str_of(posts[post]));
+    onnx_out_val(c, 0, hb_convert(b, y, x->shape->dtype));
 }
 
 // ---- TreeEnsembleRegressor, TreeEnsembleClassifier: nodes named by tree and number
@@ -446,8 +450,8 @@ ONNX(treeregressor) {
                               : str_is(how, "MAX")   ? AGG_MAX
                                                      : AGG_SUM};
     hv y = with_base(c, named_forest(c, &f, "target"));
-    y = where_reached(c, &f, rows_in_floats(c), y);
-    onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
+    y = where_reached(c, &f, rows_in_floats(c), y, 0);
+    onnx_out_val(c, 0, onnx_ml_post_targets(c, y, onnx_at_str(c, "post_transform", "NONE")));
 }
 // Two classes of which one has weights, by the rules of ONNX Runtime: the standard has none. With
 // weights of class 0 and no base value or one, its sum s is the second class's score and the first
@@ -507,6 +511,12 @@ ONNX(treeclassifier) {
     if (n == 2 && !several && (ids->ints.v[0] == 0 || ids->ints.v[0] == 1))
         return one_weight(c, &f, ids->ints.v[0], labels, post);
     f.targets = (int64_t)n;
-    hv y = with_base(c, named_forest(c, &f, "class"));
-    if (hb_ok(b)) onnx_ml_classify(c, y, labels, post);
+    hv y = with_base(c, named_forest(c, &f, "class")), choice = y;
+    if (!hb_ok(b)) return;
+    // Without base values a class that a row comes to no weight of is not chosen, as in ONNX
+    // Runtime.
+    bool base = list(c, "base_values") || list(c, "base_values_as_tensor");
+    if (n > 2 && !base) choice = where_reached(c, &f, rows_in_floats(c), y, -INFINITY);
+    onnx_ml_label(c, choice, labels);
+    onnx_out_val(c, 1, onnx_ml_post_transform(c, y, post));
 }

@@ -48,7 +48,9 @@ static const struct {
      "Shape Size RegexFullMatch TfIdfVectorizer com.microsoft.MurmurHash3 "
      "ai.onnx.ml.CategoryMapper ai.onnx.ml.OneHotEncoder"},
     {3, TO_NUMBERS, "Equal"},
-    {1, OWN, "StringSplit com.microsoft.Tokenizer ai.onnx.ml.LabelEncoder Cast CastLike"},
+    {1, OWN,
+     "StringSplit com.microsoft.Tokenizer ai.onnx.ml.LabelEncoder ai.onnx.ml.DictVectorizer Cast "
+     "CastLike"},
     // These take what is carried and captured as it is.
     {0, OWN,
      "If Loop Scan SequenceConstruct SequenceInsert SequenceErase SequenceAt SequenceLength "

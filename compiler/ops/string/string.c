@@ -449,32 +449,14 @@ status_t hlo_string_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct
     return ST_OK;
 }
 
-// The fewest digits that give x again in its type, plain or, where the point is far away, with an
-// exponent: as NumPy writes numbers.
-static void print_float(struct strbuf *b, const struct literal *l, int64_t k, struct literal *try) {
+// As ONNX Runtime writes numbers of every type: 8 digits, without zeros behind the last.
+static void print_float(struct strbuf *b, const struct literal *l, int64_t k) {
     double x = lit_get_f64(l, k);
-    char text[64];
     strbuf_clear(b);
-    if (isnan(x) || isinf(x)) {
+    if (isnan(x) || isinf(x))
         strbuf_puts(b, isnan(x) ? "NaN" : x > 0 ? "INF" : "-INF");
-        return;
-    }
-    int digits = 1;
-    for (; digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*e", digits - 1, x);
-        lit_set_f64(try, 0, strtod(text, NULL));
-        if (lit_get_f64(try, 0) == x) break;
-    }
-    snprintf(text, sizeof text, "%.*e", digits - 1, x);
-    int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
-    if (x != 0 && (exponent < -4 || exponent >= 16)) {
-        char *e = strchr(text, 'e');
-        strbuf_printf(b, "%.*se%c%02d", (int)(e - text), text, exponent < 0 ? '-' : '+',
-                      abs(exponent));
-        return;
-    }
-    int decimals = digits - 1 - exponent;
-    strbuf_printf(b, "%.*f", decimals > 0 ? decimals : 1, x);
+    else
+        strbuf_printf(b, "%.8g", x);
 }
 status_t hlo_string_print(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                           struct literal **out) {
@@ -484,12 +466,11 @@ status_t hlo_string_print(struct hlo_eval *ev, const struct hlo_instr *i, struct
         !(dtype_is_float(t) || dtype_is_int(t)))
         return bad_call(ev, i);
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
-    struct literal *try = lit_new(ev->arena, shape_scalar(ev->arena, t));
     struct strbuf b = {0};
     status_t st = ST_OK;
     for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
         if (dtype_is_float(t)) {
-            print_float(&b, in[0], k, try);
+            print_float(&b, in[0], k);
         } else {
             strbuf_clear(&b);
             int64_t v = lit_get_i64(in[0], k);

@@ -174,7 +174,7 @@ static void loose(void **state) {
     expect(&sig, two, 1, 0, "#0=0;#2=0;T=3");
     expect(&sig, two, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "without gaps");
     const struct key_shape whole[] = {{"x", 2, x, NULL, 0}, {"s", 1, e, NULL, 0}};
-    expect(&sig, whole, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "no input 's'");
+    expect(&sig, whole, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "is a sequence");
     how = 0;
     expect(&sig, two, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'s[0]'");
 }
