@@ -142,6 +142,29 @@ static const struct contraction wide_windows[] = {
     {NOT, "f32[8,128,14,14]", "f32[8,64,14,14]", "f32[64,128,3,3]",
      "convolution(x, y), window={size=14x14 stride=4x4 pad=4_4x4_4}, " GRADIENT},
 };
+// With any AVX-512: gradients of few results a row, channels that do not fill a block of 16; not of
+// more results, nor of full blocks.
+static const struct contraction wide_any[] = {
+    {BETTER, "f32[8,64,56,56]", "f32[8,64,56,56]", "f32[64,64,3,3]",
+     "convolution(x, y), window={size=56x56 pad=1_1x1_1}, " GRADIENT},
+    {BETTER, "f32[8,64,56,56]", "f32[8,64,28,28]", "f32[64,64,3,3]",
+     "convolution(x, y), window={size=28x28 pad=0_1x0_1 rhs_dilate=2x2}, " GRADIENT},
+    {NOT, "f32[4,24,28,28]", "f32[4,16,28,28]", "f32[16,24,5,5]",
+     "convolution(x, y), window={size=28x28 pad=2_2x2_2}, " GRADIENT},
+    {BETTER, "f32[1,36,2000]", "f32[100,36,5]", "f32[1,100,2000]",
+     "convolution(x, y), window={size=5 pad=2_2}, dim_labels=bf0_oi0->bf0"},
+    {BETTER, "f32[2,320,14,14]", "f32[48,20,3,3]", "f32[2,48,14,14]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV ", feature_group_count=16"},
+    {NOT, "f32[1,32,28,28]", "f32[64,32,3,3]", "f32[1,64,28,28]",
+     "convolution(x, y), window={size=3x3 pad=1_1x1_1}, " CONV},
+};
+// Filters of many taps, whatever the vectors.
+static const struct contraction filters[] = {
+    {BETTER, "f32[1,1,100000]", "f32[1,1,1000]", "f32[1,1,99001]",
+     "convolution(x, y), window={size=1000}, dim_labels=bf0_oi0->bf0"},
+    {BETTER, "f32[1,2,512,512]", "f32[1,2,25,25]", "f32[1,1,244,244]",
+     "convolution(x, y), window={size=25x25 stride=2x2}, " CONV},
+};
 // Convolutions of few features and short windows are kernels; not of more features of complex
 // numbers, nor padded ones of these, nor strided ones.
 #define LINE "dim_labels=bf0_oi0->bf0"
@@ -237,26 +260,30 @@ static const struct contraction pairs[] = {
 // Rows that make a product ours, bound or not: of a right operand by terms or turned, near or far.
 #define TURNED "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
 static const struct product_case {
-    bool bound, other, wide, wide_kept; // wide: AVX-512, of a bound weight, and in a loop
+    // wide: AVX-512, of a bound weight, and in a loop; halves: bound, without a wide data path.
+    bool bound, other, wide, wide_kept, halves;
     const char *left, *right, *result, *dims;
 } products[] = {
-    {true, true, true, true, "f32[24,768]", "f32[768,768]", "f32[24,768]", DOT},
-    {true, true, false, true, "f32[24,256]", "f32[256,512]", "f32[24,512]", DOT},
-    {true, true, false, false, "f32[24,64]", "f32[64,128]", "f32[24,128]", DOT},
-    {true, true, false, false, "f32[24,4096]", "f32[4096,32]", "f32[24,32]", DOT},
-    {true, true, true, true, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
-    {true, false, false, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
-    {true, false, false, false, "f32[5,4096]", "f32[4096,1000]", "f32[5,1000]", DOT},
-    {true, true, false, false, "f32[6,4096]", "f32[4096,1000]", "f32[6,1000]", DOT},
-    {true, false, false, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
-    {true, true, false, false, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
-    {true, false, false, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
-    {true, true, false, false, "f32[8,768]", "f32[768,768]", "f32[8,768]", TURNED},
-    {true, false, false, false, "f32[8,768]", "f32[3072,768]", "f32[8,3072]", TURNED},
-    {true, true, false, false, "f32[12,768]", "f32[3072,768]", "f32[12,3072]", TURNED},
-    {false, false, false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]", DOT},
-    {false, false, false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]", DOT},
-    {false, false, false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]", DOT},
+    {true, true, true, true, true, "f32[24,768]", "f32[768,768]", "f32[24,768]", DOT},
+    {true, true, false, true, false, "f32[24,256]", "f32[256,512]", "f32[24,512]", DOT},
+    {true, true, false, false, false, "f32[24,64]", "f32[64,128]", "f32[24,128]", DOT},
+    {true, true, false, false, false, "f32[24,4096]", "f32[4096,32]", "f32[24,32]", DOT},
+    {true, true, true, true, false, "f32[128,768]", "f32[768,3072]", "f32[128,3072]", DOT},
+    {true, false, false, false, false, "f32[4,768]", "f32[768,3072]", "f32[4,3072]", DOT},
+    {true, false, false, false, false, "f32[5,4096]", "f32[4096,1000]", "f32[5,1000]", DOT},
+    {true, true, false, false, false, "f32[6,4096]", "f32[4096,1000]", "f32[6,1000]", DOT},
+    {true, false, false, false, false, "f32[4,768]", "f32[768,768]", "f32[4,768]", DOT},
+    {true, true, false, false, false, "f32[5,768]", "f32[768,768]", "f32[5,768]", DOT},
+    {true, false, false, false, false, "f32[7,768]", "f32[768,768]", "f32[7,768]", TURNED},
+    {true, true, false, false, false, "f32[8,768]", "f32[768,768]", "f32[8,768]", TURNED},
+    {true, false, false, false, false, "f32[8,768]", "f32[3072,768]", "f32[8,3072]", TURNED},
+    {true, true, false, false, false, "f32[12,768]", "f32[3072,768]", "f32[12,3072]", TURNED},
+    {false, false, false, false, false, "f32[1,768]", "f32[768,3072]", "f32[1,3072]", DOT},
+    {false, false, false, false, false, "f32[128,768]", "f32[768,2]", "f32[128,2]", DOT},
+    {false, false, false, false, false, "f64[128,768]", "f64[768,768]", "f64[128,768]", DOT},
+    {true, true, true, true, false, "f32[14,768]", "f32[768,768]", "f32[14,768]", DOT},
+    {true, true, true, true, true, "f32[90,768]", "f32[768,768]", "f32[90,768]", DOT},
+    {true, true, true, true, false, "f32[90,768]", "f32[768,3072]", "f32[90,3072]", DOT},
 };
 
 // Products that a kernel takes from libraries: with AVX-512 also one of few terms, rows and
@@ -296,6 +323,10 @@ static void tiles_better(UNUSED void **state) {
         check(&tiles[k], cpu_tiles_better);
     for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
         if (cpu_target()->vector_bits == 256) check(&windows[k], cpu_tiles_better);
+    for (size_t k = 0; k < sizeof filters / sizeof *filters; k++)
+        check(&filters[k], cpu_tiles_better);
+    for (size_t k = 0; k < sizeof wide_any / sizeof *wide_any; k++)
+        if (cpu_target()->vector_bits == 512) check(&wide_any[k], cpu_tiles_better);
     for (size_t k = 0; k < sizeof wide_windows / sizeof *wide_windows; k++)
         if (cpu_has_wide_path()) check(&wide_windows[k], cpu_tiles_better);
     for (size_t k = 0; k < sizeof wide_dots / sizeof *wide_dots; k++)
@@ -335,8 +366,8 @@ static void ours(UNUSED void **state) {
         snprintf(op, sizeof op, "dot(x, y), %s", c->dims);
         struct hlo_module *m = module_of(c->left, c->right, c->result, op);
         const struct hlo_instr *dot = m->entry->root;
-        bool wide = any && !avx2;
-        if (cpu_matmul_better(dot, true, false) != (avx2 ? c->bound : wide && c->wide) ||
+        bool wide = any && !avx2, bound = cpu_has_wide_path() ? c->wide : c->halves;
+        if (cpu_matmul_better(dot, true, false) != (avx2 ? c->bound : wide && bound) ||
             cpu_matmul_better(dot, false, true) != (avx2 ? c->bound : wide && c->wide_kept) ||
             cpu_matmul_better(dot, false, false) != (avx2 && c->other))
             fail_msg("otherwise: %s by %s", c->left, c->right);
