@@ -454,7 +454,8 @@ static status_t take_memory(struct cpu_exe *x) {
     x->results = arena_zarray(&x->arena, void *, main->n_root + 1);
     x->ahead = arena_zarray(&x->arena, struct dev_buffer *, main->n_root + 1);
     x->memory_bytes = main->arena_bytes;
-    int64_t own = place_scratch(x->main, 0);
+    int64_t own = place_scratch(x->main, 0), before = x->of ? 0 : place_scratch(x->prepare, 0);
+    if (own < before) own = before;
     if (own > x->scratch_bytes) x->scratch_bytes = own;
     RETURN_IF_ERR(cpu_work_join(x));
     x->stats.arena_bytes = x->stats.shared_bytes = x->memory_bytes + x->scratch_bytes;

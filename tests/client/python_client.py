@@ -394,8 +394,13 @@ def sequence_and_map(h):
                 helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None), rows)
     assert h.run(join, {"s": [X, X[:1]]}).output.shape == (3, 3)
     assert h.run(join, [[X, X[:1]]]).output.shape == (3, 3)
+    assert h.run(join, {"s": [X, [[1, 2, 3]]]}).output.shape == (3, 3)
     for nothing in ({"s": []}, {"s": None}, [None]):
         raises(hlod.InvalidArgument, lambda: h.run(join, nothing), "the sequence is empty")
+    any_rank = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    negative = made(helper.make_node("Neg", ["x"], ["y"]), any_rank, rows)
+    for stacked in ({"x": [X[0], X[1]]}, [[X[0], X[1]]]):  # one array, whatever its rank
+        assert h.run(negative, stacked).output.tolist() == (-X).tolist()
     kind = helper.make_map_type_proto(TensorProto.STRING,
                                       helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     words = made(helper.make_node("DictVectorizer", ["m"], ["y"], domain="ai.onnx.ml",

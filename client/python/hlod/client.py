@@ -13,6 +13,7 @@ import io
 import os
 import re
 import tarfile
+from dataclasses import replace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -447,6 +448,19 @@ class Client:
                     return None
         return self._signatures[model]
 
+    def _sequences(self, model: str, specs: List[TensorSpec]) -> List[TensorSpec]:
+        """Which of the inputs without a shape are sequences: the Open Inference Protocol does not
+        say."""
+        try:
+            inputs = self.call("ShowModel", {"model": model}).get("signature", {}).get("inputs", ())
+        except NotFound:  # an executable: its inputs are single tensors
+            return specs
+        those = {t.get("name") for t in inputs if t.get("sequence")}
+        specs = [replace(s, sequence=s.name in those) for s in specs]
+        if _DIGEST.fullmatch(model):
+            self._signatures[model] = specs
+        return specs
+
     def _tensors(self, inputs: Inputs, model: str,
                  specs: Optional[List[TensorSpec]]) -> List[Message]:
         named: Optional[Mapping[str, Any]] = inputs if isinstance(inputs, Mapping) else None
@@ -460,9 +474,13 @@ class Client:
                 raise NotFound(f"no model {model!r} on the server", reason="MODEL_NOT_FOUND",
                                hint="" if _DIGEST.fullmatch(model)
                                else "h.models has the names there are; a file is told by its path")
+        given = named if named is not None else dict(zip((s.name for s in specs or ()), values))
+        if specs and any(isinstance(given.get(s.name), (list, tuple)) and not s.shape
+                         and not s.sequence for s in specs):  # one array, or a sequence's
+            specs = self._sequences(model, specs)
         by_name = {s.name: s for s in specs or ()}
         if named is not None:
-            return [self._tensor(n, v, by_name.get(n))
+            return [self._tensor(n, v, by_name.get(n, by_name.get(name)))
                     for name, value in named.items() for n, v in _spread(name, value, by_name)]
         if not values:
             return []
@@ -472,7 +490,7 @@ class Client:
         if specs is None or len(values) > len(specs):
             raise InvalidArgument(f"{len(values)} inputs, the model has {len(specs or ())}: "
                                   f"{', '.join(map(str, specs or ()))}", reason="UNKNOWN_INPUT")
-        return [self._tensor(n, v, by_name.get(n))
+        return [self._tensor(n, v, by_name.get(n, s))
                 for s, value in zip(specs, values) for n, v in _spread(s.name, value, by_name)]
 
     @staticmethod
@@ -645,7 +663,7 @@ def _spread(name: str, v: Any,
     if isinstance(v, Mapping) and f"{name}.keys" in specs:
         yield f"{name}.keys", list(v.keys())
         yield f"{name}.values", list(v.values())
-    elif (isinstance(v, (list, tuple)) and spec and not spec.shape and all(map(_typed, v))):
+    elif spec and spec.sequence and isinstance(v, (list, tuple)):
         yield from ((f"{name}[{k}]", x) for k, x in enumerate(v))
     else:
         yield name, v

@@ -16,17 +16,18 @@ Message = Dict[str, Any]
 @dataclass(frozen=True)
 class TensorSpec:
     """An input or output. shape: sizes; where a dimension is open its name, or -1 if it has none.
-    None: not even the rank is known."""
+    None: not even the rank is known. sequence: any number of such tensors."""
     name: str
     dtype: str
     shape: Optional[Tuple[Union[int, str], ...]]
+    sequence: bool = False
 
     @staticmethod
     def of(m: Message) -> "TensorSpec":
         dims = tuple(d.get("symbol") or -1 if d.get("size", 0) < 0 else d.get("size", 0)
                      for d in m.get("dims", ()))
         return TensorSpec(m.get("name", ""), m.get("dtype", ""),
-                          None if m.get("unknown_rank") else dims)
+                          None if m.get("unknown_rank") else dims, bool(m.get("sequence")))
 
     def __str__(self) -> str:
         return (f"{self.name}: "

@@ -119,19 +119,22 @@ static const char loops[] =
     "  ROOT r = (f32[8,8], f32[8,8]) tuple(a, b)\n"
     "}\n";
 
-static void test_beside(void **state) {
-    (void)state;
-    struct device *d = open_one();
-    struct dev_exe *x = load(d, loops);
-    struct dev_weights *w = prepare(x);
-    const struct cpu_exe *c = (const struct cpu_exe *)x;
-    const struct cpu_step *s = c->main->steps, *end = s + c->main->plan->n_steps;
+// Steps that run beside each other have scratch apart, within what there is.
+static void apart(const struct cpu_exe *x, const struct cpu_plan *p) {
+    const struct cpu_step *s = p->steps, *end = s + p->plan->n_steps;
     while (s < end && !s->beside_below)
         s++;
     assert_true(s + 1 < end);
     assert_true(s[0].own_bytes > 0 && s[1].own_bytes > 0);
     assert_true(s[1].own_at >= s[0].own_at + s[0].own_bytes);
-    assert_true(s[1].own_at + s[1].own_bytes <= c->scratch_bytes);
+    assert_true(s[1].own_at + s[1].own_bytes <= x->scratch_bytes);
+}
+static void test_beside(void **state) {
+    (void)state;
+    struct device *d = open_one();
+    struct dev_exe *x = load(d, loops);
+    struct dev_weights *w = prepare(x);
+    apart((const struct cpu_exe *)x, ((const struct cpu_exe *)x)->main);
 
     // Powers of one rotation of the places: their exponents are Fibonacci's numbers.
     static float in[2][64], out[2][64];
@@ -154,9 +157,99 @@ static void test_beside(void **state) {
     dev_close(d);
 }
 
+// The same of weights: two loops in prepare, whose steps have scratch for each row.
+static const char prepared_loops[] =
+    "HloModule m\n"
+    "either { a = pred[] parameter(0) b = pred[] parameter(1) ROOT o = pred[] or(a, b) }\n"
+    "more { a = f32[] parameter(0) b = f32[] parameter(1) ROOT o = f32[] maximum(a, b) }\n"
+    "cond {\n"
+    "  s = f32[128,128] parameter(0)\n"
+    "  n = f32[] constant(100)\n"
+    "  ns = f32[128,128] broadcast(n), dimensions={}\n"
+    "  l = pred[128,128] compare(s, ns), direction=LT\n"
+    "  no = pred[] constant(false)\n"
+    "  ROOT c = pred[] reduce(l, no), dimensions={0,1}, to_apply=either\n"
+    "}\n"
+    "body {\n"
+    "  s = f32[128,128] parameter(0)\n"
+    "  l = f32[] constant(-inf)\n"
+    "  m = f32[128] reduce(s, l), dimensions={0}, to_apply=more\n"
+    "  k = f32[] constant(5)\n"
+    "  five = f32[128] broadcast(k), dimensions={}\n"
+    "  t = f32[128] subtract(m, five)\n"
+    "  ts = f32[128,128] broadcast(t), dimensions={1}\n"
+    "  one = f32[] constant(1)\n"
+    "  ones = f32[128,128] broadcast(one), dimensions={}\n"
+    "  p = f32[128,128] add(s, ones)\n"
+    "  ROOT a = f32[128,128] maximum(p, ts)\n"
+    "}\n"
+    "ENTRY e {\n"
+    "  x = f32[128,128] parameter(0), frontend_attributes={hlod_param=\"weight:0\"}\n"
+    "  y = f32[128,128] parameter(1), frontend_attributes={hlod_param=\"weight:1\"}\n"
+    "  i = f32[128,128] parameter(2)\n"
+    "  v = f32[128,128] while(x), condition=cond, body=body\n"
+    "  w = f32[128,128] while(y), condition=cond, body=body\n"
+    "  c = f32[128,128] multiply(v, i)\n"
+    "  d = f32[128,128] multiply(w, i)\n"
+    "  ROOT t = (f32[128,128], f32[128,128]) tuple(c, d)\n"
+    "}\n";
+
+enum { SIDE = 128 };
+static void turn(float *s) {
+    for (bool again = true; again;) {
+        float most[SIDE];
+        memcpy(most, s, sizeof most);
+        for (int k = 0; k < SIDE * SIDE; k++)
+            if (s[k] > most[k % SIDE]) most[k % SIDE] = s[k];
+        again = false;
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            s[k] = s[k] + 1 > most[k % SIDE] - 5 ? s[k] + 1 : most[k % SIDE] - 5;
+            again = again || s[k] < 100;
+        }
+    }
+}
+static void test_beside_prepared(void **state) {
+    (void)state;
+    struct device *d = open_one();
+    struct dev_exe *x = load(d, prepared_loops);
+    static float weights[2][SIDE * SIDE], want[2][SIDE * SIDE], ones[SIDE * SIDE],
+        got[2][SIDE * SIDE];
+    const struct span spans[] = {{(const uint8_t *)weights[0], sizeof *weights},
+                                 {(const uint8_t *)weights[1], sizeof *weights}};
+    for (int k = 0; k < SIDE * SIDE; k++) {
+        ones[k] = 1;
+        weights[0][k] = want[0][k] = (float)(k * 7 % 31);
+        weights[1][k] = want[1][k] = (float)(k * 11 % 47);
+    }
+    turn(want[0]);
+    turn(want[1]);
+    for (int n = 0; n < 50; n++) {
+        struct dev_weights *w = NULL;
+        ok(dev_prepare(x, spans, 2, NULL, &w));
+        ok(run2(x, w, ones, NULL, got[0], got[1]));
+        assert_memory_equal(got, want, sizeof got);
+        dev_release(w);
+    }
+    const struct cpu_plan *p = ((const struct cpu_exe *)x)->prepare;
+    assert_int_equal(p->plan->n_steps, 2);
+    assert_true(p->steps[0].beside_below > 1);
+    int64_t end = 0;
+    for (int c = 0; c < 2; c++)
+        for (int k = 0; k < p->steps[0].called[c]->plan->n_steps; k++) {
+            const struct cpu_step *s = &p->steps[0].called[c]->steps[k],
+                                  *other = &p->steps[1].called[c]->steps[k];
+            if (s->own_at + s->own_bytes > end) end = s->own_at + s->own_bytes;
+            assert_true(other->own_at >= s->own_at + s->own_bytes);
+        }
+    assert_true(end > 0);
+    dev_unload(x);
+    dev_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_turn),
                                        cmocka_unit_test(test_at_once),
-                                       cmocka_unit_test(test_beside)};
+                                       cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_beside_prepared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
