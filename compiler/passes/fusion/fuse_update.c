@@ -38,6 +38,7 @@ static const char *keeps_out(const struct hlo_instr *up, const struct hlo_instr 
     if (up->users.n != 1 || up->parent->root == up) return "its update has other users";
     if (shape_bytes(up->shape) < WORTH) return "its update is small";
     if (d->control_preds.n || d->n_awaiting) return "it is no plain array";
+    if (up->n_operands + d->n_operands - 1 > OUTPUTS_OPERANDS) return "too many operands together";
     const char *why = moves(up) ? NULL : outputs_no_member(up, t);
     if (why) return why;
     if (moves(up)) return plan_may_end_in(up, d) ? NULL : "it moves elements of what is updated";

@@ -20,5 +20,6 @@ int outputs_count(const struct outputs *g);
 // adds any: hlo_depends_on_by_place holds.
 void outputs_begin(struct hlo_computation *c);
 // One fusion of the members, in their place: a tuple of those that others use, or the only one.
-// The caller has seen to it that no operand from outside depends on a member.
+// The caller has seen to it that no operand from outside depends on a member, and that there are at
+// most OUTPUTS_OPERANDS.
 status_t outputs_merge(struct outputs *g) MUST_CHECK;
