@@ -179,14 +179,20 @@ static bool reduces_extremum(const struct kir_block *b) {
     }
     return false;
 }
+static void find_rare(void *found, struct kir_val *v) {
+    *(bool *)found |= v->op == K_CMP && v->flags & KF_RARE;
+}
 static void generate_one(struct gather *g, size_t n, struct arena *a) {
     struct kernel *k = g->distinct.v[n];
     int64_t work = 0;
+    bool rare = false; // LLVM would compute what few elements want
     k->why = "no direct generator for this target";
     if (!g->t->direct || !g->back->direct || g->in_module) return;
-    bool long_run = k->fn->turns || (k->turns > 1 && !k->fn->exchanges &&
-                                     (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
-                                      (work >= LLVM_LOOP_WORK && !reduces_extremum(&k->fn->top))));
+    if (k->turns > 1 || k->fn->turns) kir_each(&k->fn->top, find_rare, &rare);
+    bool long_run =
+        !rare && (k->fn->turns || (k->turns > 1 && !k->fn->exchanges &&
+                                   (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||
+                                    (work >= LLVM_LOOP_WORK && !reduces_extremum(&k->fn->top)))));
     k->why = "a loop runs it for long";
     int64_t turns = g->t->runs_once && k->turns <= 1 ? 0 : k->turns;
     if (!long_run) k->direct = g->back->direct(a, g->t, k->fn, turns, &k->why);

@@ -352,6 +352,10 @@ struct kir_val *kir_cmp_place(struct kir *k, enum cmp_direction d, struct kir_va
                               struct kir_val *y) {
     return compare(k, d, x, y, KF_PLACE);
 }
+struct kir_val *kir_cmp_rare(struct kir *k, enum cmp_direction d, struct kir_val *x,
+                             struct kir_val *y) {
+    return compare(k, d, x, y, KF_RARE);
+}
 struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y) {
     if (c->op == K_CONST) return c->imm_i ? x : y;
     if (x == y) return x;

@@ -35,6 +35,7 @@ enum {               // value flags
     KF_PINNED = 4,   // reads memory that the kernel writes: neither hoisted nor shared
     KF_FITS = 8,     // a cast of a float that lies in the integer type's range
     KF_PLACE = 16,   // a comparison that only decides where to read
+    KF_RARE = 64,    // a comparison that few elements meet
     KF_NUMBERS = 32, // a bound of which another value tells NaN and zeros have either sign
 };
 struct kir_val {
@@ -134,6 +135,8 @@ struct kir_val *kir_two_product(struct kir *k, struct kir_val *x, struct kir_val
 struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_cmp_place(struct kir *k, enum cmp_direction d, struct kir_val *x,
                               struct kir_val *y); // KF_PLACE
+struct kir_val *kir_cmp_rare(struct kir *k, enum cmp_direction d, struct kir_val *x,
+                             struct kir_val *y); // KF_RARE
 struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_cast_fits(struct kir *k, enum dtype t, struct kir_val *x); // KF_FITS

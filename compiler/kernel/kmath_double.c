@@ -205,7 +205,7 @@ void kmath_sin_cos(struct kir *k, V x, V *out_sin, V *out_cos) {
 
     if (!small) {
         struct angle b = large_angle(k, x);
-        V large = CMP(GE, OP1(ABS, x), C(0x1p20));
+        V large = kir_cmp_rare(k, CMP_GE, OP1(ABS, x), C(0x1p20));
         n = SEL(large, b.n, n), hi = SEL(large, b.hi, hi), lo = SEL(large, b.lo, lo);
     }
 

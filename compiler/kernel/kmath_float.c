@@ -192,13 +192,15 @@ static V cbrt32(struct kir *k, V x) {
 static V part_of_turn(struct kir *k, V turns) {
     return OP2(SUB, turns, OP1(RINT, turns));
 }
+// |x| below 2^20 asks for two of the doubles: what the others add is below what f32 tells from 0.
 static V quarter(struct kir *k, V x, V *out_n) {
     static const double c[] = {0.15915494309189535, -9.839338337591243e-18, -5.360718141446502e-34,
                                4.0267819632921097e-50};
     enum dtype t = DT_F64;
-    V d = wide(k, x), part[5], rest = NULL;
+    V d = wide(k, x), part[5], rest = NULL, p0 = NULL, low0 = NULL;
     for (int i = 0; i < 3; i++) {
         V low, p = kir_two_product(k, d, C(c[i]), &low);
+        if (i == 0) p0 = p, low0 = low;
         part[2 * i] = part_of_turn(k, p);
         if (i < 2)
             part[2 * i + 1] = part_of_turn(k, low);
@@ -211,8 +213,13 @@ static V quarter(struct kir *k, V x, V *out_n) {
     V z = FMA(about, C(4), magic), f = FMA(OP2(SUB, z, magic), C(-0.25), part[0]);
     for (int i = 1; i < 5; i++)
         f = OP2(ADD, f, part[i]);
-    *out_n = kir_bits(k, DT_S64, z); // modulo 4
-    return OP2(ADD, f, rest);
+    f = OP2(ADD, f, rest);
+
+    V near = FMA(p0, C(4), magic), g = FMA(OP2(SUB, near, magic), C(-0.25), p0);
+    g = OP2(ADD, g, FMA(d, C(c[1]), low0));
+    V large = kir_cmp_rare(k, CMP_GE, OP1(ABS, d), C(0x1p20));
+    *out_n = kir_bits(k, DT_S64, SEL(large, z, near)); // modulo 4
+    return SEL(large, f, g);
 }
 // sin(2 pi u) for |u| <= 1/4, about 6e-14.
 static V sin_turns(struct kir *k, V u) {
@@ -237,19 +244,17 @@ static V trig32(struct kir *k, enum kfn fn, V x) {
     }
     y = kir_cast(k, DT_F32, y);
     t = DT_F32;
-    if (fn != KFN_COS) y = SEL(CMP(EQ, x, C(0)), x, y);
-    return SEL(CMP(LT, OP1(ABS, x), C(INFINITY)), y, C(NAN));
+    return fn == KFN_COS ? y : SEL(CMP(EQ, x, C(0)), x, y); // of infinities f is NaN
 }
 void kmath_sin_cos_narrow(struct kir *k, V x, V *out_sin, V *out_cos) {
     enum dtype t = DT_F64;
     V n, f = quarter(k, x, &n), cross = OP2(SUB, C(0.25), OP1(ABS, f));
     V odd = CMP(NE, OP2(AND, n, I64(1)), I64(0)), s = sin_turns(k, f), c = sin_turns(k, cross);
-    V ys = SEL(odd, c, s), yc = SEL(odd, s, c), finite = CMP(LT, OP1(ABS, x), C(INFINITY));
+    V ys = SEL(odd, c, s), yc = SEL(odd, s, c);
     V less_s = CMP(GE, OP2(AND, n, I64(3)), I64(2)),
       less_c = CMP(GE, OP2(AND, OP2(ADD, n, I64(1)), I64(3)), I64(2));
-    ys = SEL(CMP(EQ, x, C(0)), x, SEL(less_s, OP1(NEG, ys), ys));
-    *out_sin = SEL(finite, ys, C(NAN));
-    *out_cos = SEL(finite, SEL(less_c, OP1(NEG, yc), yc), C(NAN));
+    *out_sin = SEL(CMP(EQ, x, C(0)), x, SEL(less_s, OP1(NEG, ys), ys));
+    *out_cos = SEL(less_c, OP1(NEG, yc), yc);
 }
 static const double atan_c[] = {
     -0.33333333328565518,  0.19999998541459119,  -0.14285640182677073,   0.1110962820552463,

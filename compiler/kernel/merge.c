@@ -91,6 +91,9 @@ static void find_long(void *found, struct kir_val *v) {
     }
     *(bool *)found |= floats >= LONG || (v->loop->n_carry && all >= EXTREME);
 }
+static void count_rare(void *n, struct kir_val *v) {
+    *(int *)n += v->op == K_CMP && v->flags & KF_RARE;
+}
 static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     struct kir_fn *fn;
@@ -111,6 +114,7 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
     if (library) l->lost_ns += lost_ns(l->t, i);
     l->work += work;
+    kir_each(&fn->top, count_rare, &l->rare);
     bool lines = false;
     kir_each(&fn->top, find_lines, &lines);
     if (!lines && products(i) && shape_leaves(i->shape) == 1 &&
@@ -194,9 +198,13 @@ bool merge_loop(struct arena *a, const struct plan_step *loop, const struct targ
     return true;
 }
 bool merge_without_llvm(const struct merged_loop *l) {
-    enum { STEP_WORK = 4000 }; // 25 ns, of which keeping values in memory is 2.5
+    enum {
+        STEP_WORK = 4000, // 25 ns, of which keeping values in memory is 2.5
+        RARE_STEPS = 8    // what LLVM computes of what few elements want takes 10 to 40 ns
+    };
     // Long elementwise steps are LLVM's by a sixth where there are 16 registers.
     bool wide = l->t->vector_bits == 512;
+    if (l->rare * RARE_STEPS >= l->steps && l->rare) return true;
     int64_t share = wide ? 5 : 8, fit = l->product_work + (wide ? l->long_work : 0);
     return l->work - fit <= l->work / share && l->work >= STEP_WORK * (int64_t)l->steps;
 }

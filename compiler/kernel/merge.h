@@ -27,6 +27,7 @@ struct merged_loop {
     int64_t long_work;          // of others with long steps along lines
     double lost_ns;             // a turn, on products that the library would run
     int steps, depth;
+    int rare; // conditions that few elements meet (KF_RARE)
 };
 // Is loop one? Kernels in arena a. Call merge_done in either case.
 bool merge_loop(struct arena *a, const struct plan_step *loop, const struct target *t,
@@ -39,5 +40,6 @@ bool merge_is_small(const struct hlo_instr *i);
 int64_t merge_turn_work(const struct merged_loop *l, const struct plan_step *loop);
 // Are products, and long steps along lines where vectors have 512 bits, most of what it does, of so
 // much work that what is kept from one kernel to the next in memory does not count? Then code that
-// is made kernel by kernel (codegen/x86/x86_loop.c) is as quick as LLVM's for the whole.
+// is made kernel by kernel (codegen/x86/x86_loop.c) is as quick as LLVM's for the whole. So it is
+// where sines and the like are many: it leaves out what large arguments ask for.
 bool merge_without_llvm(const struct merged_loop *l);

@@ -534,12 +534,14 @@ static void note_quality(struct x86_plan *p, const struct kir_loop *l, const str
     p->is_brief |= l->n_carry && brief && !inner && l->trip <= 2 * lanes;
     p->has_work |= !brief;
     p->is_apart |= q->apart > (!p->vex ? q->taken : q->gaps ? 0 : q->gathers);
-    p->is_mixed |= q->wide && q->narrow;
     // With others, lanes are as many as those of 32 bits.
     p->is_narrow |= (q->short_ints && !q->narrow) || (q->truths && !q->others);
-    // Much of a quantised body is conversions, which LLVM does not do better.
+    // Much of a quantised body is conversions, which LLVM does not do better. LLVM computes what
+    // few elements want for all.
+    bool rare = 4 * x86_lazy_rare(p, &l->body) >= q->values;
+    p->is_mixed |= q->wide && q->narrow && (p->vex || !rare);
     int most = x86_beside_may(p, l, lanes) ? X86_BESIDE_VALUES : plain ? LONG_PLAIN : LONG_VALUES;
-    p->is_long |= !q->short_ints && values >= most && !ends_apart(l, lanes);
+    p->is_long |= !q->short_ints && !rare && values >= most && !ends_apart(l, lanes);
 }
 // Is what is being decided as good as never run (lower_tile.c: sums that are NaN)?
 static bool is_rare(const struct x86_plan *p) {
@@ -622,9 +624,9 @@ static void fuse_product(const struct kir_val *sum) {
 // gives of NaN and of zeros is the choice's. The comparison is not made.
 static void fuse_bound(const struct kir_val *v) {
     const struct kir_val *c = v->args[0];
-    if (v->op != K_SELECT || x86_of(v)->lazy || c->op != K_CMP || c->block != v->block ||
-        x86_of(c)->uses != 1 || (c->imm_i != CMP_GT && c->imm_i != CMP_LT) ||
-        (v->type != DT_F32 && v->type != DT_F64))
+    if (v->op != K_SELECT || x86_of(v)->lazy || c->op != K_CMP || c->flags & KF_RARE ||
+        c->block != v->block || x86_of(c)->uses != 1 ||
+        (c->imm_i != CMP_GT && c->imm_i != CMP_LT) || (v->type != DT_F32 && v->type != DT_F64))
         return;
     const struct kir_val *a = c->args[0], *b = c->args[1], *yes = v->args[1], *no = v->args[2];
     if ((a == yes && b == no) || (a == no && b == yes)) x86_of(c)->fused = true;
@@ -636,59 +638,8 @@ static void fuse_rounding(const struct kir_val *store) {
         v->block == store->block && x86_of(v)->uses == 1)
         x86_of(v)->fused = true;
 }
-// v is read by one of `owner`'s arms, or by the block itself (NULL).
-static void claim(struct kir_val *v, const struct kir_val *owner, int arm) {
-    struct x86_val *x = x86_of(v);
-    if (x->claims == 0) {
-        x->owner = owner;
-        x->arm = (int8_t)arm;
-    }
-    if (x->owner != owner || x->arm != arm) x->owner = NULL, x->arm = 0;
-    x->claims++;
-}
-static bool claim_holds(const struct kir_val *v, const struct kir_block *b) {
-    const struct x86_val *x = x86_of(v);
-    return x->owner && x->claims == x->uses && v->block == b && v->op != K_CONST &&
-           v->op != K_STORE && !(v->flags & KF_PINNED);
-}
-static bool arms_work(const struct kir_val *v) { // more than the choice itself
-    for (int k = 1; k < 3; k++) {
-        const struct kir_val *a = v->args[k];
-        if (a->block == v->block && x86_of(a)->uses == 1 &&
-            (a->op == K_LOAD || a->op == K_SELECT || a->op == K_FMA || a->op == K_DIV))
-            return true;
-    }
-    return false;
-}
-// Is there a tile whose columns would not all be read under condition c?
-static bool cuts_tile(const struct kir_block *b, const struct kir_val *c) {
-    for (const struct kir_val *v = b->first; v; v = v->next)
-        if (x86_of(v)->tile && c->level >= x86_of(v)->tile->along->l->var->level) return true;
-    return false;
-}
-// Values that only one arm of a select reads are computed when that arm is taken: concatenations
-// read one operand, not all. From the end: the readers of a value stand behind it.
-static void lazy_selects(const struct kir_block *b, struct arena *a) {
-    VEC(struct kir_val *) all = {0};
-    for (struct kir_val *v = b->first; v; v = v->next) {
-        if (v->op == K_FOR) return; // its body reads what cannot be followed here
-        avec_push(a, &all, v);
-    }
-    for (size_t n = all.n; n-- > 0;) {
-        struct kir_val *v = all.v[n];
-        struct x86_val *x = x86_of(v);
-        if (!claim_holds(v, b)) x->owner = NULL, x->arm = 0;
-        x->lazy = v->op == K_SELECT && x->shape == SHAPE_LANES && v->type != DT_PRED &&
-                  x86_of(v->args[0])->shape == SHAPE_SAME && v->args[0]->op != K_CONST &&
-                  arms_work(v) && !cuts_tile(b, v->args[0]);
-        for (int k = 0; k < v->n_args; k++) {
-            bool arm = x->lazy && k > 0;
-            if (v->args[k]->block == b) claim(v->args[k], arm ? v : x->owner, arm ? k : x->arm);
-        }
-    }
-}
 static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
-    if (vector) lazy_selects(b, p->a);
+    x86_lazy_find(p, b, vector);
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) {
             want_args(v, vector);

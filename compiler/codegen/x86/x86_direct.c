@@ -411,6 +411,19 @@ static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
     }
     x86_bind(&g->as, done);
 }
+// What only elements that few are want, unless none of the lanes is one.
+static void rare_values(struct x86_gen *g, const struct kir_val *first) {
+    const struct kir_val *c = first->args[0];
+    int none = x86_label(&g->as), k = x86_mask_reg(g, c);
+    if (g->as.vex)
+        x86_op2(g, EV_PTEST, FULL, k, x86_r(k));
+    else
+        x86_mask_test(&g->as, k);
+    x86_jump_if(&g->as, CC_E, none);
+    for (const struct kir_val *a = first->block->first; a != first; a = a->next)
+        if (x86_of(a)->owner == c) one_value(g, a);
+    x86_bind(&g->as, none);
+}
 static void loop(struct x86_gen *g, struct x86_loop *x) {
     for (size_t k = 0; k < x->held.n; k++)
         x->held.v[k].home->reg = (int8_t)x86_home_reg(g, x->held.v[k].home, x->held.v[k].reg);
@@ -425,6 +438,7 @@ static void one_value(struct x86_gen *g, const struct kir_val *v) {
     struct x86_loop *x = x86_of(v)->loop;
     if (g->why) return;
     if (g->as.code.n > MAX_CODE) g->why = "too much code";
+    if (x86_of(v)->opens) rare_values(g, v);
     bool all_one = g->as.one;
     g->as.one |= x86_of(v)->one && (!g->as.vex || v->op == K_DIV || v->op == K_SQRT);
     if (v->op == K_FOR)

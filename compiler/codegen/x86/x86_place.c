@@ -214,6 +214,13 @@ static void walk_lazy(struct walk *w, struct kir_val *v) {
     make(w, v);
     w->at += 2;
 }
+static void walk_rare(struct walk *w, const struct kir_val *first) {
+    read_value(w, first->args[0], false);
+    w->at += 2;
+    for (struct kir_val *a = first->block->first; a != first; a = a->next)
+        if (x86_of(a)->owner == first->args[0]) walk_value(w, a);
+    w->at += 2;
+}
 static void read_operands(struct walk *w, struct kir_val *v) {
     struct kir_val *const *args = x86_of(v)->power[0] ? x86_of(v)->power : v->args;
     for (int k = 0; k < v->n_args; k++) {
@@ -224,6 +231,7 @@ static void read_operands(struct walk *w, struct kir_val *v) {
 }
 static void walk_value(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
+    if (x->opens) walk_rare(w, v);
     if (x->lazy) {
         walk_lazy(w, v);
         return;
@@ -233,6 +241,7 @@ static void walk_value(struct walk *w, struct kir_val *v) {
         return;
     }
     if (v->op == K_CONST || x->fused) return;
+
     if (v->op == K_STORE && x86_grouped(v)) {
         for (int k = 0; x->group->last == v && k < x->group->n; k++) {
             read_value(w, x->group->store[k]->args[0], false);

@@ -78,15 +78,17 @@ struct x86_val {
     bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
     int uses, claims, places;    // places: uses as where an element of memory lies, or in K_SPLAT
     int splat;                   // the most bytes of these
-    const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
-    int8_t arm;
-    struct x86_group *group;       // K_STORE in a vector loop
-    struct x86_tile *tile;         // K_LOAD in a vector loop
-    struct x86_home *home, *lanes; // lanes: of class G
-    struct x86_home **beside;      // [copies - 1] in turns beside the first: home, of class G lanes
-    const struct kir_val *sum;     // the carried value in whose home it is summed
-    struct kir_val *power[2];      // K_MUL: it is the first by 2 to the power of the second
-    struct x86_loop *loop;         // K_FOR, and the loop's variable
+    const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it, or the choices by
+    int8_t arm;                  // this rare condition
+    bool opens, opened;          // K_SELECT: a group is written before it; K_CMP: one is
+    int32_t first_choice, group_values; // K_CMP: see x86_lazy.c
+    struct x86_group *group;            // K_STORE in a vector loop
+    struct x86_tile *tile;              // K_LOAD in a vector loop
+    struct x86_home *home, *lanes;      // lanes: of class G
+    struct x86_home **beside;  // [copies - 1] in turns beside the first: home, of class G lanes
+    const struct kir_val *sum; // the carried value in whose home it is summed
+    struct kir_val *power[2];  // K_MUL: it is the first by 2 to the power of the second
+    struct x86_loop *loop;     // K_FOR, and the loop's variable
 };
 struct x86_slot { // whose last value is read for the last time there
     int32_t at, last;
@@ -174,6 +176,11 @@ const char *x86_slower(const struct x86_plan *p);
 // noted. take: those of a loop that has become a vector.
 bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v);
 void x86_tile_take(struct x86_plan *p, const struct kir_block *b);
+// Values that are computed where they are wanted alone (x86_lazy.c): of a block in a vector loop,
+// or not in one.
+void x86_lazy_find(struct x86_plan *p, const struct kir_block *b, bool vector);
+// How many values of a block few elements want.
+int x86_lazy_rare(struct x86_plan *p, const struct kir_block *b);
 // Sums of contractions (x86_sums.c). Why v, a value of several lanes, is not taken; NULL: it is.
 const char *x86_sums_refuse(const struct x86_plan *p, const struct kir_val *v);
 // What is summed in place, what is part of an address, which loops are plain.
