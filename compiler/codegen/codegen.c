@@ -179,16 +179,13 @@ static bool reduces_extremum(const struct kir_block *b) {
     }
     return false;
 }
-static void find_rare(void *found, struct kir_val *v) {
-    *(bool *)found |= v->op == K_CMP && v->flags & KF_RARE;
-}
 static void generate_one(struct gather *g, size_t n, struct arena *a) {
     struct kernel *k = g->distinct.v[n];
     int64_t work = 0;
-    bool rare = false; // LLVM would compute what few elements want
     k->why = "no direct generator for this target";
     if (!g->t->direct || !g->back->direct || g->in_module) return;
-    if (k->turns > 1 || k->fn->turns) kir_each(&k->fn->top, find_rare, &rare);
+    bool loops = k->turns > 1 || k->fn->turns;
+    bool rare = loops && kir_rare(k->fn) > 0; // LLVM would compute what few elements want
     bool long_run =
         !rare && (k->fn->turns || (k->turns > 1 && !k->fn->exchanges &&
                                    (__builtin_mul_overflow(k->turns, kir_work(k->fn), &work) ||

@@ -223,6 +223,8 @@ struct kir_sizes {
 };
 void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out);
 status_t kir_verify(const struct kir_fn *f) MUST_CHECK;
+// Conditions that few elements meet (KF_RARE).
+int kir_rare(const struct kir_fn *f);
 // Operations that a run of the whole kernel executes, an estimate from above. Saturates.
 int64_t kir_work(const struct kir_fn *f);
 

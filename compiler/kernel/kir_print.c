@@ -325,6 +325,14 @@ static int64_t block_work(const struct kir_block *b) {
     }
     return sum;
 }
+static void count_rare(void *n, struct kir_val *v) {
+    *(int *)n += v->op == K_CMP && v->flags & KF_RARE;
+}
+int kir_rare(const struct kir_fn *f) {
+    int n = 0;
+    kir_each((struct kir_block *)(uintptr_t)&f->top, count_rare, &n);
+    return n;
+}
 int64_t kir_work(const struct kir_fn *f) {
     int64_t sum = block_work(&f->top);
     bool over = f->sums && __builtin_add_overflow(sum, kir_work(f->sums), &sum);

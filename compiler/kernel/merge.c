@@ -91,9 +91,6 @@ static void find_long(void *found, struct kir_val *v) {
     }
     *(bool *)found |= floats >= LONG || (v->loop->n_carry && all >= EXTREME);
 }
-static void count_rare(void *n, struct kir_val *v) {
-    *(int *)n += v->op == K_CMP && v->flags & KF_RARE;
-}
 static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     struct kir_fn *fn;
@@ -114,7 +111,7 @@ static bool kernel_ok(struct merged_loop *l, const struct plan_step *s) {
     if (library && !products(i) && work > MAX_OTHER) return no(l, "a library's step");
     if (library) l->lost_ns += lost_ns(l->t, i);
     l->work += work;
-    kir_each(&fn->top, count_rare, &l->rare);
+    l->rare += kir_rare(fn);
     bool lines = false;
     kir_each(&fn->top, find_lines, &lines);
     if (!lines && products(i) && shape_leaves(i->shape) == 1 &&

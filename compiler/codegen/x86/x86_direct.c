@@ -393,15 +393,19 @@ static void vector_loop(struct x86_gen *g, struct x86_loop *x) {
     spread_results(g, x->l);
 }
 
-// Only the arm that is taken.
-static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
-    int other = x86_label(&g->as), done = x86_label(&g->as);
-    int k = x86_mask_reg(g, v->args[0]);
+// Goes to `label` where no lane meets the condition c.
+static void jump_where_none(struct x86_gen *g, const struct kir_val *c, int label) {
+    int k = x86_mask_reg(g, c);
     if (g->as.vex)
         x86_op2(g, EV_PTEST, FULL, k, x86_r(k));
     else
         x86_mask_test(&g->as, k);
-    x86_jump_if(&g->as, CC_E, other);
+    x86_jump_if(&g->as, CC_E, label);
+}
+// Only the arm that is taken.
+static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
+    int other = x86_label(&g->as), done = x86_label(&g->as);
+    jump_where_none(g, v->args[0], other);
     for (int arm = 1; arm < 3; arm++) {
         for (const struct kir_val *a = v->block->first; a != v; a = a->next)
             if (x86_of(a)->owner == v && x86_of(a)->arm == arm) one_value(g, a);
@@ -414,12 +418,8 @@ static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
 // What only elements that few are want, unless none of the lanes is one.
 static void rare_values(struct x86_gen *g, const struct kir_val *first) {
     const struct kir_val *c = first->args[0];
-    int none = x86_label(&g->as), k = x86_mask_reg(g, c);
-    if (g->as.vex)
-        x86_op2(g, EV_PTEST, FULL, k, x86_r(k));
-    else
-        x86_mask_test(&g->as, k);
-    x86_jump_if(&g->as, CC_E, none);
+    int none = x86_label(&g->as);
+    jump_where_none(g, c, none);
     for (const struct kir_val *a = first->block->first; a != first; a = a->next)
         if (x86_of(a)->owner == c) one_value(g, a);
     x86_bind(&g->as, none);
